@@ -43,7 +43,7 @@ void append_broadcast(ScheduleBuilder& builder, Extent extent, int root, const P
     for (int peer : grid.ranks_of_node(node)) {
       if (peer != head) builder.signal(peer, whole, Access::kRead);
     }
-    if (rank != root) builder.deliver(whole, Sink::kUser);
+    if (rank != root || builder.layout().out_of_place) builder.deliver(whole, Sink::kUser);
     for (int peer : grid.ranks_of_node(node)) {
       if (peer != head) builder.await(peer, whole);
     }

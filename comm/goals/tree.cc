@@ -105,7 +105,7 @@ bool serves(const Goal& goal, const BucketLayout& layout, const ProcessGrid& gri
   if (goal.kind == GoalKind::kBroadcast) {
     // On one node there is no tree: what slots can hold goes through them.
     const bool is_for_slots = grid.num_nodes() == 1 && layout.is_in_tensors(MemoryKind::kHost);
-    return !layout.is_on_device() && !layout.out_of_place && !is_for_slots;
+    return !layout.is_on_device() && !is_for_slots;
   }
   const bool has_blocks = goal.kind == GoalKind::kGather || goal.kind == GoalKind::kScatter ||
                           goal.kind == GoalKind::kReduce;

@@ -264,6 +264,10 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "kolo_broadcast": (c_int32, [c_void_p, kolo_buffer, c_int32, POINTER(kolo_call), POINTER(c_void_p)]),
     "kolo_reduce": (
         c_int32,
+    "kolo_broadcast_from": (
+        c_int32,
+        [c_void_p, c_void_p, kolo_buffer, c_int32, POINTER(kolo_call), POINTER(c_void_p)],
+    ),
         [c_void_p, c_void_p, kolo_buffer, c_int32, c_int32, POINTER(kolo_call), POINTER(c_void_p)],
     ),
     "kolo_reduce_scatter": (

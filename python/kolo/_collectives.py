@@ -7,6 +7,7 @@ from ctypes import c_int32, c_size_t, pointer
 from typing import Any, Callable, Sequence
 
 from . import _c, _dtypes, _pairs
+from ._buffers import Memory
 from ._errors import UsageError
 from ._handle import Handle
 from ._library import library
@@ -67,7 +68,8 @@ class Collectives:
     **Results.** `all_reduce`, `broadcast` and `reduce` change `x`; the others return a new NumPy array. With `out`,
     `x` is only read and the result is written there. Each returns the array that has the result. With `out`, shapes
     do not matter, only numbers of elements; without, the first dimension of an array with a part for each rank is
-    the rank. Whether an operation is in place is the same on all ranks; of `reduce` only the root says so.
+    the rank. Whether an operation is in place is the same on all ranks; of `reduce`, `gather` and `scatter` only the
+    root says so.
 
     **Arrays** are contiguous, and of one type on all ranks: NumPy arrays, objects with the buffer protocol or with
     `__dlpack__` (tensors of torch), or `kolo.Memory`. A list of arrays of one type is one operation, with one
@@ -122,16 +124,27 @@ class Collectives:
         return self._run("all_reduce", library().kolo_all_reduce, _from_to(pair) + (code,), pair, call, wait)
 
     def broadcast(
-        self, x: Any, root: int = 0, *, name: str | None = None, stream: int | None = None, wait: bool = True
+        self,
+        x: Any = None,
+        root: int = 0,
+        *,
+        out: Any = None,
+        name: str | None = None,
+        stream: int | None = None,
+        wait: bool = True,
     ) -> Any:
-        """Copies `x` of rank `root` to `x` of all ranks."""
+        """Copies `x` of rank `root` to `x` of all ranks; with `out`, on all of them, to `out`. The others then need no
+        `x`."""
         call = _call(name, stream=stream)
-        if _is_list(x):
-            pairs = [_pairs.whole(each, None) for each in x]
+        is_root = self.rank == root
+        if _is_list(x) or _is_list(out):
+            pairs = [_pairs.copied(*each, is_root) for each in _zipped(x if is_root or out is None else None, out)]
             return self._run_grouped("broadcast", _c.KOLO_BROADCAST, pairs, call, wait, root=root)
-        pair = _pairs.whole(x, None)
-        arguments = (pair.memory.parameter(), root)
-        return self._run("broadcast", library().kolo_broadcast, arguments, pair, call, wait)
+        pair = _pairs.copied(x, out, is_root)
+        if pair.input is None:
+            arguments: tuple[Any, ...] = (pair.memory.parameter(), root)
+            return self._run("broadcast", library().kolo_broadcast, arguments, pair, call, wait)
+        return self._run("broadcast", library().kolo_broadcast_from, _from_to(pair) + (root,), pair, call, wait)
 
     def reduce(
         self,
@@ -222,7 +235,7 @@ class Collectives:
 
     def gather(
         self,
-        x: Any,
+        x: Any = None,
         root: int = 0,
         *,
         out: Any = None,
@@ -232,20 +245,22 @@ class Collectives:
         wait: bool = True,
     ) -> Any:
         """Copies `x` of all ranks, in their order, to rank `root`; the others get None. Shapes are those of
-        `all_gather`."""
+        `all_gather`.
+
+        Without x at the root: in place there; its part lies in its place in `out`.
+        """
         is_root = self.rank == root
-        if _is_list(x):
-            both = _zipped(x, out)
+        if _is_list(x) or _is_list(out):
+            both = _zipped(x if is_root else _given(x), out)
             each = self._parts_of_each(counts, len(both))
             pairs = [_pairs.gathered(*arrays, parts, is_root) for arrays, parts in zip(both, each)]
             call = _call(name, counts=_joined([parts.counts for parts in each]), stream=stream)
             return self._run_grouped("gather", _c.KOLO_GATHER, pairs, call, wait, root)
         parts = Parts(self.rank, self.size, counts)
         call = _call(name, counts=parts.counts, stream=stream)
-        pair = _pairs.gathered(_given(x), out, parts, is_root)
-        assert pair.input is not None
-        arguments = (pair.input.parameter(), pair.result_address, root)
-        return self._run("gather", library().kolo_gather, arguments, pair, call, wait)
+        pair = _pairs.gathered(x if is_root else _given(x), out, parts, is_root)
+        source = _part_of(pair, pair.input, parts)
+        return self._run("gather", library().kolo_gather, (source, pair.result_address, root), pair, call, wait)
 
     def scatter(
         self,
@@ -259,21 +274,25 @@ class Collectives:
         wait: bool = True,
     ) -> Any:
         """Copies part r of `x` of rank `root` to rank r. Shapes are those of `reduce_scatter`; the other ranks pass no
-        `x`, and need `out`."""
+        `x`, and need `out`.
+
+        With x as `out` at the root: in place there; its part stays where it is, and nothing of x changes.
+        """
         is_root = self.rank == root
         if _is_list(x) or _is_list(out):
             both = _zipped(x if is_root else None, out)
             each = self._parts_of_each(counts, len(both))
             pairs = [
-                _pairs.scattered(_given(xs), outs, parts) if is_root else _pairs.received(outs, parts)
+                _pairs.scattered_from(_given(xs), outs, parts) if is_root else _pairs.received(outs, parts)
                 for (xs, outs), parts in zip(both, each)
             ]
             call = _call(name, counts=_joined([parts.counts for parts in each]), stream=stream)
             return self._run_grouped("scatter", _c.KOLO_SCATTER, pairs, call, wait, root)
         parts = Parts(self.rank, self.size, counts)
         call = _call(name, counts=parts.counts, stream=stream)
-        pair = _pairs.scattered(_given(x), out, parts) if is_root else _pairs.received(out, parts)
-        return self._run("scatter", library().kolo_scatter, _from_to(pair) + (root,), pair, call, wait)
+        pair = _pairs.scattered_from(_given(x), out, parts) if is_root else _pairs.received(out, parts)
+        arguments = (pair.input_address, _part_of(pair, pair.result, parts), root)
+        return self._run("scatter", library().kolo_scatter, arguments, pair, call, wait)
 
     def all_to_all(
         self,
@@ -376,6 +395,14 @@ def _from_to(pair: Pair) -> tuple[Any, ...]:
         return pair.input_address, result.parameter()
     memory = pair.memory
     return pair.input_address, _c.kolo_buffer(None, memory.count, memory.dtype.code, memory.parameter().memory)
+
+
+def _part_of(pair: Pair, memory: Memory | None, parts: Parts) -> _c.kolo_buffer:
+    """The buffer of this rank's part; at the root null where its part is in that of all."""
+    if memory is not None:
+        return memory.parameter()
+    both = pair.memory
+    return _c.kolo_buffer(None, parts.mine(pair.count), both.dtype.code, both.parameter().memory)
 
 
 def _given(x: Any) -> Any:

@@ -107,6 +107,14 @@ def whole(x: Any, out: Any) -> Pair:
     return Pair(source, _result(out, source, source.count), out, source.count)
 
 
+def copied(x: Any, out: Any, is_root: bool) -> Pair:
+    """One tensor of the root, in place unless there is another array `out`."""
+    if is_root or out is None:
+        return whole(x, out)
+    result = memory_of(out, "out", writable=True)
+    return Pair(result, result, out, result.count)  # No input is read here.
+
+
 def reduced(x: Any, out: Any, is_root: bool) -> Pair:
     """One tensor that is combined on one rank, in place on all: only the root knows whether it wants the result
     elsewhere, and has x copied there first."""
@@ -148,6 +156,14 @@ def scattered(x: Any, out: Any, parts: Parts) -> Pair:
     if out is None:
         out = _new_result(parts.shape_of_part(source, "x"), source, x)
     return Pair(source, _result(out, source, part), out, part)
+
+
+def scattered_from(x: Any, out: Any, parts: Parts) -> Pair:
+    """The same at the root of a scatter. With x as `out`: this rank's part stays in x."""
+    if out is None or out is not x:
+        return scattered(x, out, parts)
+    source = memory_of(x, "x")
+    return Pair(source, None, x, parts.mine(parts.each_of(source, "x")))
 
 
 def received(out: Any, parts: Parts) -> Pair:

@@ -122,10 +122,17 @@ def check_collectives(group, dtype, count, wait):
     if rank == root:
         same(gathered, parts)
     if rank == root:
+        assert run(group.gather, root=root, out=out) is out
+        same(out, parts)
         same(run(group.scatter, parts, root), mine)
+        parts.flags.writeable = False
+        assert run(group.scatter, parts, root, out=parts) is parts
     else:
+        assert run(group.gather, mine, root) is None
+        same(run(group.scatter, root=root, out=np.empty(count, dtype)), mine)
         same(run(group.scatter, root=root, out=np.empty(count, dtype)), mine)
     same(run(group.broadcast, mine.copy() if rank == root else np.empty(count, dtype), root), parts[root])
+    same(run(group.broadcast, mine if rank == root else None, root, out=np.empty(count, dtype)), parts[root])
     mixed = np.stack([contribution(rank * size + each, count, dtype) for each in range(size)])
     expected = np.stack([contribution(each * size + rank, count, dtype) for each in range(size)])
     same(run(group.all_to_all, mixed), expected)
@@ -188,6 +195,18 @@ def lists(group):
     grouped_parts(group)
     for result in group.broadcast([np.full(count, rank) for count in counts], 1):
         assert np.all(result == 1)
+    root = size - 1
+    for result, x in zip(group.broadcast(xs if rank == root else None, root, out=[np.empty_like(x) for x in xs]), xs):
+        same(result, contribution(root, len(x), "float32"))
+    outs = [np.stack([x] * size) for x in xs]
+    gathered = group.gather(root=root, out=outs) if rank == root else group.gather(xs, root)
+    for result, x in zip(gathered or [], xs):
+        same(result, np.stack([contribution(each, len(x), "float32") for each in range(size)]))
+    if rank == 0:
+        assert group.scatter(stacks, out=stacks)[2] is stacks[2]
+    else:
+        for result in group.scatter(out=[np.empty_like(x) for x in xs]):
+            same(result, contribution(0, len(result), "float32"))
     if rank == 0:
         got = group.scatter(stacks)
     else:
@@ -484,6 +503,10 @@ def misuse(job):
         lambda: job.all_gather([x, x], counts=[[x.size] * job.size]),
         lambda: job.all_to_all([x], counts=[[1] * job.size]),
         lambda: job.all_gather(),
+        lambda: job.broadcast(),
+        lambda: job.broadcast(x, root=job.rank, out=np.empty(1, np.float32)),
+        lambda: job.gather(),
+        lambda: job.gather(root=-1, out=x),
         lambda: job.all_to_all(np.ones(job.size * 2 + 1)),
         lambda: job.send(x, 99),
         lambda: job.send(x, 0, tag=-1),

@@ -122,6 +122,17 @@ void Group::broadcast(std::string_view name, BufferView buffer, int root, Native
   state_->run(stream, [&](auto& calls) { return calls.broadcast(name, buffer, root); });
 }
 
+Ticket Group::broadcast_async(std::string_view name, const void* input, BufferView result, int root,
+                              NativeStream stream) {
+  return state_->submit(
+      stream, [&](auto& calls) { return calls.broadcast(name, input, result, root); });
+}
+
+void Group::broadcast(std::string_view name, const void* input, BufferView result, int root,
+                      NativeStream stream) {
+  state_->run(stream, [&](auto& calls) { return calls.broadcast(name, input, result, root); });
+}
+
 Ticket Group::reduce_async(std::string_view name, const void* input, BufferView result, int root,
                            const Reduction& reduction, NativeStream stream) {
   return state_->submit(

@@ -147,6 +147,15 @@ class Group {
   /// The same, and waits for the result.
   void broadcast(std::string_view name, BufferView buffer, int root, NativeStream stream = {});
 
+  /// The same out of place, which all ranks call alike: copies the elements at `input` of rank
+  /// `root`, as many and of the same dtype as `result` has, to `result` of all ranks. The root's
+  /// two buffers must not overlap; elsewhere `input` is not read and may be null.
+  Ticket broadcast_async(std::string_view name, const void* input, BufferView result, int root,
+                         NativeStream stream = {});
+  /// The same, and waits for the result.
+  void broadcast(std::string_view name, const void* input, BufferView result, int root,
+                 NativeStream stream = {});
+
   // The operations below that reduce take the dtypes of their operation, the others any dtype. Most
   // have two buffers, which must not overlap: `input`, which is only read, and `result`. Name,
   // stream, lifetime of buffers and errors are as for an all-reduce. Elements are moved bit by bit;
@@ -182,7 +191,8 @@ class Group {
                   PartCounts counts = {}, NativeStream stream = {});
 
   /// Copies `input` of all ranks, in their order, to `result` of rank `root`; elsewhere `result`
-  /// may be null.
+  /// may be null. Null `input.data` at the root: in place there; its part lies in its place in
+  /// `result`.
   Ticket gather_async(std::string_view name, BufferView input, void* result, int root,
                       PartCounts counts = {}, NativeStream stream = {});
   /// The same, and waits for the result.
@@ -190,7 +200,8 @@ class Group {
               PartCounts counts = {}, NativeStream stream = {});
 
   /// Copies part r of `input` of rank `root`, which holds the parts of all ranks in their order, to
-  /// `result` of rank r; elsewhere `input` may be null.
+  /// `result` of rank r; elsewhere `input` may be null. Null `result.data` at the root: in place
+  /// there; its part stays where it is in `input`.
   Ticket scatter_async(std::string_view name, const void* input, BufferView result, int root,
                        PartCounts counts = {}, NativeStream stream = {});
   /// The same, and waits for the result.
@@ -199,7 +210,7 @@ class Group {
 
   /// Copies part r of `input` of rank s to part s of `result` of rank r. Without `counts` all parts
   /// are equal; else `counts[s * size() + r]`, the same on all ranks, is the number of elements
-  /// that rank s has for rank r.
+  /// that rank s has for rank r. Never in place.
   Ticket all_to_all_async(std::string_view name, const void* input, BufferView result,
                           PartCounts counts = {}, NativeStream stream = {});
   /// The same, and waits for the result.
@@ -209,8 +220,9 @@ class Group {
   // Grouped operations take several tensors of one dtype, in memory of one kind, with one
   // agreement, one plan and common messages. Each tensor gets what the operation on it alone would
   // give it, with equal parts or with its `counts`, which are the same on all ranks. Where an input
-  // may be null, it is null for all tensors or for none. Buffers must not overlap, and stay valid
-  // until the ticket is done; the list of tensors and their counts need not.
+  // may be null, it is null for all tensors or for none, but at the root of a gather. Buffers must
+  // not overlap, and stay valid until the ticket is done; the list of tensors and their counts need
+  // not.
 
   /// `all_reduce` of several tensors.
   Ticket all_reduce_async(std::string_view name, const Tensors& tensors,
@@ -218,7 +230,8 @@ class Group {
   /// The same, and waits for the results.
   void all_reduce(std::string_view name, const Tensors& tensors,
                   const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
-  /// `broadcast` of several tensors, which have no inputs.
+  /// `broadcast` of several tensors. Out of place they have inputs on all ranks; elsewhere than at
+  /// the root these are not read, and may be any pointer but null.
   Ticket broadcast_async(std::string_view name, const Tensors& tensors, int root,
                          NativeStream stream = {});
   /// The same, and waits for the results.

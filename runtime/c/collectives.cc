@@ -66,6 +66,21 @@ kolo_status kolo_broadcast(kolo_group* group, kolo_buffer buffer, int32_t root,
   });
 }
 
+kolo_status kolo_broadcast_from(kolo_group* group, const void* input, kolo_buffer result,
+                                int32_t root, const kolo_call* call, kolo_ticket** ticket) {
+  return guarded([&] {
+    check_given(group, "group");
+    const CallArguments with(call);
+    with.check_whole();
+    with.check_unscaled();
+    const auto view = buffer_of(result);
+    kolo::Group& on = group->group;
+    run_or_start(
+        ticket, [&] { on.broadcast(with.name, input, view, root, with.stream); },
+        [&] { return on.broadcast_async(with.name, input, view, root, with.stream); });
+  });
+}
+
 kolo_status kolo_reduce(kolo_group* group, const void* input, kolo_buffer result, int32_t root,
                         kolo_op op, const kolo_call* call, kolo_ticket** ticket) {
   return guarded([&] {

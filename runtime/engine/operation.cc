@@ -47,6 +47,11 @@ bool has_root(OperationKind kind) {
          kind == OperationKind::kGather || kind == OperationKind::kScatter;
 }
 
+/// Whether ranks work in place all or none. Of other kinds the root alone decides.
+bool agrees_on_place(OperationKind kind) {
+  return reduces(kind) || kind == OperationKind::kBroadcast || kind == OperationKind::kAllGather;
+}
+
 /// In a premultiplied sum each rank has its own scale before.
 Scales common_scales(const Operation& operation) {
   Scales scales = operation.scales;
@@ -165,7 +170,7 @@ std::string Operation::arguments() const {
     text += fmt::format(" {} rank {}",
                         reduces(kind) || kind == OperationKind::kGather ? "to" : "from", root);
   }
-  if (out_of_place) text += " out of place";
+  if (out_of_place && agrees_on_place(kind)) text += " out of place";
   return buffer.memory == MemoryKind::kDevice ? text + " on device" : text;
 }
 

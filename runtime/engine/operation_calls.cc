@@ -2,23 +2,19 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "comm/base/carrier.h"
 #include "comm/base/check.h"
+#include "runtime/plan/call_parts.h"
 
 namespace kolo {
 namespace {
 
-[[noreturn]] void fail(std::string_view name, std::string_view what) {
-  throw UsageError(name.empty() ? std::string(what) : fmt::format("'{}': {}", name, what));
-}
-
 void require(bool condition, std::string_view name, std::string_view what) {
-  if (!condition) fail(name, what);
+  if (!condition) refuse_call(name, what);
 }
 
 void check_memory(std::string_view name, const void* data, std::size_t count) {
@@ -30,61 +26,44 @@ void check_kind(std::string_view name, MemoryKind memory) {
   require(memory != MemoryKind::kPinned, name, "pinned memory is host memory; call it that");
 }
 
+constexpr std::string_view kNoAllToAllInPlace =
+    "an all_to_all is never in place, because results would replace parts that are still to be "
+    "sent; give it a copy of the input";
+
+/// For callers whose input and result overlap.
+std::string_view advice(OperationKind kind) {
+  switch (kind) {
+    case OperationKind::kBroadcast:
+      return "pass one buffer to work in place";
+    case OperationKind::kScatter:
+      return "leave the root's result out to work in place";
+    case OperationKind::kAllToAll:
+      return kNoAllToAllInPlace;
+    default:
+      return "leave the input out to work in place";
+  }
+}
+
 /// The two buffers, of so many elements, have no byte in common.
-void check_apart(std::string_view name, const void* input, std::size_t input_count,
-                 const void* result, std::size_t result_count, DType dtype) {
+void check_apart(OperationKind kind, std::string_view name, const void* input,
+                 std::size_t input_count, const void* result, std::size_t result_count,
+                 DType dtype) {
   if (input == nullptr || result == nullptr) return;
   const auto* const from = static_cast<const std::byte*>(input);
   const auto* const to = static_cast<const std::byte*>(result);
-  require(std::less_equal<>()(from + input_count * size_of(dtype), to) ||
-              std::less_equal<>()(to + result_count * size_of(dtype), from),
-          name, "input and result overlap; leave the input out to work in place");
+  if (std::less_equal<>()(from + input_count * size_of(dtype), to)) return;
+  if (std::less_equal<>()(to + result_count * size_of(dtype), from)) return;
+  refuse_call(name, fmt::format("input and result overlap; {}", advice(kind)));
 }
-
-bool is_even(OperationCalls::Counts counts) {
-  return std::ranges::adjacent_find(counts, std::ranges::not_equal_to()) == counts.end();
-}
-
-/// How many elements each rank's part has.
-class Parts {
- public:
-  /// Without `counts`, each of `world_size` ranks has `each` elements.
-  Parts(std::string_view name, OperationCalls::Counts counts, int world_size, std::size_t each)
-      : counts_(counts), ranks_(static_cast<std::size_t>(world_size)), each_(each) {
-    if (!counts.empty() && counts.size() != ranks_) {
-      fail(name, fmt::format("there are {} counts for {} ranks", counts.size(), world_size));
-    }
-  }
-
-  std::size_t of(int rank) const {
-    return counts_.empty() ? each_ : counts_[static_cast<std::size_t>(rank)];
-  }
-  std::size_t sum() const {
-    return counts_.empty() ? each_ * ranks_
-                           : std::accumulate(counts_.begin(), counts_.end(), std::size_t{0});
-  }
-  /// For `Operation::counts`.
-  void write_to(std::vector<std::size_t>& counts) const {
-    if (is_even(counts_)) {
-      counts.assign(1, of(0));
-    } else {
-      counts.assign(counts_.begin(), counts_.end());
-    }
-  }
-
- private:
-  OperationCalls::Counts counts_;
-  std::size_t ranks_;
-  std::size_t each_;
-};
 
 /// Without counts: the part of one rank where `count` elements are those of all.
 std::size_t part_of_all(std::string_view name, std::size_t count, int world_size,
                         OperationCalls::Counts counts) {
   const auto ranks = static_cast<std::size_t>(world_size);
   if (counts.empty() && count % ranks != 0) {
-    fail(name, fmt::format("{} elements are not as many for each of {} ranks; give the counts",
-                           count, world_size));
+    refuse_call(name,
+                fmt::format("{} elements are not as many for each of {} ranks; give the counts",
+                            count, world_size));
   }
   return count / ranks;
 }
@@ -92,39 +71,24 @@ std::size_t part_of_all(std::string_view name, std::size_t count, int world_size
 void check_count(std::string_view name, std::string_view buffer, std::size_t count,
                  std::size_t expected) {
   if (count != expected) {
-    fail(name,
-         fmt::format("the {} has {} elements where the counts say {}", buffer, count, expected));
+    refuse_call(name, fmt::format("the {} has {} elements where the counts say {}", buffer, count,
+                                  expected));
   }
 }
-
-/// The elements that one rank sends in an all-to-all, and those that it receives.
-struct PairSums {
-  std::size_t sent = 0, received = 0;
-
-  PairSums(std::string_view name, OperationCalls::Counts counts, int rank, int world_size) {
-    const auto ranks = static_cast<std::size_t>(world_size);
-    const auto me = static_cast<std::size_t>(rank);
-    if (counts.size() != ranks * ranks) {
-      fail(name,
-           fmt::format("there are {} counts for {} pairs of ranks", counts.size(), ranks * ranks));
-    }
-    for (std::size_t i = 0; i < ranks; ++i) {
-      sent += counts[me * ranks + i];
-      received += counts[i * ranks + me];
-    }
-  }
-};
 
 /// The buffers of an operation on a tensor at this rank.
 struct Uses {
   bool takes_all = false,
        gives_all = false;  ///< The input, or the result, has a part for each rank.
+  bool reads_input = true;
   bool needs_input = false, needs_result = true;
-  bool is_in_place = false;  ///< Without an input: both are in the result.
+  bool is_in_place = false;  ///< Without an input, on all ranks: both are in the result.
 };
 
 Uses uses_of(OperationKind kind, bool is_root) {
   switch (kind) {
+    case OperationKind::kBroadcast:
+      return {.reads_input = is_root, .is_in_place = true};
     case OperationKind::kReduce:
       return {.needs_result = is_root, .is_in_place = true};
     case OperationKind::kReduceScatter:
@@ -132,9 +96,12 @@ Uses uses_of(OperationKind kind, bool is_root) {
     case OperationKind::kAllGather:
       return {.gives_all = true, .is_in_place = true};
     case OperationKind::kGather:
-      return {.gives_all = true, .needs_input = true, .needs_result = is_root};
+      return {.gives_all = true, .needs_input = !is_root, .needs_result = is_root};
     case OperationKind::kScatter:
-      return {.takes_all = true, .needs_input = is_root};
+      return {.takes_all = true,
+              .reads_input = is_root,
+              .needs_input = is_root,
+              .needs_result = !is_root};
     case OperationKind::kAllToAll:
       return {.takes_all = true, .gives_all = true, .needs_input = true};
     default:
@@ -158,7 +125,7 @@ BufferSizes sizes_of(OperationKind kind, std::string_view name, const TensorBuff
     }
   }
   const Uses uses = uses_of(kind, false);
-  const Parts parts(name, tensor.counts, world_size, tensor.count);
+  const CallParts parts(name, tensor.counts, world_size, tensor.count);
   return {.input = uses.takes_all ? parts.sum() : parts.of(rank),
           .result = uses.gives_all ? parts.sum() : parts.of(rank)};
 }
@@ -218,7 +185,8 @@ OperationCalls::New OperationCalls::plain(OperationKind kind) const {
 }
 
 void OperationCalls::check_root(std::string_view name, int root) const {
-  if (root < 0 || root >= world_size_) fail(name, fmt::format("the root {} is not a rank", root));
+  if (root < 0 || root >= world_size_)
+    refuse_call(name, fmt::format("the root {} is not a rank", root));
 }
 
 OperationCalls::New OperationCalls::all_reduce(std::string_view name, const BufferView& buffer,
@@ -239,7 +207,8 @@ OperationCalls::New OperationCalls::all_reduce(std::string_view name, const void
                                                const BufferView& result,
                                                const Reduction& reduction) const {
   require(input != nullptr && result.data != nullptr, name, "a buffer is null");
-  check_apart(name, input, result.count, result.data, result.count, result.dtype);
+  check_apart(OperationKind::kAllReduce, name, input, result.count, result.data, result.count,
+              result.dtype);
   New operation = all_reduce(name, result, reduction);
   operation->input = input;
   operation->out_of_place = true;
@@ -257,6 +226,19 @@ OperationCalls::New OperationCalls::broadcast(std::string_view name, const Buffe
   return operation;
 }
 
+OperationCalls::New OperationCalls::broadcast(std::string_view name, const void* input,
+                                              const BufferView& result, int root) const {
+  New operation = broadcast(name, result, root);
+  if (rank_ == root) {
+    require(input != nullptr || result.count == 0, name, "the root's input is null");
+    check_apart(OperationKind::kBroadcast, name, input, result.count, result.data, result.count,
+                result.dtype);
+  }
+  operation->input = input;
+  operation->out_of_place = true;
+  return operation;
+}
+
 OperationCalls::New OperationCalls::reduce(std::string_view name, const void* input,
                                            const BufferView& result, int root,
                                            const Reduction& reduction) const {
@@ -266,7 +248,8 @@ OperationCalls::New OperationCalls::reduce(std::string_view name, const void* in
   check_uncast(name, reduction);
   require(input != nullptr || result.data != nullptr || result.count == 0, name,
           "both buffers are null");
-  check_apart(name, input, result.count, result.data, result.count, result.dtype);
+  check_apart(OperationKind::kReduce, name, input, result.count, result.data, result.count,
+              result.dtype);
   New operation = pool_.take(OperationKind::kReduce, name);
   operation->buffer = result;
   operation->input = input;
@@ -285,11 +268,13 @@ OperationCalls::New OperationCalls::reduce_scatter(std::string_view name, const 
   check_reduction(name, reduction, result.dtype);
   const std::optional<DType> wire = wire_of(name, reduction, result.dtype, result.memory);
   const bool in_place = input == nullptr;
-  const Parts parts(name, counts, world_size_,
-                    in_place ? part_of_all(name, result.count, world_size_, counts) : result.count);
+  const CallParts parts(
+      name, counts, world_size_,
+      in_place ? part_of_all(name, result.count, world_size_, counts) : result.count);
   check_count(name, "result", result.count, in_place ? parts.sum() : parts.of(rank_));
   check_memory(name, result.data, result.count);
-  check_apart(name, input, parts.sum(), result.data, result.count, result.dtype);
+  check_apart(OperationKind::kReduceScatter, name, input, parts.sum(), result.data, result.count,
+              result.dtype);
   New operation = pool_.take(OperationKind::kReduceScatter, name);
   operation->buffer = result;
   operation->input = input;
@@ -304,11 +289,12 @@ OperationCalls::New OperationCalls::reduce_scatter(std::string_view name, const 
 OperationCalls::New OperationCalls::all_gather(std::string_view name, const void* input,
                                                const BufferView& result, Counts counts) const {
   check_kind(name, result.memory);
-  const Parts parts(name, counts, world_size_,
-                    part_of_all(name, result.count, world_size_, counts));
+  const CallParts parts(name, counts, world_size_,
+                        part_of_all(name, result.count, world_size_, counts));
   check_count(name, "result", result.count, parts.sum());
   check_memory(name, result.data, result.count);
-  check_apart(name, input, parts.of(rank_), result.data, result.count, result.dtype);
+  check_apart(OperationKind::kAllGather, name, input, parts.of(rank_), result.data, result.count,
+              result.dtype);
   New operation = pool_.take(OperationKind::kAllGather, name);
   operation->buffer = result;
   operation->input = input;
@@ -321,17 +307,19 @@ OperationCalls::New OperationCalls::gather(std::string_view name, const BufferVi
                                            void* result, int root, Counts counts) const {
   check_kind(name, input.memory);
   check_root(name, root);
-  const Parts parts(name, counts, world_size_, input.count);
+  const CallParts parts(name, counts, world_size_, input.count);
   check_count(name, "input", input.count, parts.of(rank_));
-  check_memory(name, input.data, input.count);
+  const bool in_place = rank_ == root && input.data == nullptr;
+  if (!in_place) check_memory(name, input.data, input.count);
   if (rank_ == root) {
     check_memory(name, result, parts.sum());
-    check_apart(name, input.data, input.count, result, parts.sum(), input.dtype);
+    check_apart(OperationKind::kGather, name, input.data, input.count, result, parts.sum(),
+                input.dtype);
   }
   New operation = pool_.take(OperationKind::kGather, name);
   operation->buffer = input;
   operation->buffer.data = result;
-  operation->input = input.data;
+  operation->input = in_place ? own_part(result, parts.before(rank_), input.dtype) : input.data;
   operation->out_of_place = true;
   operation->root = root;
   parts.write_to(operation->counts);
@@ -343,15 +331,18 @@ OperationCalls::New OperationCalls::scatter(std::string_view name, const void* i
                                             Counts counts) const {
   check_kind(name, result.memory);
   check_root(name, root);
-  const Parts parts(name, counts, world_size_, result.count);
+  const CallParts parts(name, counts, world_size_, result.count);
   check_count(name, "result", result.count, parts.of(rank_));
-  check_memory(name, result.data, result.count);
+  const bool in_place = rank_ == root && result.data == nullptr;
+  if (!in_place) check_memory(name, result.data, result.count);
   if (rank_ == root) {
     check_memory(name, input, parts.sum());
-    check_apart(name, input, parts.sum(), result.data, result.count, result.dtype);
+    check_apart(OperationKind::kScatter, name, input, parts.sum(), result.data, result.count,
+                result.dtype);
   }
   New operation = pool_.take(OperationKind::kScatter, name);
   operation->buffer = result;
+  if (in_place) operation->buffer.data = own_part(input, parts.before(rank_), result.dtype);
   operation->input = input;
   operation->out_of_place = true;
   operation->root = root;
@@ -369,9 +360,10 @@ OperationCalls::New OperationCalls::all_to_all(std::string_view name, const void
     sent = sums.sent;
   }
   const std::size_t each = part_of_all(name, result.count, world_size_, counts);
-  check_memory(name, input, sent);
+  require(input != nullptr || sent == 0, name,
+          fmt::format("the input is null; {}", kNoAllToAllInPlace));
   check_memory(name, result.data, result.count);
-  check_apart(name, input, sent, result.data, result.count, result.dtype);
+  check_apart(OperationKind::kAllToAll, name, input, sent, result.data, result.count, result.dtype);
   New operation = pool_.take(OperationKind::kAllToAll, name);
   operation->buffer = result;
   operation->input = input;
@@ -401,8 +393,8 @@ OperationCalls::New OperationCalls::grouped(OperationKind kind, std::string_view
     return tensor.input != nullptr && has_elements(tensor);
   };
   const bool out_of_place = !uses.is_in_place || std::ranges::any_of(tensors.each, has_input);
-  require(kind != OperationKind::kBroadcast || !out_of_place, name, "a broadcast takes no inputs");
-  const bool needs_input = uses.needs_input || (uses.is_in_place && out_of_place);
+  const bool needs_input =
+      uses.needs_input || (uses.is_in_place && uses.reads_input && out_of_place);
   const bool needs_result = uses.needs_result || !out_of_place;
   for (const TensorBuffers& tensor : tensors.each) {
     auto [input, result] = sizes_of(kind, name, tensor, rank_, world_size_);
@@ -410,7 +402,9 @@ OperationCalls::New OperationCalls::grouped(OperationKind kind, std::string_view
     require(!needs_input || tensor.input != nullptr || input == 0, name, "one tensor has no input");
     require(!needs_result || tensor.result != nullptr || result == 0, name,
             "one tensor has no result");
-    check_apart(name, tensor.input, input, tensor.result, result, dtype);
+    if (uses.reads_input) {
+      check_apart(kind, name, tensor.input, input, tensor.result, result, dtype);
+    }
   }
   New operation = pool_.take(kind, name);
   operation->out_of_place = out_of_place;
@@ -424,7 +418,26 @@ OperationCalls::New OperationCalls::grouped(OperationKind kind, std::string_view
   operation->buffer.memory = tensors.memory;
   const auto ranks = static_cast<std::size_t>(world_size_);
   write_parts(*operation, tensors.each, kind == OperationKind::kAllToAll ? ranks * ranks : ranks);
+  if (rank_ == root) find_own_parts(*operation, tensors.each);
   return operation;
+}
+
+/// Where the root of a gather or scatter names one buffer of a tensor, its part is in that.
+void OperationCalls::find_own_parts(Operation& operation,
+                                    std::span<const TensorBuffers> given) const {
+  const bool gathers = operation.kind == OperationKind::kGather;
+  if (!gathers && operation.kind != OperationKind::kScatter) return;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    TensorBuffers& tensor = operation.tensors[i];
+    const CallParts parts(operation.name, given[i].counts, world_size_, given[i].count);
+    const std::size_t before = parts.before(rank_);
+    if (gathers && tensor.input == nullptr) {
+      tensor.input = own_part(tensor.result, before, operation.buffer.dtype);
+    }
+    if (!gathers && tensor.result == nullptr) {
+      tensor.result = own_part(tensor.input, before, operation.buffer.dtype);
+    }
+  }
 }
 
 }  // namespace kolo

@@ -23,10 +23,13 @@ class OperationCalls {
   using New = std::shared_ptr<Operation>;
   using Counts = std::span<const std::size_t>;
 
+  int rank() const { return rank_; }
+
   New all_reduce(std::string_view name, const BufferView& buffer, const Reduction& reduction) const;
   New all_reduce(std::string_view name, const void* input, const BufferView& result,
                  const Reduction& reduction) const;
   New broadcast(std::string_view name, const BufferView& buffer, int root) const;
+  New broadcast(std::string_view name, const void* input, const BufferView& result, int root) const;
   New reduce(std::string_view name, const void* input, const BufferView& result, int root,
              const Reduction& reduction) const;
   New reduce_scatter(std::string_view name, const void* input, const BufferView& result,
@@ -47,6 +50,7 @@ class OperationCalls {
 
  private:
   void check_root(std::string_view name, int root) const;
+  void find_own_parts(Operation& operation, std::span<const TensorBuffers> given) const;
 
   OperationPool& pool_;
   const int rank_;

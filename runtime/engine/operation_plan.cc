@@ -53,7 +53,8 @@ BucketLayout on_device(const Operation& operation, const Goal& goal, const Bucke
   BucketLayout device = layout;
   device.memory = MemoryKind::kDevice;
   // With collectives of its node beside those of all ranks, there are hierarchies, which pack.
-  const bool passes_nodes = goal.kind == GoalKind::kBroadcast && context.grid.num_nodes() > 1 &&
+  const bool passes_nodes = goal.kind == GoalKind::kBroadcast && !layout.out_of_place &&
+                            context.grid.num_nodes() > 1 &&
                             context.collective_algorithm.algorithm() != &goal_algorithms::native;
   const bool has_hierarchies = goal.kind == GoalKind::kAllReduce || passes_nodes;
   if (!has_hierarchies || !context.lane->has_node_group()) {
@@ -148,12 +149,12 @@ OperationTensors::OperationTensors(const Operation& operation, const Goal& goal,
   }
 }
 
-void OperationTensors::append(std::vector<Mirrored>& runs, const Mirrored& run) {
+void OperationTensors::append(std::vector<PinnedMirror::Copy>& runs,
+                              const PinnedMirror::Copy& run) {
   if (!runs.empty()) {
-    Mirrored& last = runs.back();
-    if (last.tensor == run.tensor && last.is_input == run.is_input &&
-        last.offset + last.copy.bytes == run.offset) {
-      last.copy.bytes += run.copy.bytes;
+    PinnedMirror::Copy& last = runs.back();
+    if (last.offset + last.bytes == run.offset && last.device + last.bytes == run.device) {
+      last.bytes += run.bytes;
       return;
     }
   }
@@ -185,43 +186,39 @@ void OperationTensors::mirror_in(CopyLane& lane) {
   }
   mirror_ = std::make_shared<PinnedMirror>(lane, bytes);
   for (std::size_t i = 0; i < places_.size(); ++i) {
-    const Place& place = places_[i];
+    Place& place = places_[i];
     const Buffers& of = buffers[place.tensor];
-    const auto run = [&](bool is_input) {
-      const std::size_t offset = is_input ? *place.input : *place.result;
-      return Mirrored{
-          .tensor = place.tensor,
-          .is_input = is_input,
-          .offset = offset,
-          .copy = {.offset = (is_input ? of.input : of.result) + offset, .bytes = place.bytes}};
-    };
-    if (place.is_read) append(read_, run(place.input.has_value()));
-    if (place.is_written) append(written_, run(false));
-    segments_[i].data = place.result ? mirror_->data() + of.result + *place.result : nullptr;
-    segments_[i].input = place.input ? mirror_->data() + of.input + *place.input : nullptr;
+    if (place.result) place.result_in_mirror = of.result + *place.result;
+    if (place.input) place.input_in_mirror = of.input + *place.input;
+    segments_[i].data = place.result ? mirror_->data() + place.result_in_mirror : nullptr;
+    segments_[i].input = place.input ? mirror_->data() + place.input_in_mirror : nullptr;
   }
 }
 
-void OperationTensors::point(const std::vector<Mirrored>& runs, const Operation& operation,
-                             std::vector<PinnedMirror::Copy>& copies) {
-  copies.clear();
-  for (const Mirrored& run : runs) {
-    const TensorBuffers buffers = tensor_of(operation, run.tensor);
+void OperationTensors::begin_mirror(const Operation& operation) {
+  down_.clear();
+  up_.clear();
+  for (const Place& place : places_) {
+    const TensorBuffers buffers = tensor_of(operation, place.tensor);
+    auto* const result = at<std::byte>(buffers.result, place.result);
     // A contribution is only copied from there.
-    void* const buffer = run.is_input ? const_cast<void*>(buffers.input) : buffers.result;
-    copies.push_back(run.copy);
-    copies.back().device = static_cast<std::byte*>(buffer) + run.offset;
+    auto* const input = at<std::byte>(const_cast<void*>(buffers.input), place.input);
+    if (place.is_read && place.input) {
+      append(down_, {.offset = place.input_in_mirror, .device = input, .bytes = place.bytes});
+    } else if (place.is_read) {
+      append(down_, {.offset = place.result_in_mirror, .device = result, .bytes = place.bytes});
+    }
+    const bool stays = place.input && input == result;
+    if (place.is_written && !stays) {
+      append(up_, {.offset = place.result_in_mirror, .device = result, .bytes = place.bytes});
+    }
   }
+  mirror_->begin(down_, up_, operation.ready.get());
 }
 
 void OperationTensors::bind(const Operation& operation) {
   if (scaling_) scaling_->set_scale(operation.scales.before * factor_);
-  if (mirror_) {
-    point(read_, operation, down_);
-    point(written_, operation, up_);
-    mirror_->begin(down_, up_, operation.ready.get());
-    return;
-  }
+  if (mirror_) return begin_mirror(operation);
   for (std::size_t i = 0; i < places_.size(); ++i) {
     const Place& place = places_[i];
     const TensorBuffers buffers = tensor_of(operation, place.tensor);

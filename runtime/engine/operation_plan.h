@@ -49,20 +49,12 @@ class OperationTensors {
     std::optional<std::size_t> result = {}, input = {};
     std::size_t bytes = 0;
     bool is_read = false, is_written = false;  // what this rank contributes, and receives
-  };
-  /// A run of bytes of a tensor's input or result, and where the mirror has it.
-  struct Mirrored {
-    std::size_t tensor = 0;
-    bool is_input = false;
-    std::size_t offset = 0;  // in the tensor
-    PinnedMirror::Copy copy = {};
+    std::size_t result_in_mirror = 0, input_in_mirror = 0;
   };
 
   /// Appends a run, or lengthens the last one if it goes on there.
-  static void append(std::vector<Mirrored>& runs, const Mirrored& run);
-  /// Points the runs to the buffers of a use.
-  static void point(const std::vector<Mirrored>& runs, const Operation& operation,
-                    std::vector<PinnedMirror::Copy>& copies);
+  static void append(std::vector<PinnedMirror::Copy>& runs, const PinnedMirror::Copy& run);
+  void begin_mirror(const Operation& operation);
 
   std::vector<Place> places_;  // by segment
   std::vector<Segment> segments_;
@@ -70,7 +62,6 @@ class OperationTensors {
   std::shared_ptr<SegmentPacker> scaling_;  // null where contributions are not scaled
   double factor_ = 1;
   std::shared_ptr<PinnedMirror> mirror_;
-  std::vector<Mirrored> read_, written_;
   std::vector<PinnedMirror::Copy> down_, up_;  // of a use
 };
 

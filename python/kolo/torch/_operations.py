@@ -172,11 +172,14 @@ class Operations:
         staging = Staging()
         is_root = self.rank() == opts.rootRank
         self._check([output] if is_root else [], [tensor])
+        part = moved_memory(staging.read(tensor))
+        whole = moved_memory(staging.written(output)) if is_root else None
+        in_place = whole is not None and _overlap([part], [whole])
         return self._collective(
             self.group.gather,
-            moved_memory(staging.read(tensor)),
+            None if in_place else part,
             opts.rootRank,
-            out=moved_memory(staging.written(output)) if is_root else None,
+            out=whole,
             staging=staging,
             result=[output],
         )

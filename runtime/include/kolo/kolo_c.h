@@ -277,6 +277,10 @@ kolo_status kolo_all_reduce(kolo_group* group, const void* input, kolo_buffer re
 /* Copies `buffer` of rank `root` to all ranks. */
 kolo_status kolo_broadcast(kolo_group* group, kolo_buffer buffer, int32_t root,
                            const kolo_call* call, kolo_ticket** ticket);
+/* The same out of place, on all ranks: `input` of rank `root`, the only one that is read, becomes
+ * everybody's `result`. */
+kolo_status kolo_broadcast_from(kolo_group* group, const void* input, kolo_buffer result,
+                                int32_t root, const kolo_call* call, kolo_ticket** ticket);
 /* Combines all ranks' elements on rank `root`; NULL as `input`: those of `result`. */
 kolo_status kolo_reduce(kolo_group* group, const void* input, kolo_buffer result, int32_t root,
                         kolo_op op, const kolo_call* call, kolo_ticket** ticket);
@@ -288,13 +292,15 @@ kolo_status kolo_reduce_scatter(kolo_group* group, const void* input, kolo_buffe
  * part is in its place. */
 kolo_status kolo_all_gather(kolo_group* group, const void* input, kolo_buffer result,
                             const kolo_call* call, kolo_ticket** ticket);
-/* Copies each rank's `input` to its part of `result` on rank `root`; NULL elsewhere. */
+/* Copies each rank's `input` to its part of `result` on rank `root`; NULL elsewhere. NULL as the
+ * root's `input.data`: its part is in its place. */
 kolo_status kolo_gather(kolo_group* group, kolo_buffer input, void* result, int32_t root,
                         const kolo_call* call, kolo_ticket** ticket);
-/* Copies part r of `input` of rank `root` to `result` of rank r; `input` is NULL elsewhere. */
+/* Copies part r of `input` of rank `root` to `result` of rank r; `input` is NULL elsewhere. NULL as
+ * the root's `result.data`: its part stays where it is. */
 kolo_status kolo_scatter(kolo_group* group, const void* input, kolo_buffer result, int32_t root,
                          const kolo_call* call, kolo_ticket** ticket);
-/* Copies part r of `input` of rank s to part s of `result` of rank r. */
+/* Copies part r of `input` of rank s to part s of `result` of rank r; never in place. */
 kolo_status kolo_all_to_all(kolo_group* group, const void* input, kolo_buffer result,
                             const kolo_call* call, kolo_ticket** ticket);
 /* Is over when every rank has called it. */
@@ -314,8 +320,10 @@ enum {
 
 /* The buffers of one of several tensors. */
 typedef struct kolo_tensor {
-  const void* input; /* NULL in place; for all tensors or for none. */
-  void* result;
+  /* NULL in place; for all tensors or for none. In a broadcast out of place only the root's is
+   * read, and other ranks pass anything but NULL. The root of a gather passes it or not. */
+  const void* input;
+  void* result; /* May be NULL at the root of a scatter, which is in place then. */
   size_t count; /* Elements of each rank's part, or of the whole tensor without parts. */
 } kolo_tensor;
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
@@ -107,6 +108,13 @@ TEST(CCollectives, ThatMove) {
           return kolo_broadcast(world, view(one), 2, nullptr, ticket);
         },
         [&] { require(one == filled(2, 1), "a broadcast"); });
+    both_ways(
+        [&](kolo_ticket** ticket) {
+          one.assign(kPart, -1);
+          return kolo_broadcast_from(world, me == 2 ? mine.data() : nullptr, view(one), 2, nullptr,
+                                     ticket);
+        },
+        [&] { require(one == filled(2, 1), "a broadcast out of place"); });
     const auto check_every = [&] {
       for (int rank = 0; rank < kRanks; ++rank) {
         for (std::size_t i = 0; i < kPart; ++i) {
@@ -129,9 +137,34 @@ TEST(CCollectives, ThatMove) {
         });
     both_ways(
         [&](kolo_ticket** ticket) {
+          one = mine;
+          kolo_buffer input = view(one);
+          if (me == 1) {
+            input.data = nullptr;
+            every.assign(every.size(), -1);
+            std::copy(mine.begin(), mine.end(), every.begin() + kPart);
+          }
+          return kolo_gather(world, input, every.data(), 1, nullptr, ticket);
+        },
+        [&] {
+          if (me == 1) check_every();
+        });
+    both_ways(
+        [&](kolo_ticket** ticket) {
           return kolo_scatter(world, me == 1 ? all.data() : nullptr, view(one), 1, nullptr, ticket);
         },
         [&] { require(one[1] == static_cast<float>(101 + 10 * me), "a part of rank 1"); });
+    both_ways(
+        [&](kolo_ticket** ticket) {
+          one.assign(kPart, -1);
+          kolo_buffer result = view(one);
+          if (me == 1) result.data = nullptr;
+          return kolo_scatter(world, me == 1 ? all.data() : nullptr, result, 1, nullptr, ticket);
+        },
+        [&] {
+          const float expected = me == 1 ? -1.0F : static_cast<float>(101 + 10 * me);
+          require(one[1] == expected && all == filled(me, kRanks), "in place at the root");
+        });
     both_ways(
         [&](kolo_ticket** ticket) {
           return kolo_all_to_all(world, all.data(), view(every), nullptr, ticket);
@@ -207,6 +240,9 @@ TEST(CCollectives, GroupedOnes) {
     const kolo_tensor copied[] = {{nullptr, second.data(), 1}};
     ok(kolo_grouped(world, KOLO_BROADCAST, copied, 1, KOLO_FLOAT32, 2, KOLO_SUM, nullptr, nullptr));
     require(second[0] == 2, "a broadcast");
+    const kolo_tensor apart[] = {{in.data(), second.data(), kPart}};
+    ok(kolo_grouped(world, KOLO_BROADCAST, apart, 1, KOLO_FLOAT32, 1, KOLO_SUM, nullptr, nullptr));
+    require(second[3] == filled(1, kRanks)[3], "a broadcast out of place");
   });
 }
 

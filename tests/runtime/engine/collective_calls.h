@@ -28,8 +28,16 @@ struct CollectiveBuffers {
   std::vector<float> input, result, expected;
 };
 
-inline CollectiveBuffers buffers_for(const Goal& goal, int rank, bool in_place) {
+/// Whether `rank` works in place where a call is: in a gather or scatter that is up to the root.
+inline bool is_in_place_at(const Goal& goal, int rank, bool in_place) {
+  const bool is_roots = goal.kind == GoalKind::kGather || goal.kind == GoalKind::kScatter;
+  return in_place && (!is_roots || rank == goal.root);
+}
+
+inline CollectiveBuffers buffers_for(const Goal& goal, int rank, bool is_call_in_place) {
   CollectiveBuffers buffers;
+  const bool in_place = is_in_place_at(goal, rank, is_call_in_place);
+  const bool keeps_input = in_place && goal.kind == GoalKind::kScatter;
   const auto append = [](std::vector<float>& to, const std::vector<float>& values) {
     to.insert(to.end(), values.begin(), values.end());
   };
@@ -40,7 +48,8 @@ inline CollectiveBuffers buffers_for(const Goal& goal, int rank, bool in_place) 
     const std::vector<float> own = pattern(part.extent, rank + 1);
     int factors = 0;
     for (int each : part.contributors) factors += each + 1;
-    if (gives && !in_place) append(buffers.input, own);
+    if (gives && (!in_place || keeps_input)) append(buffers.input, own);
+    if (keeps_input) continue;
     if (gets || in_place) {
       append(buffers.result, gives && in_place ? own : std::vector<float>(own.size(), -1));
       append(buffers.expected, gets ? pattern(part.extent, factors) : own);
@@ -53,7 +62,7 @@ inline CollectiveBuffers buffers_for(const Goal& goal, int rank, bool in_place) 
 struct CollectiveCall {
   std::string name;
   bool takes_counts = true;
-  bool takes_null_input = false;
+  bool has_two_forms = true;  ///< In place and out of place.
   std::function<std::shared_ptr<Operation>(
       const OperationCalls& calls, const std::string& name, CollectiveBuffers& buffers,
       const std::vector<std::size_t>& counts, int root, bool in_place)>
@@ -67,6 +76,11 @@ inline const float* input_of(const CollectiveBuffers& buffers, bool in_place) {
   return buffers.input.empty() ? &kNothing : buffers.input.data();
 }
 
+/// Elements of the part of the rank that calls.
+inline std::size_t own_count(const OperationCalls& calls, const std::vector<std::size_t>& counts) {
+  return counts[static_cast<std::size_t>(calls.rank())];
+}
+
 inline std::vector<CollectiveCall> collective_calls() {
   const auto total = [](const std::vector<std::size_t>& counts) {
     std::size_t sum = 0;
@@ -74,8 +88,20 @@ inline std::vector<CollectiveCall> collective_calls() {
     return sum;
   };
   return {
+      {.name = "broadcast",
+       .make =
+           [=](const auto& calls, const auto& name, auto& b, const auto& counts, int root,
+               bool in_place) {
+             BufferView result = view(b.result);
+             result.count = total(counts);
+             return in_place ? calls.broadcast(name, result, root)
+                             : calls.broadcast(name, input_of(b, in_place), result, root);
+           },
+       .goal =
+           [=](const auto& counts, int root) {
+             return Goal::broadcast(root, static_cast<int>(counts.size()), total(counts));
+           }},
       {.name = "reduce",
-       .takes_null_input = true,
        .make =
            [=](const auto& calls, const auto& name, auto& b, const auto& counts, int root,
                bool in_place) {
@@ -88,7 +114,6 @@ inline std::vector<CollectiveCall> collective_calls() {
              return Goal::reduce(root, static_cast<int>(counts.size()), total(counts));
            }},
       {.name = "reduce_scatter",
-       .takes_null_input = true,
        .make =
            [](const auto& calls, const auto& name, auto& b, const auto& counts, int,
               bool in_place) {
@@ -97,7 +122,6 @@ inline std::vector<CollectiveCall> collective_calls() {
            },
        .goal = [](const auto& counts, int) { return Goal::reduce_scatter(counts); }},
       {.name = "all_gather",
-       .takes_null_input = true,
        .make =
            [](const auto& calls, const auto& name, auto& b, const auto& counts, int,
               bool in_place) {
@@ -106,18 +130,29 @@ inline std::vector<CollectiveCall> collective_calls() {
        .goal = [](const auto& counts, int) { return Goal::all_gather(counts); }},
       {.name = "gather",
        .make =
-           [](const auto& calls, const auto& name, auto& b, const auto& counts, int root, bool) {
-             return calls.gather(name, view(b.input), b.result.data(), root, counts);
+           [](const auto& calls, const auto& name, auto& b, const auto& counts, int root,
+              bool in_place) {
+             const std::size_t mine = own_count(calls, counts);
+             const bool is_here = in_place && calls.rank() == root;
+             float* const input = is_here ? nullptr : b.input.data();
+             return calls.gather(name, {input, mine, DType::kFloat32}, b.result.data(), root,
+                                 counts);
            },
        .goal = [](const auto& counts, int root) { return Goal::gather(root, counts); }},
       {.name = "scatter",
        .make =
-           [](const auto& calls, const auto& name, auto& b, const auto& counts, int root, bool) {
-             return calls.scatter(name, b.input.data(), view(b.result), root, counts);
+           [](const auto& calls, const auto& name, auto& b, const auto& counts, int root,
+              bool in_place) {
+             const std::size_t mine = own_count(calls, counts);
+             const bool is_here = in_place && calls.rank() == root;
+             float* const result = is_here ? nullptr : b.result.data();
+             return calls.scatter(name, b.input.data(), {result, mine, DType::kFloat32}, root,
+                                  counts);
            },
        .goal = [](const auto& counts, int root) { return Goal::scatter(root, counts); }},
       {.name = "all_to_all",
        .takes_counts = false,
+       .has_two_forms = false,
        .make = [](const auto& calls, const auto& name, auto& b, const auto&, int,
                   bool) { return calls.all_to_all(name, b.input.data(), view(b.result), {}); },
        .goal =

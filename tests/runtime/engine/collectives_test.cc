@@ -76,7 +76,7 @@ TEST_P(Collectives, GiveTheSameForAnyInterleaving) {
           if (is_uneven && !call().takes_counts) continue;
           if (is_uneven) counts[ranks - 1] += 3;
           for (const bool in_place : {false, true}) {
-            if (in_place && !call().takes_null_input) continue;
+            if (in_place && !call().has_two_forms) continue;
             expect_result(job, counts, root, in_place,
                           call().name + std::to_string(count) + (is_uneven ? "v" : "") +
                               (in_place ? " in place" : ""));
@@ -103,7 +103,8 @@ TEST_P(Collectives, MoveMoreThanTheirSlotsHold) {
                     5, devices());
       const std::vector<std::size_t> counts(static_cast<std::size_t>(job.world_size()),
                                             test::kSanitized ? 300'001 : 500'001);
-      expect_result(job, counts, 0, false, "large");
+      // Each form on one node and on several.
+      expect_result(job, counts, 0, call().has_two_forms && nodes.front() == 2, "large");
       if (HasFatalFailure()) return;
     }
   }
@@ -186,6 +187,12 @@ TEST(CollectiveMismatch, IsTheSameErrorEverywhereAndHarmsNothing) {
          return calls.all_gather(name, in.data(), on_device, {});
        },
        "each out of place", "each out of place on device"},
+      {"place of a broadcast",
+       [&](const auto& calls, auto& result) { return calls.broadcast(name, part(result, 8), 2); },
+       [&](const auto& calls, auto& result) {
+         return calls.broadcast(name, in.data(), part(result, 8), 2);
+       },
+       "from rank 2", "from rank 2 out of place"},
       {"root", [&](const auto& calls, auto&) { return gather(calls, 0); },
        [&](const auto& calls, auto&) { return gather(calls, 1); }, "to rank 0", "to rank 1"},
   };
@@ -237,6 +244,66 @@ TEST(CollectiveCalls, SendEachRankAsMuchAsTheCountsSay) {
   }
 }
 
+// The root is in place at one use and not at the next; the others know nothing of it.
+TEST(CollectiveCalls, AreInPlaceWhereTheRootSaysSo) {
+  const std::vector<std::size_t> counts{3, 40, 7};
+  for (const MemoryKind memory : {MemoryKind::kHost, MemoryKind::kDevice}) {
+    for (const char* const algorithm : {"auto", "direct", "tree"}) {
+      EngineJob job(ProcessGrid::with_node_sizes({2, 1}),
+                    {.collective_algorithm = algorithm, .verify_schedules = true}, 12,
+                    test::devices_for(memory));
+      for (const test::CollectiveCall& call : test::collective_calls()) {
+        if (call.name != "gather" && call.name != "scatter") continue;
+        const Goal goal = call.goal(counts, 1);
+        std::string signature;
+        for (const bool in_place : {false, true, true, false}) {
+          std::vector<test::CollectiveBuffers> buffers;
+          std::vector<std::shared_ptr<Operation>> operations;
+          for (int rank = 0; rank < 3; ++rank) {
+            buffers.push_back(test::buffers_for(goal, rank, in_place));
+          }
+          const std::vector<float> input = buffers[1].input;
+          for (int rank = 0; rank < 3; ++rank) {
+            OperationPool pool;
+            operations.push_back(job.submit(
+                rank, *call.make(OperationCalls(pool, rank, 3), call.name,
+                                 buffers[static_cast<std::size_t>(rank)], counts, 1, in_place)));
+          }
+          if (signature.empty()) signature = operations[0]->signature();
+          EXPECT_EQ(operations[1]->signature(), signature);
+          job.finish(operations);
+          for (const auto& operation : operations) ASSERT_EQ(error_of(*operation), "");
+          for (const auto& mine : buffers) EXPECT_EQ(mine.result, mine.expected) << call.name;
+          EXPECT_EQ(buffers[1].input, input) << call.name;
+        }
+      }
+    }
+  }
+}
+
+const float kReadOnly[] = {1, 2, 3, 4, 5, 6};
+
+// Writing there ends the process.
+TEST(CollectiveCalls, InPlaceLeaveTheInputOfAScatterAlone) {
+  for (const char* const algorithm : {"direct", "tree", "pairwise"}) {
+    EngineJob job(ProcessGrid::with_node_sizes({2, 1}),
+                  {.collective_algorithm = algorithm, .verify_schedules = true}, 13);
+    std::vector<float> first(2), second(2);
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (int rank = 0; rank < 3; ++rank) {
+      OperationPool pool;
+      float* const result = rank == 0 ? first.data() : rank == 1 ? nullptr : second.data();
+      const BufferView part{result, 2, DType::kFloat32};
+      operations.push_back(
+          job.submit(rank, *OperationCalls(pool, rank, 3)
+                                .scatter("x", rank == 1 ? kReadOnly : nullptr, part, 1, {})));
+    }
+    job.finish(operations);
+    EXPECT_THAT(first, testing::ElementsAre(1, 2));
+    EXPECT_THAT(second, testing::ElementsAre(5, 6));
+  }
+}
+
 TEST(CollectiveCalls, RefuseWhatCannotBeMeant) {
   OperationPool pool;
   const OperationCalls calls(pool, 1, 3);
@@ -267,9 +334,25 @@ TEST(CollectiveCalls, RefuseWhatCannotBeMeant) {
               }),
               testing::HasSubstr("10 elements are not as many for each of 3 ranks"));
   EXPECT_THAT(refused([&] { calls.all_to_all("x", out.data(), result, {}); }),
-              testing::HasSubstr("overlap"));
+              testing::HasSubstr("overlap; an all_to_all is never in place, because"));
   EXPECT_THAT(refused([&] { calls.all_to_all("x", nullptr, result, {}); }),
+              testing::HasSubstr("the input is null; an all_to_all is never in place, because"));
+  const BufferView part{in.data(), 10, DType::kFloat32}, nothing{nullptr, 10, DType::kFloat32};
+  EXPECT_THAT(refused([&] { calls.gather("x", part, in.data(), 1, {}); }),
+              testing::HasSubstr("overlap; leave the input out to work in place"));
+  EXPECT_EQ(refused([&] { calls.gather("x", nothing, out.data(), 1, {}); }), "taken");
+  EXPECT_THAT(refused([&] { calls.gather("x", nothing, out.data(), 0, {}); }),
               testing::HasSubstr("a buffer is null"));
+  EXPECT_THAT(refused([&] { calls.scatter("x", in.data(), part, 1, {}); }),
+              testing::HasSubstr("overlap; leave the root's result out to work in place"));
+  EXPECT_EQ(refused([&] { calls.scatter("x", in.data(), nothing, 1, {}); }), "taken");
+  EXPECT_THAT(refused([&] { calls.scatter("x", nullptr, nothing, 0, {}); }),
+              testing::HasSubstr("a buffer is null"));
+  EXPECT_THAT(refused([&] { calls.broadcast("x", out.data(), result, 1); }),
+              testing::HasSubstr("overlap; pass one buffer to work in place"));
+  EXPECT_THAT(refused([&] { calls.broadcast("x", nullptr, result, 1); }),
+              testing::HasSubstr("the root's input is null"));
+  EXPECT_EQ(refused([&] { calls.broadcast("x", nullptr, result, 0); }), "taken");
   EXPECT_THAT(refused([&] { calls.all_to_all("x", in.data(), result, counts); }),
               testing::HasSubstr("3 counts for 9 pairs of ranks"));
   const std::vector<std::size_t> pairs{0, 1, 2, 3, 4, 5, 6, 7, 8};

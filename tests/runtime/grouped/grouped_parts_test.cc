@@ -41,8 +41,14 @@ std::vector<PartedCollective> parted_collectives() {
            .kind = OperationKind::kAllGather,
            .gives_all = true,
            .can_be_in_place = true},
-          {.name = "gather", .kind = OperationKind::kGather, .gives_all = true},
-          {.name = "scatter", .kind = OperationKind::kScatter, .takes_all = true},
+          {.name = "gather",
+           .kind = OperationKind::kGather,
+           .gives_all = true,
+           .can_be_in_place = true},
+          {.name = "scatter",
+           .kind = OperationKind::kScatter,
+           .takes_all = true,
+           .can_be_in_place = true},
           {.name = "all_to_all",
            .kind = OperationKind::kAllToAll,
            .takes_all = true,
@@ -73,14 +79,25 @@ class GroupedParts : public testing::TestWithParam<std::tuple<PartedCollective, 
     return sum;
   }
 
+  /// The root, the last rank, has one buffer then; the others of a gather or scatter have theirs.
+  static bool has_input_in_place(std::size_t rank, std::size_t ranks) {
+    const bool is_root = rank + 1 == ranks;
+    return collective().kind == OperationKind::kScatter ||
+           (collective().kind == OperationKind::kGather && !is_root);
+  }
+
   static PartBuffers draw(const PartSizes& parts, std::size_t rank, std::size_t ranks,
                           std::size_t floats, bool in_place) {
     const std::size_t input = elements(parts, rank, ranks, false) * floats;
     const std::size_t result = elements(parts, rank, ranks, true) * floats;
     PartBuffers buffers;
-    buffers.result.resize(in_place ? std::max(input, result) : result);
-    buffers.input.resize(in_place ? 0 : input);
-    std::vector<float>& contribution = in_place ? buffers.result : buffers.input;
+    const bool is_root = rank + 1 == ranks;
+    const bool scatters = collective().kind == OperationKind::kScatter;
+    const bool has_input = !in_place || has_input_in_place(rank, ranks);
+    const bool has_result = !(in_place && scatters && is_root);
+    if (has_result) buffers.result.resize(has_input ? result : std::max(input, result));
+    if (has_input) buffers.input.resize(input);
+    std::vector<float>& contribution = has_input ? buffers.input : buffers.result;
     for (std::size_t i = 0; i < contribution.size(); ++i) {
       contribution[i] = static_cast<float>((i + parts.back()) % 13 + 20 * rank);
     }
@@ -90,8 +107,9 @@ class GroupedParts : public testing::TestWithParam<std::tuple<PartedCollective, 
   static std::shared_ptr<Operation> alone(const OperationCalls& calls, const std::string& name,
                                           PartBuffers& buffers, const PartSizes& parts, DType dtype,
                                           bool in_place, int root) {
-    const void* const input = in_place ? nullptr : buffers.input.data();
+    const void* const input = buffers.input.data();
     const std::size_t floats = size_of(dtype) / sizeof(float);
+    const std::size_t part = parts[static_cast<std::size_t>(calls.rank())];
     const BufferView result{buffers.result.data(), buffers.result.size() / floats, dtype};
     switch (collective().kind) {
       case OperationKind::kReduceScatter:
@@ -99,10 +117,10 @@ class GroupedParts : public testing::TestWithParam<std::tuple<PartedCollective, 
       case OperationKind::kAllGather:
         return calls.all_gather(name, in_place ? nullptr : non_null(input), result, parts);
       case OperationKind::kGather:
-        return calls.gather(name, {buffers.input.data(), buffers.input.size() / floats, dtype},
-                            buffers.result.data(), root, parts);
+        return calls.gather(name, {buffers.input.data(), part, dtype}, buffers.result.data(), root,
+                            parts);
       case OperationKind::kScatter:
-        return calls.scatter(name, input, result, root, parts);
+        return calls.scatter(name, input, {result.data, part, dtype}, root, parts);
       default:
         return calls.all_to_all(name, input, result, parts);
     }
@@ -136,7 +154,8 @@ class GroupedParts : public testing::TestWithParam<std::tuple<PartedCollective, 
         std::vector<TensorBuffers> buffers;
         for (std::size_t t = 0; t < tensors.size(); ++t) {
           PartBuffers& mine = together[rank][t];
-          buffers.push_back({.input = in_place ? nullptr : non_null(mine.input.data()),
+          const bool has_input = !in_place || has_input_in_place(rank, ranks);
+          buffers.push_back({.input = has_input ? non_null(mine.input.data()) : nullptr,
                              .result = mine.result.data(),
                              .counts = tensors[t]});
           operations.push_back(job.submit(
@@ -153,6 +172,7 @@ class GroupedParts : public testing::TestWithParam<std::tuple<PartedCollective, 
         for (std::size_t t = 0; t < tensors.size(); ++t) {
           EXPECT_EQ(together[rank][t].result, apart[rank][t].result)
               << "rank " << rank << " tensor " << t << " use " << use;
+          EXPECT_EQ(together[rank][t].input, apart[rank][t].input);
         }
       }
     }

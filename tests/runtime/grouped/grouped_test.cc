@@ -34,14 +34,21 @@ struct Collective {
 std::vector<Collective> collectives() {
   return {
       {.name = "all_reduce", .kind = OperationKind::kAllReduce, .can_be_in_place = true},
+      {.name = "broadcast", .kind = OperationKind::kBroadcast, .can_be_in_place = true},
       {.name = "reduce", .kind = OperationKind::kReduce, .can_be_in_place = true},
       {.name = "reduce_scatter", .kind = OperationKind::kReduceScatter, .has_all_inputs = true},
       {.name = "all_gather",
        .kind = OperationKind::kAllGather,
        .has_all_results = true,
        .can_be_in_place = true},
-      {.name = "gather", .kind = OperationKind::kGather, .has_all_results = true},
-      {.name = "scatter", .kind = OperationKind::kScatter, .has_all_inputs = true},
+      {.name = "gather",
+       .kind = OperationKind::kGather,
+       .has_all_results = true,
+       .can_be_in_place = true},
+      {.name = "scatter",
+       .kind = OperationKind::kScatter,
+       .has_all_inputs = true,
+       .can_be_in_place = true},
       {.name = "all_to_all",
        .kind = OperationKind::kAllToAll,
        .has_all_inputs = true,
@@ -58,6 +65,9 @@ std::shared_ptr<Operation> on_one_tensor(const OperationCalls& calls, OperationK
     case OperationKind::kAllReduce:
       return input == nullptr ? calls.all_reduce(name, part, ReduceOp::kSum)
                               : calls.all_reduce(name, input, part, ReduceOp::kSum);
+    case OperationKind::kBroadcast:
+      return input == nullptr ? calls.broadcast(name, part, root)
+                              : calls.broadcast(name, input, part, root);
     case OperationKind::kReduce:
       return calls.reduce(name, input, part, root, ReduceOp::kSum);
     case OperationKind::kReduceScatter:
@@ -78,13 +88,18 @@ struct Buffers {
   std::vector<float> input, result;
 };
 
-/// `floats` is how many of them an element is.
+/// `floats` is how many of them an element is. The last rank is the root.
 Buffers buffers_of(const Collective& collective, int rank, std::size_t ranks, std::size_t tensor,
                    std::size_t floats, bool in_place) {
   Buffers buffers;
-  buffers.result.resize(collective.result_parts(ranks) * floats);
-  buffers.input.resize(in_place ? 0 : collective.input_parts(ranks) * floats);
-  std::vector<float>& contribution = in_place ? buffers.result : buffers.input;
+  const bool is_root = static_cast<std::size_t>(rank) + 1 == ranks;
+  const bool gathers = collective.kind == OperationKind::kGather;
+  const bool scatters = collective.kind == OperationKind::kScatter;
+  const bool has_input = !in_place || scatters || (gathers && !is_root);
+  const bool has_result = !(in_place && scatters && is_root);
+  if (has_result) buffers.result.resize(collective.result_parts(ranks) * floats);
+  if (has_input) buffers.input.resize(collective.input_parts(ranks) * floats);
+  std::vector<float>& contribution = has_input ? buffers.input : buffers.result;
   for (std::size_t i = 0; i < contribution.size(); ++i) {
     contribution[i] = static_cast<float>((i + 5 * tensor) % 13 + static_cast<std::size_t>(rank));
   }
@@ -118,9 +133,8 @@ class Grouped : public testing::TestWithParam<std::tuple<Collective, MemoryKind>
         std::vector<TensorBuffers> tensors;
         for (std::size_t t = 0; t < counts.size(); ++t) {
           Buffers& mine = together[me][t];
-          tensors.push_back({.input = in_place ? nullptr : mine.input.data(),
-                             .result = mine.result.data(),
-                             .count = counts[t]});
+          tensors.push_back(
+              {.input = mine.input.data(), .result = mine.result.data(), .count = counts[t]});
         }
         operations.push_back(job.submit(
             rank,
@@ -130,8 +144,7 @@ class Grouped : public testing::TestWithParam<std::tuple<Collective, MemoryKind>
           if (counts[t] == 0) continue;
           operations.push_back(job.submit(
               rank, *on_one_tensor(calls, collective().kind, "tensor " + std::to_string(t),
-                                   in_place ? nullptr : mine.input.data(),
-                                   {mine.result.data(), counts[t], dtype},
+                                   mine.input.data(), {mine.result.data(), counts[t], dtype},
                                    {mine.result.data(), counts[t] * ranks, dtype}, root)));
         }
       }
@@ -141,6 +154,7 @@ class Grouped : public testing::TestWithParam<std::tuple<Collective, MemoryKind>
         for (std::size_t t = 0; t < counts.size(); ++t) {
           EXPECT_EQ(together[rank][t].result, alone[rank][t].result)
               << "rank " << rank << " tensor " << t << " use " << use;
+          EXPECT_EQ(together[rank][t].input, alone[rank][t].input);
         }
       }
     }
@@ -257,12 +271,19 @@ TEST(GroupedCalls, NameWhatIsWrong) {
   EXPECT_THAT(error(Kind::kAllReduce, {{a.data(), nullptr, 4}}),
               HasSubstr("one tensor has no result"));
   EXPECT_THAT(error(Kind::kAllGather, {{a.data(), a.data() + 2, 4}}), HasSubstr("overlap"));
-  EXPECT_THAT(error(Kind::kBroadcast, {{a.data(), b.data(), 4}}),
-              HasSubstr("a broadcast takes no inputs"));
+  EXPECT_THAT(error(Kind::kBroadcast, {{a.data(), b.data(), 4}, {nullptr, b.data() + 4, 4}}),
+              HasSubstr("one tensor has no input"));
+  EXPECT_THAT(error(Kind::kBroadcast, {{a.data(), a.data() + 2, 4}}),
+              HasSubstr("overlap; pass one buffer to work in place"));
+  EXPECT_EQ(error(Kind::kBroadcast, {{a.data(), a.data(), 4}, {nullptr, b.data(), 4}}, 1), "");
   EXPECT_THAT(error(Kind::kScatter, {{nullptr, b.data(), 4}}), HasSubstr("has no input"));
   EXPECT_EQ(error(Kind::kScatter, {{nullptr, b.data(), 4}}, 1), "");
   EXPECT_THAT(error(Kind::kGather, {{a.data(), nullptr, 4}}), HasSubstr("has no result"));
   EXPECT_EQ(error(Kind::kGather, {{a.data(), nullptr, 4}}, 1), "");
+  EXPECT_EQ(error(Kind::kGather, {{nullptr, b.data(), 4}, {a.data(), b.data() + 8, 0}}), "");
+  EXPECT_THAT(error(Kind::kGather, {{nullptr, b.data(), 4}}, 1), HasSubstr("has no input"));
+  EXPECT_EQ(error(Kind::kScatter, {{a.data(), nullptr, 4}}), "");
+  EXPECT_THAT(error(Kind::kScatter, {{a.data(), nullptr, 4}}, 1), HasSubstr("has no result"));
   EXPECT_THAT(error(Kind::kReduce, {{nullptr, b.data(), 4}}, 2), HasSubstr("the root 2"));
 }
 

@@ -116,6 +116,7 @@ struct Use {
     kReduce,
     kReduceScatter,
     kBroadcast,
+    kBroadcastOutOfPlace,
     kScatter,
     kBarrier
   };
@@ -191,6 +192,7 @@ class Buffers {
         operation.counts = {use_.count};
         break;
       case Kind::kBroadcast:
+      case Kind::kBroadcastOutOfPlace:
         operation.kind = OperationKind::kBroadcast;
         operation.root = use_.root;
         break;
@@ -211,7 +213,9 @@ class Buffers {
   double expected(std::size_t i, const std::vector<int>& active) const {
     using Kind = Use::Kind;
     const std::size_t own = use_.count * static_cast<std::size_t>(rank_) + i;
-    if (use_.kind == Kind::kBroadcast) return value_of(use_, use_.root, i);
+    if (use_.kind == Kind::kBroadcast || use_.kind == Kind::kBroadcastOutOfPlace) {
+      return value_of(use_, use_.root, i);
+    }
     if (use_.kind == Kind::kScatter) return value_of(use_, use_.root, own);
     if (use_.kind == Kind::kReduce && rank_ != use_.root) return 99;
     if (use_.kind == Kind::kBarrier) return static_cast<double>(result_[i]);
@@ -252,7 +256,8 @@ class Buffers {
   bool is_in_place() const {
     using Kind = Use::Kind;
     return use_.kind != Kind::kAverageOutOfPlace && use_.kind != Kind::kReduce &&
-           use_.kind != Kind::kReduceScatter && use_.kind != Kind::kScatter;
+           use_.kind != Kind::kReduceScatter && use_.kind != Kind::kBroadcastOutOfPlace &&
+           use_.kind != Kind::kScatter;
   }
 
   const Use use_;

@@ -49,7 +49,7 @@ const std::vector<CollectiveTerms>& collectives() {
   static const std::vector<CollectiveTerms> all = [] {
     std::vector<CollectiveTerms> plain = {
         {.verb = "all_reduce", .kind = Kind::kAllReduce, .has_two_forms = true},
-        {.verb = "broadcast", .kind = Kind::kBroadcast, .has_root = true},
+        {.verb = "broadcast", .kind = Kind::kBroadcast, .has_root = true, .has_two_forms = true},
         {.verb = "reduce", .kind = Kind::kReduce, .has_root = true, .has_two_forms = true},
         {.verb = "reduce_scatter", .kind = Kind::kReduceScatter, .has_two_forms = true},
         {.verb = "all_gather", .kind = Kind::kAllGather, .has_two_forms = true},
@@ -218,7 +218,8 @@ class CollectiveCall : public std::enable_shared_from_this<CollectiveCall> {
     };
     switch (terms.kind) {
       case Kind::kBroadcast:
-        return calls_.broadcast(name, result(mine), terms.root);
+        return terms.is_in_place ? calls_.broadcast(name, result(mine), terms.root)
+                                 : calls_.broadcast(name, input, result(mine), terms.root);
       case Kind::kReduce:
         return calls_.reduce(name, input, result(mine), terms.root, reduction);
       case Kind::kReduceScatter:
@@ -247,8 +248,7 @@ class CollectiveCall : public std::enable_shared_from_this<CollectiveCall> {
     std::vector<std::vector<std::size_t>> splits;
     for (const std::size_t count : counts) splits.push_back(split(terms, count, ranks));
     std::vector<TensorBuffers> tensors;
-    const bool is_in_place = terms.is_in_place && terms.has_two_forms;
-    const bool has_input = !is_in_place && terms.kind != OperationKind::kBroadcast;
+    const bool has_input = !terms.is_in_place || !terms.has_two_forms;
     for (std::size_t i = 0; i < counts.size(); ++i) {
       const std::size_t place = i * (kNumbers / 2);
       tensors.push_back({.input = has_input ? input_.data() + place : nullptr,

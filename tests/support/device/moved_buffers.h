@@ -17,6 +17,32 @@
 
 namespace kolo::test {
 
+/// Calls visit(buffer, bytes, is_input) for both buffers of a tensor, which may point them
+/// elsewhere. One that lies in the other goes along with it.
+template <typename Visit>
+void visit_both(void*& result, std::size_t result_bytes, const void*& input,
+                std::size_t input_bytes, Visit visit) {
+  const auto* const own_result = static_cast<const std::byte*>(result);
+  const auto* const own_input = static_cast<const std::byte*>(input);
+  const std::less_equal<> before;
+  const bool are_there =
+      result != nullptr && input != nullptr && result_bytes > 0 && input_bytes > 0;
+  const auto lies_in = [&](const std::byte* inner, std::size_t bytes, const std::byte* outer,
+                           std::size_t outer_bytes) {
+    return are_there && before(outer, inner) && before(inner + bytes, outer + outer_bytes);
+  };
+  if (lies_in(own_input, input_bytes, own_result, result_bytes)) {
+    visit(result, result_bytes, false);
+    input = static_cast<std::byte*>(result) + (own_input - own_result);
+  } else if (lies_in(own_result, result_bytes, own_input, input_bytes)) {
+    visit(input, input_bytes, true);
+    result = static_cast<std::byte*>(const_cast<void*>(input)) + (own_result - own_input);
+  } else {
+    visit(result, result_bytes, false);
+    visit(input, input_bytes, true);
+  }
+}
+
 /// Calls visit(buffer, bytes, is_input) for each buffer of an operation that `rank` of `ranks`
 /// gives or gets, which may point it elsewhere.
 template <typename Visit>
@@ -37,12 +63,11 @@ void for_each_buffer(Operation& operation, int rank, int ranks, Visit visit) {
     }
   }
   if (operation.tensors.empty()) {
-    visit(operation.buffer.data, sizes[0].result, false);
-    visit(operation.input, sizes[0].input, true);
+    visit_both(operation.buffer.data, sizes[0].result, operation.input, sizes[0].input, visit);
   }
   for (std::size_t i = 0; i < operation.tensors.size(); ++i) {
-    visit(operation.tensors[i].result, sizes[i].result, false);
-    visit(operation.tensors[i].input, sizes[i].input, true);
+    TensorBuffers& tensor = operation.tensors[i];
+    visit_both(tensor.result, sizes[i].result, tensor.input, sizes[i].input, visit);
   }
 }
 
