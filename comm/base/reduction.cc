@@ -22,6 +22,16 @@ std::vector<std::string_view> dtypes_of(ReduceOp op) {
 
 }  // namespace
 
+std::string describe(ReduceOp op, const Scales& scales) {
+  const auto [before, after] = scales;
+  std::string text(to_string(op));
+  if (before != 1 || after != 1) text += " scaled by ";
+  if (before != 1) text += fmt::format("{} before", before);
+  if (before != 1 && after != 1) text += " and ";
+  if (after != 1) text += fmt::format("{} after", after);
+  return text;
+}
+
 void check_reduction(std::string_view name, const Reduction& reduction, DType dtype) {
   const ReduceOp op = reduction.op;
   const Scales& scales = reduction.scales;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "comm/base/dtype.h"
@@ -70,6 +71,9 @@ constexpr bool takes(ReduceOp op, DType dtype) {
   }
   return false;
 }
+
+/// "sum", "sum scaled by 0.5 before and 2 after".
+std::string describe(ReduceOp op, const Scales& scales);
 
 /// Throws UsageError, which names `name`, unless the operation takes `dtype`, and the scales are
 /// finite and of elements that can be scaled.

@@ -226,6 +226,8 @@ class kolo_row_table(Structure):
         ("op", c_int32),
         ("result", c_int32),
         ("exchange", c_int32),
+        ("scale_before", c_double),
+        ("scale_after", c_double),
     ]
 
 
@@ -262,12 +264,12 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "kolo_network_bytes_sent": (c_uint64, [c_void_p]),
     "kolo_all_reduce": (c_int32, [c_void_p, c_void_p, kolo_buffer, c_int32, POINTER(kolo_call), POINTER(c_void_p)]),
     "kolo_broadcast": (c_int32, [c_void_p, kolo_buffer, c_int32, POINTER(kolo_call), POINTER(c_void_p)]),
-    "kolo_reduce": (
-        c_int32,
     "kolo_broadcast_from": (
         c_int32,
         [c_void_p, c_void_p, kolo_buffer, c_int32, POINTER(kolo_call), POINTER(c_void_p)],
     ),
+    "kolo_reduce": (
+        c_int32,
         [c_void_p, c_void_p, kolo_buffer, c_int32, c_int32, POINTER(kolo_call), POINTER(c_void_p)],
     ),
     "kolo_reduce_scatter": (

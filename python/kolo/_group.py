@@ -132,6 +132,8 @@ class Group(Collectives, Messages):
         op: str = "sum",
         result: str = "auto",
         exchange: str = "auto",
+        scale_before: float = 1.0,
+        scale_after: float = 1.0,
         wait: bool = True,
     ) -> Any:
         """Sums rows of a table over all ranks: the gradient of an embedding. Returns `Rows`; with `wait=False` a `Ticket`
@@ -141,8 +143,9 @@ class Group(Collectives, Messages):
                 `height`, the rows of the table.
         `op` is sum or average. `exchange` is "rows", "table", or "auto": the one that is predicted to take less time.
         `result` is "rows", which an exchange of the table does not give, "table", or "auto": that of the exchange.
+        The scales, of each rank's sum of a row and of the result, are equal on all ranks.
         """
-        ticket = _rows.begin(self, indices, rows, height, name, op, result, exchange)
+        ticket = _rows.begin(self, indices, rows, height, name, op, result, exchange, scale_before, scale_after)
         return ticket.wait() if wait else ticket
 
     @property

@@ -77,7 +77,16 @@ class _Result:
 
 
 def begin(
-    group: Any, indices: Any, rows: Any, height: int, name: str | None, op: str, result: str, exchange: str
+    group: Any,
+    indices: Any,
+    rows: Any,
+    height: int,
+    name: str | None,
+    op: str,
+    result: str,
+    exchange: str,
+    scale_before: float,
+    scale_after: float,
 ) -> Ticket:
     chosen = memory_of(indices, "indices")
     if chosen.dtype.name != "int64":
@@ -94,14 +103,14 @@ def begin(
         op=choice(_OPS, op, "op"),
         result=choice(_FORMS, result, "result"),
         exchange=choice(_FORMS, exchange, "exchange"),
+        scale_before=scale_before,
+        scale_after=scale_after,
     )
-    if name is None:
-        name = f"rows of {height} x {width} {values.dtype.name}"
-    ticket = Ticket(group._handle, (group, values), _Result(group, width), group._subject(name))
+    ticket = Ticket(group._handle, (group, values), _Result(group, width), group._subject(name or "sparse_all_reduce"))
     ticket.begin(
         library().kolo_sparse_all_reduce_async,
         group._pointer,
-        name.encode(),
+        name.encode() if name else None,
         byref(table),
         cast(chosen.address, POINTER(c_int64)),
         chosen.count,

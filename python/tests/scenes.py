@@ -314,6 +314,12 @@ def rows(job):
         got.add_to(table)
         same(table, expected)
         assert got.is_table == (result == "table" or (result == "auto" and exchange == "table"))
+        scaled = job.sparse_all_reduce(
+            indices, values, len(expected), exchange=exchange, result=result, scale_before=0.5, scale_after=3
+        )
+        table = np.zeros_like(expected)
+        scaled.add_to(table)
+        same(table, 1.5 * expected)
     assert got.is_table
     kept = got.rows
     del got
@@ -497,16 +503,16 @@ def misuse(job):
         lambda: job.all_reduce([x, x.astype(int)]),
         lambda: job.all_reduce([]),
         lambda: job.broadcast(x, root=99),
+        lambda: job.broadcast(),
+        lambda: job.broadcast(x, root=job.rank, out=np.empty(1, np.float32)),
+        lambda: job.gather(),
+        lambda: job.gather(root=-1, out=x),
         lambda: job.reduce_scatter(x[0]),
         lambda: job.all_gather(x, counts=[1] * job.size),
         lambda: job.all_gather([x, x], counts=[x.size] * job.size),
         lambda: job.all_gather([x, x], counts=[[x.size] * job.size]),
         lambda: job.all_to_all([x], counts=[[1] * job.size]),
         lambda: job.all_gather(),
-        lambda: job.broadcast(),
-        lambda: job.broadcast(x, root=job.rank, out=np.empty(1, np.float32)),
-        lambda: job.gather(),
-        lambda: job.gather(root=-1, out=x),
         lambda: job.all_to_all(np.ones(job.size * 2 + 1)),
         lambda: job.send(x, 99),
         lambda: job.send(x, 0, tag=-1),

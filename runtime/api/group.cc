@@ -124,8 +124,8 @@ void Group::broadcast(std::string_view name, BufferView buffer, int root, Native
 
 Ticket Group::broadcast_async(std::string_view name, const void* input, BufferView result, int root,
                               NativeStream stream) {
-  return state_->submit(
-      stream, [&](auto& calls) { return calls.broadcast(name, input, result, root); });
+  return state_->submit(stream,
+                        [&](auto& calls) { return calls.broadcast(name, input, result, root); });
 }
 
 void Group::broadcast(std::string_view name, const void* input, BufferView result, int root,
@@ -315,7 +315,6 @@ void Group::sparse_all_reduce(std::string_view name, const RowTable& table,
                               std::span<const std::int64_t> indices, const void* rows,
                               RowSums& sums, const RowOptions& options) {
   RowReduction reduction = state_->within_group([&] {
-    check(!name.empty(), "a row-sparse all-reduce needs a name");
     return RowReduction(state_->plan_inputs(), name, table, options, indices, rows, sums);
   });
   state_->run_sequence(reduction);
@@ -326,7 +325,6 @@ RowTicket Group::sparse_all_reduce_async(std::string_view name, const RowTable& 
                                          std::span<const std::int64_t> indices, const void* rows,
                                          const RowOptions& options, RowSums memory) {
   auto reduction = state_->within_group([&] {
-    check(!name.empty(), "a row-sparse all-reduce needs a name");
     return std::make_shared<RowReduction>(state_->plan_inputs(), name, table, options, indices,
                                           rows, memory);
   });

@@ -277,7 +277,8 @@ class Group {
   ///
   /// A rank adds up its own rows of one index in their order, rounded to the dtype; the sums of
   /// ranks are added in the order of ranks, rounded once more, and have the same bits on every run.
-  /// 16-bit floats are added in float32. A table that is exchanged is summed as by `all_reduce`.
+  /// 16-bit floats are added in float32. A table that is exchanged is summed as by `all_reduce`. An
+  /// empty name is handled as by `all_reduce`.
   ///
   /// Errors: UsageError at the call, for an index outside the table, naming it, and for a dtype
   ///         that is no number; KoloError(kMismatch), the same on every rank, for another table,

@@ -33,7 +33,8 @@ struct RowArguments {
     table = {.height = given.height, .width = given.width, .dtype = kolo::dtype_of(given.dtype)};
     options = {.op = kolo::op_of(given.op),
                .result = form_of(given.result),
-               .exchange = form_of(given.exchange)};
+               .exchange = form_of(given.exchange),
+               .scales = {.before = given.scale_before, .after = given.scale_after}};
     indices = {given_indices, count};
   }
 

@@ -59,17 +59,6 @@ Scales common_scales(const Operation& operation) {
   return scales;
 }
 
-/// "sum", "sum scaled by 0.5 before and 2 after".
-std::string describe_reduction(const Operation& operation) {
-  const auto [before, after] = common_scales(operation);
-  std::string text(to_string(operation.op));
-  if (before != 1 || after != 1) text += " scaled by ";
-  if (before != 1) text += fmt::format("{} before", before);
-  if (before != 1 && after != 1) text += " and ";
-  if (after != 1) text += fmt::format("{} after", after);
-  return text;
-}
-
 std::uint64_t hash_of(const std::vector<std::size_t>& numbers) {
   return XXH3_64bits(numbers.data(), numbers.size() * sizeof(std::size_t));
 }
@@ -164,7 +153,7 @@ std::string Operation::arguments() const {
     text +=
         counts.empty() ? describe_shape(buffer.dtype, shape) : describe_parts(buffer.dtype, counts);
   }
-  if (reduces(kind)) text += " " + describe_reduction(*this);
+  if (reduces(kind)) text += " " + describe(op, common_scales(*this));
   if (wire) text += fmt::format(" as {}", to_string(*wire));
   if (has_root(kind)) {
     text += fmt::format(" {} rank {}",

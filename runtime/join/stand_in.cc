@@ -57,6 +57,17 @@ std::string_view obstacle_to_contributing(const OperationShape& shape, int rank)
   return scale_spoils(shape) ? "no element leaves a result alone when it is scaled" : "";
 }
 
+void write(ByteWriter& writer, const Scales& scales) {
+  writer.number(std::bit_cast<std::uint64_t>(scales.before));
+  writer.number(std::bit_cast<std::uint64_t>(scales.after));
+}
+
+Scales read_scales(ByteReader& reader) {
+  const auto before = std::bit_cast<double>(reader.number<std::uint64_t>());
+  const auto after = std::bit_cast<double>(reader.number<std::uint64_t>());
+  return {.before = before, .after = after};
+}
+
 void write(ByteWriter& writer, const RowCall& rows) {
   writer.number(std::uint64_t{rows.table.height});
   writer.number(std::uint64_t{rows.table.width});
@@ -64,6 +75,7 @@ void write(ByteWriter& writer, const RowCall& rows) {
   writer.number(static_cast<std::uint8_t>(rows.options.op));
   writer.number(static_cast<std::uint8_t>(rows.options.result));
   writer.number(static_cast<std::uint8_t>(rows.options.exchange));
+  write(writer, rows.options.scales);
 }
 
 RowCall read_rows(ByteReader& reader) {
@@ -74,6 +86,7 @@ RowCall read_rows(ByteReader& reader) {
   rows.options.op = reader.choice(kAllReduceOps);
   rows.options.result = reader.choice(kAllForms);
   rows.options.exchange = reader.choice(kAllForms);
+  rows.options.scales = read_scales(reader);
   return rows;
 }
 
@@ -94,8 +107,7 @@ std::vector<std::byte> to_bytes(const OperationTerms& terms) {
   writer.number(static_cast<std::uint8_t>(shape.memory));
   writer.number(static_cast<std::uint8_t>(shape.out_of_place ? 1 : 0));
   writer.number(static_cast<std::uint8_t>(shape.op));
-  writer.number(std::bit_cast<std::uint64_t>(shape.scales.before));
-  writer.number(std::bit_cast<std::uint64_t>(shape.scales.after));
+  write(writer, shape.scales);
   writer.number(static_cast<std::uint8_t>(shape.wire ? 1 : 0));
   writer.number(static_cast<std::uint8_t>(shape.wire.value_or(shape.dtype)));
   writer.rank(shape.root);
@@ -120,8 +132,7 @@ std::optional<OperationTerms> operation_terms_from(std::span<const std::byte> by
   shape.memory = reader.choice(kAllMemories);
   shape.out_of_place = reader.number<std::uint8_t>() != 0;
   shape.op = reader.choice(kAllReduceOps);
-  shape.scales.before = std::bit_cast<double>(reader.number<std::uint64_t>());
-  shape.scales.after = std::bit_cast<double>(reader.number<std::uint64_t>());
+  shape.scales = read_scales(reader);
   const bool has_wire = reader.number<std::uint8_t>() != 0;
   const DType wire = reader.choice(kAllDTypes);
   if (has_wire) shape.wire = wire;

@@ -18,8 +18,9 @@ std::string_view name_of(RowForm form) {
 std::string to_string(const RowCall& call) {
   const auto& [table, options] = call;
   return fmt::format("sparse_all_reduce {} [{}, {}] {}, result {}, exchange {}",
-                     to_string(table.dtype), table.height, table.width, to_string(options.op),
-                     name_of(options.result), name_of(options.exchange));
+                     to_string(table.dtype), table.height, table.width,
+                     describe(options.op, options.scales), name_of(options.result),
+                     name_of(options.exchange));
 }
 
 }  // namespace kolo

@@ -25,15 +25,15 @@ RowReduction::RowReduction(const PlanInputs& inputs, std::string_view name, cons
                            const RowOptions& options, std::span<const std::int64_t> indices,
                            const void* rows, RowSums& result)
     : inputs_(inputs),
-      name_(name),
+      name_(name.empty() ? to_string(RowCall{.table = table, .options = options}) : name),
       table_(table),
       options_(options),
       ranks_(static_cast<std::size_t>(inputs.grid.world_size())),
       calls_(pool_, inputs.rank, inputs.grid.world_size()) {
   const auto require = [&](bool condition, std::string_view what) {
-    if (!condition) throw UsageError(fmt::format("'{}': {}", name, what));
+    if (!condition) throw UsageError(fmt::format("'{}': {}", name_, what));
   };
-  check_reduction(name, options.op, table.dtype);
+  check_reduction(name_, {options.op, options.scales}, table.dtype);
   require(is_number(table.dtype), "rows are of numbers");
   require(options.op == ReduceOp::kSum || options.op == ReduceOp::kAverage,
           "rows are combined by sum or average");
@@ -49,9 +49,10 @@ RowReduction::RowReduction(const PlanInputs& inputs, std::string_view name, cons
   if (!memory_) memory_ = std::make_shared<RowMemory>();
   memory_->own.assign(indices, table_.height);
   rows_ = static_cast<const std::byte*>(rows);
-  if (!memory_->own.is_identity()) {
+  const double before = options.scales.before;
+  if (!memory_->own.is_identity() || before != 1) {
     std::byte* const sums = memory_->own_sums.resize(memory_->own.indices.size() * row_bytes());
-    sum_rows(memory_->own, rows_, table_.width, table_.dtype, 1, sums);
+    sum_rows(memory_->own, rows_, table_.width, table_.dtype, before, sums);
     rows_ = sums;
   }
 }
@@ -153,7 +154,8 @@ CallSequence::Stage RowReduction::gather_sums() {
   sums_ = {.data = memory.rows.resize(all * row_bytes()),
            .count = all * table_.width,
            .dtype = table_.dtype};
-  const double scale = options_.op == ReduceOp::kAverage ? 1.0 / static_cast<double>(ranks_) : 1.0;
+  const double divisor = options_.op == ReduceOp::kAverage ? static_cast<double>(ranks_) : 1.0;
+  const double scale = 1.0 / divisor * options_.scales.after;
   sum_rows(memory.owned, memory.received_rows.data(), table_.width, table_.dtype, scale,
            memory.rows.data() + before * row_bytes());
   std::vector<std::size_t> elements = counts;
@@ -178,7 +180,8 @@ CallSequence::Stage RowReduction::exchange_table() {
   memory_->indices.clear();
   sums_ = cleared_table();
   spread_rows(memory_->own.indices, rows_, row_bytes(), memory_->table.data());
-  return {step(calls_.all_reduce(step_name("table"), sums_, options_.op))};
+  const Reduction reduction(options_.op, {.after = options_.scales.after});
+  return {step(calls_.all_reduce(step_name("table"), sums_, reduction))};
 }
 
 void RowReduction::finish_table() {

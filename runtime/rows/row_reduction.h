@@ -43,9 +43,9 @@ class RowBytes {
 struct RowMemory {
   std::vector<std::int64_t> description, descriptions;  ///< This rank's, and those of all.
   RowOrder own;                                         ///< This rank's rows.
-  RowBytes own_sums;                                    ///< Unless it has each row once, in order.
-  std::vector<std::size_t> own_counts, counts;          ///< By owner; of all ranks, by pair.
-  std::vector<std::int64_t> received;                   ///< Indices that this rank owns.
+  RowBytes own_sums;  ///< Unless it has each row once, in order, and scales none.
+  std::vector<std::size_t> own_counts, counts;  ///< By owner; of all ranks, by pair.
+  std::vector<std::int64_t> received;           ///< Indices that this rank owns.
   RowBytes received_rows;
   RowOrder owned;
   std::int64_t owned_count = 0;
@@ -113,7 +113,7 @@ class RowReduction final : public CallSequence {
   const OperationCalls calls_;
   Phase phase_ = Phase::kBegin;
   std::shared_ptr<RowMemory> memory_;
-  const std::byte* rows_ = nullptr;  // this rank's, once each, in the order of their indices
+  const std::byte* rows_ = nullptr;  // this rank's, scaled, once each, in the order of indices
   std::optional<RowOwners> owners_;
   BufferView sums_;  // of all owners
   RowSums result_;

@@ -126,13 +126,16 @@ typedef struct kolo_row_table {
   kolo_op op;             /* KOLO_SUM or KOLO_AVERAGE. */
   kolo_row_form result;   /* KOLO_AUTO_FORM: that of the exchange. */
   kolo_row_form exchange; /* KOLO_AUTO_FORM: the one that is predicted to take less time. */
+  double scale_before;    /* Multiplies contributions of floating-point elements. */
+  double scale_after;     /* Multiplies the result. */
 } kolo_row_table;
 #define KOLO_ROW_TABLE_INIT \
-  { sizeof(kolo_row_table), 0, 0, KOLO_FLOAT32, KOLO_SUM, KOLO_AUTO_FORM, KOLO_AUTO_FORM }
+  { sizeof(kolo_row_table), 0, 0, KOLO_FLOAT32, KOLO_SUM, KOLO_AUTO_FORM, KOLO_AUTO_FORM, 1.0, 1.0 }
 
 kolo_status kolo_row_sums_create(kolo_row_sums** sums);
 void kolo_row_sums_release(kolo_row_sums* sums);
-/* Sums rows of a table over all ranks: `rows` holds one for each of `indices`, which may repeat. */
+/* Sums rows of a table over all ranks: `rows` holds one for each of `indices`, which may repeat.
+ * NULL as `name`: it is named after its arguments. */
 kolo_status kolo_sparse_all_reduce(kolo_group* group, const char* name, const kolo_row_table* table,
                                    const int64_t* indices, size_t num_indices, const void* rows,
                                    kolo_row_sums* sums);

@@ -6,8 +6,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -258,7 +260,11 @@ TEST(RuntimeGroups, NameThemselvesInErrorsOfUse) {
     wrong([&] { group.all_to_all("x", Tensors{}); });
     wrong([&] { group.send(view(data), 2, 0); });
     wrong([&] { group.group({0, 5}); });
-    wrong([&] { group.sparse_all_reduce_async("", {}, {}, nullptr, {}); });
+    wrong([&] {
+      const std::int64_t outside = 2;
+      group.sparse_all_reduce_async("rows", {.height = 2, .width = 3}, std::span(&outside, 1),
+                                    data.data(), {});
+    });
     wrong([&] { group.register_gradients("", {}); });
     GradientSet set = group.register_gradients("model", {{.name = "g", .shape = {3}}});
     wrong([&] { set.ready(1); });

@@ -61,7 +61,8 @@ Sums add_up(const std::vector<std::pair<std::int64_t, const std::byte*>>& rows,
 }
 
 /// What all ranks should get, by the contract.
-Sums expected_sums(const std::vector<Rows>& of_ranks, const RowTable& table, ReduceOp op) {
+Sums expected_sums(const std::vector<Rows>& of_ranks, const RowTable& table, ReduceOp op,
+                   const Scales& scales = {}) {
   std::vector<Sums> own;
   std::vector<std::pair<std::int64_t, const std::byte*>> all;
   for (const Rows& rows : of_ranks) {
@@ -70,13 +71,13 @@ Sums expected_sums(const std::vector<Rows>& of_ranks, const RowTable& table, Red
       listed.emplace_back(rows.indices[i],
                           rows.elements.data() + i * table.width * size_of(table.dtype));
     }
-    own.push_back(add_up(listed, table, 1));
+    own.push_back(add_up(listed, table, scales.before));
   }
   for (const Sums& sums : own) {
     for (const auto& [index, sum] : sums) all.emplace_back(index, sum.data());
   }
-  return add_up(all, table,
-                op == ReduceOp::kAverage ? 1.0 / static_cast<double>(of_ranks.size()) : 1.0);
+  const double divisor = op == ReduceOp::kAverage ? static_cast<double>(of_ranks.size()) : 1.0;
+  return add_up(all, table, 1.0 / divisor * scales.after);
 }
 
 void require_right(const RowSums& result, const Sums& expected, const RowTable& table,
@@ -133,19 +134,22 @@ TEST(RuntimeRows, AreSummedInTheOrderOfRanks) {
           for (const RowForm form : {RowForm::kAuto, RowForm::kRows, RowForm::kTable}) {
             if (exchange == RowForm::kTable && form == RowForm::kRows) continue;
             const ReduceOp op = seed % 2 == 0 ? ReduceOp::kSum : ReduceOp::kAverage;
+            const bool is_scaled = seed % 3 == 1 && is_float(table.dtype);
+            const Scales scales = is_scaled ? Scales{.before = 0.3, .after = 1.7} : Scales();
+            const RowOptions options{
+                .op = op, .result = form, .exchange = exchange, .scales = scales};
             std::vector<Rows> of_ranks;
             for (int rank = 0; rank < ranks; ++rank) {
               of_ranks.push_back(draw_rows(seed, rank, table, most_rows));
             }
             const Rows& mine = of_ranks[static_cast<std::size_t>(runtime.rank())];
             runtime.sparse_all_reduce("rows", table, mine.indices, mine.elements.data(), sums,
-                                      {.op = op, .result = form, .exchange = exchange});
-            const Sums expected = expected_sums(of_ranks, table, op);
+                                      options);
+            const Sums expected = expected_sums(of_ranks, table, op, scales);
             require_right(sums, expected, table, "seed " + std::to_string(seed));
             sums = runtime
-                       .sparse_all_reduce_async(
-                           "in the background", table, mine.indices, mine.elements.data(),
-                           {.op = op, .result = form, .exchange = exchange}, std::move(sums))
+                       .sparse_all_reduce_async("", table, mine.indices, mine.elements.data(),
+                                                options, std::move(sums))
                        .sums();
             require_right(sums, expected, table, "background, seed " + std::to_string(seed));
             require(form == RowForm::kAuto || sums.is_table() == (form == RowForm::kTable),
@@ -392,6 +396,8 @@ TEST(RuntimeRows, MisuseThrowsAtTheCall) {
     misuse({.height = 4, .width = 2}, {0}, nullptr, {}, "null");
     misuse({.height = 4, .width = 2}, {0}, rows.data(), {.op = ReduceOp::kMax}, "sum or average");
     misuse({.height = 4, .width = 2, .dtype = DType::kBool}, {0}, rows.data(), {}, "numbers");
+    misuse({.height = 4, .width = 2, .dtype = DType::kInt32}, {0}, rows.data(),
+           {.scales = {.before = 2}}, "elements of int32 cannot be scaled");
     misuse({.height = 4, .width = 2}, {0}, rows.data(),
            {.result = RowForm::kRows, .exchange = RowForm::kTable}, "does not tell");
     runtime.sparse_all_reduce("x", {.height = 4, .width = 2}, std::vector<std::int64_t>{1},

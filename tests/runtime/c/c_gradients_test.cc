@@ -207,6 +207,15 @@ TEST(CRows, AreSummed) {
     ok(kolo_ticket_row_sums(ticket, sums));
     ok(kolo_row_sums_get(sums, nullptr, nullptr, &count, nullptr));
     require(count == 0, "a result is given once");
+    table.scale_before = 0.5;
+    table.scale_after = 4;
+    ok(kolo_sparse_all_reduce(world, nullptr, &table, indices, 2, rows.data(), sums));
+    ok(kolo_row_sums_get(sums, nullptr, nullptr, nullptr, &result));
+    require(static_cast<const float*>(result.data)[4] == 4, "a scaled row of both ranks");
+    table.size = offsetof(kolo_row_table, scale_before);  // As in an older header.
+    ok(kolo_sparse_all_reduce(world, nullptr, &table, indices, 2, rows.data(), sums));
+    ok(kolo_row_sums_get(sums, nullptr, nullptr, nullptr, &result));
+    require(static_cast<const float*>(result.data)[4] == 2, "a row without scales");
     kolo_ticket_release(ticket);
     ok(kolo_barrier(world, &ticket));
     require(kolo_ticket_row_sums(ticket, sums) == KOLO_USAGE, "a ticket of something else");

@@ -83,7 +83,9 @@ TEST(OperationTerms, KeepTheCallThatTheyBegin) {
       .out_of_place = true,
       .counts = {mine.size()},
       .rows = RowCall{.table = {.height = 7, .width = 2, .dtype = DType::kFloat16},
-                      .options = {.op = ReduceOp::kAverage, .exchange = RowForm::kTable}}};
+                      .options = {.op = ReduceOp::kAverage,
+                                  .exchange = RowForm::kTable,
+                                  .scales = {.before = 2, .after = 0.5}}}};
   const auto terms = operation_terms_from(to_bytes(
       OperationTerms{.name = "rows", .is_step = true, .shape = OperationShape::of(operation)}));
   ASSERT_TRUE(terms);

@@ -33,10 +33,10 @@ const std::vector<Field<RowTerms>>& row_fields() {
     const auto& [table, options] = terms.call;
     constexpr const char* kForms[] = {"auto", "rows", "table"};
     if (terms.is_all_reduce) return std::string("'x': all_reduce float32 [10] sum");
-    return fmt::format("'x': sparse_all_reduce {} [{}, {}] {}, result {}, exchange {}",
-                       to_string(table.dtype), table.height, table.width, to_string(options.op),
-                       kForms[static_cast<int>(options.result)],
-                       kForms[static_cast<int>(options.exchange)]);
+    return fmt::format(
+        "'x': sparse_all_reduce {} [{}, {}] {}, result {}, exchange {}", to_string(table.dtype),
+        table.height, table.width, describe(options.op, options.scales),
+        kForms[static_cast<int>(options.result)], kForms[static_cast<int>(options.exchange)]);
   };
   static const std::vector<Field<Terms>> all = {
       {"height", [](Terms& terms) { terms.call.table.height = 5; }, text},
@@ -45,6 +45,8 @@ const std::vector<Field<RowTerms>>& row_fields() {
       {"op", [](Terms& terms) { terms.call.options.op = ReduceOp::kAverage; }, text},
       {"result", [](Terms& terms) { terms.call.options.result = RowForm::kTable; }, text},
       {"exchange", [](Terms& terms) { terms.call.options.exchange = RowForm::kRows; }, text},
+      {"scale before", [](Terms& terms) { terms.call.options.scales.before = 2; }, text},
+      {"scale after", [](Terms& terms) { terms.call.options.scales.after = 0.5; }, text},
       {"operation", [](Terms& terms) { terms.is_all_reduce = true; }, text},
   };
   return all;
