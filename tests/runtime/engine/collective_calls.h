@@ -164,4 +164,39 @@ inline std::vector<CollectiveCall> collective_calls() {
   };
 }
 
+/// Those, with all_reduce and an all_to_all in which each pair of ranks has a part of
+/// its own size.
+inline std::vector<CollectiveCall> every_collective_call() {
+  const auto pairs = [](const std::vector<std::size_t>& counts) {
+    std::vector<std::size_t> all;
+    for (std::size_t from = 0; from < counts.size(); ++from) {
+      for (const std::size_t to : counts) all.push_back(from + to);
+    }
+    return all;
+  };
+  std::vector<CollectiveCall> calls = collective_calls();
+  calls.push_back(
+      {.name = "all_reduce",
+       .takes_counts = false,
+       .make =
+           [](const auto& make, const auto& name, auto& b, const auto&, int, bool in_place) {
+             if (in_place) return make.all_reduce(name, view(b.result), ReduceOp::kSum);
+             return make.all_reduce(name, b.input.data(), view(b.result), ReduceOp::kSum);
+           },
+       .goal = [](const auto& counts,
+                  int) { return Goal::all_reduce(static_cast<int>(counts.size()), counts[0]); }});
+  calls.push_back(
+      {.name = "all_to_all of pairs",
+       .has_two_forms = false,
+       .make =
+           [pairs](const auto& make, const auto& name, auto& b, const auto& counts, int, bool) {
+             return make.all_to_all(name, input_of(b, false), view(b.result), pairs(counts));
+           },
+       .goal =
+           [pairs](const auto& counts, int) {
+             return Goal::all_to_all(static_cast<int>(counts.size()), pairs(counts));
+           }});
+  return calls;
+}
+
 }  // namespace kolo::test

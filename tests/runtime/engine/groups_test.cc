@@ -4,15 +4,21 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "runtime/engine/operation_calls.h"
+#include "runtime/rows/row_reduction.h"
+#include "tests/runtime/engine/collective_calls.h"
 #include "tests/support/engine_job.h"
 #include "tests/support/group_job.h"
+#include "tests/support/message_calls.h"
 
 namespace kolo {
 namespace {
@@ -39,56 +45,156 @@ std::string error_of(TicketState& ticket) {
   }
 }
 
-/// One member's part in an all-reduce and an all-gather of its group.
+/// What one member has begun.
 struct Work {
-  Work(GroupEngine& group, std::size_t count, const std::string& name)
-      : sum(count, static_cast<float>(group.ranks()[static_cast<std::size_t>(group.rank())] + 1)),
-        mine(static_cast<float>(group.ranks()[static_cast<std::size_t>(group.rank())])),
-        all(group.ranks().size(), -1),
-        calls(pool, group.rank(), static_cast<int>(group.ranks().size())),
-        operations{calls.all_reduce(name, view(sum), ReduceOp::kSum),
-                   calls.all_gather(name + " gather", &mine, view(all), {})},
-        ranks(group.ranks()) {
-    for (const auto& operation : operations) group.engine().submit(operation);
-  }
-
-  bool done() const {
-    return std::ranges::all_of(operations, [](const auto& each) { return each->ticket->done(); });
-  }
-  void expect_right() const {
-    float expected = 0;
-    for (int rank : ranks) expected += static_cast<float>(rank + 1);
-    for (float value : sum) ASSERT_EQ(value, expected);
-    for (std::size_t i = 0; i < ranks.size(); ++i) ASSERT_EQ(all[i], static_cast<float>(ranks[i]));
-    for (const auto& operation : operations) ASSERT_EQ(error_of(*operation), "");
-  }
-
-  std::vector<float> sum;
-  float mine;
-  std::vector<float> all;
-  OperationPool pool;
-  OperationCalls calls;
-  std::vector<std::shared_ptr<Operation>> operations;
-  std::vector<int> ranks;
+  std::function<bool()> done;
+  std::function<void()> expect_right;  ///< Before: it is done.
 };
 
-/// All members of these groups work, in an order of the seed.
+/// A call that all members of a group make.
+using GroupCall = std::function<Work(GroupEngine& member)>;
+
+int rank_of_job(const GroupEngine& member, int rank) {
+  return member.ranks()[static_cast<std::size_t>(rank)];
+}
+
+/// In the group's own ranks, with the last one as root.
+Work begin_collective(GroupEngine& member, const test::CollectiveCall& call, bool is_uneven,
+                      bool in_place) {
+  struct State {
+    test::CollectiveBuffers buffers;
+    OperationPool pool;
+    std::shared_ptr<Operation> operation;
+  };
+  const auto ranks = static_cast<int>(member.ranks().size());
+  std::vector<std::size_t> counts;
+  for (std::size_t i = 0; i < member.ranks().size(); ++i) {
+    counts.push_back(is_uneven ? i % 3 * 40 : 50);
+  }
+  const std::string name = call.name + (is_uneven ? "v" : "") + (in_place ? " in place" : "");
+  const auto state = std::make_shared<State>();
+  state->buffers = test::buffers_for(call.goal(counts, ranks - 1), member.rank(), in_place);
+  const OperationCalls calls(state->pool, member.rank(), ranks);
+  state->operation = call.make(calls, name, state->buffers, counts, ranks - 1, in_place);
+  member.engine().submit(state->operation);
+  return {.done = [state] { return state->operation->ticket->done(); },
+          .expect_right =
+              [state, name] {
+                ASSERT_EQ(error_of(*state->operation), "") << name;
+                ASSERT_EQ(state->buffers.result, state->buffers.expected) << name;
+              }};
+}
+
+/// Each member has a row of its own and two of a row that all have.
+Work begin_rows(GroupEngine& member, RowForm exchange) {
+  static const Options options{.arena_bytes = GroupJob::kJobArena};
+  static const LinkCosts costs;
+  constexpr std::size_t kHeight = 7, kWidth = 3, kShared = 5;
+  const RowTable table{.height = kHeight, .width = kWidth};
+  struct State {
+    std::vector<float> rows, expected;
+    RowSums memory;
+    std::shared_ptr<RowReduction> reduction;
+  };
+  const auto state = std::make_shared<State>();
+  state->expected.resize(kHeight * kWidth);
+  state->rows.assign(3 * kWidth, static_cast<float>(member.rank() + 1));
+  for (std::size_t rank = 0; rank < member.ranks().size(); ++rank) {
+    for (std::size_t i = 0; i < kWidth; ++i) {
+      state->expected[rank * kWidth + i] += static_cast<float>(rank + 1);
+      state->expected[kShared * kWidth + i] += static_cast<float>(2 * (rank + 1));
+    }
+  }
+  state->reduction = std::make_shared<RowReduction>(
+      PlanInputs{.rank = member.rank(), .grid = member.grid(), .options = options, .costs = costs},
+      exchange == RowForm::kRows ? "rows" : "table", table,
+      RowOptions{.result = RowForm::kTable, .exchange = exchange},
+      std::vector<std::int64_t>{kShared, member.rank(), kShared}, state->rows.data(),
+      state->memory);
+  member.engine().submit(std::shared_ptr<CallSequence>(state->reduction));
+  return {.done = [state] { return state->reduction->done(); },
+          .expect_right =
+              [state] {
+                ASSERT_EQ(error_of(*state->reduction), "");
+                const RowSums sums = state->reduction->take();
+                const auto* const values = static_cast<const float*>(sums.rows().data);
+                ASSERT_EQ(std::vector<float>(values, values + sums.rows().count), state->expected);
+              }};
+}
+
+/// Each member sends to the next one, and receives from the one before or from any.
+Work begin_messages(GroupEngine& member, std::size_t count) {
+  struct State {
+    std::vector<float> out, in, expected;
+    std::shared_ptr<test::CalledMessage> sent, received;
+  };
+  const auto ranks = static_cast<int>(member.ranks().size());
+  const int before = (member.rank() + ranks - 1) % ranks;
+  const auto values = [&](int rank) {
+    return std::vector<float>(count, static_cast<float>(rank_of_job(member, rank)));
+  };
+  const auto state = std::make_shared<State>();
+  state->out = values(member.rank());
+  state->in.assign(count, -1);
+  state->expected = values(before);
+  state->sent = std::make_shared<test::CalledMessage>(Message::Kind::kSend, view(state->out),
+                                                      (member.rank() + 1) % ranks, count);
+  state->received = std::make_shared<test::CalledMessage>(
+      Message::Kind::kReceive, view(state->in), member.rank() % 2 == 0 ? before : kAnyRank, count);
+  member.engine().submit(state->sent);
+  member.engine().submit(state->received);
+  return {.done = [state] { return state->sent->is_over() && state->received->is_over(); },
+          .expect_right =
+              [state, before] {
+                ASSERT_EQ(state->sent->text() + state->received->text(), "");
+                ASSERT_EQ(state->received->received.source, before);
+                ASSERT_EQ(state->in, state->expected);
+              }};
+}
+
+/// Every collective, of equal and of uneven parts, out of place and in place; rows and messages.
+std::vector<GroupCall> group_calls() {
+  std::vector<GroupCall> calls;
+  for (const test::CollectiveCall& call : test::every_collective_call()) {
+    for (const bool is_uneven : {false, true}) {
+      for (const bool in_place : {false, true}) {
+        if ((is_uneven && !call.takes_counts) || (in_place && !call.has_two_forms)) continue;
+        calls.push_back([=](GroupEngine& member) {
+          return begin_collective(member, call, is_uneven, in_place);
+        });
+      }
+    }
+  }
+  for (const RowForm exchange : {RowForm::kRows, RowForm::kTable}) {
+    calls.push_back([exchange](GroupEngine& member) { return begin_rows(member, exchange); });
+  }
+  for (const std::size_t count : {std::size_t{50}, std::size_t{5000}}) {
+    calls.push_back([count](GroupEngine& member) { return begin_messages(member, count); });
+  }
+  return calls;
+}
+
+/// All members of these groups make every `stride`-th call from the one at `first` on, twice and in
+/// an order of the seed.
 void expect_groups_work(GroupJob& job,
                         const std::vector<std::vector<std::shared_ptr<GroupEngine>>>& groups,
-                        std::mt19937_64& generator) {
-  std::vector<GroupEngine*> members;
+                        std::mt19937_64& generator, std::size_t first = 0, std::size_t stride = 4) {
+  static const std::vector<GroupCall> calls = group_calls();
+  std::vector<std::pair<GroupEngine*, std::size_t>> begun;
   for (const auto& group : groups) {
-    for (const auto& member : group) members.push_back(member.get());
+    for (const auto& member : group) {
+      for (std::size_t call = first; call < calls.size(); call += stride) {
+        begun.emplace_back(member.get(), call);
+      }
+    }
   }
   for (int use = 0; use < 2; ++use) {
-    std::ranges::shuffle(members, generator);
-    std::vector<std::unique_ptr<Work>> work;
-    for (GroupEngine* member : members) {
-      work.push_back(std::make_unique<Work>(*member, 50, "x"));
-    }
+    std::ranges::shuffle(begun, generator);
+    std::vector<Work> work;
+    for (const auto& [member, call] : begun) work.push_back(calls[call](*member));
     job.run_until(
-        [&] { return std::ranges::all_of(work, [](const auto& each) { return each->done(); }); });
-    for (const auto& each : work) each->expect_right();
+        [&] { return std::ranges::all_of(work, [](const auto& w) { return w.done(); }); });
+    for (const Work& each : work) each.expect_right();
   }
 }
 
@@ -123,7 +229,8 @@ TEST(Groups, EverySubsetOfFiveRanksWorksBesideAllOthers) {
     }
     std::ranges::shuffle(order, generator);
     for (const auto& [subset, i] : order) {
-      foundings[{subset, i}] = job.found(subsets[subset][i], subsets[subset]);
+      foundings[{subset, i}] =
+          job.found(subsets[subset][i], subsets[subset], "g", std::size_t{256} << 10);
     }
     job.run_until([&] {
       return std::ranges::all_of(foundings,
@@ -137,7 +244,8 @@ TEST(Groups, EverySubsetOfFiveRanksWorksBesideAllOthers) {
         ASSERT_EQ(groups[subset].back()->rank(), static_cast<int>(i));
       }
     }
-    expect_groups_work(job, groups, generator);
+    // Each third of the calls meets each grid once.
+    expect_groups_work(job, groups, generator, seed % 3, 3);
     for (const auto& group : groups) release(job, group);
   }
 }
