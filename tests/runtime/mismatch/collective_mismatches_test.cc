@@ -12,8 +12,8 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
+#include "tests/runtime/mismatch/collective_terms.h"
 #include "tests/runtime/mismatch/mismatch_job.h"
 #include "tests/support/sanitized.h"
 
@@ -21,157 +21,6 @@ namespace kolo::mismatch {
 namespace {
 
 using ::testing::HasSubstr;
-
-enum class Splits { kEqual, kAscending, kDescending };
-
-struct CollectiveTerms {
-  const char* verb;
-  OperationKind kind;
-  bool has_root = false;
-  bool has_two_forms = false;  ///< In place and out of place.
-  bool is_grouped = false;
-  Splits splits = Splits::kEqual;
-  ReduceOp op = ReduceOp::kSum;
-  Scales scales = {};
-  std::size_t count = 12;
-  DType dtype = DType::kFloat32;
-  int root = 0;
-  bool is_in_place = false;
-  bool swaps_tensors = false;
-  MemoryKind memory = MemoryKind::kHost;
-
-  /// Not all ranks need something of all others.
-  bool ends_early() const { return has_root; }
-};
-
-const std::vector<CollectiveTerms>& collectives() {
-  using Kind = OperationKind;
-  static const std::vector<CollectiveTerms> all = [] {
-    std::vector<CollectiveTerms> plain = {
-        {.verb = "all_reduce", .kind = Kind::kAllReduce, .has_two_forms = true},
-        {.verb = "broadcast", .kind = Kind::kBroadcast, .has_root = true, .has_two_forms = true},
-        {.verb = "reduce", .kind = Kind::kReduce, .has_root = true, .has_two_forms = true},
-        {.verb = "reduce_scatter", .kind = Kind::kReduceScatter, .has_two_forms = true},
-        {.verb = "all_gather", .kind = Kind::kAllGather, .has_two_forms = true},
-        {.verb = "gather", .kind = Kind::kGather, .has_root = true},
-        {.verb = "scatter", .kind = Kind::kScatter, .has_root = true},
-        {.verb = "all_to_all", .kind = Kind::kAllToAll},
-    };
-    std::vector<CollectiveTerms> terms = plain;
-    for (CollectiveTerms each : plain) {
-      each.is_grouped = true;
-      terms.push_back(each);
-      each.is_grouped = false;
-      each.splits = Splits::kAscending;
-      if (has_parts(each.kind)) terms.push_back(each);
-      each.splits = Splits::kEqual;
-      each.op = ReduceOp::kPremulSum;
-      if (reduces(each.kind)) terms.push_back(each);
-    }
-    return terms;
-  }();
-  return all;
-}
-
-std::string text_of(const CollectiveTerms& terms) {
-  return fmt::format("{}{}{}{}", terms.is_grouped ? "grouped " : "", terms.verb,
-                     terms.splits == Splits::kAscending ? " of uneven parts" : "",
-                     terms.op == ReduceOp::kPremulSum ? " premul_sum" : "");
-}
-
-/// Of each rank's part, or of each pair's; empty if all have `count` elements.
-std::vector<std::size_t> split(const CollectiveTerms& terms, std::size_t count, int ranks) {
-  if (!has_parts(terms.kind) || terms.splits == Splits::kEqual) return {};
-  const auto n = static_cast<std::size_t>(ranks);
-  std::vector<std::size_t> counts(terms.kind == OperationKind::kAllToAll ? n * n : n);
-  for (std::size_t i = 0; i < counts.size(); ++i) counts[i] = count + 4 * (i % n);
-  if (terms.splits == Splits::kDescending) std::ranges::reverse(counts);
-  return counts;
-}
-
-std::vector<std::size_t> tensor_counts(const CollectiveTerms& terms) {
-  if (!terms.is_grouped) return {terms.count};
-  if (terms.swaps_tensors) return {8, terms.count};
-  return {terms.count, 8};
-}
-
-/// There are too many parts to quote.
-bool is_hashed(const CollectiveTerms& terms, int ranks) {
-  return split(terms, terms.count, ranks).size() * tensor_counts(terms).size() > 16;
-}
-
-using CollectiveField = Field<CollectiveTerms>;
-
-const std::vector<CollectiveField>& collective_fields() {
-  using Terms = CollectiveTerms;
-  static const std::vector<CollectiveField> all = {
-      {"shape", [](Terms& terms) { terms.count = 24; },
-       [](const Terms& terms, int) { return fmt::format("[{}", terms.count); }},
-      {"dtype", [](Terms& terms) { terms.dtype = DType::kFloat64; },
-       [](const Terms& terms, int) { return std::string(to_string(terms.dtype)); }},
-      {"op", [](Terms& terms) { terms.op = ReduceOp::kAverage; },
-       [](const Terms& terms, int) { return " " + std::string(to_string(terms.op)); }},
-      {"scale before", [](Terms& terms) { terms.scales.before = 2; },
-       [](const Terms& terms, int) {
-         return terms.scales.before == 2 ? std::string("scaled by 2 before") : std::string();
-       }},
-      {"scale after", [](Terms& terms) { terms.scales.after = 0.5; },
-       [](const Terms& terms, int) {
-         return terms.scales.after == 0.5 ? std::string("scaled by 0.5 after") : std::string();
-       }},
-      {"root", [](Terms& terms) { terms.root = 2; },
-       [](const Terms& terms, int) { return fmt::format(" rank {}", terms.root); }},
-      {"splits",
-       [](Terms& terms) {
-         terms.splits = terms.splits == Splits::kEqual ? Splits::kAscending : Splits::kDescending;
-       },
-       [](const Terms& terms, int ranks) {
-         const std::vector<std::size_t> counts = split(terms, terms.count, ranks);
-         if (counts.empty()) return std::string(" each");
-         if (is_hashed(terms, ranks)) return std::string("(hash ");
-         return fmt::format("[{}]", fmt::join(counts, ", "));
-       }},
-      {"place", [](Terms& terms) { terms.is_in_place = true; },
-       [](const Terms& terms, int) {
-         return terms.is_in_place ? std::string() : std::string(" out of place");
-       }},
-      {"memory", [](Terms& terms) { terms.memory = MemoryKind::kDevice; },
-       [](const Terms& terms, int) {
-         return terms.memory == MemoryKind::kDevice ? std::string(" on device") : std::string();
-       }},
-      {"order of tensors", [](Terms& terms) { terms.swaps_tensors = true; },
-       [](const Terms& terms, int) {
-         return terms.swaps_tensors ? std::string("[8] + [12]") : std::string("[12] + [8]");
-       }},
-      {"number of tensors", [](Terms& terms) { terms.is_grouped = !terms.is_grouped; },
-       [](const Terms& terms, int ranks) {
-         if (!terms.is_grouped) return std::string();
-         return std::string(is_hashed(terms, ranks) ? " in 2 tensors" : "] + [");
-       }},
-      {"operation",
-       [](Terms& terms) {
-         const bool is_it = terms.kind == OperationKind::kAllReduce;
-         terms = collectives()[is_it ? 1 : 0];
-       },
-       [](const Terms& terms, int) { return std::string(terms.verb); }},
-  };
-  return all;
-}
-
-/// Why calls with such terms have no such field, so that ranks cannot disagree about it; or empty.
-std::string_view exemption(const CollectiveTerms& terms, std::string_view field) {
-  if (field == "op" || field == "scale before" || field == "scale after") {
-    if (!reduces(terms.kind)) return "it combines nothing";
-    if (field == "scale before" && terms.op == ReduceOp::kPremulSum) {
-      return "each rank has its own scale";
-    }
-  }
-  if (field == "root" && !terms.has_root) return "it has no root";
-  if (field == "splits" && !has_parts(terms.kind)) return "it has no parts";
-  if (field == "place" && !terms.has_two_forms) return "it has one form only";
-  if (field == "order of tensors" && !terms.is_grouped) return "it takes one tensor";
-  return {};
-}
 
 /// The call of one rank, and its buffers.
 class CollectiveCall : public std::enable_shared_from_this<CollectiveCall> {
@@ -211,12 +60,14 @@ class CollectiveCall : public std::enable_shared_from_this<CollectiveCall> {
     const std::size_t all = counts.empty()
                                 ? terms.count * n
                                 : std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-    const Reduction reduction(terms.op, terms.scales);
+    const Reduction reduction = terms.reduction();
     const double* const input = terms.is_in_place ? nullptr : input_.data();
     const auto result = [&](std::size_t count) {
       return BufferView{result_.data(), count, terms.dtype, terms.memory};
     };
     switch (terms.kind) {
+      case Kind::kBarrier:
+        return calls_.plain(terms.kind);
       case Kind::kBroadcast:
         return terms.is_in_place ? calls_.broadcast(name, result(mine), terms.root)
                                  : calls_.broadcast(name, input, result(mine), terms.root);
@@ -256,10 +107,9 @@ class CollectiveCall : public std::enable_shared_from_this<CollectiveCall> {
                          .count = counts[i],
                          .counts = splits[i]});
     }
-    return calls_.grouped(terms.kind, name,
-                          {.dtype = terms.dtype, .each = tensors, .memory = terms.memory},
-                          terms.has_root ? terms.root : 0,
-                          reduces(terms.kind) ? Reduction(terms.op, terms.scales) : ReduceOp::kSum);
+    return calls_.grouped(
+        terms.kind, name, {.dtype = terms.dtype, .each = tensors, .memory = terms.memory},
+        terms.has_root ? terms.root : 0, reduces(terms.kind) ? terms.reduction() : ReduceOp::kSum);
   }
 
   /// More than any of these operations has.
@@ -330,7 +180,7 @@ void expect_same_error(MismatchJob& job, const Members& members, const std::stri
     }
   }
   if (is_late) {
-    EXPECT_TRUE(is_known && terms.front().ends_early());
+    EXPECT_TRUE(is_known && std::ranges::any_of(terms, &CollectiveTerms::ends_early));
     MismatchJob::expect_late_error(members, calls, texts);
   } else {
     MismatchJob::expect_disagreement(members, calls, texts);
@@ -378,6 +228,34 @@ TEST_F(CollectiveMismatches, AreTheSameErrorOnAllRanksAndLeaveTheRestUsable) {
         disagree(job, *job.both()[which], base, of_1, of_2);
       });
       if (HasFailure()) return;
+    }
+  }
+}
+
+// Any operation in place of any other one. The name of a barrier is fixed.
+TEST_F(CollectiveMismatches, OfOperationsAreAllSeen) {
+  std::vector<CollectiveTerms> all = plain_collectives();
+  all.push_back({.verb = "barrier", .kind = OperationKind::kBarrier});
+  for (const std::size_t which : std::initializer_list<std::size_t>{0, 1}) {
+    MismatchJob job(which);
+    const Members& members = *job.both()[which];
+    for (const CollectiveTerms& base : all) {
+      for (const CollectiveTerms& other : all) {
+        if (base.kind == other.kind) continue;
+        const std::string pair = fmt::format("{} and {}", base.verb, other.verb);
+        SCOPED_TRACE(pair);
+        const bool is_barrier =
+            base.kind == OperationKind::kBarrier || other.kind == OperationKind::kBarrier;
+        const std::string name = is_barrier ? "barrier" : pair;
+        std::vector<CollectiveTerms> terms(static_cast<std::size_t>(members.size()), base);
+        terms[1] = other;
+        for (const bool is_known : {false, true}) {
+          expect_same_error(job, members, name, terms, is_known || is_barrier);
+          job.expect_sums_everywhere();
+          expect_all_right(job, members, name, base);
+        }
+        if (HasFailure()) return;
+      }
     }
   }
 }
