@@ -24,8 +24,8 @@ def started(*scene, ranks=2, **settings):
     return job.started(["-B", SCENES, *scene], [ranks], library=LIBRARY, calibrate="off", **settings)
 
 
-def run(*scene, ranks=2, **settings):
-    return job.run(["-B", SCENES, *scene], [ranks], library=LIBRARY, calibrate="off", **settings)
+def run(*scene, ranks=2, nodes=None, **settings):
+    return job.run(["-B", SCENES, *scene], nodes or [ranks], library=LIBRARY, calibrate="off", **settings)
 
 
 class Scenes(unittest.TestCase):
@@ -45,6 +45,10 @@ class Scenes(unittest.TestCase):
 
     def test_messages_groups_and_memory(self):
         self.check("messages,groups,arena", ranks=3)
+
+    @job.needs_ucx
+    def test_groups_on_several_nodes(self):
+        self.check("groups", nodes="abba")
 
     def test_alone(self):
         self.check("all_reduces,gradients,rows,cycles,arena", ranks=1)

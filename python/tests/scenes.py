@@ -409,14 +409,24 @@ def taken_back(job):
     ticket.wait()
 
 
+def first_of_each(values):
+    return [value for i, value in enumerate(values) if value not in values[:i]]
+
+
 def groups(job):
     with job.split(job.rank % 2, name="halves") as half:
         assert half.ranks_of_job == tuple(range(job.rank % 2, job.size, 2)) and half.name == "halves"
         half.barrier()
+    own_id = np.frombuffer(os.environ.get("KOLO_NODE_ID", "").encode().ljust(8), np.uint8)
+    nodes = job.all_gather(own_id).reshape(job.size, -1).tolist()
     node = job.node_group(name="node")
     assert node.size == job.local_size and node.rank == job.local_rank
+    assert node.ranks_of_job == tuple(rank for rank in range(job.size) if nodes[rank] == nodes[job.rank])
     cross = job.cross_group()
-    assert cross.size == job.num_nodes
+    place = nodes[: job.rank].count(nodes[job.rank])
+    ranks_of = [[rank for rank in range(job.size) if nodes[rank] == node_id] for node_id in first_of_each(nodes)]
+    assert len(ranks_of) == job.num_nodes
+    assert cross.ranks_of_job == tuple(ranks[place] for ranks in ranks_of if len(ranks) > place)
     assert job.split(None) is None
     mine = job.group([job.rank])
     same(mine.all_reduce(np.ones(2)), np.ones(2))

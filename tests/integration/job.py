@@ -117,9 +117,9 @@ class Rank:
 
 @contextlib.contextmanager
 def started(arguments, nodes, **settings):
-    """A job as torchrun starts it, without MPI: nodes=[2, 1] is three ranks on two nodes; yields the
-    ranks. Nobody kills them when one fails, but none outlives the block."""
-    node_of_rank = [node for node, size in enumerate(nodes) for _ in range(size)]
+    """A job as torchrun starts it, without MPI: nodes=[2, 1] is three ranks on two nodes, and "aba" names the node
+    of each; yields the ranks. Nobody kills them when one fails, but none outlives the block."""
+    node_of_rank = nodes if isinstance(nodes, str) else [node for node, size in enumerate(nodes) for _ in range(size)]
     port = free_port()
     ranks = []
     try:

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/integration/job_values.h"
@@ -19,6 +22,7 @@ class Groups {
     groups_.push_back(job.cross_group({.name = "cross"}));
     groups_.push_back(*job.split(job.rank() % 2, job.rank(), {.name = "parity"}));
     groups_.push_back(job.group(reversed, {.name = "reversed"}));
+    expect_members();
   }
 
   /// Even rounds have exact sums.
@@ -34,6 +38,34 @@ class Groups {
 
  private:
   static constexpr std::size_t kPart = 5000;
+
+  /// Nodes are those of `KOLO_NODE_ID`, which all ranks have or none, in the order of their first
+  /// ranks.
+  void expect_members() {
+    using Id = std::uint64_t;
+    const char* const text = std::getenv("KOLO_NODE_ID");
+    Id mine = 0;
+    for (const char c : std::string_view(text == nullptr ? "" : text)) {
+      mine = mine * 31 + static_cast<unsigned char>(c);
+    }
+    std::vector<Id> ids(static_cast<std::size_t>(job_.world_size()));
+    job_.all_gather("ids of nodes", &mine, {ids.data(), ids.size(), DType::kInt64});
+    const auto own_place = std::count(ids.begin(), ids.begin() + job_.rank(), mine);
+    std::vector<int> of_node, of_place;
+    for (auto node = ids.begin(); node != ids.end(); ++node) {
+      if (std::find(ids.begin(), node, *node) != node) continue;  // Not its first rank.
+      std::vector<int> ranks;
+      for (int rank = 0; rank < job_.world_size(); ++rank) {
+        if (ids[static_cast<std::size_t>(rank)] == *node) ranks.push_back(rank);
+      }
+      if (own_place < std::ssize(ranks)) {
+        of_place.push_back(ranks[static_cast<std::size_t>(own_place)]);
+      }
+      if (*node == mine) of_node = ranks;
+    }
+    if (groups_[0].ranks_of_job() != of_node) throw WrongSum("the group of the node is wrong");
+    if (groups_[1].ranks_of_job() != of_place) throw WrongSum("the group across nodes is wrong");
+  }
 
   void sums(Group& group, int round, Digest& digest) {
     const auto parts = static_cast<std::size_t>(group.size());

@@ -63,6 +63,12 @@ class SameBits(unittest.TestCase):
     def test_groups_on_two_nodes(self):
         self.check_scene("groups", [2, 2])
 
+    @job.needs_ucx
+    def test_groups_follow_nodes_whatever_the_order_of_ranks(self):
+        for nodes in ("abbac", "baba"):
+            with self.subTest(nodes=nodes):
+                job.run(["groups", 1], nodes).digest(len(nodes), len(set(nodes)))
+
     def test_uneven_gradients_on_one_node(self):
         self.check_scene("uneven", [3])
 
