@@ -21,6 +21,7 @@ import pages
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = pathlib.Path(sys.argv.pop(1))
 PATIENCE = 120
+MOST_START_UP_ROUNDS = 5
 
 BENCH_FIELDS = {
     "system", "size", "count", "dtype", "op", "algorithm", "ranks", "nodes", "memory", "in_place", "time_us",
@@ -393,6 +394,12 @@ class Programs(unittest.TestCase):
         report = json.loads(self.succeed("kolo-topo", "--json", ranks=3, nodes=2).stdout)
         self.assertEqual(len(report["ranks"]), 3)
         self.assertTrue(all(row["chosen"] for row in report["predictions"]))
+        self.assertIn(report["start_up_rounds"], range(1, MOST_START_UP_ROUNDS + 1))
+
+    def test_topo_prints_how_many_rounds_come_before_the_first_operation(self):
+        text = self.succeed("kolo-topo", ranks=2, nodes=2).stdout
+        rounds = re.search(r"\nCollective rounds before the first operation: (\d+)\n", text)
+        self.assertIn(int(rounds[1]), range(1, MOST_START_UP_ROUNDS + 1))
 
     def test_topo_shows_gpus_or_says_why_there_are_none(self):
         report = json.loads(self.succeed("kolo-topo", "--json", ranks=3, nodes=2).stdout)
