@@ -1,20 +1,20 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "tests/integration/job_delayed_sets.h"
 #include "tests/integration/job_values.h"
 
 namespace kolo::test {
@@ -28,10 +28,11 @@ struct DelayedSum {
   RowSums rows = {};    ///< That of a row-sparse one.
 };
 
-/// Every collective that reduces, in the job and in groups, with random delays before each call.
-/// `seed` decides about delays and about the order of calls, which differ from rank to rank. No bit
-/// may depend on it. `wire`, if given, is a 16-bit dtype on the wire of a set of gradients; only
-/// then are there all-reduces of 16-bit floats, which some algorithms refuse.
+/// Every collective that reduces, and sets of gradients, in the job and in groups, with random
+/// delays before each call; then ranks join one after the other. `seed` decides about delays and
+/// about the order of calls, which differ from rank to rank. No bit may depend on it. `wire`, if
+/// given, is a 16-bit dtype of gradients and on their wire; only then do all-reduces send 16-bit
+/// floats, which some algorithms refuse.
 class DelayedSums {
  public:
   DelayedSums(Runtime& job, unsigned seed, std::optional<DType> wire)
@@ -44,31 +45,30 @@ class DelayedSums {
     groups_.push_back(*job.split(job.rank() % 2, job.rank(), {.name = "parity"}));
     groups_.push_back(job.node_group({.name = "node"}));
     groups_.push_back(job.cross_group({.name = "cross"}));
-    sets_.push_back(make_set("plain", std::nullopt));
-    if (wire) sets_.push_back(make_set("rounded", wire));
+    using Shapes = std::vector<DelayedSets::Shape>;
+    sets_.emplace_back(job, Shapes{{1}, {1000}, {10'001, 7}, {7}, {64, 64}}, wire);
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      sets_.emplace_back(groups_[i], Shapes{{1000}, {1}, {1667, 3}}, wire, i, groups_.size());
+    }
   }
 
   void round(int round, Digest& digest) {
-    std::vector<std::shared_ptr<DelayedSum>> sums;
-    add_all(job_, round, kLarge, sums);
-    for (Group& group : groups_) add_all(group, round, kSmall, sums);
-    std::vector<std::shared_ptr<DelayedSum>> order = sums;
-    std::ranges::shuffle(order, random_);
-    for (const auto& sum : order) {
-      delay();
-      sum->begin();
-    }
-    for (GradientSet& set : sets_) mark(set, round);
-    for (const auto& sum : order) sum->wait();
-    for (GradientSet& set : sets_) set.wait();
-
     Digest own;
-    for (const auto& sum : sums) {
-      if (sum->is_kept) own.add({sum->result.data(), sum->result.size(), DType::kUInt8});
-      own.add(sum->rows.rows());
+    Sums sums;
+    for (const DType dtype : kDTypes) add_all(job_, dtype, round, kLarge, sums);
+    for (std::size_t i = 0; i < groups_.size(); ++i) {  // Each has two of them.
+      add_all(groups_[i], kDTypes[i], round, kSmall, sums);
+      add_all(groups_[i], kDTypes[i + 1], round, kSmall, sums);
     }
-    for (const GradientSet& set : sets_) {
-      for (std::size_t i = 0; i < set.size(); ++i) own.add(set.view(i));
+    for (Group* const group : all_groups()) {
+      add_rows(*group, round, RowForm::kRows, sums);
+      add_rows(*group, round, RowForm::kTable, sums);
+    }
+    run(sums, sets_, round, own);
+    if (round % 2 == 0) {
+      run_out_of_data(groups_[0], kSmall, sets_[1], round, own);
+    } else {
+      run_out_of_data(job_, kLarge, sets_[0], round, own);
     }
     // Ranks get different parts; together they are the same on all ranks.
     auto all = static_cast<std::int64_t>(own.value());
@@ -80,10 +80,20 @@ class DelayedSums {
  private:
   /// Elements of each rank's part.
   static constexpr std::size_t kSmall = 150, kLarge = 20'001;
-  static constexpr std::size_t kCounts[] = {1, 1000, 70'001, 7, 4096};
+  static constexpr DType kDTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16,
+                                      DType::kBFloat16, DType::kComplex64};
+  /// A rank joins after one or two steps.
+  static constexpr int kMostSteps = 2;
+  static constexpr Reduction kAverageAsBFloat16{ReduceOp::kAverage, {}, DType::kBFloat16};
 
   using Sums = std::vector<std::shared_ptr<DelayedSum>>;
   using Begin = std::function<Ticket(Group&, const std::string& name, DelayedSum&, BufferView)>;
+
+  std::vector<Group*> all_groups() {
+    std::vector<Group*> all{&job_};
+    for (Group& group : groups_) all.push_back(&group);
+    return all;
+  }
 
   /// Nothing in half of all cases, else up to 1 ms.
   void delay() {
@@ -91,28 +101,43 @@ class DelayedSums {
     if (drawn < 1000) std::this_thread::sleep_for(std::chrono::microseconds(drawn));
   }
 
-  template <typename Value>
-  static void store(std::byte* at, Value value) {
-    std::memcpy(at, &value, sizeof(value));
+  /// Begins all sums, in an order of this rank, and an iteration of all sets.
+  void run(const Sums& sums, std::span<DelayedSets> sets, int round, Digest& own) {
+    Sums order = sums;
+    std::ranges::shuffle(order, random_);
+    for (const auto& sum : order) {
+      delay();
+      sum->begin();
+    }
+    for (DelayedSets& each : sets) each.mark(round, [this] { delay(); });
+    for (const auto& sum : order) sum->wait();
+    for (DelayedSets& each : sets) each.wait();
+    for (const auto& sum : sums) {
+      if (sum->is_kept) own.add({sum->result.data(), sum->result.size(), DType::kUInt8});
+      own.add(sum->rows.rows());
+    }
+    for (const DelayedSets& each : sets) each.add_to(own);
+  }
+
+  /// Each rank of the group goes on for another number of steps.
+  void run_out_of_data(Group& group, std::size_t part, DelayedSets& sets, int round, Digest& own) {
+    const int steps = 1 + (group.rank() + round) % kMostSteps;
+    for (int step = 0; step < steps; ++step) {
+      const int use = (round + 1) * 10 + step;
+      Sums sums;
+      add_all_reduces(group, DType::kFloat32, use, part, sums);
+      add_scattered(group, DType::kFloat32, use, part, sums);
+      add_rows(group, use, RowForm::kRows, sums);
+      run(sums, {&sets, 1}, use, own);
+    }
+    group.join();
+    sets.add_to(own);
   }
 
   /// Numbers whose sums are rounded, so that the order of summing shows in the bits.
   std::vector<std::byte> contribution(DType dtype, int round, std::size_t count) const {
     std::vector<std::byte> bytes(count * size_of(dtype));
-    for (std::size_t i = 0; i < count; ++i) {
-      const float value = fraction(job_.rank(), round, i);
-      std::byte* const at = bytes.data() + i * size_of(dtype);
-      if (dtype == DType::kFloat64) {
-        store(at, static_cast<double>(value) / 3);
-      } else if (dtype == DType::kBFloat16) {  // The upper half of a float.
-        store(at, static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16));
-      } else {
-        store(at, value);
-        if (dtype == DType::kComplex64) {
-          store(at + sizeof(float), fraction(job_.rank(), round + 1, i));
-        }
-      }
-    }
+    write_fractions({bytes.data(), count, dtype}, job_.rank(), round);
     return bytes;
   }
 
@@ -143,17 +168,17 @@ class DelayedSums {
                     .count = part - first}};
   }
 
-  void add_all(Group& group, int round, std::size_t part, Sums& sums) {
-    for (const DType dtype :
-         {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kComplex64}) {
-      if (dtype != DType::kBFloat16 || all_reduces_16_bits_) {
-        add_all_reduces(group, dtype, round, part, sums);
-      }
-      add_reduces(group, dtype, round, part, sums);
-      add_scattered(group, dtype, round, part, sums);
+  static void put_in_place(DelayedSum& sum) { std::ranges::copy(sum.input, sum.result.begin()); }
+
+  /// Elements that may be bfloat16 on the wire.
+  static bool is_cast(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64; }
+
+  void add_all(Group& group, DType dtype, int round, std::size_t part, Sums& sums) {
+    if (!is_16bit_float(dtype) || all_reduces_16_bits_) {
+      add_all_reduces(group, dtype, round, part, sums);
     }
-    add_rows(group, round, RowForm::kRows, sums);
-    add_rows(group, round, RowForm::kTable, sums);
+    add_reduces(group, dtype, round, part, sums);
+    add_scattered(group, dtype, round, part, sums);
   }
 
   void add_all_reduces(Group& group, DType dtype, int round, std::size_t count, Sums& sums) {
@@ -164,11 +189,14 @@ class DelayedSums {
     add("all_reduce", [](Group& of, const auto& name, auto& sum, const auto& view) {
       return of.all_reduce_async(name, sum.input.data(), view, ReduceOp::kAverage);
     });
-    DelayedSum& in_place =
-        add("in place", [](Group& of, const auto& name, auto&, const auto& view) {
-          return of.all_reduce_async(name, view, {ReduceOp::kSum, {.before = 0.3, .after = 1.7}});
-        });
-    std::ranges::copy(in_place.input, in_place.result.begin());
+    put_in_place(add("in place", [](Group& of, const auto& name, auto&, const auto& view) {
+      return of.all_reduce_async(name, view, {ReduceOp::kSum, {.before = 0.3, .after = 1.7}});
+    }));
+    if (is_cast(dtype) && all_reduces_16_bits_) {
+      add("rounded", [](Group& of, const auto& name, auto& sum, const auto& view) {
+        return of.all_reduce_async(name, sum.input.data(), view, kAverageAsBFloat16);
+      });
+    }
     add("premultiplied", [](Group& of, const auto& name, auto& sum, const auto& view) {
       return of.all_reduce_async(name, sum.input.data(), view,
                                  {ReduceOp::kPremulSum, {.before = 0.3 + of.rank()}});
@@ -188,6 +216,12 @@ class DelayedSums {
                               name, sum.input.data(), view, root,
                               {ReduceOp::kPremulSum, {.before = 0.7 * of.rank()}});
                         }));
+    sums.back()->is_kept = group.rank() == root;
+    sums.push_back(make(group, "reduce in place", dtype, round, count, count,
+                        [root](Group& of, const auto& name, auto&, const auto& view) {
+                          return of.reduce_async(name, nullptr, view, root);
+                        }));
+    put_in_place(*sums.back());
     sums.back()->is_kept = group.rank() == root;
     sums.push_back(make(group, "grouped reduce", dtype, round, count, count,
                         [dtype, root](Group& of, const auto& name, auto& sum, const auto&) {
@@ -210,6 +244,18 @@ class DelayedSums {
                         [](Group& of, const auto& name, auto& sum, const auto& view) {
                           return of.reduce_scatter_async(name, sum.input.data(), view);
                         }));
+    sums.push_back(make(group, "reduce_scatter in place", dtype, round, all, all,
+                        [](Group& of, const auto& name, auto&, const auto& view) {
+                          return of.reduce_scatter_async(name, nullptr, view);
+                        }));
+    put_in_place(*sums.back());
+    if (is_cast(dtype)) {
+      sums.push_back(make(group, "rounded reduce_scatter", dtype, round, all, part,
+                          [](Group& of, const auto& name, auto& sum, const auto& view) {
+                            return of.reduce_scatter_async(name, sum.input.data(), view,
+                                                           kAverageAsBFloat16);
+                          }));
+    }
     sums.push_back(make(
         group, "uneven", dtype, round, uneven + 1, counts[static_cast<std::size_t>(group.rank())],
         [counts](Group& of, const auto& name, auto& sum, const auto& view) {
@@ -243,35 +289,11 @@ class DelayedSums {
     sums.push_back(std::move(sum));
   }
 
-  GradientSet make_set(const std::string& name, std::optional<DType> wire) {
-    std::vector<GradientSpec> specs;
-    for (const std::size_t count : kCounts) {
-      const bool own = specs.size() % 2 == 0;
-      memory_.emplace_back(own ? count : 0);
-      specs.push_back({.name = "gradient " + std::to_string(specs.size()),
-                       .shape = {count},
-                       .data = own ? memory_.back().data() : nullptr});
-    }
-    return job_.register_gradients(name, std::move(specs), {.wire_dtype = wire});
-  }
-
-  void mark(GradientSet& set, int round) {
-    for (std::size_t index = set.size(); index-- > 0;) {
-      auto* const values = static_cast<float*>(set.view(index).data);
-      for (std::size_t i = 0; i < set.view(index).count; ++i) {
-        values[i] = fraction(job_.rank(), round, i);
-      }
-      delay();
-      set.ready(index);
-    }
-  }
-
   Runtime& job_;
   std::mt19937 random_;
   const bool all_reduces_16_bits_;
   std::vector<Group> groups_;
-  std::vector<std::vector<float>> memory_;
-  std::vector<GradientSet> sets_;
+  std::vector<DelayedSets> sets_;  ///< Of the job, then of each group.
 };
 
 }  // namespace kolo::test

@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <stdexcept>
 
+#include "comm/base/half.h"
 #include "runtime/api/kolo.h"
 
 /// What the ranks of `job_program` contribute, and what becomes of it.
@@ -45,6 +47,35 @@ inline float fraction(int rank, int round, std::size_t i) {
                        static_cast<std::uint64_t>(round) << 40 ^ (i + 1) * 0x9e3779b97f4a7c15;
   bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
   return static_cast<float>(static_cast<std::int64_t>(bits) >> 40) / 8388608.0F;
+}
+
+/// Fills a view of floating-point or complex elements with such numbers.
+inline void write_fractions(const BufferView& view, int rank, int round) {
+  auto* at = static_cast<std::byte*>(view.data);
+  const auto write = [&at](auto value) {
+    std::memcpy(at, &value, sizeof(value));
+    at += sizeof(value);
+  };
+  for (std::size_t i = 0; i < view.count; ++i) {
+    const float value = fraction(rank, round, i);
+    switch (view.dtype) {
+      case DType::kFloat64:
+        write(static_cast<double>(value) / 3);
+        break;
+      case DType::kFloat16:
+        write(to_float16(value));
+        break;
+      case DType::kBFloat16:
+        write(to_bfloat16(value));
+        break;
+      case DType::kComplex64:
+        write(value);
+        write(fraction(rank, round + 1, i));
+        break;
+      default:
+        write(value);
+    }
+  }
 }
 
 }  // namespace kolo::test

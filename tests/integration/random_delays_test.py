@@ -22,7 +22,10 @@ MOST_HELPERS = 3  # So 1 to 4 threads sum.
 
 # 16-bit floats go with those that round once.
 ROUNDS_ONCE = ("auto", "flat", "direct", "hierarchical:direct,direct")
-ROUNDS_OFTEN = ("ring", "halving_doubling", "tree", "hierarchical:direct,ring")
+ROUNDS_OFTEN = (
+    "ring", "halving_doubling", "tree", "hierarchical:direct,ring", "hierarchical:direct,halving_doubling",
+    "hierarchical:direct,tree", "hierarchical:ring,ring",
+)
 WIRES = ("bfloat16", "float16")
 
 
