@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <initializer_list>
+#include <string>
+#include <vector>
 
 #include "comm/base/check.h"
 #include "comm/collective/chunking.h"
 #include "comm/collective/compile.h"
+#include "comm/collective/registry.h"
 #include "comm/goals/compile_goal.h"
 #include "comm/verify/verifier.h"
 #include "tests/support/compiled_schedules.h"
@@ -40,18 +44,46 @@ void expect_correct_in_any_place(const ProcessGrid& grid, const BucketLayout& la
   expect_correct(grid, apart, options, what + " out of place");
 }
 
-class AlgorithmShapes : public testing::TestWithParam<std::string> {};
+/// Where contributions and results lie.
+struct Place {
+  Placement placement;
+  bool out_of_place = false;
+};
+constexpr Place kPlaces[] = {{Placement::kInPlace},
+                             {Placement::kStaged},
+                             {Placement::kUser},
+                             {Placement::kStaged, true},
+                             {Placement::kUser, true}};
+// Fewer elements than ranks, and an odd count, which is cut unevenly at the larger shapes.
+constexpr std::size_t kShapeCounts[] = {1, 331};
+
+/// Up to so many ranks each shape is tried with both counts in all places. With more there are 900
+/// shapes: each takes one place, in turns, and every third one the lower count.
+constexpr int kMostRanksEverywhere = 6;
+bool takes(std::size_t shape, std::size_t which, std::size_t place) {
+  return place == shape % std::size(kPlaces) && which == (shape % 3 == 0 ? 0 : 1);
+}
+
+/// Every algorithm of the registry that sums in host memory.
+class AlgorithmShapes : public testing::TestWithParam<Algorithm> {};
 
 TEST_P(AlgorithmShapes, SumEveryElementOnce) {
   const CompileOptions options{.algorithm = GetParam(), .chunk_bytes = 4096};
+  std::size_t shape = 0;
   for (int ranks = 1; ranks <= kMostRanks; ++ranks) {
     test::for_each_node_shape(ranks, [&](const std::vector<int>& sizes) {
       const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
-      // Fewer elements than ranks, an odd count, and at the larger shapes one that is cut unevenly.
-      for (const std::size_t count : std::initializer_list<std::size_t>{1, 331}) {
-        const auto expect = ranks <= 4 ? expect_correct_in_any_place : expect_correct;
-        expect(grid, {.count = count, .placement = Placement::kStaged}, options,
-               test::shape_text(sizes));
+      ++shape;
+      for (std::size_t i = 0; i < std::size(kShapeCounts); ++i) {
+        for (std::size_t place = 0; place < std::size(kPlaces); ++place) {
+          if (ranks > kMostRanksEverywhere && !takes(shape, i, place)) continue;
+          const BucketLayout layout{.count = kShapeCounts[i],
+                                    .placement = kPlaces[place].placement,
+                                    .out_of_place = kPlaces[place].out_of_place};
+          expect_correct(grid, layout, options,
+                         test::shape_text(sizes) + " place " + std::to_string(place));
+          if (HasFatalFailure()) return;
+        }
       }
     });
   }
@@ -66,9 +98,10 @@ TEST_P(AlgorithmShapes, SumInChunksInPlaceAndOutOfOrderNodes) {
     const ProcessGrid grid(nodes);
     for (const std::size_t count : std::initializer_list<std::size_t>{0, 2, 3, 64, 257, 1000}) {
       for (DType dtype : {DType::kFloat32, DType::kUInt8}) {
-        for (Placement placement : {Placement::kInPlace, Placement::kUser}) {
-          expect_correct_in_any_place(
-              grid, {.count = count, .dtype = dtype, .placement = placement}, options, GetParam());
+        for (Placement placement : {Placement::kInPlace, Placement::kStaged, Placement::kUser}) {
+          expect_correct_in_any_place(grid,
+                                      {.count = count, .dtype = dtype, .placement = placement},
+                                      options, GetParam().to_string());
         }
       }
     }
@@ -76,12 +109,9 @@ TEST_P(AlgorithmShapes, SumInChunksInPlaceAndOutOfOrderNodes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, AlgorithmShapes,
-                         testing::Values("ring", "direct", "flat", "halving_doubling", "tree",
-                                         "hierarchical:direct,direct", "hierarchical:direct,ring",
-                                         "hierarchical:direct,halving_doubling",
-                                         "hierarchical:direct,tree", "hierarchical:ring,ring"),
+                         testing::ValuesIn(algorithms_for(MemoryKind::kHost)),
                          [](const auto& param) {
-                           std::string name = param.param;
+                           std::string name = param.param.to_string();
                            for (char& c : name) {
                              if (c == ':' || c == ',') c = '_';
                            }
