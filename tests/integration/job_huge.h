@@ -4,9 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -14,8 +17,8 @@
 
 #include "tests/integration/job_values.h"
 
-/// Operations that move more than 4 GiB: a message, and collectives in which rank 0 has a large
-/// part and every other rank a small one.
+/// Operations that move more than 4 GiB: a message, collectives on one huge buffer, and collectives
+/// in which rank 0 has a huge part and every other rank a small one.
 namespace kolo::test {
 
 inline constexpr std::size_t kHugeBytes = (std::size_t{4} << 30) + 12'345;
@@ -81,6 +84,51 @@ inline void move_huge_message(Runtime& job) {
   }
 }
 
+inline BufferView huge_view(const Zeros& memory) {
+  return {memory.get(), kHugeBytes, DType::kUInt8};
+}
+
+/// In place. All ranks have the marks.
+inline void all_reduce_huge(Runtime& job) {
+  const Zeros bytes = zeros(kHugeBytes);
+  set_huge_marks(bytes.get());
+  job.all_reduce("summed", huge_view(bytes));
+  expect_huge_marks(bytes.get(), job.world_size(), "all_reduce");
+}
+
+/// The same on the last rank.
+inline void reduce_huge(Runtime& job) {
+  const int last = job.world_size() - 1;
+  const Zeros bytes = zeros(kHugeBytes);
+  set_huge_marks(bytes.get());
+  job.reduce("summed", nullptr, huge_view(bytes), last);
+  expect_huge_marks(bytes.get(), job.rank() == last ? job.world_size() : 1, "reduce");
+}
+
+inline void broadcast_huge(Runtime& job) {
+  const Zeros bytes = zeros(kHugeBytes);
+  if (job.rank() == 0) set_huge_marks(bytes.get());
+  job.broadcast("copied", huge_view(bytes), 0);
+  expect_huge_marks(bytes.get(), 1, "broadcast");
+}
+
+/// Rank 0 has the rows of a table that hold the marks; all get the table.
+inline void sum_huge_table(Runtime& job) {
+  constexpr std::size_t kWidth = 4096;
+  const RowTable table{.height = kHugeBytes / kWidth + 1, .width = kWidth, .dtype = DType::kUInt8};
+  std::vector<std::int64_t> indices;
+  std::vector<std::uint8_t> rows;
+  for (const std::size_t mark : kHugeMarks) {
+    if (job.rank() != 0) break;
+    indices.push_back(static_cast<std::int64_t>(mark / kWidth));
+    rows.resize(rows.size() + kWidth);
+    rows[rows.size() - kWidth + mark % kWidth] = huge_mark(mark);
+  }
+  RowSums sums;
+  job.sparse_all_reduce("table", table, indices, rows.data(), sums, {.exchange = RowForm::kTable});
+  expect_huge_marks(static_cast<std::uint8_t*>(sums.rows().data), 1, "sparse_all_reduce");
+}
+
 /// The parts of all ranks, of which that of rank 0 is huge. Each other part holds the rank.
 class HugeParts {
  public:
@@ -106,6 +154,32 @@ class HugeParts {
     job_.reduce_scatter("summed", nullptr, view(all, total()), ReduceOp::kSum, counts_);
     if (job_.rank() == 0) return expect_huge_marks(all.get(), job_.world_size(), "reduce_scatter");
     expect_small(at(all, job_.rank()), job_.rank() * job_.world_size());
+  }
+
+  /// The last rank gets the parts of all.
+  void gather() const {
+    const int last = job_.world_size() - 1;
+    const std::size_t mine = job_.rank() == 0 ? kHugeBytes : kSmallBytes;
+    const Zeros part = zeros(mine), all = zeros(job_.rank() == last ? total() : 1);
+    if (job_.rank() == 0) set_huge_marks(part.get());
+    std::memset(part.get(), job_.rank(), job_.rank() == 0 ? 0 : mine);
+    job_.gather("gathered", view(part, mine), all.get(), last, counts_);
+    if (job_.rank() != last) return;
+    for (int rank = 1; rank < job_.world_size(); ++rank) expect_small(at(all, rank), rank);
+    expect_huge_marks(all.get(), 1, "gather");
+  }
+
+  /// The last rank has the parts of all.
+  void scatter() const {
+    const int last = job_.world_size() - 1;
+    const std::size_t mine = job_.rank() == 0 ? kHugeBytes : kSmallBytes;
+    const Zeros part = zeros(mine), all = zeros(job_.rank() == last ? total() : 1);
+    for (int rank = 0; job_.rank() == last && rank < job_.world_size(); ++rank) {
+      write(all.get(), rank);
+    }
+    job_.scatter("scattered", all.get(), view(part, mine), last, counts_);
+    if (job_.rank() == 0) return expect_huge_marks(part.get(), 1, "scatter");
+    expect_small(part.get(), job_.rank());
   }
 
   /// Rank 0 has a huge part for the last rank; all other pairs have small ones.
@@ -158,5 +232,25 @@ class HugeParts {
   Runtime& job_;
   std::vector<std::size_t> counts_;
 };
+
+/// The operation of this name. Errors: invalid_argument for another name.
+inline void move_huge(Runtime& job, const std::string& call) {
+  const HugeParts parts(job);
+  const std::map<std::string, std::function<void()>> calls = {
+      {"message", [&] { move_huge_message(job); }},
+      {"all_reduce", [&] { all_reduce_huge(job); }},
+      {"reduce", [&] { reduce_huge(job); }},
+      {"broadcast", [&] { broadcast_huge(job); }},
+      {"table", [&] { sum_huge_table(job); }},
+      {"all_gather", [&] { parts.all_gather(); }},
+      {"reduce_scatter", [&] { parts.reduce_scatter(); }},
+      {"gather", [&] { parts.gather(); }},
+      {"scatter", [&] { parts.scatter(); }},
+      {"all_to_all", [&] { parts.all_to_all(); }},
+  };
+  const auto found = calls.find(call);
+  if (found == calls.end()) throw std::invalid_argument("no huge '" + call + "'");
+  found->second();
+}
 
 }  // namespace kolo::test

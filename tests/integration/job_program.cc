@@ -7,9 +7,9 @@
 //   uneven ROUNDS       gradients that some ranks lack, over contributing ranks and samples, and
 //                       ranks that join; checked, and a digest
 //   rows ROUNDS         row-sparse all-reduces; exact sums checked, and a digest
-//   delayed SEED [WIRE] every collective that reduces, in the job and in groups, after delays and
-//   in
-//                       an order that the seed decides; a digest. WIRE: a 16-bit dtype
+//   delayed SEED [WIRE] every collective that reduces, and sets of gradients, in the job and in
+//                       groups, until all have joined, after delays and in an order that the seed
+//                       decides; a digest. WIRE: a 16-bit dtype
 //   mismatch CALL FIELD rank 1 submits another shape, dtype, op or name to all_reduce or
 //                       register_gradients; then everybody goes on with the next tensor
 //   endless CALL        all_reduce or gradients until something goes wrong
@@ -22,7 +22,7 @@
 //   messages receive             all ranks but the last wait for a message from it, or from any
 //   rank; it does
 //                       nothing
-//   huge CALL           message, all_gather, reduce_scatter or all_to_all of more than 4 GiB
+//   huge CALL           a message, a collective or the table of a row-sparse sum of more than 4 GiB
 //   idle                works, says so, and then does nothing until standard input ends
 //
 // SIGUSR1 holds the main thread where it is until SIGUSR2.
@@ -58,8 +58,7 @@ using kolo::test::DelayedSums;
 using kolo::test::Digest;
 using kolo::test::fraction;
 using kolo::test::Groups;
-using kolo::test::HugeParts;
-using kolo::test::move_huge_message;
+using kolo::test::move_huge;
 using kolo::test::RunsOutOfData;
 using kolo::test::sum_of_whole;
 using kolo::test::TableRows;
@@ -374,16 +373,7 @@ void receive(Runtime& job) {
 }
 
 void huge(Runtime& job, const std::string& call) {
-  const HugeParts parts(job);
-  if (call == "message") {
-    move_huge_message(job);
-  } else if (call == "all_gather") {
-    parts.all_gather();
-  } else if (call == "reduce_scatter") {
-    parts.reduce_scatter();
-  } else {
-    parts.all_to_all();
-  }
+  move_huge(job, call);
   job.close();
   say(job, "all " + call + " bytes were right");
 }
