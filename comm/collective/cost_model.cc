@@ -18,12 +18,16 @@ constexpr std::size_t kLargest = std::size_t{64} << 20;
 /// one going up the tree, and again going down.
 constexpr int kAgreementMessages = 4;
 
-/// The sizes worth trying for something of `bytes`, largest first.
-std::vector<std::size_t> sizes_for(std::size_t bytes) {
+/// Chunks of a bucket: planning takes time for each, in which an engine answers no peer.
+constexpr std::size_t kMostChunks = 4096;
+
+/// The sizes worth trying for something of `bytes`, largest first; the others are `smallest` or
+/// more.
+std::vector<std::size_t> sizes_for(std::size_t bytes, std::size_t smallest) {
   std::size_t size = kSmallest;
   while (size < bytes && size < kLargest) size *= 2;
-  std::vector<std::size_t> sizes;
-  for (; size >= kSmallest; size /= 2) sizes.push_back(size);
+  std::vector<std::size_t> sizes{size};
+  while ((size /= 2) >= smallest) sizes.push_back(size);
   return sizes;
 }
 
@@ -80,12 +84,12 @@ Algorithm CostModel::choose(const HostBucket& bucket) const {
 }
 
 std::size_t CostModel::chunk_bytes(const Algorithm& algorithm, const HostBucket& bucket) const {
-  return cheapest(sizes_for(bucket.bytes),
+  return cheapest(sizes_for(bucket.bytes, std::max(kSmallest, bucket.bytes / kMostChunks)),
                   [&](std::size_t size) { return chunked_cost(algorithm, bucket, size).alone_us; });
 }
 
 std::size_t CostModel::fusion_bytes(const HostBucket& all) const {
-  return cheapest(sizes_for(all.bytes), [&](std::size_t size) {
+  return cheapest(sizes_for(all.bytes, kSmallest), [&](std::size_t size) {
     HostBucket bucket = all;
     bucket.bytes = std::min(size, all.bytes);
     const Cost one = host_cost(choose(bucket), bucket);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include "comm/goals/goal_algorithm.h"
@@ -46,13 +47,16 @@ class GoalPrice {
 };
 
 /// The size of pieces with the least price, of a slot, its half, its quarter, ...: small ones are
-/// soon where they go, large ones are fewer messages. `predict_us` takes bytes.
+/// soon where they go, large ones are fewer messages. But none smaller than a 4096th of all
+/// `bytes`: a first piece of that size delays nothing, and planning takes time for each.
+/// `predict_us` takes bytes.
 template <typename Predict>
-std::size_t best_piece(std::size_t slot, Predict predict_us) {
-  constexpr std::size_t kSmallestPiece = std::size_t{8} << 10;
+std::size_t best_piece(std::size_t slot, double bytes, Predict predict_us) {
+  const std::size_t smallest =
+      std::max(std::size_t{8} << 10, static_cast<std::size_t>(bytes / 4096));
   std::size_t best = slot;
   double best_us = predict_us(static_cast<double>(slot));
-  for (std::size_t piece = slot / 2; piece >= kSmallestPiece; piece /= 2) {
+  for (std::size_t piece = slot / 2; piece >= smallest; piece /= 2) {
     const double us = predict_us(static_cast<double>(piece));
     if (us >= best_us) continue;
     best = piece;

@@ -98,7 +98,7 @@ std::size_t best_sum_piece(const HostLinks& links, const GoalSize& size,
                            const CompileOptions& options) {
   return best_piece(
       slot_bytes(static_cast<std::size_t>(size.bytes), options) / slots_of_sums(links.grid()),
-      [&](double piece) { return predict_sums_us(links, size, piece); });
+      size.bytes, [&](double piece) { return predict_sums_us(links, size, piece); });
 }
 
 void append(ScheduleBuilder& builder, const Goal& goal, const GoalContext& context) {

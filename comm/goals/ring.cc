@@ -106,7 +106,7 @@ double predict_us(const HostLinks& links, const GoalSize& size, double piece) {
 
 std::size_t ring_piece(const HostLinks& links, const GoalSize& size,
                        const CompileOptions& options) {
-  return best_piece(slot_bytes(static_cast<std::size_t>(size.bytes), options),
+  return best_piece(slot_bytes(static_cast<std::size_t>(size.bytes), options), size.bytes,
                     [&](double piece) { return predict_us(links, size, piece); });
 }
 

@@ -80,7 +80,7 @@ std::size_t best_share_piece(const HostLinks& links, const GoalSize& size,
                              const CompileOptions& options) {
   const auto shares = static_cast<std::size_t>(links.grid().num_nodes() - 1);
   const std::size_t slot = slot_bytes(static_cast<std::size_t>(size.bytes), options);
-  return best_piece(std::max<std::size_t>(1, slot / shares),
+  return best_piece(std::max<std::size_t>(1, slot / shares), size.bytes,
                     [&](double piece) { return predict_us(links, size, piece); });
 }
 

@@ -140,6 +140,20 @@ TEST(GoalRegistry, AWrongLossOfCrowdedLinksHardlyMatters) {
   }
 }
 
+// Its engine answers no peer while it plans.
+TEST(GoalRegistry, HugeGoalsArePlannedInFewPieces) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1});
+  constexpr std::size_t kCount = std::size_t{1} << 30;  // 4 GiB
+  for (const Goal& goal : goals_of(2, kCount)) {
+    const BucketLayout layout = layout_of(goal);
+    for (const GoalAlgorithm* entry : goal_algorithms_of_all()) {
+      if (!entry->serves(goal, layout, grid)) continue;
+      const Schedule schedule = compile_goal(0, goal, layout, grid, {}, *entry);
+      EXPECT_LT(schedule.steps.size(), 250'000) << entry->name;
+    }
+  }
+}
+
 TEST(GoalRegistry, OnlyBroadcastsTakeTensorsInPlace) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 1});
   const Goal gather = Goal::gather(0, std::vector<std::size_t>{4, 4, 4});
