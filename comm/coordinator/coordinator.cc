@@ -47,7 +47,7 @@ Topic Coordinator::propose(std::string_view name, std::uint64_t value, Negotiato
     refused_.erase(refused);
     return topic;
   }
-  const std::uint64_t own = rule == Negotiator::Rule::kEqualValues ? key : 0;
+  const std::uint64_t own = rule == Negotiator::Rule::kAnyValues ? 0 : key;
   Proposal& proposal = proposals_[topic];
   proposal.text = std::move(text);
   proposal.pending = {.topic = topic,

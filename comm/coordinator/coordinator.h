@@ -106,6 +106,15 @@ class Coordinator {
                    sequence);
   }
 
+  /// The same with a hint that ranks need not have alike; see `all_hint`.
+  Topic propose_with_hint(std::string_view name, std::uint64_t fingerprint, bool hint,
+                          std::string text, const Waited& waited, std::uint64_t sequence) {
+    return propose(name, (fingerprint & ~kHintBit) | (hint ? kHintBit : 0),
+                   Negotiator::Rule::kEqualButLowestBit, std::move(text), waited, sequence);
+  }
+  /// Whether all ranks gave the hint of what this accepts.
+  static bool all_hint(const Frame& decision) { return (decision.least & kHintBit) != 0; }
+
   /// The same for something that ranks need not have alike: the decision tells all ranks the least
   /// and the greatest value.
   Topic vote(std::string_view name, std::uint64_t value, std::string text, const Waited& waited) {
@@ -183,6 +192,8 @@ class Coordinator {
   }
 
  private:
+  static constexpr std::uint64_t kHintBit = 1;
+
   /// The vote that all ranks have joined goes by this name, and nothing else does.
   static constexpr std::string_view kJoinName = "join";
 

@@ -6,6 +6,21 @@
 #include "comm/base/contains.h"
 
 namespace kolo {
+namespace {
+
+bool accepts(Negotiator::Rule rule, std::uint64_t least, std::uint64_t greatest) {
+  switch (rule) {
+    case Negotiator::Rule::kEqualValues:
+      return least == greatest;
+    case Negotiator::Rule::kEqualButLowestBit:
+      return least >> 1 == greatest >> 1;
+    case Negotiator::Rule::kAnyValues:
+      break;
+  }
+  return true;
+}
+
+}  // namespace
 
 Negotiator::Negotiator(CombiningTree tree) : tree_(std::move(tree)) {}
 
@@ -55,7 +70,7 @@ void Negotiator::combine(const Topic& topic, std::uint64_t least, std::uint64_t 
                           .topic = topic,
                           .least = proposal.least,
                           .greatest = proposal.greatest}});
-  } else if (proposal.rule == Rule::kAnyValues || proposal.least == proposal.greatest) {
+  } else if (accepts(proposal.rule, proposal.least, proposal.greatest)) {
     decide({.kind = FrameKind::kAccept,
             .topic = topic,
             .least = proposal.least,

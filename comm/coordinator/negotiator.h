@@ -13,9 +13,10 @@ namespace kolo {
 /// thread, no clock, no transport.
 ///
 /// Every rank proposes a topic once, with a value: a fingerprint that must be equal on all ranks,
-/// or any number in a vote. A rank forwards the topic to its parent when its whole subtree has
-/// proposed it, with the least and the greatest value. The root accepts the topic if the two are
-/// equal or it is a vote, and otherwise reports a conflict to its owner, who ends it with `reject`.
+/// perhaps but for a hint in its lowest bit, or any number in a vote. A rank forwards the topic to
+/// its parent when its whole subtree has proposed it, with the least and the greatest value. The
+/// root accepts the topic if its rule says so of the two, and otherwise reports a conflict to its
+/// owner, who ends it with `reject`.
 /// Accepts and rejects come down in one order, which is the same on all ranks, so ids and memory
 /// that are allocated in the order of decisions are the same everywhere.
 ///
@@ -30,7 +31,7 @@ class Negotiator {
   };
 
   /// When a topic that all have proposed is accepted.
-  enum class Rule : std::uint8_t { kEqualValues, kAnyValues };
+  enum class Rule : std::uint8_t { kEqualValues, kEqualButLowestBit, kAnyValues };
 
   explicit Negotiator(CombiningTree tree);
 

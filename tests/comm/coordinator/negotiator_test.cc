@@ -64,6 +64,10 @@ class Network {
     negotiator(rank).propose(t, value, Negotiator::Rule::kAnyValues);
     collect(rank);
   }
+  void propose_with_hint(int rank, const Topic& t, std::uint64_t value) {
+    negotiator(rank).propose(t, value, Negotiator::Rule::kEqualButLowestBit);
+    collect(rank);
+  }
   void arrive(int rank, const Topic& t) {
     negotiator(rank).arrive(t);
     collect(rank);
@@ -324,6 +328,24 @@ TEST_P(Negotiators, AVoteTellsAllTheLeastAndTheGreatestWord) {
       EXPECT_THAT(network.decisions(rank), ElementsAre(expected)) << "seed " << seed;
       EXPECT_THAT(network.conflicts(rank), IsEmpty());
     }
+  }
+}
+
+// The others say 41, the last rank a value that differs in the hint, or in more.
+TEST_P(Negotiators, AHintIsTheLowestBit) {
+  for (const std::uint64_t other : {40, 43}) {
+    Network network(ProcessGrid::with_node_sizes(GetParam()), other);
+    const int last = network.size() - 1;
+    for (int rank = 0; rank <= last; ++rank) {
+      network.propose_with_hint(rank, topic(0), rank == last && rank > 0 ? other : 41);
+    }
+    network.deliver_all();
+    const bool is_accepted = other == 40 || last == 0;
+    const std::string expected = last == 0 ? "accept 1.0" : "accept 1.0: 40 to 41";
+    for (int rank = 0; rank <= last && is_accepted; ++rank) {
+      EXPECT_THAT(network.decisions(rank), ElementsAre(expected));
+    }
+    EXPECT_THAT(network.conflicts(0), SizeIs(is_accepted ? 0 : 1));
   }
 }
 
