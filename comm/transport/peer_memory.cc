@@ -1,10 +1,13 @@
 #include "comm/transport/peer_memory.h"
 
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "comm/base/error.h"
 
 namespace kolo {
 
@@ -28,17 +31,35 @@ bool PeerMemory::holds(const MemoryToken& token) const {
 }
 
 int PeerMemory::read(std::uint64_t address, std::span<std::byte> to) const {
+  return move(::process_vm_readv, address, to.data(), to.size());
+}
+
+int PeerMemory::write(std::uint64_t address, std::span<const std::byte> from) const {
+  // The call takes what it reads as it takes what it writes.
+  return move(::process_vm_writev, address, const_cast<std::byte*>(from.data()), from.size());
+}
+
+int PeerMemory::move(Call call, std::uint64_t address, std::byte* data, std::size_t bytes) const {
   if (process_ <= 0) return ESRCH;
-  while (!to.empty()) {
-    const iovec local{.iov_base = to.data(), .iov_len = to.size()};
-    const iovec remote{.iov_base = reinterpret_cast<void*>(address), .iov_len = to.size()};
-    const ssize_t bytes = ::process_vm_readv(process_, &local, 1, &remote, 1, 0);
-    if (bytes < 0) return errno;
-    if (bytes == 0) return EFAULT;
-    to = to.subspan(static_cast<std::size_t>(bytes));
-    address += static_cast<std::uint64_t>(bytes);
+  for (std::size_t at = 0; at < bytes;) {
+    const iovec local{.iov_base = data + at, .iov_len = bytes - at};
+    const iovec remote{.iov_base = reinterpret_cast<void*>(address + at), .iov_len = bytes - at};
+    const ssize_t moved = call(process_, &local, 1, &remote, 1, 0);
+    if (moved < 0) return errno;
+    if (moved == 0) return EFAULT;
+    at += static_cast<std::size_t>(moved);
   }
   return 0;
+}
+
+void throw_memory_error(int rank, int peer, std::string_view verb, int failed) {
+  throw KoloError({.code = ErrorCode::kPeerLost,
+                   .rank = rank,
+                   .peer = peer,
+                   .verb = {},
+                   .bucket = {},
+                   .what = std::string(verb) + " memory of rank " + std::to_string(peer) + ": " +
+                           std::strerror(failed)});
 }
 
 }  // namespace kolo

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace kolo {
 
@@ -14,9 +16,10 @@ struct MemoryToken {
   std::uint64_t value = 0;
 };
 
-/// The memory of another process of the same user on this machine, read by one system call and one
-/// copy (Linux's "cross memory attach"). What may forbid it: Yama (kernel.yama.ptrace_scope), the
-/// system-call filter of a container, another namespace of process ids. So ask `holds` first.
+/// The memory of another process of the same user on this machine, read or written by one system
+/// call and one copy (Linux's "cross memory attach"). What may forbid it: Yama
+/// (kernel.yama.ptrace_scope), the system-call filter of a container, another namespace of process
+/// ids. So ask `holds` first.
 ///
 /// Threads: any.
 class PeerMemory {
@@ -31,9 +34,19 @@ class PeerMemory {
   bool holds(const MemoryToken& token) const;
   /// Fills `to` with what begins at `address` there. Returns 0, or an errno.
   int read(std::uint64_t address, std::span<std::byte> to) const;
+  /// The reverse. Who may read may write, too, but for pages that are write-protected.
+  int write(std::uint64_t address, std::span<const std::byte> from) const;
 
  private:
+  /// process_vm_readv or process_vm_writev.
+  using Call = decltype(&::process_vm_readv);
+
+  int move(Call call, std::uint64_t address, std::byte* data, std::size_t bytes) const;
+
   pid_t process_ = 0;
 };
+
+/// "reading", or "writing", memory of `peer` failed with this errno. Throws KoloError(kPeerLost).
+[[noreturn]] void throw_memory_error(int rank, int peer, std::string_view verb, int failed);
 
 }  // namespace kolo

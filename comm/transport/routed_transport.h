@@ -46,6 +46,9 @@ class RoutedTransport final : public Transport {
   void read_memory(int peer, std::uint64_t address, std::span<std::byte> to) override {
     local_->read_memory(peer, address, to);
   }
+  void write_memory(int peer, std::uint64_t address, std::span<const std::byte> from) override {
+    local_->write_memory(peer, address, from);
+  }
   void commit(std::size_t offset, std::size_t bytes) override;
   void signal(int peer, std::uint32_t slot, std::uint64_t value) override {
     local_->signal(peer, slot, value);

@@ -18,7 +18,6 @@
 #include "comm/transport/peer_memory.h"
 
 namespace kolo {
-
 struct ShmTransport::Peer {
   Peer(int peer_rank, Arena mapped, FileDescriptor event_fd, FileDescriptor connection,
        const ShmLayout& layout, const TransportLimits& limits)
@@ -167,15 +166,15 @@ bool ShmTransport::is_open_to_peers() {
 }
 
 void ShmTransport::read_memory(int peer, std::uint64_t address, std::span<std::byte> to) {
-  const int failed = peer_of(peer).private_memory.read(address, to);
-  if (failed == 0) return;
-  throw KoloError(
-      {.code = ErrorCode::kPeerLost,
-       .rank = rank_,
-       .peer = peer,
-       .verb = {},
-       .bucket = {},
-       .what = "reading memory of rank " + std::to_string(peer) + ": " + std::strerror(failed)});
+  if (const int failed = peer_of(peer).private_memory.read(address, to)) {
+    throw_memory_error(rank_, peer, "reading", failed);
+  }
+}
+
+void ShmTransport::write_memory(int peer, std::uint64_t address, std::span<const std::byte> from) {
+  if (const int failed = peer_of(peer).private_memory.write(address, from)) {
+    throw_memory_error(rank_, peer, "writing", failed);
+  }
 }
 
 void ShmTransport::commit(std::size_t offset, std::size_t bytes) {

@@ -47,6 +47,7 @@ class ShmTransport final : public Transport {
   std::span<std::byte> memory(int peer) override;
   bool is_open_to_peers() override;
   void read_memory(int peer, std::uint64_t address, std::span<std::byte> to) override;
+  void write_memory(int peer, std::uint64_t address, std::span<const std::byte> from) override;
   void commit(std::size_t offset, std::size_t bytes) override;
   void signal(int peer, std::uint32_t slot, std::uint64_t value) override;
   std::uint64_t signalled(int peer, std::uint32_t slot) const override;

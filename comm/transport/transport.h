@@ -137,12 +137,14 @@ class Transport : public MessageTransport {
   /// `memory(rank())` as here; that is a part of it.
   virtual std::span<const std::byte> shared_memory() { return memory(rank()); }
 
-  /// Whether all mapped peers can read memory of this process outside its arena. False until they
-  /// have said so; then it stays true.
+  /// Whether all mapped peers can read and write memory of this process outside its arena. False
+  /// until they have said so; then it stays true.
   virtual bool is_open_to_peers() = 0;
   /// Copies from memory of a mapped peer that is open to its peers: `address` is the peer's.
   /// Threads: any. Errors: KoloError(kPeerLost).
   virtual void read_memory(int peer, std::uint64_t address, std::span<std::byte> to) = 0;
+  /// The reverse, equal in all else.
+  virtual void write_memory(int peer, std::uint64_t address, std::span<const std::byte> from) = 0;
 
   /// Commits memory for a range of this rank's own arena, so that touching it cannot fail later.
   /// Threads: any.

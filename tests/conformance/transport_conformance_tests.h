@@ -360,7 +360,7 @@ TEST_P(TransportConformance, MemoryBeyondTheArenaIsRefused) {
   }
 }
 
-TEST_P(TransportConformance, PeersCopyFromMemoryThatIsOpenToThem) {
+TEST_P(TransportConformance, PeersCopyFromAndToMemoryThatIsOpenToThem) {
   const auto ranks = static_cast<std::size_t>(world_size());
   constexpr std::size_t kBytes = 300'000;
   std::vector<std::vector<std::byte>> memory;
@@ -380,6 +380,13 @@ TEST_P(TransportConformance, PeersCopyFromMemoryThatIsOpenToThem) {
         EXPECT_TRUE(std::equal(copy.begin(), copy.end() - 1, theirs.begin()));
         EXPECT_EQ(copy.back(), std::byte{0});
       }
+      auto& written = memory[static_cast<std::size_t>(owner)];
+      const std::vector<std::byte> news(kBytes - 8, std::byte{0xA5});
+      rank(reader).write_memory(owner, reinterpret_cast<std::uint64_t>(written.data() + 7), news);
+      EXPECT_TRUE(std::equal(news.begin(), news.end(), written.begin() + 7));
+      EXPECT_NE(written[6], news[0]);
+      EXPECT_NE(written.back(), news[0]);
+      std::ranges::fill(written, written.back());
     }
   }
   if (open == 0) GTEST_SKIP() << "no rank's memory is open to a peer";

@@ -104,6 +104,7 @@ class ControlNetwork {
     std::span<std::byte> memory(int) override { return {}; }
     bool is_open_to_peers() override { return false; }
     void read_memory(int, std::uint64_t, std::span<std::byte>) override {}
+    void write_memory(int, std::uint64_t, std::span<const std::byte>) override {}
     void commit(std::size_t, std::size_t) override { refuse(); }
     void signal(int, std::uint32_t, std::uint64_t) override { refuse(); }
     std::uint64_t signalled(int, std::uint32_t) const override { return 0; }

@@ -161,6 +161,9 @@ class InProcessTransport final : public Transport {
   void read_memory(int, std::uint64_t address, std::span<std::byte> to) override {
     std::memcpy(to.data(), reinterpret_cast<const void*>(address), to.size());
   }
+  void write_memory(int, std::uint64_t address, std::span<const std::byte> from) override {
+    std::memcpy(reinterpret_cast<void*>(address), from.data(), from.size());
+  }
 
   void commit(std::size_t offset, std::size_t bytes) override {
     if (offset <= limits_.arena_bytes && bytes <= limits_.arena_bytes - offset) return;

@@ -184,6 +184,10 @@ class ThrowingTransport final : public Transport {
     hook_.pass("read_memory");
     transport_->read_memory(peer, address, to);
   }
+  void write_memory(int peer, std::uint64_t address, std::span<const std::byte> from) override {
+    hook_.pass("write_memory");
+    transport_->write_memory(peer, address, from);
+  }
   void commit(std::size_t offset, std::size_t bytes) override {
     hook_.pass("commit");
     transport_->commit(offset, bytes);
