@@ -67,6 +67,7 @@ PayloadUse use_of(const Schedule& schedule, const Step& step) {
       return codec_use(schedule, step);
     case StepKind::kSignal:
     case StepKind::kAwait:
+    case StepKind::kOffer:
       return {};
   }
   return {};
@@ -90,6 +91,7 @@ Worker worker_of(const Step& step, MemoryKind memory) {
     case StepKind::kRecv:
     case StepKind::kSignal:
     case StepKind::kAwait:
+    case StepKind::kOffer:
       return Worker::kMessages;
     case StepKind::kNative:
       return Worker::kCollectives;

@@ -57,8 +57,12 @@ void append_round(Slices& slices, const PieceRound& round) {
   for (const Move& move : round.moves) {
     const SumShare& share = round.shares[move.share];
     if (share.sums()) continue;
-    spread(slices, {.piece = round.pieces[move.share], .holder = move.contributor},
-           share.receivers);
+    if (share.is_put) {
+      put(slices, round.pieces[move.share], move.contributor, share.receivers);
+    } else {
+      spread(slices, {.piece = round.pieces[move.share], .holder = move.contributor},
+             share.receivers);
+    }
   }
   const auto handed = hand_over(slices, round);
   auto addends = add_up_nodes(slices, round, handed);
@@ -75,10 +79,15 @@ void append_round(Slices& slices, const PieceRound& round) {
 }
 
 /// The only receiver of a large sum would sum and receive all of it, while other processors and
-/// links are idle.
-bool takes_shares(const Goal& goal, const BucketLayout& layout, const CompileOptions& options) {
-  return goal.kind == GoalKind::kReduce && goal.parts.front().contributors.size() > 2 &&
-         layout.bytes() > slot_bytes(layout.bytes(), options);
+/// links are idle. In arenas of one node shares are made where they belong as soon as one is worth
+/// an offer. Elsewhere a share passes two slots, and two ranks are faster without.
+bool takes_shares(const Goal& goal, const BucketLayout& layout, const GoalContext& context) {
+  if (goal.kind != GoalKind::kReduce) return false;
+  const std::size_t contributors = goal.parts.front().contributors.size();
+  if (context.grid.num_nodes() == 1 && layout.in_arenas) {
+    return layout.bytes() >= contributors * least_lent(context.options.link_costs).mapped;
+  }
+  return contributors > 2 && layout.bytes() > slot_bytes(layout.bytes(), context.options);
 }
 
 /// Also a reduce-scatter of elements that are cast. Others that sum would add up the sums of nodes
@@ -90,9 +99,11 @@ bool serves(const Goal& goal, const BucketLayout& layout, const ProcessGrid&) {
 }
 
 void append(ScheduleBuilder& builder, const Goal& goal, const GoalContext& context) {
-  append_slices(builder, goal, context,
-                {.append_round = append_round,
-                 .in_shares = takes_shares(goal, builder.layout(), context.options)});
+  append_slices(
+      builder, goal, context,
+      {.append_round = append_round,
+       .in_shares = takes_shares(goal, builder.layout(), context),
+       .puts = context.grid.num_nodes() == 1 && builder.layout().is_in_tensors(MemoryKind::kHost)});
 }
 
 double predict_us(const HostLinks& links, const GoalSize& size, const CompileOptions& options) {

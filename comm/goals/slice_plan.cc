@@ -1,6 +1,7 @@
 #include "comm/goals/slice_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -26,13 +27,81 @@ std::vector<int> owners_of(const Goal::Part& part, const ProcessGrid& grid) {
   return owners.empty() ? std::vector{part.receivers.front()} : owners;
 }
 
+/// Who copies how much of what ranks of one node have for each other and for themselves, if
+/// receivers do: a rank that would copy less than others can put some of its contributions where
+/// they go.
+class CopyLoad {
+ public:
+  CopyLoad(const Goal& goal, const BucketLayout& layout, const ProcessGrid& grid)
+      : ranks_(static_cast<std::size_t>(grid.world_size())) {
+    for (const Goal::Part& part : goal.parts) {
+      if (part.sums() || part.contributors.empty()) continue;
+      const auto count = static_cast<double>(part.extent.count);
+      for (const int receiver : part.receivers) {
+        const bool is_own = receiver == part.contributors.front();
+        Elements& elements = ranks_[static_cast<std::size_t>(receiver)];
+        if (!is_own) elements.received += count;
+        if (!is_own || layout.out_of_place) elements.copied += count;
+      }
+    }
+    for (const Elements& elements : ranks_) mean_ += elements.copied / grid.world_size();
+  }
+
+  /// The share of a part that its contributor puts, so that all copy alike. The root of a broadcast
+  /// among n ranks puts 1 / n, those that contribute to a gather put all.
+  double put_share(const Goal::Part& part) const {
+    const int contributor = part.contributors.front();
+    if (of(contributor).copied >= mean_) return 0;
+    double share = 1;
+    for (const int receiver : part.receivers) {
+      if (receiver == contributor) continue;
+      share = std::min(share, (of(receiver).copied - mean_) / of(receiver).received);
+    }
+    return std::max(share, 0.0);
+  }
+
+ private:
+  struct Elements {
+    double copied = 0;
+    double received = 0;  ///< From others.
+  };
+
+  const Elements& of(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  std::vector<Elements> ranks_;
+  double mean_ = 0;  // of what is copied
+};
+
+/// A part that is only moved, and of it as much as its contributor puts, if that is worth a flag.
+void append_moved(const Goal::Part& part, const BucketLayout& layout, double put_share,
+                  std::size_t least_put, std::vector<SumShare>& shares) {
+  SumShare copied{part, part.receivers.front()};
+  const auto unit = static_cast<double>(kWireAlignment / size_of(layout.dtype));
+  const auto put = static_cast<std::size_t>(
+      std::floor(static_cast<double>(part.extent.count) * put_share / unit) * unit);
+  if (put * size_of(layout.dtype) < std::max<std::size_t>(least_put, 1)) {
+    shares.push_back(std::move(copied));
+    return;
+  }
+  SumShare rest = copied;
+  rest.is_put = true;
+  rest.extent.offset += part.extent.count - put;
+  rest.extent.count = put;
+  copied.extent.count -= put;
+  shares.push_back(std::move(copied));
+  shares.push_back(std::move(rest));
+}
+
 std::vector<SumShare> shares_of(const Goal& goal, const BucketLayout& layout,
-                                const ProcessGrid& grid, bool in_shares) {
+                                const ProcessGrid& grid, const SliceRules& rules,
+                                const LeastLent& least_lent) {
   std::vector<SumShare> shares;
+  const CopyLoad load(goal, layout, grid);
   for (const Goal::Part& part : goal.parts) {
     if (part.receivers.empty() || part.contributors.empty()) continue;
-    if (!in_shares) {
-      shares.push_back({part, part.receivers.front()});
+    if (!rules.in_shares) {
+      const bool may_put = rules.puts && !part.sums();
+      append_moved(part, layout, may_put ? load.put_share(part) : 0, least_lent.mapped, shares);
       continue;
     }
     const std::vector<int> owners = owners_of(part, grid);
@@ -45,15 +114,6 @@ std::vector<SumShare> shares_of(const Goal& goal, const BucketLayout& layout,
   return shares;
 }
 
-/// Lending mapped memory saves the way through a slot, and makes the holder wait for a reply: a
-/// flag there and one back. Lending private memory saves the way of the bytes from core to core,
-/// and takes a call to the system.
-LeastLent least_lent(const LinkCosts& costs) {
-  const MemoryCost& memory = costs.memory;
-  return {.mapped = static_cast<std::size_t>(2 * memory.latency_us * memory.slot_bytes_per_us),
-          .unmapped = static_cast<std::size_t>(costs.private_read_us * memory.shared_bytes_per_us)};
-}
-
 class SlicePlan {
  public:
   SlicePlan(int rank, const Goal& goal, const BucketLayout& layout, const GoalContext& context,
@@ -63,9 +123,11 @@ class SlicePlan {
         rules_(rules),
         node_(context.grid.node(rank)),
         least_lent_(least_lent(context.options.link_costs)),
-        shares_(shares_of(goal, layout, context.grid, rules.in_shares)),
+        shares_(shares_of(goal, layout, context.grid, rules, least_lent_)),
         moves_(moves_of(shares_)) {
-    const std::size_t memory = slot_bytes(layout.bytes(), context.options);
+    // Inside a node each piece costs flags, and few are in slots at all: the larger ones.
+    const std::size_t memory = grid_.num_nodes() == 1 ? context.options.slot_bytes
+                                                      : slot_bytes(layout.bytes(), context.options);
     const std::size_t in_a_round =
         rules.slots_in_turns ? *rules.slots_in_turns : slots_of_a_round();
     piece_bytes_ = std::min(memory / in_a_round, rules.most_piece_bytes);
@@ -173,6 +235,12 @@ class SlicePlan {
 };
 
 }  // namespace
+
+LeastLent least_lent(const LinkCosts& costs) {
+  const MemoryCost& memory = costs.memory;
+  return {.mapped = static_cast<std::size_t>(2 * memory.latency_us * memory.slot_bytes_per_us),
+          .unmapped = static_cast<std::size_t>(costs.private_read_us * memory.shared_bytes_per_us)};
+}
 
 std::size_t slot_bytes(std::size_t bytes, const CompileOptions& options) {
   return bytes <= options.cached_bytes ? options.cached_slot_bytes : options.slot_bytes;

@@ -15,6 +15,8 @@ namespace kolo {
 /// A part of a goal, or as much of it as one rank sums.
 struct SumShare : Goal::Part {
   int adder = 0;  ///< Who sums it; a receiver of what is only moved.
+  bool is_put =
+      false;  ///< Its contributor puts it where it goes; else receivers of its node copy it.
 };
 
 /// A contribution to a share. The distance from contributor to adder puts moves in an order in
@@ -42,6 +44,9 @@ struct SliceRules {
   /// A sum with one receiver is made in shares, by all who contribute. What is moved is shared
   /// among the nodes that receive it from another.
   bool in_shares = false;
+  /// Ranks of a node that would copy less than others put a share of their contributions where it
+  /// goes.
+  bool puts = false;
   /// The slots of one rank, if it uses them again within a round; at least as many as are in use at
   /// a time. Otherwise as many as it uses in a round.
   std::optional<std::size_t> slots_in_turns = std::nullopt;
@@ -51,6 +56,11 @@ struct SliceRules {
 /// The memory of a slot of each rank for a bucket of `bytes`, of which `CompileOptions::window`
 /// exist, all rounds together.
 std::size_t slot_bytes(std::size_t bytes, const CompileOptions& options);
+
+/// Lending mapped memory saves the way through a slot, and makes the holder wait for a reply: a
+/// flag there and one back. Lending private memory saves the way of the bytes from core to core,
+/// and takes a call to the system.
+LeastLent least_lent(const LinkCosts& costs);
 
 /// Appends the steps of one rank to the schedule: in rounds, each of which fills a slot's memory
 /// with the pieces that a rank holds at a time.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "comm/base/contains.h"
+#include "comm/schedule/loan.h"
 
 namespace kolo {
 namespace {
@@ -25,13 +26,15 @@ class Writer {
 
  private:
   void append(const Slice& slice) {
-    if (slice.holder == builder_.rank()) {
+    if (slice.is_put) {
+      put(slice);
+    } else if (slice.holder == builder_.rank()) {
       hold(slice);
     } else if (contains(slice.readers, builder_.rank())) {
       builder_.await(slice.holder, in_slot(slice));
       if (slice.to_readers) builder_.move(home(slice), in_slot(slice));
     }
-    if (slice.to_readers) {
+    if (slice.to_readers && !slice.is_put) {
       for (int reader : slice.readers) reply(slice, reader);
     }
     for (const auto& addend : slice.addends) {
@@ -39,13 +42,31 @@ class Writer {
     }
   }
 
+  void put(const Slice& slice) {
+    const int reader = slice.readers.front();
+    if (reader == builder_.rank()) {
+      builder_.offer(in_slot(slice), slices_.is_for_copies(slice));
+      builder_.signal(slice.holder, in_slot(slice), Access::kWrite);
+      builder_.await(slice.holder, in_slot(slice));
+      builder_.move(home(slice), in_slot(slice));
+    } else if (slice.holder == builder_.rank()) {
+      builder_.await(reader, in_slot(slice));
+      if (slice.is_contribution()) {
+        builder_.move(in_slot(slice), input(slice));
+      } else {
+        sum(slice, in_slot(slice));
+      }
+      builder_.signal(reader, in_slot(slice), Access::kRead);
+    }
+  }
+
   void hold(const Slice& slice) {
     if (slice.sender) {
       builder_.recv(*slice.sender, in_slot(slice));
     } else if (!slice.addends.empty()) {
-      sum(slice);
+      sum(slice, slices_.needs_slot(slice) ? in_slot(slice) : home(slice));
     } else if (slices_.is_lent(slice)) {
-      builder_.lend(in_slot(slice), slices_.is_lent_for_copies(slice));
+      builder_.lend(in_slot(slice), slices_.is_for_copies(slice));
     } else if (slices_.needs_slot(slice)) {
       builder_.move(in_slot(slice), input(slice));
     }
@@ -59,8 +80,7 @@ class Writer {
     }
   }
 
-  void sum(const Slice& slice) {
-    const Range target = slices_.needs_slot(slice) ? in_slot(slice) : home(slice);
+  void sum(const Slice& slice, const Range& target) {
     std::vector<Range> sources;
     for (const auto& addend : slice.addends) {
       sources.push_back(addend ? in_slot(slices_.kept()[*addend]) : own_addend(slice, target));
@@ -96,10 +116,13 @@ class Writer {
   Range in_slot(const Slice& slice) const {
     const Range& slot = ranges_[slice.slot];
     const Extent& piece = slice.piece;
-    if (!slices_.is_lent(slice)) {
-      return {slice.holder, Region::kStaging, slot.offset, piece.count};
+    if (slice.is_put) return builder_.offered(slice.slot_owner(), piece.offset, piece.count, slot);
+    if (slices_.is_lent(slice)) {
+      return builder_.lent(slice.holder, piece.offset, piece.count, slot);
     }
-    return builder_.lent(slice.holder, piece.offset, piece.count, slot);
+    // Behind the note, as what is lent or offered: notes are nothing but notes.
+    return Loan::elements({slice.holder, Region::kStaging, 0, piece.count, slot.offset},
+                          builder_.layout().dtype);
   }
   Range home(const Slice& slice) const {
     return builder_.home(slice.piece.offset, slice.piece.count);

@@ -10,8 +10,8 @@ namespace kolo {
 
 std::size_t Slices::add(Slice slice) {
   if (needs_slot(slice)) {
-    slice.slot = used_[static_cast<std::size_t>(slice.holder)];
-    count(slice.piece, slice.holder);
+    slice.slot = used_[static_cast<std::size_t>(slice.slot_owner())];
+    count(slice.piece, slice.slot_owner());
   }
   if (!keeps(slice.holder)) return kept_.size();
   for (const int reader : slice.readers) told_.insert({slice.holder, reader});
@@ -33,7 +33,8 @@ std::uint32_t Slices::flags() const {
   for (const Slice& slice : kept_) {
     for (const int reader : slice.readers) {
       most = std::max(most, ++flags[{slice.holder, reader}]);
-      if (needs_reply(slice, reader)) most = std::max(most, ++flags[{reader, slice.holder}]);
+      if (slice.is_put || needs_reply(slice, reader))
+        most = std::max(most, ++flags[{reader, slice.holder}]);
     }
   }
   return most;
@@ -57,6 +58,19 @@ Slice relay(const Extent& piece, int contributor, int sender, Slice::Ranks membe
   return slice;
 }
 
+void put(Slices& slices, const Extent& piece, int holder, std::span<const int> receivers) {
+  Slice own{.piece = piece, .holder = holder};
+  if (contains(receivers, holder)) spread(slices, own, std::span(&holder, 1));
+  for (const int receiver : receivers) {
+    if (receiver == holder) continue;
+    slices.add({.piece = piece,
+                .holder = holder,
+                .readers = {receiver},
+                .to_readers = true,
+                .is_put = true});
+  }
+}
+
 void spread(Slices& slices, Slice slice, std::span<const int> receivers) {
   slice.to_readers = true;
   slice.to_holder = contains(receivers, slice.holder);
@@ -70,6 +84,9 @@ void spread(Slices& slices, Slice slice, std::span<const int> receivers) {
     relayed.push_back(relay(slice.piece, slice.holder, slice.holder, std::move(next)));
     slice.recipients.push_back(relayed.back().holder);
   }
+  const bool has_one_reader =
+      slice.readers.size() == 1 && slice.recipients.empty() && !slice.to_holder;
+  slice.is_put = has_one_reader && !slice.addends.empty() && slices.may_be_put(slice);
   slices.add(std::move(slice));
   for (Slice& each : relayed) slices.add(std::move(each));
 }

@@ -31,16 +31,20 @@ struct Slice {
   Ranks readers = {};       ///< Ranks of the holder's node that read it.
   Ranks recipients = {};    ///< Ranks of other nodes to which it is sent.
   bool to_readers = false;  ///< It is in the result of its readers.
-  bool to_holder = false;   ///< It is in the result of its holder.
+  /// Its only reader offers the place in its result, and the holder puts it there: it is in no slot
+  /// of the holder, but has one of the reader's.
+  bool is_put = false;
+  bool to_holder = false;  ///< It is in the result of its holder.
 
   std::size_t slot = 0;
 
   bool is_contribution() const { return !sender && addends.empty(); }
   /// Only its holder needs it.
   bool is_private() const { return readers.empty() && recipients.empty(); }
+  int slot_owner() const { return is_put ? readers.front() : holder; }
 };
 
-/// From how many bytes on a contribution is lent to its readers.
+/// From how many bytes on a contribution is lent to its readers, and the place of a result offered.
 struct LeastLent {
   std::size_t mapped = 0;    ///< If it lies in the arena.
   std::size_t unmapped = 0;  ///< If it does not, and they can read it all the same.
@@ -95,12 +99,16 @@ class Slices {
   }
   /// Its slot is one of a loan, for readers that read it where it is if they can.
   bool is_lent(const Slice& slice) const {
-    return !are_cast() && slice.is_contribution() && !slice.readers.empty() &&
+    return !are_cast() && slice.is_contribution() && !slice.readers.empty() && !slice.is_put &&
            bytes_of(slice) >= least_lent_.mapped;
   }
-  /// Readers may also copy it from private memory.
-  bool is_lent_for_copies(const Slice& slice) const {
-    return slice.to_readers && bytes_of(slice) >= least_lent_.unmapped;
+  /// Whether it is large enough to be put where it belongs, and its elements are the reader's.
+  bool may_be_put(const Slice& slice) const {
+    return !are_cast() && bytes_of(slice) >= least_lent_.mapped;
+  }
+  /// It may also be copied from or to private memory.
+  bool is_for_copies(const Slice& slice) const {
+    return slice.to_readers && slice.is_contribution() && bytes_of(slice) >= least_lent_.unmapped;
   }
   /// With two turns a holder need not know before the next iteration that its slot is read. What is
   /// lent is the caller's as soon as the iteration is over.
@@ -134,8 +142,12 @@ class Slices {
 Slice relay(const Extent& piece, int contributor, int sender, Slice::Ranks members);
 
 /// Brings `slice` from its holder to all receivers: each node gets it once, from the holder. The
-/// next node is first, so that not all holders send to the same one.
+/// next node is first, so that not all holders send to the same one. A sum that one rank of the
+/// node receives is put there.
 void spread(Slices& slices, Slice slice, std::span<const int> receivers);
+
+/// Puts a contribution of `holder` where the other receivers, all of its node, offer to have it.
+void put(Slices& slices, const Extent& piece, int holder, std::span<const int> receivers);
 
 /// The members of `ranks` in each node, but for `holder`; nodes in ascending order.
 std::vector<std::vector<int>> by_node(const ProcessGrid& grid, std::span<const int> ranks,

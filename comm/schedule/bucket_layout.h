@@ -40,6 +40,9 @@ struct BucketLayout {
   /// Contributions lie in tensors of their own, which are only read. Host buckets not in place, and
   /// device buckets of kUser.
   bool out_of_place = false;
+  /// A hint, for algorithms: the tensors of all ranks lie in their arenas, where peers of the node
+  /// can work in them. They may lie elsewhere in another iteration.
+  bool in_arenas = false;
 
   std::size_t bytes() const { return count * size_of(dtype); }
   bool is_on_device() const { return memory == MemoryKind::kDevice; }

@@ -50,6 +50,7 @@ bool DeviceRun::runs(const Schedule& schedule, const Step& step) {
     case StepKind::kRecv:
     case StepKind::kSignal:
     case StepKind::kAwait:
+    case StepKind::kOffer:
     case StepKind::kExchange:
     case StepKind::kCodec:
       return false;

@@ -158,6 +158,7 @@ void Executor::abandon(BucketId bucket) {
   run.running = false;
   run.abandoned = true;
   run.pending.clear();
+  run.host->revoke_offers();
 }
 
 bool Executor::poll() {
@@ -323,13 +324,11 @@ void Executor::issue(Run& run, StepId id) {
     case StepKind::kAwait:
       run.pending.push_back(id);
       break;
-    case StepKind::kReduce:
-    case StepKind::kCopy:
-    case StepKind::kPack:
-    case StepKind::kUnpack:
-    case StepKind::kExchange:
-    case StepKind::kNative:
-    case StepKind::kCodec:
+    case StepKind::kOffer:
+      run.host->offer(step);
+      run.progress.complete(id);
+      break;
+    default:  // Kernels, and steps on a device.
       break;
   }
 }
@@ -440,6 +439,7 @@ void Executor::cancel() {
     run->running = false;
     run->pending.clear();
     run->waiting_native.reset();
+    if (run->host) run->host->revoke_offers();
   }
   active_.clear();
   finished_.clear();

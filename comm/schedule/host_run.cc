@@ -1,10 +1,15 @@
 #include "comm/schedule/host_run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <optional>
+#include <thread>
+
+#include <fmt/format.h>
 
 #include "comm/base/check.h"
+#include "comm/base/log.h"
 #include "comm/schedule/payload_join.h"
 
 namespace kolo {
@@ -12,6 +17,9 @@ namespace {
 
 /// Contributions that are packed before they are summed, at a time: they stay in the first cache.
 constexpr std::size_t kPackedBytes = std::size_t{16} << 10;
+
+/// Time for peers to end the kernel in which they write to this rank, though others use their core.
+constexpr std::chrono::seconds kRevokeLimit{1};
 
 Range part(Range range, std::size_t first, std::size_t count) {
   range.offset += first;
@@ -72,6 +80,7 @@ HostRun::HostRun(Transport& transport, const Schedule& schedule, const Binding& 
   }
   payload_sources_.reserve(schedule.payloads.size());
   payload_targets_.reserve(schedule.payloads.size());
+  clear_offers();
 }
 
 bool HostRun::runs(const Schedule& schedule, const Step& step) {
@@ -91,7 +100,7 @@ std::byte* HostRun::address(const Range& range) const {
   const std::size_t offset = range.offset * element_bytes_;
   if (range.region == Region::kScratch) return scratch_.get() + offset;
   std::byte* const arena = arenas_[static_cast<std::size_t>(range.rank)];
-  if (range.region == Region::kLent) {
+  if (Loan::is_loan(range)) {
     const LoanNote& at = note(range);
     std::byte* const origin =
         at.is_private != 0 ? reinterpret_cast<std::byte*>(at.origin) : arena + at.origin;
@@ -100,17 +109,25 @@ std::byte* HostRun::address(const Range& range) const {
   return arena + offset + (range.region == Region::kStaging ? turn_offset_ : binding_.arena_offset);
 }
 
-LoanNote& HostRun::note(const Range& lent) const {
+LoanNote& HostRun::note(const Range& loan) const {
   return *reinterpret_cast<LoanNote*>(
-      address({lent.rank, Region::kStaging, lent.slot, lent.count}));
+      address({loan.rank, Region::kStaging, loan.slot, loan.count}));
+}
+
+void HostRun::leave_note(const Range& loan, const std::byte* from, bool is_private) {
+  const std::byte* const arena = arenas_[static_cast<std::size_t>(loan.rank)];
+  const std::int64_t place = is_private ? reinterpret_cast<std::int64_t>(from) : from - arena;
+  LoanNote& note_of_loan = note(loan);
+  note_of_loan.origin = place - static_cast<std::int64_t>(loan.offset * element_bytes_);
+  note_of_loan.is_private = is_private ? 1 : 0;
+  note_of_loan.writers.store(0, std::memory_order_relaxed);
 }
 
 // Scaled contributions are nowhere yet. Pieces of one step that run side by side come to the same
 // decision.
 void HostRun::lend(const KernelPiece& piece) {
   const Range& lent = piece.step->target;
-  const Range slot = Loan::of(lent, schedule_.layout).slot;
-  std::byte* const copy = address(slot) + kWireAlignment;
+  std::byte* const copy = address(Loan::elements(lent, schedule_.layout.dtype));
   const Packer::Piece tensor = binding_.packer->piece(lent.offset, lent.count);
   const bool is_whole = !binding_.packs_contributions && tensor.count == lent.count;
   const bool is_mapped = is_whole && lies_in(shared_, tensor.input, lent.count * element_bytes_);
@@ -120,11 +137,19 @@ void HostRun::lend(const KernelPiece& piece) {
                           copy + piece.first * element_bytes_, binding_.lend_stores);
   }
   if (piece.first > 0) return;
-  const std::byte* const from = is_mapped || is_private ? tensor.input : copy;
-  const std::byte* const arena = arenas_[static_cast<std::size_t>(lent.rank)];
-  const std::int64_t place = is_private ? reinterpret_cast<std::int64_t>(from) : from - arena;
-  note(lent) = {.origin = place - static_cast<std::int64_t>(lent.offset * element_bytes_),
-                .is_private = is_private};
+  leave_note(lent, is_mapped || is_private ? tensor.input : copy, is_private);
+}
+
+void HostRun::offer(const Step& step) {
+  const Range& offered = step.target;
+  const Packer::Piece tensor = binding_.packer->piece(offered.offset, offered.count);
+  const bool is_whole = tensor.data != nullptr && tensor.count == offered.count;
+  const bool is_mapped = is_whole && lies_in(shared_, tensor.data, offered.count * element_bytes_);
+  const bool is_private = is_whole && !is_mapped && is_open_ && step.for_copies;
+  const bool is_in_place = is_mapped || is_private;
+  leave_note(offered,
+             is_in_place ? tensor.data : address(Loan::elements(offered, schedule_.layout.dtype)),
+             is_private);
 }
 
 void HostRun::fetch(const Range& lent, const LoanNote& from) {
@@ -137,6 +162,64 @@ void HostRun::fetch(const Range& lent, const LoanNote& from) {
     }
     at += piece.count;
   }
+}
+
+void HostRun::revoke_offers() {
+  const TimePoint deadline = later(std::chrono::steady_clock::now(), kRevokeLimit);
+  const auto has_writers = [this](const Step& step) {
+    if (step.kind != StepKind::kOffer) return false;
+    auto& writers = note(step.target).writers;
+    return (writers.fetch_or(LoanNote::kRevoked, std::memory_order_acq_rel) &
+            ~LoanNote::kRevoked) != 0;
+  };
+  while (std::ranges::any_of(schedule_.steps, has_writers)) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      return log::warn(fmt::format(
+          "a peer was stopped while it wrote results of bucket '{}' to this rank, and goes on with "
+          "it if it wakes up",
+          binding_.name));
+    }
+    std::this_thread::yield();
+  }
+}
+
+void HostRun::clear_offers() {
+  for (std::uint32_t turn = 0; turn < schedule_.staging_turns; ++turn) {
+    turn_offset_ = binding_.staging_offset + turn * turn_bytes_;
+    for (const Step& step : schedule_.steps) {
+      if (step.kind == StepKind::kOffer) note(step.target).writers.store(0);
+    }
+  }
+  turn_offset_ = binding_.staging_offset;
+}
+
+void HostRun::put(const Range& offered, const Range& source, Operands& operands) {
+  const LoanNote& to = note(offered);
+  if (to.is_private == 0) {
+    return binding_.packer->pack(source.offset, source.count, address(offered),
+                                 binding_.unpack_stores);
+  }
+  const auto write = [&](std::size_t at, const std::byte* from, std::size_t count) {
+    transport_.write_memory(offered.rank,
+                            static_cast<std::uint64_t>(to.origin) + at * element_bytes_,
+                            {from, count * element_bytes_});
+  };
+  const std::size_t longest =
+      binding_.packs_contributions ? kPackedBytes / element_bytes_ : source.count;
+  for (std::size_t at = source.offset; at < source.end();) {
+    const Packer::Piece piece = binding_.packer->piece(at, std::min(longest, source.end() - at));
+    if (piece.input != nullptr && binding_.packs_contributions) {
+      binding_.packer->pack(at, piece.count, operands.packed.get(), Stores::kCached);
+      write(at, operands.packed.get(), piece.count);
+    } else if (piece.input != nullptr) {
+      write(at, piece.input, piece.count);
+    }
+    at += piece.count;
+  }
+}
+
+bool HostRun::is_in_slot(const Range& loan) const {
+  return address(loan) == address(Loan::elements(loan, schedule_.layout.dtype));
 }
 
 std::span<std::byte> HostRun::payload(const Range& range) const {
@@ -197,6 +280,9 @@ void HostRun::compute(const KernelPiece& piece, std::size_t thread) {
   const Step& step = *piece.step;
   const Range target = part(step.target, piece.first, piece.count);
   const Range source = part(step.sources[0], piece.first, piece.count);
+  std::optional<OfferVisit> visit;
+  if (target.region == Region::kOffered) visit.emplace(note(target));
+  if (visit && !visit->is_allowed()) return;
   switch (step.kind) {
     case StepKind::kReduce:
       reduce(piece, operands_[thread]);
@@ -208,6 +294,8 @@ void HostRun::compute(const KernelPiece& piece, std::size_t thread) {
     case StepKind::kPack:
       if (target.region == Region::kLent) {
         lend(piece);
+      } else if (target.region == Region::kOffered) {
+        put(target, source, operands_[thread]);
       } else {
         binding_.packer->pack(source.offset, piece.count, address(target), Stores::kCached);
       }
@@ -225,8 +313,9 @@ void HostRun::compute(const KernelPiece& piece, std::size_t thread) {
 
 void HostRun::unpack(const Range& target, const Range& source) {
   if (source.region == Region::kInput) return copy_input(source);
+  if (source.region == Region::kOffered && !is_in_slot(source)) return;
   if (source.region == Region::kLent && source.rank != schedule_.rank) {
-    const LoanNote from = note(source);
+    const LoanNote& from = note(source);
     if (from.is_private != 0) return fetch(source, from);
   }
   binding_.packer->unpack(target.offset, target.count, address(source), binding_.unpack_stores);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/base/aligned_memory.h"
+#include "comm/base/clock.h"
 #include "comm/schedule/binding.h"
 #include "comm/schedule/kernel_pieces.h"
 #include "comm/schedule/loan.h"
@@ -27,6 +28,14 @@ class HostRun {
 
   void begin(std::uint64_t iteration);
 
+  /// Leaves the note of a kOffer step.
+  void offer(const Step& step);
+
+  /// Takes back what is offered in this iteration, which is given up, so that its tensors are the
+  /// caller's again: peers that have not begun to write there no longer do. Waits for those that
+  /// have, as long as a kernel takes; not for one that has been stopped, of which it warns.
+  void revoke_offers();
+
   /// Where a range is in this iteration; not of the caller's tensors.
   std::byte* address(const Range& range) const;
 
@@ -48,10 +57,18 @@ class HostRun {
     AlignedMemory packed;  // a contribution, where it is packed before it is summed
   };
 
-  LoanNote& note(const Range& lent) const;
+  LoanNote& note(const Range& loan) const;
+  /// Notes that the loan's elements are at `from`, in this rank's memory.
+  void leave_note(const Range& loan, const std::byte* from, bool is_private);
+  /// The memory of notes may hold anything.
+  void clear_offers();
+  /// Whether peers read or write the elements in the slot.
+  bool is_in_slot(const Range& loan) const;
   void lend(const KernelPiece& piece);
   /// Copies what a peer lends from its private memory to this rank's tensors.
   void fetch(const Range& lent, const LoanNote& from);
+  /// Writes this rank's contribution where a peer has offered to have it.
+  void put(const Range& offered, const Range& source, Operands& operands);
   CodecElements elements(const Range& range) const;
   void append_payloads(const Range& range, std::vector<std::span<std::byte>>& to) const;
   void unpack(const Range& target, const Range& source);

@@ -106,6 +106,11 @@ void ScheduleBuilder::lend(const Range& lent, bool for_copies) {
          {loan.tensors}, {loan.slot});
 }
 
+void ScheduleBuilder::offer(const Range& offered, bool for_copies) {
+  if (offered.count == 0) return;
+  append({.kind = StepKind::kOffer, .target = offered, .for_copies = for_copies}, {}, {offered});
+}
+
 void ScheduleBuilder::exchange(const Range& target, const Range& slot, const Range& source) {
   if (slot.count == 0) return;
   append(
@@ -288,7 +293,7 @@ void ScheduleBuilder::depend(Step& step, const Range& range, Access access) {
 std::vector<Range> ScheduleBuilder::with_loans(const std::vector<Range>& ranges) const {
   std::vector<Range> result;
   for (const Range& range : ranges) {
-    if (range.region != Region::kLent) {
+    if (!Loan::is_loan(range)) {
       result.push_back(range);
       continue;
     }
@@ -298,10 +303,10 @@ std::vector<Range> ScheduleBuilder::with_loans(const std::vector<Range>& ranges)
   return result;
 }
 
-void ScheduleBuilder::append(Step step, const std::vector<Range>& lent_or_read,
-                             const std::vector<Range>& lent_or_written) {
-  const std::vector<Range> reads = with_loans(lent_or_read);
-  const std::vector<Range> writes = with_loans(lent_or_written);
+void ScheduleBuilder::append(Step step, const std::vector<Range>& read,
+                             const std::vector<Range>& written) {
+  const std::vector<Range> reads = with_loans(read);
+  const std::vector<Range> writes = with_loans(written);
   for (const Range& range : reads) depend(step, range, Access::kRead);
   for (const Range& range : writes) depend(step, range, Access::kWrite);
   std::sort(step.after.begin(), step.after.end());

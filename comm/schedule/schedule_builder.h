@@ -84,12 +84,17 @@ class ScheduleBuilder {
   /// order, so that a slot has one offset on all of them.
   Range staging(std::size_t count);
 
-  /// A slot for up to `count` elements that are lent; as `staging`, beginning with the note.
+  /// A slot for up to `count` elements that are lent or offered; as `staging`, beginning with the
+  /// note.
   Range loan_slot(std::size_t count) { return staging(loan_slot_count(count, layout().dtype)); }
   /// Elements that `rank` contributes, lent by a slot that begins as `slot` does. What hands them
   /// over hands over the tensors, too.
   Range lent(int rank, std::size_t offset, std::size_t count, const Range& slot) const {
     return {rank, Region::kLent, offset, count, slot.offset};
+  }
+  /// The same of elements that `rank` receives, offered.
+  Range offered(int rank, std::size_t offset, std::size_t count, const Range& slot) const {
+    return {rank, Region::kOffered, offset, count, slot.offset};
   }
 
   /// A new payload that stands for `count` elements and takes at most `capacity` bytes. One made
@@ -114,6 +119,10 @@ class ScheduleBuilder {
   /// Lends this rank's contribution to `lent`, a range of kLent. `for_copies`: peers only move it
   /// to their tensors.
   void lend(const Range& lent, bool for_copies);
+  /// Offers the tensors of `offered`, a range of kOffered, to a peer that writes this rank's
+  /// results there. Once they are in it, `move` to `home`. `for_copies`: the peer only moves its
+  /// contribution there.
+  void offer(const Range& offered, bool for_copies);
   /// Copies, packs or unpacks, whichever the regions ask for; after `earlier`, if there is one.
   void move(const Range& target, const Range& source, std::optional<StepId> earlier = std::nullopt);
   /// Unpacks `slot` to `target`, and packs `source` into it: a pass over the slot instead of two.
@@ -169,10 +178,9 @@ class ScheduleBuilder {
 
   void append_native(Step step);
   void append_codec(Step step);
-  /// What is lent in `ranges` gives way to what it stands for.
+  /// What is lent or offered in `ranges` gives way to what it stands for.
   std::vector<Range> with_loans(const std::vector<Range>& ranges) const;
-  void append(Step step, const std::vector<Range>& lent_or_read,
-              const std::vector<Range>& lent_or_written);
+  void append(Step step, const std::vector<Range>& read, const std::vector<Range>& written);
   void depend(Step& step, const Range& range, Access access);
 
   Schedule schedule_;

@@ -21,6 +21,7 @@ enum class Region : std::uint8_t {
              ///< pinned host memory that the network reads and writes.
   kPayload,  ///< Host: payloads of the bucket's codec, private to the rank and the run.
   kLent,     ///< Host: what a rank contributes, for peers of the node to read: see loan.h.
+  kOffered,  ///< Host: where a rank wants a result, for peers of the node to write: see loan.h.
 };
 
 /// `count` elements at `offset` of a region of `rank`'s memory.
@@ -29,7 +30,7 @@ struct Range {
   Region region = Region::kBucket;
   std::size_t offset = 0;
   std::size_t count = 0;
-  std::size_t slot = 0;  ///< kLent only: where its slot begins in kStaging.
+  std::size_t slot = 0;  ///< kLent and kOffered only: where its slot begins in kStaging.
 
   std::size_t end() const { return offset + count; }
   bool overlaps(const Range& other) const {
@@ -49,8 +50,11 @@ enum class StepKind : std::uint8_t {
   kAwait,     ///< Waits for flag `ordinal` from `peer`; see `Step::lag`.
   kReduce,    ///< target = sources[0] op sources[1] op ..., in this order.
   kCopy,      ///< target = sources[0], between kBucket, kScratch and kStaging.
-  kPack,      ///< target = sources[0] (user or input), cast; or lends these elements.
-  kUnpack,    ///< target (user) = sources[0] (possibly a peer's), cast; or = sources[0] (input).
+  kPack,      ///< target = sources[0] (user or input), cast; or lends these elements; or puts them
+              ///< where a peer has offered to have them.
+  kUnpack,    ///< target (user) = sources[0] (possibly a peer's), cast; or = sources[0] (input); or
+              ///< sources[0] are the same elements, offered, and a peer has put them there.
+  kOffer,     ///< Offers `target` (offered) to a peer.
   kExchange,  ///< mirrors[0] (user) = sources[0], a slot; and then target, the same slot, =
               ///< sources[1] (user or input). Both at once, for what is in the slot is in the
               ///< cache.
@@ -120,7 +124,8 @@ struct Step {
   /// kReduce, kDecode and combining kNative steps: this is the last operation on these
   /// elements, so the scale belongs to it (a native step averages).
   bool finishes = false;
-  bool for_copies = false;                 ///< kPack that lends: peers only unpack what it lends.
+  bool for_copies =
+      false;  ///< kPack that lends: peers only unpack it. kOffer: they only pack to it.
   NativeOp native = NativeOp::kAllReduce;  ///< kNative only.
   NativeGroup group = NativeGroup::kNode;  ///< kNative only.
   CodecVerb verb = CodecVerb::kFold;       ///< kCodec only.

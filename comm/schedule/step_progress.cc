@@ -4,6 +4,15 @@
 #include "comm/schedule/host_run.h"
 
 namespace kolo {
+namespace {
+
+/// Lends a contribution, or takes what was offered.
+bool is_handover(const Step& kernel) {
+  return kernel.target.region == Region::kLent ||
+         (kernel.kind == StepKind::kUnpack && kernel.sources[0].region == Region::kOffered);
+}
+
+}  // namespace
 
 StepProgress::StepProgress(const Schedule& schedule)
     : messages(schedule.steps.size()),
@@ -60,7 +69,7 @@ void StepProgress::release(StepId step) {
   if (on_device_[step]) {
     launches.push(step);
   } else if (HostRun::runs(schedule_, released)) {
-    kernels.push(step, released.for_copies);
+    kernels.push(step, is_handover(released));
   } else {
     messages.push(step);
   }

@@ -24,21 +24,21 @@ class StepQueue {
   std::size_t first_ = 0, last_ = 0;
 };
 
-/// Kernels that are ready. Loans for copies come first: they mostly cost a note, and without it a
-/// peer has nothing to do. A kernel that has been looked at stays in front until it is popped, for
-/// it may be half done.
+/// Kernels that are ready. Those come first that only hand tensors over: loans, and what takes an
+/// offer back. They mostly cost a note, and without it a peer has nothing to do. A kernel that has
+/// been looked at stays in front until it is popped, for it may be half done.
 class KernelQueue {
  public:
-  explicit KernelQueue(std::size_t capacity) : loans_(capacity), others_(capacity) {}
+  explicit KernelQueue(std::size_t capacity) : handovers_(capacity), others_(capacity) {}
   void clear() {
-    loans_.clear();
+    handovers_.clear();
     others_.clear();
     front_ = nullptr;
   }
-  bool empty() const { return loans_.empty() && others_.empty(); }
-  void push(StepId step, bool is_loan) { (is_loan ? loans_ : others_).push(step); }
+  bool empty() const { return handovers_.empty() && others_.empty(); }
+  void push(StepId step, bool is_handover) { (is_handover ? handovers_ : others_).push(step); }
   StepId front() {
-    if (front_ == nullptr) front_ = loans_.empty() ? &others_ : &loans_;
+    if (front_ == nullptr) front_ = handovers_.empty() ? &others_ : &handovers_;
     return front_->front();
   }
   StepId pop() {
@@ -48,7 +48,7 @@ class KernelQueue {
   }
 
  private:
-  StepQueue loans_, others_;
+  StepQueue handovers_, others_;
   StepQueue* front_ = nullptr;  // the one of the kernel that was looked at
 };
 
@@ -62,7 +62,7 @@ class StepProgress {
   /// `schedule` outlives it.
   explicit StepProgress(const Schedule& schedule);
 
-  /// Steps that are ready, in the order in which they became so, but for loans. The caller pops
+  /// Steps that are ready, in the order in which they became so, but for handovers. The caller pops
   /// the steps that it starts.
   StepQueue messages;   ///< Messages and flags.
   KernelQueue kernels;  ///< Kernels on the host.

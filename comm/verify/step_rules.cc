@@ -42,6 +42,7 @@ std::size_t size_of_region(const Schedule& schedule, Region region) {
     case Region::kInput:
       return schedule.layout.out_of_place ? schedule.layout.count : 0;
     case Region::kLent:
+    case Region::kOffered:
       return schedule.layout.is_on_device() ? 0 : schedule.layout.count;
     case Region::kPayload:
       return schedule.payloads.empty() ? 0 : schedule.payloads.back().end();
@@ -124,19 +125,38 @@ Complaint check_lent_range(const Step& step, const Range& range, Access access,
   return std::nullopt;
 }
 
+// One peer writes them, and then their rank has them.
+Complaint check_offered_range(const Step& step, const Range& range, Access access,
+                              const Schedule& schedule) {
+  const Loan loan = Loan::of(range, schedule.layout);
+  const bool is_own = range.rank == schedule.rank;
+  if (schedule.layout.placement != Placement::kUser) return "offers elements that are cast";
+  if (loan.slot.end() > schedule.staging_count) return "offers a slot beyond the end";
+  if (access == Access::kRead) {
+    const bool takes = step.kind == StepKind::kUnpack && is_own && step.target == loan.tensors;
+    return takes ? std::nullopt : Complaint("reads what is offered");
+  }
+  if (is_own)
+    return step.kind == StepKind::kOffer ? std::nullopt : Complaint("writes its own offer");
+  const bool writes = step.kind == StepKind::kReduce || step.kind == StepKind::kPack;
+  return writes ? std::nullopt : Complaint("writes to tensors that are offered");
+}
+
 Complaint check_range(const Step& step, const Range& range, Access access, const Schedule& schedule,
                       const ProcessGrid& grid, const VerifyOptions& options) {
   const bool on_device = schedule.layout.is_on_device();
-  const bool is_shared = range.region == Region::kBucket || range.region == Region::kStaging ||
-                         range.region == Region::kLent;
-  const bool own_only = on_device || is_message(step) || !is_shared ||
-                        (access == Access::kWrite && range == step.target);
+  const bool is_shared =
+      range.region == Region::kBucket || range.region == Region::kStaging || Loan::is_loan(range);
+  const bool own_only =
+      on_device || is_message(step) || !is_shared ||
+      (access == Access::kWrite && range == step.target && range.region != Region::kOffered);
   if (range.rank != schedule.rank && (own_only || !grid.same_node(schedule.rank, range.rank))) {
     return "touches memory that is not its own";
   }
   if (range.end() > size_of_region(schedule, range.region)) return "touches memory beyond the end";
   if (on_device) return check_device_range(step, range, access, schedule, options);
   if (range.region == Region::kLent) return check_lent_range(step, range, access, schedule);
+  if (range.region == Region::kOffered) return check_offered_range(step, range, access, schedule);
   if (range.region == Region::kUser || range.region == Region::kInput) {
     return check_user_range(step, range, access, schedule);
   }
@@ -259,13 +279,15 @@ Complaint check_native(const Step& step, const Schedule& schedule, const Process
 std::vector<std::pair<Range, Access>> accesses(const Step& step, const BucketLayout& layout) {
   std::vector<std::pair<Range, Access>> result;
   for (const auto& [range, access] : operands(step)) {
-    if (range.region != Region::kLent) {
+    if (!Loan::is_loan(range)) {
       result.emplace_back(range, access);
       continue;
     }
     const Loan loan = Loan::of(range, layout);
     result.emplace_back(loan.slot, access);
-    if (access == Access::kRead) result.emplace_back(loan.tensors, access);
+    const bool leaves_note = access == Access::kWrite &&
+                             (step.kind == StepKind::kOffer || range.region == Region::kLent);
+    if (!leaves_note) result.emplace_back(loan.tensors, access);
   }
   return result;
 }

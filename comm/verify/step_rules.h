@@ -12,7 +12,7 @@
 namespace kolo {
 
 /// The ranges that one step reads and writes itself, without those that it hands to a peer. Of lent
-/// ones, those that they stand for.
+/// and offered ones, those that they stand for.
 std::vector<std::pair<Range, Access>> accesses(const Step& step, const BucketLayout& layout);
 
 /// The ranks that meet in a native step of `rank`, in ascending order.

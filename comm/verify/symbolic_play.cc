@@ -63,7 +63,12 @@ class Play {
           break;
         case StepKind::kSignal:
         case StepKind::kAwait:
+        case StepKind::kOffer:
           break;
+      }
+      if (Loan::is_loan(line.target)) {
+        if (auto wrong = play_loan(node, std::move(result))) return wrong;
+        continue;
       }
       for (const auto& [range, access] : accesses(line, schedules_[0].layout)) {
         if (access != Access::kWrite) continue;
@@ -127,6 +132,25 @@ class Play {
     }
     contents_[{target.rank, target.region}].write(target.offset, result);
     return std::nullopt;
+  }
+
+  /// Lends; makes an offer; or writes where one was made: then the elements are in the slot or in
+  /// the tensors, which held something until then, and the offer is over.
+  std::optional<std::string> play_loan(Node node, SymbolicRuns result) {
+    const Range& range = steps_[node].target;
+    const Range elements = Loan::elements(range, schedules_[0].layout.dtype);
+    if (range.region == Region::kLent) return write(node, std::move(result), elements);
+    const bool is_offer = steps_[node].kind == StepKind::kOffer;
+    const Range former =
+        std::exchange(offers_[{range.rank, range.slot}], is_offer ? range : Range{});
+    if (!is_offer && former != range) return steps_.text(node) + " writes what is not offered";
+    const SymbolicRuns unknown{{.count = range.count, .element = range.offset}};
+    if (is_offer) {
+      contents_[{range.rank, Region::kStaging}].write(elements.offset, unknown);
+      return std::nullopt;
+    }
+    contents_[{range.rank, Region::kUser}].write(range.offset, unknown);
+    return write(node, std::move(result), elements);
   }
 
   /// Writes the results of a native step: that of its target, if it has one, then its mirrors'.
@@ -206,14 +230,16 @@ class Play {
 
   SymbolicRuns read(const Range& range) {
     if (range.region == Region::kLent) return read_lent(range);
+    if (range.region == Region::kOffered) {
+      return read(Loan::elements(range, schedules_[0].layout.dtype));
+    }
     return contents_[{range.rank, range.region}].read(range.offset, range.count);
   }
 
   /// What the tensors hold, if that is what was copied to the slot.
   SymbolicRuns read_lent(const Range& range) {
-    const Loan loan = Loan::of(range, schedules_[0].layout);
-    const SymbolicRuns tensors = read(loan.tensors);
-    const SymbolicRuns copy = read({range.rank, Region::kStaging, loan.slot.offset, range.count});
+    const SymbolicRuns tensors = read(Loan::of(range, schedules_[0].layout).tensors);
+    const SymbolicRuns copy = read(Loan::elements(range, schedules_[0].layout.dtype));
     return is_same(tensors, copy) ? tensors : SymbolicRuns{{.count = range.count}};
   }
 
@@ -229,6 +255,7 @@ class Play {
   std::span<const Schedule> schedules_;
   const Goal& goal_;
   std::map<std::pair<int, Region>, Contents> contents_;
+  std::map<std::pair<int, std::size_t>, Range> offers_;  // by rank and slot; those that are open
   CodecPlay codecs_;
 };
 

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "comm/schedule/loan.h"
 #include "comm/verify/all_steps.h"
 #include "comm/verify/happens_before.h"
 #include "comm/verify/step_rules.h"
@@ -303,22 +304,31 @@ class Verification {
     return std::nullopt;
   }
 
-  // What is lent for copies may lie where peers can only copy it.
+  // What is lent or offered for copies may lie where peers can only copy.
   std::optional<std::string> check_copies() const {
-    std::map<std::pair<int, std::size_t>, std::vector<Range>> for_copies;  // by rank and slot
+    std::map<std::tuple<Region, int, std::size_t>, std::vector<Range>> for_copies;
+    const auto is_for_copies = [&](const Range& range) {
+      const auto loans = for_copies.find({range.region, range.rank, range.slot});
+      return Loan::is_loan(range) && loans != for_copies.end() &&
+             std::ranges::any_of(loans->second,
+                                 [&](const Range& each) { return each.overlaps(range); });
+    };
     for (Node node = 0; node < steps_.size(); ++node) {
-      const Range& lent = step(node).target;
-      if (step(node).for_copies) for_copies[{lent.rank, lent.slot}].push_back(lent);
+      const Range& loan = step(node).target;
+      if (step(node).for_copies) for_copies[{loan.region, loan.rank, loan.slot}].push_back(loan);
     }
     for (Node node = 0; node < steps_.size(); ++node) {
-      if (step(node).kind == StepKind::kUnpack) continue;
-      for (const Range& source : step(node).sources) {
-        const bool is_peers = static_cast<std::size_t>(source.rank) != rank_of(node);
-        const auto lent = for_copies.find({source.rank, source.slot});
-        if (source.region != Region::kLent || !is_peers || lent == for_copies.end()) continue;
-        if (std::ranges::any_of(lent->second,
-                                [&](const Range& each) { return each.overlaps(source); })) {
-          return at(node) + " works with what is lent for copies";
+      const Step& line = step(node);
+      const bool is_copy = line.kind == StepKind::kUnpack || line.kind == StepKind::kPack ||
+                           line.kind == StepKind::kOffer;
+      if (is_copy) continue;
+      std::vector<Range> ranges = line.sources;
+      ranges.push_back(line.target);
+      for (const Range& range : ranges) {
+        const bool is_peers = static_cast<std::size_t>(range.rank) != rank_of(node);
+        if (is_peers && is_for_copies(range)) {
+          return at(node) +
+                 fmt::format(" works with what is {} for copies", to_string(range.region));
         }
       }
     }

@@ -48,6 +48,7 @@ Look look_of(StepKind kind) {
       return kMessage;
     case StepKind::kSignal:
     case StepKind::kAwait:
+    case StepKind::kOffer:
       return kFlag;
     case StepKind::kReduce:
       return kReduce;

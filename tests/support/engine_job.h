@@ -174,8 +174,9 @@ class EngineJob {
     return {};
   }
 
+  /// Room for all slots of the largest operations.
   static constexpr TransportLimits kLimits{
-      .arena_bytes = std::size_t{1} << 20, .flags_per_peer = 1U << 12, .counters = 1U << 14};
+      .arena_bytes = std::size_t{5} << 18, .flags_per_peer = 1U << 12, .counters = 1U << 14};
 
  private:
   static constexpr std::size_t kStepsPerTick = 50;

@@ -20,6 +20,7 @@ class OneTensor final : public Packer {
   }
   void unpack(std::size_t offset, std::size_t count, const void* bucket, Stores) override {
     std::copy_n(static_cast<const float*>(bucket), count, data_ + offset);
+    unpacked_ += count;
   }
   Piece piece(std::size_t offset, std::size_t count) override {
     return {.data = reinterpret_cast<std::byte*>(data_ + offset),
@@ -28,13 +29,15 @@ class OneTensor final : public Packer {
   }
   /// Elements that were copied to slots.
   std::size_t packed() const { return packed_; }
+  /// Elements that were copied to the tensor from elsewhere than a tensor of its rank.
+  std::size_t unpacked() const { return unpacked_; }
   /// Those that went past the cache.
   std::size_t streamed() const { return streamed_; }
 
  private:
   float* data_;
   const float* input_;
-  std::size_t packed_ = 0, streamed_ = 0;
+  std::size_t packed_ = 0, unpacked_ = 0, streamed_ = 0;
 };
 
 }  // namespace kolo::test

@@ -48,26 +48,30 @@ TEST(StepProgress, AStepIsReadyWhenAllThatItWaitsForIsComplete) {
   }
 }
 
-TEST(StepProgress, LoansForCopiesComeFirst) {
-  const Schedule schedule =
-      schedule_of(MemoryKind::kHost, {{.kind = StepKind::kUnpack},
-                                      {.kind = StepKind::kPack},
-                                      {.kind = StepKind::kPack, .for_copies = true},
-                                      {.kind = StepKind::kPack, .for_copies = true}});
+TEST(StepProgress, WhatHandsTensorsOverComesFirst) {
+  const Range lent{.region = Region::kLent}, offered{.region = Region::kOffered};
+  const Range user{.region = Region::kUser}, slot{.region = Region::kStaging};
+  const Schedule schedule = schedule_of(
+      MemoryKind::kHost, {{.kind = StepKind::kUnpack, .target = user, .sources = {slot}},
+                          {.kind = StepKind::kPack, .target = slot, .sources = {user}},
+                          {.kind = StepKind::kPack, .target = lent, .sources = {user}},
+                          {.kind = StepKind::kPack, .target = offered, .sources = {user}},
+                          {.kind = StepKind::kUnpack, .target = user, .sources = {offered}},
+                          {.kind = StepKind::kUnpack, .target = user, .sources = {lent}}});
   StepProgress progress(schedule);
   for (int iteration = 0; iteration < 2; ++iteration) {
     progress.begin();
-    EXPECT_THAT(drain(progress.kernels), ElementsAre(2, 3, 0, 1));
+    EXPECT_THAT(drain(progress.kernels), ElementsAre(2, 4, 0, 1, 3, 5));
   }
 }
 
 // It may be half done.
 TEST(StepProgress, AKernelInFrontStaysThere) {
   KernelQueue kernels(3);
-  kernels.push(0, /*is_loan=*/false);
-  kernels.push(1, /*is_loan=*/false);
+  kernels.push(0, /*is_handover=*/false);
+  kernels.push(1, /*is_handover=*/false);
   EXPECT_EQ(kernels.front(), 0);
-  kernels.push(2, /*is_loan=*/true);
+  kernels.push(2, /*is_handover=*/true);
   EXPECT_EQ(kernels.front(), 0);
   EXPECT_THAT(drain(kernels), ElementsAre(0, 2, 1));
 }

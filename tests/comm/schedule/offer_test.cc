@@ -1,0 +1,188 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/goals/compile_goal.h"
+#include "comm/schedule/executor.h"
+#include "tests/comm/schedule/one_tensor.h"
+#include "tests/support/in_process_transport.h"
+
+namespace kolo {
+namespace {
+
+using test::OneTensor;
+
+constexpr std::size_t kOfferedPart = 5000;
+constexpr int kOfferRanks = 3;
+
+Goal goal_of(const std::string& name) {
+  const std::vector<std::size_t> counts(kOfferRanks, kOfferedPart);
+  if (name == "gather") return Goal::gather(0, counts);
+  if (name == "scatter") return Goal::scatter(0, counts);
+  if (name == "broadcast") return Goal::broadcast(0, kOfferRanks, kOfferRanks * kOfferedPart);
+  return Goal::reduce(0, kOfferRanks, kOfferRanks * kOfferedPart);
+}
+
+struct Places {
+  bool results_in_arena = true;
+  bool out_of_place = true;
+  bool is_scaled = false;  ///< Contributions are packed before anything else happens to them.
+};
+
+/// One of three ranks of a node. Its contributions lie in the arena, its results there or not.
+class Member {
+ public:
+  Member(InProcessHub& hub, int rank, const Goal& goal, const Places& places)
+      : transport_(hub.transport(rank)), executor_(*transport_) {
+    const BucketLayout layout{.count = goal.count(),
+                              .placement = Placement::kUser,
+                              .out_of_place = places.out_of_place,
+                              .in_arenas = true};  // Even if they are not.
+    CompileOptions options;
+    options.link_costs.memory.latency_us = 0;  // Every size is worth an offer,
+    options.link_costs.private_read_us = 0;    // wherever it is.
+    const auto arena = transport_->memory(rank);
+    input_ = reinterpret_cast<float*>(arena.data() + arena.size()) - layout.count;
+    elsewhere_.resize(layout.count);
+    result_ = places.results_in_arena ? input_ - layout.count : elsewhere_.data();
+    if (!places.out_of_place) result_ = places.results_in_arena ? input_ : elsewhere_.data();
+    if (!places.out_of_place) input_ = result_;
+    tensor_ = std::make_shared<OneTensor>(result_, input_);
+    executor_.add(compile_goal(rank, goal, layout, hub.grid(), options, "direct"),
+                  {.name = "x", .packs_contributions = places.is_scaled, .packer = tensor_});
+  }
+  ~Member() { transport_->shutdown(false); }
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  void start(float value, std::uint64_t iteration) {
+    std::fill_n(result_, elsewhere_.size(), -1.0F);
+    std::fill_n(input_, elsewhere_.size(), value);
+    executor_.start(0, iteration);
+  }
+  /// Whether it is done.
+  bool poll() {
+    transport_->poll();
+    executor_.poll();
+    return !executor_.busy();
+  }
+  void abandon() { executor_.abandon(0); }
+  std::vector<float> results() const { return {result_, result_ + elsewhere_.size()}; }
+  float result(std::size_t index) const { return result_[index]; }
+  std::size_t unpacked() const { return tensor_->unpacked(); }
+
+ private:
+  std::unique_ptr<Transport> transport_;
+  std::vector<float> elsewhere_;
+  float* input_ = nullptr;
+  float* result_ = nullptr;
+  std::shared_ptr<OneTensor> tensor_;
+  Executor executor_;
+};
+
+struct Team {
+  Team(const std::string& name, const Places& places, bool is_open)
+      : hub(ProcessGrid::with_node_sizes({kOfferRanks})) {
+    if (is_open) hub.open_memory();
+    const Goal goal = goal_of(name);
+    for (int rank = 0; rank < kOfferRanks; ++rank) {
+      members.push_back(std::make_unique<Member>(hub, rank, goal, places));
+    }
+  }
+  void run(std::uint64_t iteration) {
+    for (int rank = 0; rank < kOfferRanks; ++rank) {
+      members[static_cast<std::size_t>(rank)]->start(value(rank, iteration), iteration);
+    }
+    for (bool done = false; !done;) {
+      done = true;
+      for (const auto& member : members) done = member->poll() && done;
+    }
+  }
+  static float value(int rank, std::uint64_t iteration) {
+    return static_cast<float>(100 * iteration) + static_cast<float>(rank + 1);
+  }
+
+  InProcessHub hub;
+  std::vector<std::unique_ptr<Member>> members;
+};
+
+/// What `rank` ends with in element `index`, if that is a result of it.
+float expected(const std::string& name, int rank, std::size_t index, std::uint64_t iteration) {
+  if (name == "gather") return Team::value(static_cast<int>(index / kOfferedPart), iteration);
+  if (name == "scatter" || name == "broadcast") return Team::value(0, iteration);
+  EXPECT_EQ(rank, 0);
+  return Team::value(0, iteration) + Team::value(1, iteration) + Team::value(2, iteration);
+}
+
+class Offer : public testing::TestWithParam<std::string> {};
+
+TEST_P(Offer, IsWrittenWhereItIsOrThroughASlot) {
+  const Goal goal = goal_of(GetParam());
+  for (int places = 0; places < 16; ++places) {
+    const Places where{.results_in_arena = (places & 1) != 0,
+                       .out_of_place = (places & 2) != 0,
+                       .is_scaled = (places & 4) != 0};
+    if (where.is_scaled && !where.out_of_place) continue;
+    Team team(GetParam(), where, (places & 8) != 0);
+    for (std::uint64_t iteration = 0; iteration < 3; ++iteration) {
+      team.run(iteration);
+      for (const Goal::Part& part : goal.parts) {
+        for (const int rank : part.receivers) {
+          const Member& member = *team.members[static_cast<std::size_t>(rank)];
+          const std::size_t begin = part.extent.offset;
+          const std::size_t end = std::min(part.extent.end(), goal.count());
+          for (std::size_t i = begin; i < end; i = i + 1 < end ? std::min(i + 97, end - 1) : end) {
+            ASSERT_EQ(member.result(i), expected(GetParam(), rank, i, iteration))
+                << "element " << i << " of rank " << rank << ", iteration " << iteration
+                << ", places " << places;
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Goals, Offer, testing::Values("gather", "scatter", "broadcast", "reduce"),
+                         [](const auto& each) { return each.param; });
+
+// What other ranks contribute to a gather they put, but for what is no whole cache line.
+TEST(OfferedResult, IsCopiedOnlyFromASlot) {
+  constexpr std::size_t kPut = kOfferedPart / 16 * 16;
+  for (const bool is_in_arena : {false, true}) {
+    for (const bool is_open : {false, true}) {
+      Team team("gather", {.results_in_arena = is_in_arena}, is_open);
+      team.run(0);
+      EXPECT_EQ(team.members[0]->unpacked(),
+                is_in_arena || is_open ? 2 * (kOfferedPart - kPut) : 2 * kOfferedPart);
+    }
+  }
+}
+
+// Its memory is the caller's again.
+TEST(OfferedResult, IsNotWrittenAfterItsRankHasGivenUp) {
+  for (const char* const name : {"gather", "reduce"}) {
+    for (const bool is_open : {false, true}) {
+      Team team(name, {.results_in_arena = !is_open}, is_open);
+      Member& root = *team.members[0];
+      root.start(1, 0);
+      for (int i = 0; i < 10; ++i) EXPECT_FALSE(root.poll());
+      root.abandon();
+      const std::vector<float> before = root.results();
+      team.members[1]->start(2, 0);
+      team.members[2]->start(3, 0);
+      for (int i = 0; i < 100; ++i) {
+        team.members[1]->poll();
+        team.members[2]->poll();
+      }
+      EXPECT_EQ(root.results(), before) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo
