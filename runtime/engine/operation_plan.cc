@@ -1,6 +1,7 @@
 #include "runtime/engine/operation_plan.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -227,9 +228,24 @@ void OperationTensors::bind(const Operation& operation) {
   }
 }
 
-PlannedOperation plan_operation(const Operation& operation, const PlanContext& context) {
+bool is_in_arena(const Operation& operation, std::span<const std::byte> shared) {
+  const auto is_near = [&](const void* buffer) {
+    const std::less_equal<const void*> at_most;
+    return buffer == nullptr ||
+           (at_most(shared.data(), buffer) && !at_most(shared.data() + shared.size(), buffer));
+  };
+  const auto are_near = [&](const TensorBuffers& tensor) {
+    return is_near(tensor.input) && is_near(tensor.result);
+  };
+  return is_near(operation.input) && is_near(operation.buffer.data) &&
+         std::ranges::all_of(operation.tensors, are_near);
+}
+
+PlannedOperation plan_operation(const Operation& operation, bool in_arenas,
+                                const PlanContext& context) {
   const Goal goal = operation.goal(context.grid.world_size());
-  const BucketLayout layout = layout_of(operation, goal, context);
+  BucketLayout layout = layout_of(operation, goal, context);
+  layout.in_arenas = in_arenas;
   const PlanInputs inputs = context.inputs();
   PlannedOperation planned{
       .bucket = plan_bucket(request_for(operation, goal, layout, inputs), inputs),

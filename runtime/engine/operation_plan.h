@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -71,7 +72,12 @@ struct PlannedOperation {
   OperationTensors tensors;
 };
 
-/// Plans an agreed operation that is not the end of the job. Errors: as `plan_gradients`.
-PlannedOperation plan_operation(const Operation& operation, const PlanContext& context);
+/// Whether the buffers that the operation has at this rank begin in memory that peers can reach.
+bool is_in_arena(const Operation& operation, std::span<const std::byte> shared);
+
+/// Plans an agreed operation that is not the end of the job. `in_arenas`: see BucketLayout. Errors:
+/// as `plan_gradients`.
+PlannedOperation plan_operation(const Operation& operation, bool in_arenas,
+                                const PlanContext& context);
 
 }  // namespace kolo

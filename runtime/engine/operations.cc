@@ -70,8 +70,10 @@ void Operations::advance(OperationTopic& topic) {
     case OperationTopic::Need::kProposal: {
       const std::string text = topic.head().signature();
       const std::uint64_t fingerprint = XXH3_64bits(text.data(), text.size());
-      topic.proposed(coordinator_.propose(topic_name(topic.head()), fingerprint, text, topic,
-                                          sequence_key(topic.head())));
+      topic.proposed(coordinator_.propose_with_hint(
+          topic_name(topic.head()), fingerprint,
+          is_in_arena(topic.head(), context_.transport.shared_memory()), text, topic,
+          sequence_key(topic.head())));
       proposed_.emplace(*topic.proposal(), &topic);
       return;
     }
@@ -88,7 +90,7 @@ bool Operations::accept(const Frame& decision) {
   OperationTopic& topic = *proposal.mapped();
   activity_.begin(EngineVerb::kPlan, topic.head().name);
   try {
-    plan(topic);
+    plan(topic, Coordinator::all_hint(decision));
   } catch (const KoloError& e) {
     if (!fails_alike(e.error())) throw;
     topic.rejected(coordinator_.in_group(e.error()));
@@ -126,7 +128,7 @@ OperationTopic* Operations::find(std::uint64_t key) {
   return nullptr;
 }
 
-void Operations::plan(OperationTopic& topic) {
+void Operations::plan(OperationTopic& topic, bool in_arenas) {
   const Operation& head = topic.head();
   if (head.kind == OperationKind::kClose) {
     topic.accepted(std::nullopt, {});
@@ -140,7 +142,7 @@ void Operations::plan(OperationTopic& topic) {
   const Name name{.text = head.name, .is_step = head.is_step};
   std::erase(by_age_, name);
   if (const auto former = topic.take_bucket()) buckets.remove(*former);
-  PlannedOperation planned = plan_operation(head, context_);
+  PlannedOperation planned = plan_operation(head, in_arenas, context_);
   const BucketId id = buckets.add(std::move(planned.bucket), topic, 0, head.signature());
   buckets.set_name(id, name_key(topic_name(head)));
   buckets.set_sequence(id, sequence_key(head));

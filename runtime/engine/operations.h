@@ -90,7 +90,7 @@ class Operations {
   /// That of a name with this key; null if none is known.
   OperationTopic* find(std::uint64_t key);
   std::shared_ptr<CallSequence> without_rows(const OperationTerms& terms) const;
-  void plan(OperationTopic& topic);
+  void plan(OperationTopic& topic, bool in_arenas);
   void vote_on_oldest();
   void retire(const Frame& decision);
 
