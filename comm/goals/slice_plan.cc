@@ -97,11 +97,14 @@ std::vector<SumShare> shares_of(const Goal& goal, const BucketLayout& layout,
                                 const LeastLent& least_lent) {
   std::vector<SumShare> shares;
   const CopyLoad load(goal, layout, grid);
+  // Through a slot a peer gets it no sooner.
+  const std::size_t least_put =
+      layout.in_arenas ? least_lent.mapped : std::max(least_lent.mapped, least_lent.unmapped);
   for (const Goal::Part& part : goal.parts) {
     if (part.receivers.empty() || part.contributors.empty()) continue;
     if (!rules.in_shares) {
       const bool may_put = rules.puts && !part.sums();
-      append_moved(part, layout, may_put ? load.put_share(part) : 0, least_lent.mapped, shares);
+      append_moved(part, layout, may_put ? load.put_share(part) : 0, least_put, shares);
       continue;
     }
     const std::vector<int> owners = owners_of(part, grid);
