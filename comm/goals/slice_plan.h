@@ -15,8 +15,8 @@ namespace kolo {
 /// A part of a goal, or as much of it as one rank sums.
 struct SumShare : Goal::Part {
   int adder = 0;  ///< Who sums it; a receiver of what is only moved.
-  bool is_put =
-      false;  ///< Its contributor puts it where it goes; else receivers of its node copy it.
+  /// Its contributor puts it where it goes; else receivers of its node copy it.
+  bool is_put = false;
 };
 
 /// A contribution to a share. The distance from contributor to adder puts moves in an order in

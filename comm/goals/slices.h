@@ -102,7 +102,7 @@ class Slices {
     return !are_cast() && slice.is_contribution() && !slice.readers.empty() && !slice.is_put &&
            bytes_of(slice) >= least_lent_.mapped;
   }
-  /// Whether it is large enough to be put where it belongs, and its elements are the reader's.
+  /// Whether it is large enough to be put where it belongs, which has elements of this dtype.
   bool may_be_put(const Slice& slice) const {
     return !are_cast() && bytes_of(slice) >= least_lent_.mapped;
   }

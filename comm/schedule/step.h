@@ -124,8 +124,8 @@ struct Step {
   /// kReduce, kDecode and combining kNative steps: this is the last operation on these
   /// elements, so the scale belongs to it (a native step averages).
   bool finishes = false;
-  bool for_copies =
-      false;  ///< kPack that lends: peers only unpack it. kOffer: they only pack to it.
+  /// kPack that lends: peers only unpack what it lends. kOffer: the peer only packs to it.
+  bool for_copies = false;
   NativeOp native = NativeOp::kAllReduce;  ///< kNative only.
   NativeGroup group = NativeGroup::kNode;  ///< kNative only.
   CodecVerb verb = CodecVerb::kFold;       ///< kCodec only.
