@@ -1,6 +1,8 @@
 #include "comm/transport/error_cell.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 #include <span>
 #include <string>
@@ -47,15 +49,14 @@ std::optional<Error> ErrorCell::read() const {
 }
 
 void ErrorCell::note_stuck(std::string_view verb) {
-  std::uint64_t bytes = 0;
-  std::memcpy(&bytes, verb.data(), std::min(verb.size(), kVerbBytes));
-  stuck_in_.store(bytes, std::memory_order_relaxed);
+  std::array<char, kVerbBytes> letters{};
+  std::ranges::copy(verb.substr(0, kVerbBytes), letters.begin());
+  stuck_in_.store(std::bit_cast<std::uint64_t>(letters), std::memory_order_relaxed);
 }
 
 std::string ErrorCell::stuck_in() const {
-  const std::uint64_t bytes = stuck_in_.load(std::memory_order_relaxed);
-  std::array<char, kVerbBytes> verb{};
-  std::memcpy(verb.data(), &bytes, kVerbBytes);
+  const auto verb =
+      std::bit_cast<std::array<char, kVerbBytes>>(stuck_in_.load(std::memory_order_relaxed));
   return {verb.begin(), std::ranges::find(verb, '\0')};
 }
 
