@@ -360,8 +360,9 @@ OperationCalls::New OperationCalls::all_to_all(std::string_view name, const void
     sent = sums.sent;
   }
   const std::size_t each = part_of_all(name, result.count, world_size_, counts);
-  require(input != nullptr || sent == 0, name,
-          fmt::format("the input is null; {}", kNoAllToAllInPlace));
+  if (input == nullptr && sent > 0) {
+    refuse_call(name, fmt::format("the input is null; {}", kNoAllToAllInPlace));
+  }
   check_memory(name, result.data, result.count);
   check_apart(OperationKind::kAllToAll, name, input, sent, result.data, result.count, result.dtype);
   New operation = pool_.take(OperationKind::kAllToAll, name);
