@@ -12,9 +12,9 @@ namespace kolo {
 /// The elements of a slot for `count` lent or offered ones.
 std::size_t loan_slot_count(std::size_t count, DType dtype);
 
-/// What a range of Region::kLent or Region::kOffered stands for: tensors of a rank, and a slot with
-/// a note that says where its peers find them. Those of a contribution are lent, to be read; those
-/// of a result are offered, to be written. They are used where they are if peers can reach them
+/// A range of Region::kLent or Region::kOffered stands for tensors of a rank, and for a slot with a
+/// note that says where its peers find them. Contributions are lent, to be read; places of results
+/// are offered, to be written. They are used where they are if peers can reach them
 /// there, mapped in the arena or, for copies, through the system. Else the elements go through the
 /// slot: whoever lends copies them to it, as `Binding::lend_stores` says, and whoever has offered
 /// copies them from it when it unpacks the range. Only the run knows which it was, so whoever
@@ -44,7 +44,7 @@ struct LoanNote {
   /// memory (see `Transport::memory`); in private memory its address in their process.
   std::int64_t origin = 0;
   std::int32_t is_private = 0;
-  /// Of an offer: who writes there at the moment, and whether it has been taken back.
+  /// The number of peers that write to what is offered, and `kRevoked` once it is taken back.
   std::atomic<std::uint32_t> writers = 0;
 
   static constexpr std::uint32_t kRevoked = 1U << 31;

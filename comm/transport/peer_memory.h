@@ -17,9 +17,9 @@ struct MemoryToken {
 };
 
 /// The memory of another process of the same user on this machine, read or written by one system
-/// call and one copy (Linux's "cross memory attach"). What may forbid it: Yama
-/// (kernel.yama.ptrace_scope), the system-call filter of a container, another namespace of process
-/// ids. So ask `holds` first.
+/// call and one copy (Linux's "cross memory attach"). Yama (kernel.yama.ptrace_scope), the
+/// system-call filter of a container or another namespace of process ids may forbid it, so ask
+/// `holds` first.
 ///
 /// Threads: any.
 class PeerMemory {

@@ -36,8 +36,8 @@ struct RowOptions {
   /// How elements move: rows to the ranks that sum them and from these to all, or the whole table
   /// by an all-reduce. A table that is exchanged cannot become rows.
   RowForm exchange = RowForm::kAuto;
-  /// Of floating-point elements. A rank's contribution to a row is its sum of that row, rounded
-  /// once more after it is scaled.
+  /// Only floating-point elements can be scaled. A rank's contribution to a row is its sum of that
+  /// row, rounded once more after it is scaled.
   Scales scales = {};
 
   friend bool operator==(const RowOptions&, const RowOptions&) = default;

@@ -47,7 +47,7 @@ bool has_root(OperationKind kind) {
          kind == OperationKind::kGather || kind == OperationKind::kScatter;
 }
 
-/// Whether ranks work in place all or none. Of other kinds the root alone decides.
+/// Whether either all ranks work in place or none does; otherwise the root alone decides.
 bool agrees_on_place(OperationKind kind) {
   return reduces(kind) || kind == OperationKind::kBroadcast || kind == OperationKind::kAllGather;
 }

@@ -41,7 +41,7 @@ struct Operation {
   BufferView buffer = {};
   /// Out of place: the contribution; null where `buffer` holds it.
   const void* input = nullptr;
-  /// Of all ranks or of none. Every gather, scatter and all-to-all is; at a root that works in
+  /// The same on all ranks. Gathers, scatters and all-to-alls always are; at a root that works in
   /// place the smaller buffer is its part of the other one.
   bool out_of_place = false;
   /// Elements of each rank's part, or of each pair's, sender by sender; one number: all are equal.
