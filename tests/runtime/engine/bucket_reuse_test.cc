@@ -18,6 +18,9 @@ using test::EngineJob;
 using test::error_of;
 using test::view;
 
+/// More floats than this have no room in a rank's arena.
+constexpr std::size_t kInArena = EngineJob::kLimits.arena_bytes / sizeof(float);
+
 /// All ranks sum `count` elements under this name; returns what is wrong, or nothing.
 std::string sum(EngineJob& job, const std::string& name, std::size_t count, float value) {
   const auto world = static_cast<std::size_t>(job.world_size());
@@ -114,8 +117,8 @@ TEST_P(BucketReuse, WhatARejectedOperationHadIsUsedAgain) {
   for (std::uint64_t seed = 0; seed < (test::kSanitized ? 2 : 5); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {.chunk_bytes = 64 << 10}, seed);
-    // Half of the arena, so that the next one has room only if this one gives back.
-    constexpr std::size_t kCount = 140'000;
+    // So that the next one has room only if this one gives back.
+    constexpr std::size_t kCount = kInArena / 2;
     for (int round = 0; round < 3; ++round) {
       ASSERT_EQ(sum(job, "x", round % 2 == 0 ? 10 : 0, 1.0F), "");
       const int odd_one = static_cast<int>(seed) % job.world_size();
@@ -159,7 +162,7 @@ TEST(BucketReuseAtTheEnd, WhatIsGivenUpOfANewBucketBeginsAfterTheOldOne) {
   EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {}, 13);
   for (int use = 0; use < 600; ++use) ASSERT_EQ(sum(job, "old", 20, 1.0F), "");
   // Brings the vote on the oldest.
-  ASSERT_EQ(sum(job, "most of the arena", 200'000, 1.0F), "");
+  ASSERT_EQ(sum(job, "most of the arena", kInArena / 5 * 4, 1.0F), "");
   job.poll(1000);
   std::vector<std::shared_ptr<GradientGroup>> groups;
   for (int rank = 0; rank < job.world_size(); ++rank) {
