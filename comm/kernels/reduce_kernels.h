@@ -14,6 +14,12 @@ enum class Overflow : std::uint8_t {
   kLargest,   ///< The largest finite value of its sign, for a 16-bit wire.
 };
 
+/// How results are written; the bits are the same.
+enum class Stores : std::uint8_t {
+  kCached,     ///< Through the cache, for a reader that follows.
+  kStreaming,  ///< Past the cache, for data that would be evicted before it is read.
+};
+
 /// outputs[k][i] = round(scale * (sources[0][i] op sources[1][i] op ...)), in the order of
 /// `sources`, the same bits for every k.
 ///
@@ -30,23 +36,18 @@ enum class Overflow : std::uint8_t {
 /// NaN:     every NaN in a result is the quiet one with positive sign and empty payload.
 /// Scale:   applied in the accumulation type (integers: in double, truncated toward zero) before
 ///          the one rounding; 1.0 changes no bit.
+/// Stores:  a hint for sums that are no sources, which long arrays follow.
 /// Threads: pure; any. The bits do not depend on the instruction set chosen at run time: one
 ///          rounding per operation, no fused multiply-add.
 /// Errors:  UsageError if there is no source or no output.
 void reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
             std::span<const void* const> sources, std::size_t count, double scale,
-            Overflow overflow = Overflow::kInfinity);
+            Overflow overflow = Overflow::kInfinity, Stores stores = Stores::kCached);
 /// The same with one output.
 inline void reduce(DType dtype, ReduceOp op, void* dst, std::span<const void* const> sources,
                    std::size_t count, double scale, Overflow overflow = Overflow::kInfinity) {
   reduce(dtype, op, std::span<void* const>(&dst, 1), sources, count, scale, overflow);
 }
-
-/// How results are written; the bits are the same.
-enum class Stores : std::uint8_t {
-  kCached,     ///< Through the cache, for a reader that follows.
-  kStreaming,  ///< Past the cache, for data that would be evicted before it is read.
-};
 
 /// dst[i] = round(scale * src[i]), converted between any two of `kNumberDTypes`.
 ///

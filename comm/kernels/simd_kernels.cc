@@ -26,7 +26,7 @@ const char* target_name() { return hwy::TargetName(HWY_TARGET); }
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
 // No vectors: the reference is as fast.
-bool reduce_on_target(DType, ReduceOp, Outputs, Sources, std::size_t, double, Overflow) {
+bool reduce_on_target(DType, ReduceOp, Outputs, Sources, std::size_t, double, Overflow, Stores) {
   return false;
 }
 bool convert_on_target(DType, void*, DType, const void*, std::size_t, double, Stores) {
@@ -54,6 +54,16 @@ void store_everywhere(D d, V a, V b, V c, V e, const To& outputs, std::size_t i)
     store_pair(L(), d, a, b, at<L>(output, i));
     store_pair(L(), d, c, e, at<L>(output, i + 2 * hn::Lanes(d)));
   }
+}
+
+// Shorter arrays always go through the cache: a streaming store has a cost to start and to drain.
+constexpr std::size_t kLeastStreamBytes = 4096;
+
+// Number of elements before the first aligned vector of `d`.
+template <class D>
+std::size_t misaligned_elements(D d, const hn::TFromD<D>* to) {
+  const std::size_t bytes = hn::Lanes(d) * sizeof(*to);
+  return (bytes - reinterpret_cast<std::uintptr_t>(to) % bytes) % bytes / sizeof(*to);
 }
 
 // More input streams than this collide in cache sets and prefetchers; see reduce_blocks.
@@ -135,10 +145,10 @@ std::size_t reduce_blocks(D d, Outputs outputs, Sources sources, std::size_t i, 
   return i;
 }
 
-// The remaining elements, one by one.
+// Elements [i, count), one by one.
 template <class L, class Op>
-void reduce_tail(Outputs outputs, Sources sources, std::size_t i, std::size_t count,
-                 typename L::Accum scale) {
+void reduce_singly(Outputs outputs, Sources sources, std::size_t i, std::size_t count,
+                   typename L::Accum scale) {
   const hn::CappedTag<typename L::Accum, 1> one;
   for (; i < count; ++i) {
     auto accum = L::load(one, at<L>(sources[0], i));
@@ -150,38 +160,74 @@ void reduce_tail(Outputs outputs, Sources sources, std::size_t i, std::size_t co
   }
 }
 
+// Reduces in steps while they fit, and returns the first element left.
 template <class L, class Op>
-bool reduce_lanes(Outputs outputs, Sources sources, std::size_t count, double scale) {
+std::size_t reduce_steps(Outputs outputs, Sources sources, std::size_t i, std::size_t count,
+                         typename L::Accum factor) {
   const hn::ScalableTag<typename L::Accum> d;
-  const auto factor = static_cast<typename L::Accum>(scale);
-  std::size_t i = 0;
   if (sources.size() > kMaxStreams) {
     i = reduce_blocks<L, Op>(d, outputs, sources, i, count, hn::Set(d, factor));
   }
-  if (sources.size() == 2 && outputs.size() == 2) {
-    const std::array<void*, 2> to = {outputs[0], outputs[1]};
+  if (sources.size() == 2 && outputs.size() <= 2) {
     const std::array<const void*, 2> from = {sources[0], sources[1]};
-    i = reduce_registers<L, Op>(d, to, from, i, count, hn::Set(d, factor));
-  } else {
-    i = reduce_registers<L, Op>(d, outputs, sources, i, count, hn::Set(d, factor));
+    if (outputs.size() == 1) {
+      const std::array<void*, 1> to = {outputs[0]};
+      return reduce_registers<L, Op>(d, to, from, i, count, hn::Set(d, factor));
+    }
+    const std::array<void*, 2> to = {outputs[0], outputs[1]};
+    return reduce_registers<L, Op>(d, to, from, i, count, hn::Set(d, factor));
   }
-  reduce_tail<L, Op>(outputs, sources, i, count, factor);
+  return reduce_registers<L, Op>(d, outputs, sources, i, count, hn::Set(d, factor));
+}
+
+// Lines that are also read are in the cache already, and outputs that are not aligned alike have no
+// element from which all are aligned.
+template <class L>
+bool can_stream(Outputs outputs, Sources sources, std::size_t count) {
+  if (count * sizeof(typename L::Stored) < kLeastStreamBytes) return false;
+  const hn::ScalableTag<typename L::Accum> d;
+  const auto offset = [&](const void* output) {
+    return reinterpret_cast<std::uintptr_t>(output) % (hn::Lanes(d) * sizeof(typename L::Stored));
+  };
+  return offset(outputs[0]) % sizeof(typename L::Stored) == 0 &&
+         std::ranges::all_of(outputs, [&](const void* output) {
+           return offset(output) == offset(outputs[0]) &&
+                  std::ranges::find(sources, output) == sources.end();
+         });
+}
+
+template <class L, class Op>
+bool reduce_lanes(Outputs outputs, Sources sources, std::size_t count, double scale,
+                  Stores stores) {
+  const auto factor = static_cast<typename L::Accum>(scale);
+  std::size_t i = 0;
+  if constexpr (std::is_same_v<Op, Sum> && std::is_same_v<L, Plain<typename L::Accum> >) {
+    if (stores == Stores::kStreaming && can_stream<L>(outputs, sources, count)) {
+      i = misaligned_elements(hn::ScalableTag<typename L::Accum>(), at<L>(outputs[0], 0));
+      reduce_singly<L, Op>(outputs, sources, 0, i, factor);
+      i = reduce_steps<PastCache<L>, Op>(outputs, sources, i, count, factor);
+      hwy::FlushStream();
+    }
+  }
+  i = reduce_steps<L, Op>(outputs, sources, i, count, factor);
+  reduce_singly<L, Op>(outputs, sources, i, count, factor);
   return true;
 }
 
 template <class L>
-bool reduce_float(ReduceOp op, Outputs outputs, Sources sources, std::size_t count, double scale) {
+bool reduce_float(ReduceOp op, Outputs outputs, Sources sources, std::size_t count, double scale,
+                  Stores stores) {
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kAverage:
     case ReduceOp::kPremulSum:
-      return reduce_lanes<L, Sum>(outputs, sources, count, scale);
+      return reduce_lanes<L, Sum>(outputs, sources, count, scale, stores);
     case ReduceOp::kProd:
-      return reduce_lanes<L, Prod>(outputs, sources, count, scale);
+      return reduce_lanes<L, Prod>(outputs, sources, count, scale, stores);
     case ReduceOp::kMin:
-      return reduce_lanes<L, Min>(outputs, sources, count, scale);
+      return reduce_lanes<L, Min>(outputs, sources, count, scale, stores);
     case ReduceOp::kMax:
-      return reduce_lanes<L, Max>(outputs, sources, count, scale);
+      return reduce_lanes<L, Max>(outputs, sources, count, scale, stores);
     case ReduceOp::kBitAnd:
     case ReduceOp::kBitOr:
     case ReduceOp::kBitXor:
@@ -192,25 +238,26 @@ bool reduce_float(ReduceOp op, Outputs outputs, Sources sources, std::size_t cou
 
 // Sums wrap, so they are the same for signed and unsigned. Bits have no width of their own.
 template <typename T>
-bool reduce_integer(ReduceOp op, Outputs outputs, Sources sources, std::size_t count,
-                    double scale) {
+bool reduce_integer(ReduceOp op, Outputs outputs, Sources sources, std::size_t count, double scale,
+                    Stores stores) {
   if (scale != 1.0) return false;
   using Bytes = Plain<std::uint8_t>;
   const std::size_t bytes = count * sizeof(T);
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kAverage:
-      return reduce_lanes<Plain<std::make_unsigned_t<T> >, Sum>(outputs, sources, count, scale);
+      return reduce_lanes<Plain<std::make_unsigned_t<T> >, Sum>(outputs, sources, count, scale,
+                                                                stores);
     case ReduceOp::kMin:
-      return reduce_lanes<Plain<T>, Min>(outputs, sources, count, scale);
+      return reduce_lanes<Plain<T>, Min>(outputs, sources, count, scale, stores);
     case ReduceOp::kMax:
-      return reduce_lanes<Plain<T>, Max>(outputs, sources, count, scale);
+      return reduce_lanes<Plain<T>, Max>(outputs, sources, count, scale, stores);
     case ReduceOp::kBitAnd:
-      return reduce_lanes<Bytes, BitAnd>(outputs, sources, bytes, scale);
+      return reduce_lanes<Bytes, BitAnd>(outputs, sources, bytes, scale, stores);
     case ReduceOp::kBitOr:
-      return reduce_lanes<Bytes, BitOr>(outputs, sources, bytes, scale);
+      return reduce_lanes<Bytes, BitOr>(outputs, sources, bytes, scale, stores);
     case ReduceOp::kBitXor:
-      return reduce_lanes<Bytes, BitXor>(outputs, sources, bytes, scale);
+      return reduce_lanes<Bytes, BitXor>(outputs, sources, bytes, scale, stores);
     case ReduceOp::kProd:
     case ReduceOp::kPremulSum:
       break;
@@ -221,32 +268,32 @@ bool reduce_integer(ReduceOp op, Outputs outputs, Sources sources, std::size_t c
 // 16-bit floats that overflow to infinity, or saturate.
 template <class L>
 bool reduce_half(ReduceOp op, Outputs outputs, Sources sources, std::size_t count, double scale,
-                 Overflow overflow) {
+                 Overflow overflow, Stores stores) {
   if (overflow == Overflow::kLargest) {
-    return reduce_float<Within<L> >(op, outputs, sources, count, scale);
+    return reduce_float<Within<L> >(op, outputs, sources, count, scale, stores);
   }
-  return reduce_float<L>(op, outputs, sources, count, scale);
+  return reduce_float<L>(op, outputs, sources, count, scale, stores);
 }
 
 bool reduce_on_target(DType dtype, ReduceOp op, Outputs outputs, Sources sources, std::size_t count,
-                      double scale, Overflow overflow) {
+                      double scale, Overflow overflow, Stores stores) {
   switch (dtype) {
     case DType::kFloat32:
-      return reduce_float<Plain<float> >(op, outputs, sources, count, scale);
+      return reduce_float<Plain<float> >(op, outputs, sources, count, scale, stores);
     case DType::kFloat64:
-      return reduce_float<Plain<double> >(op, outputs, sources, count, scale);
+      return reduce_float<Plain<double> >(op, outputs, sources, count, scale, stores);
     case DType::kFloat16:
-      return reduce_half<Float16AsFloat32>(op, outputs, sources, count, scale, overflow);
+      return reduce_half<Float16AsFloat32>(op, outputs, sources, count, scale, overflow, stores);
     case DType::kBFloat16:
-      return reduce_half<BFloat16AsFloat32>(op, outputs, sources, count, scale, overflow);
+      return reduce_half<BFloat16AsFloat32>(op, outputs, sources, count, scale, overflow, stores);
     case DType::kInt32:
-      return reduce_integer<std::int32_t>(op, outputs, sources, count, scale);
+      return reduce_integer<std::int32_t>(op, outputs, sources, count, scale, stores);
     case DType::kInt64:
-      return reduce_integer<std::int64_t>(op, outputs, sources, count, scale);
+      return reduce_integer<std::int64_t>(op, outputs, sources, count, scale, stores);
     case DType::kUInt8:
-      return reduce_integer<std::uint8_t>(op, outputs, sources, count, scale);
+      return reduce_integer<std::uint8_t>(op, outputs, sources, count, scale, stores);
     case DType::kInt8:
-      return reduce_integer<std::int8_t>(op, outputs, sources, count, scale);
+      return reduce_integer<std::int8_t>(op, outputs, sources, count, scale, stores);
     case DType::kBool:
     case DType::kComplex64:
     case DType::kComplex128:
@@ -272,16 +319,6 @@ std::size_t convert_steps(D d, typename To::Stored* dst, const typename From::St
     }
   }
   return i;
-}
-
-// Shorter arrays always go through the cache: a streaming store has a cost to start and to drain.
-constexpr std::size_t kLeastStreamBytes = 4096;
-
-// Number of elements before the first aligned vector of `d`.
-template <class D>
-std::size_t misaligned_elements(D d, const hn::TFromD<D>* to) {
-  const std::size_t bytes = hn::Lanes(d) * sizeof(*to);
-  return (bytes - reinterpret_cast<std::uintptr_t>(to) % bytes) % bytes / sizeof(*to);
 }
 
 // Converts in steps of 4 vectors past the cache, and returns the first element left.
@@ -420,9 +457,9 @@ HWY_EXPORT(target_name);
 
 bool reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
             std::span<const void* const> sources, std::size_t count, double scale,
-            Overflow overflow) {
-  return HWY_DYNAMIC_DISPATCH(reduce_on_target)(dtype, op, outputs, sources, count, scale,
-                                                overflow);
+            Overflow overflow, Stores stores) {
+  return HWY_DYNAMIC_DISPATCH(reduce_on_target)(dtype, op, outputs, sources, count, scale, overflow,
+                                                stores);
 }
 
 bool convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,

@@ -16,7 +16,7 @@ namespace kolo::simd {
 /// vector kernel for these arguments.
 bool reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
             std::span<const void* const> sources, std::size_t count, double scale,
-            Overflow overflow);
+            Overflow overflow, Stores stores);
 
 /// The contract of `reference::convert`. Returns false without an effect if this machine has no
 /// vector kernel for these arguments.

@@ -41,6 +41,15 @@ struct Plain {
   }
 };
 
+// The same elements, stored past the cache to aligned vectors.
+template <class L>
+struct PastCache : L {
+  template <class D>
+  static void store(D d, hn::Vec<D> v, typename L::Stored* to) {
+    L::stream(d, v, to);
+  }
+};
+
 struct Float32AsFloat64 {
   using Stored = float;
   using Accum = double;

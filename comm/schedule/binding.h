@@ -37,6 +37,7 @@ struct Binding {
   bool packs_contributions = false;
   // For host buckets; may differ by rank:
   Stores unpack_stores = Stores::kCached;  ///< Of results, to tensors.
+  Stores sum_stores = Stores::kCached;     ///< Of sums, to tensors.
   Stores lend_stores = Stores::kCached;    ///< Of contributions, to slots (see Loan).
   /// For host buckets not in place, and device buckets of kUser, which only ask where pieces are:
   /// those that a step names lie side by side.

@@ -365,6 +365,15 @@ void HostRun::unpack_and_pack(const KernelPiece& piece) {
   binding_.packer->pack(step.sources[1].offset + piece.first, piece.count, slot, Stores::kCached);
 }
 
+/// Whether a sum goes to nothing but tensors.
+bool HostRun::is_result(const Step& sum) const {
+  const auto is_in_tensor = [this](const Range& range) {
+    return range.region == Region::kUser ||
+           (range.region == Region::kOffered && !is_in_slot(range));
+  };
+  return is_in_tensor(sum.target) && std::ranges::all_of(sum.mirrors, is_in_tensor);
+}
+
 void HostRun::reduce(const KernelPiece& piece, Operands& operands) {
   const Step& step = *piece.step;
   const std::optional<Range> operand = tensor_operand(step);
@@ -400,7 +409,8 @@ void HostRun::reduce_tensor(const Step& step, std::size_t first, const Packer::P
   sources.clear();
   for (const Range& source : step.sources) sources.push_back(source_at(source));
   kolo::reduce(schedule_.layout.dtype, schedule_.layout.op, outputs, sources, count,
-               step.finishes ? binding_.scale : 1.0, overflow_);
+               step.finishes ? binding_.scale : 1.0, overflow_,
+               is_result(step) ? binding_.sum_stores : Stores::kCached);
 }
 
 }  // namespace kolo

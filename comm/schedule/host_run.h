@@ -75,6 +75,7 @@ class HostRun {
   void copy_input(const Range& input);
   void exchange(const KernelPiece& piece);
   void unpack_and_pack(const KernelPiece& piece);
+  bool is_result(const Step& sum) const;
   void reduce(const KernelPiece& piece, Operands& operands);
   void reduce_tensor(const Step& step, std::size_t first, const Packer::Piece& tensor,
                      Operands& operands);

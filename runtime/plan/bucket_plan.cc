@@ -61,6 +61,14 @@ Stores unpack_stores(const BucketRequest& request, const PlanInputs& inputs) {
   return is_far_larger ? Stores::kStreaming : Stores::kCached;
 }
 
+/// The same for sums, which gain earlier: vectors that go through the cache read the lines that
+/// they replace.
+Stores sum_stores(const BucketRequest& request, const PlanInputs& inputs) {
+  const std::size_t cache = inputs.cache_bytes;
+  const bool is_larger = cache > 0 && tensor_bytes(request, inputs) > cache;
+  return is_larger ? Stores::kStreaming : Stores::kCached;
+}
+
 /// How contributions are written to slots, for another rank to sum.
 Stores lend_stores(const PlanInputs& inputs) {
   return inputs.costs.memory.packs_past_cache() ? Stores::kStreaming : Stores::kCached;
@@ -129,6 +137,7 @@ BucketPlan plan_bucket(const BucketRequest& request, const PlanInputs& inputs) {
           .binding = {.name = request.name,
                       .scale = is_average ? 1.0 / inputs.grid.world_size() : 1.0,
                       .unpack_stores = unpack_stores(request, inputs),
+                      .sum_stores = sum_stores(request, inputs),
                       .lend_stores = lend_stores(inputs)},
           .reason = request.reason};
 }

@@ -1,9 +1,12 @@
 #include "comm/kernels/reduce_kernels.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -16,6 +19,7 @@
 #include "comm/base/half.h"
 #include "comm/base/reduction.h"
 #include "comm/base/visit_dtype.h"
+#include "comm/kernels/block_copy.h"
 #include "comm/kernels/reference_kernels.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/simd_targets.h"
@@ -147,10 +151,14 @@ class ReduceTest : public testing::TestWithParam<Case> {
     reference::reduce(dtype, op, expected.data() + width, sources, count, scale, overflow);
     for (const std::int64_t target : test::simd_targets()) {
       const test::ScopedSimdTarget scoped(target);
-      Bytes actual = canvas;
-      reduce(dtype, op, actual.data() + width, sources, count, scale, overflow);
-      ASSERT_EQ(actual, expected) << kernel_target() << ", " << num_sources << " sources, count "
-                                  << count << ", scale " << scale << ", seed " << kSeed;
+      for (const Stores stores : {Stores::kCached, Stores::kStreaming}) {
+        Bytes actual = canvas;
+        void* const output = actual.data() + width;
+        reduce(dtype, op, std::span(&output, 1), sources, count, scale, overflow, stores);
+        ASSERT_EQ(actual, expected)
+            << kernel_target() << ", " << num_sources << " sources, count " << count << ", scale "
+            << scale << ", stores " << static_cast<int>(stores) << ", seed " << kSeed;
+      }
     }
   }
 };
@@ -193,21 +201,28 @@ TEST_P(ReduceTest, AllOutputsGetTheBitsOfTheReference) {
         reference::reduce(dtype, op, expected.data(), sources, count, 0.5);
         for (const std::int64_t target : test::simd_targets()) {
           const test::ScopedSimdTarget scoped(target);
+          std::vector<Bytes> fresh(num_outputs, Bytes((count + num_outputs) * width));
+          const auto expect_all = [&](const std::vector<void*>& outputs,
+                                      const std::vector<const void*>& read, Stores stores) {
+            reduce(dtype, op, outputs, read, count, 0.5, Overflow::kInfinity, stores);
+            for (std::size_t o = 0; o < num_outputs; ++o) {
+              ASSERT_EQ(std::memcmp(outputs[o], expected.data(), expected.size()), 0)
+                  << kernel_target() << ", " << num_sources << " sources, output " << o << " of "
+                  << num_outputs << ", count " << count << ", seed " << kSeed;
+            }
+          };
+          std::vector<void*> outputs;
+          for (Bytes& output : fresh) outputs.push_back(output.data() + width);
+          expect_all(outputs, sources, Stores::kStreaming);
           // As many outputs as possible are sources, each of them misaligned in its own way else.
           std::vector<Bytes> memory = inputs;
           std::vector<const void*> read;
           for (const Bytes& input : memory) read.push_back(input.data());
-          std::vector<Bytes> fresh(num_outputs, Bytes((count + num_outputs) * width));
-          std::vector<void*> outputs;
           for (std::size_t o = 0; o < num_outputs; ++o) {
-            outputs.push_back(o < num_sources ? memory[o].data() : fresh[o].data() + o * width);
+            outputs[o] = o < num_sources ? memory[o].data() : fresh[o].data() + o * width;
           }
-          reduce(dtype, op, outputs, read, count, 0.5);
-          for (std::size_t o = 0; o < num_outputs; ++o) {
-            ASSERT_EQ(std::memcmp(outputs[o], expected.data(), expected.size()), 0)
-                << kernel_target() << ", " << num_sources << " sources, output " << o << " of "
-                << num_outputs << ", count " << count << ", seed " << kSeed;
-          }
+          expect_all(outputs, read, num_outputs == 3 ? Stores::kStreaming : Stores::kCached);
+          if (HasFatalFailure()) return;
         }
       }
     }
@@ -284,6 +299,25 @@ INSTANTIATE_TEST_SUITE_P(Kernels, ConvertTest,
                            return name(std::get<0>(param_info.param)) + "_to_" +
                                   name(std::get<1>(param_info.param));
                          });
+
+// What the processor copies itself, if it has a fast instruction for it, and less.
+TEST(LongCopies, ChangeNothingBesideThem) {
+  std::mt19937_64 random(kSeed);
+  const Bytes input = random_bytes(random, DType::kUInt8, 5 * kLeastBlockBytes);
+  for (const std::size_t bytes :
+       {kLeastBlockBytes - 1, kLeastBlockBytes, 3 * kLeastBlockBytes + 7}) {
+    for (const std::size_t from : {0u, 1u, 36u}) {
+      for (const std::size_t to : {1u, 4u, 32u, 63u, 64u, 1000u}) {
+        Bytes actual(bytes + 1100, std::byte{7});
+        Bytes expected = actual;
+        std::copy_n(input.begin() + static_cast<std::ptrdiff_t>(from), bytes,
+                    expected.begin() + static_cast<std::ptrdiff_t>(to));
+        convert(DType::kUInt8, actual.data() + to, DType::kUInt8, input.data() + from, bytes, 1.0);
+        ASSERT_EQ(actual, expected) << bytes << " bytes from " << from << " to " << to;
+      }
+    }
+  }
+}
 
 // Every alignment of the caller's memory; bytes beside what is exchanged must not change.
 TEST(Exchange, AllTargetsGiveTheBytesOfTheReference) {
