@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/base/mutex.h"
+#include "comm/base/spin_lock.h"
 
 namespace kolo {
 
@@ -16,7 +16,7 @@ class ReadyQueue {
  public:
   /// Returns false, and leaves `item` unchanged, once the queue is closed. Threads: any.
   [[nodiscard]] bool push(Item& item) {
-    const MutexLock lock(mutex_);
+    const SpinGuard lock(lock_);
     if (closed_) return false;
     items_.push_back(std::move(item));
     has_items_.store(true, std::memory_order_release);
@@ -26,7 +26,7 @@ class ReadyQueue {
   /// Refuses every later push. A refused thread sees everything that the consumer wrote before.
   /// Threads: the consumer.
   void close() {
-    const MutexLock lock(mutex_);
+    const SpinGuard lock(lock_);
     closed_ = true;
   }
 
@@ -34,7 +34,7 @@ class ReadyQueue {
   void drain(std::vector<Item>& into) {
     into.clear();
     if (empty()) return;
-    const MutexLock lock(mutex_);
+    const SpinGuard lock(lock_);
     std::swap(items_, into);
     has_items_.store(false, std::memory_order_relaxed);
   }
@@ -43,10 +43,10 @@ class ReadyQueue {
   bool empty() const { return !has_items_.load(std::memory_order_acquire); }
 
  private:
-  Mutex mutex_;
-  std::vector<Item> items_ KOLO_GUARDED_BY(mutex_);
-  std::atomic<bool> has_items_{false};  // changes under the mutex
-  bool closed_ KOLO_GUARDED_BY(mutex_) = false;
+  SpinLock lock_;
+  std::vector<Item> items_ KOLO_GUARDED_BY(lock_);
+  std::atomic<bool> has_items_{false};  // changes under the lock
+  bool closed_ KOLO_GUARDED_BY(lock_) = false;
 };
 
 }  // namespace kolo

@@ -12,6 +12,8 @@ namespace {
 constexpr Duration kLinger = std::chrono::milliseconds(300);
 /// A device that has lost a peer may be ahead of the news why; after this long it speaks itself.
 constexpr Duration kCauseWithin = std::chrono::milliseconds(500);
+/// Moves in a row that may end early.
+constexpr std::uint32_t kShortMoves = 8;
 /// At an orderly end the device's groups have this long to end, too.
 constexpr Duration kFinalizeWithin = std::chrono::seconds(5);
 
@@ -131,6 +133,9 @@ bool Engine::move() {
   // What was just submitted leaves before the transport is polled: at a network that is a system
   // call.
   bool moved = absorb() && run();
+  // Whoever has just submitted may have a result now, and need not wait for the rest. A peer's
+  // questions do not wait long either.
+  if (moved && ++short_moves_ % kShortMoves != 0) return true;
   moved |= receive();
   if (failure_) return linger();
   moved |= agree();

@@ -193,6 +193,7 @@ class Engine {
   bool attends_ = false;  // to one of these two
   ReadyQueue<Submission> queue_;
   std::vector<Submission> drained_;
+  std::uint32_t short_moves_ = 0;
   std::vector<int> awaited_peers_;
   std::optional<Error> failure_;  // constant once set; published by closing the queue
   std::optional<TimePoint> device_failed_at_;

@@ -124,7 +124,7 @@ bool GradientIterations::wait_until_all(const std::atomic<std::size_t>& progress
   bool in_time = false;
   {
     const Waiting waiting(waiters_);
-    in_time = wait_until(deadline_after(timeout, now), driver, settled, mutex_, changed_);
+    in_time = wait_until(Deadline(timeout, now), driver, settled, mutex_, changed_);
   }
   const MutexLock lock(mutex_);
   if (error_) throw KoloError(*error_);
@@ -157,7 +157,7 @@ bool GradientIterations::wait_for(std::size_t gradient, std::chrono::millisecond
   bool in_time = false;
   {
     const Waiting waiting(waiters_);
-    in_time = wait_until(deadline_after(timeout, now), driver, settled, mutex_, changed_);
+    in_time = wait_until(Deadline(timeout, now), driver, settled, mutex_, changed_);
   }
   const MutexLock lock(mutex_);
   awaited_.reset();

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/base/mutex.h"
+#include "comm/base/spin_lock.h"
 #include "runtime/engine/operation.h"
 
 namespace kolo {
@@ -16,6 +16,7 @@ class OperationPool {
   /// An operation of which nothing but this is set.
   std::shared_ptr<Operation> take(OperationKind kind, std::string_view name) {
     std::shared_ptr<Operation> operation = take_unused();
+    if (!operation) operation = std::make_shared<Operation>();
     operation->kind = kind;
     operation->name = name;
     return operation;
@@ -37,7 +38,7 @@ class OperationPool {
     operation->rows.reset();
     operation->is_step = false;
     operation->memory.reset();
-    const MutexLock lock(mutex_);
+    const SpinGuard lock(lock_);
     if (unused_.size() < kMost) unused_.push_back(std::move(operation));
   }
 
@@ -45,16 +46,17 @@ class OperationPool {
   /// As many as threads that are likely to call at the same time.
   static constexpr std::size_t kMost = 16;
 
+  /// Null if there is none.
   std::shared_ptr<Operation> take_unused() {
-    const MutexLock lock(mutex_);
-    if (unused_.empty()) return std::make_shared<Operation>();
+    const SpinGuard lock(lock_);
+    if (unused_.empty()) return nullptr;
     std::shared_ptr<Operation> operation = std::move(unused_.back());
     unused_.pop_back();
     return operation;
   }
 
-  Mutex mutex_;
-  std::vector<std::shared_ptr<Operation>> unused_ KOLO_GUARDED_BY(mutex_);
+  SpinLock lock_;
+  std::vector<std::shared_ptr<Operation>> unused_ KOLO_GUARDED_BY(lock_);
 };
 
 }  // namespace kolo

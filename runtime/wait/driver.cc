@@ -98,7 +98,7 @@ void Driver::give_up(const Error& error) {
   if (!seat_.give_up()) call_engine_thread(kDriveNow);  // It has just come back.
 }
 
-bool Driver::go_on(TimePoint deadline) {
+bool Driver::go_on(Deadline& deadline) {
   // Right after `attend` a poll finds nothing, and costs time on a shared core.
   const bool is_due = !std::exchange(has_polled_, false) || engines_.has_submissions();
   moved_ = is_due && engines_.poll();
@@ -106,9 +106,9 @@ bool Driver::go_on(TimePoint deadline) {
     spinner_.renew();
   } else if (!spinner_.pass(policy_.spin, policy_.keep_core)) {
     const TimePoint now = std::chrono::steady_clock::now();
-    if (now >= deadline) return false;
+    if (now >= deadline.get()) return false;
     const Duration limit = sleep_limit(engines_);
-    guard([&] { transport_.sleep(std::min({limit, kPendingSleep, deadline - now})); });
+    guard([&] { transport_.sleep(std::min({limit, kPendingSleep, deadline.get() - now})); });
     answer_door();
     spinner_.renew();
   }

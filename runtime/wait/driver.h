@@ -14,6 +14,7 @@
 #include "comm/transport/transport.h"
 #include "runtime/engine/engines.h"
 #include "runtime/wait/bystanders.h"
+#include "runtime/wait/deadline.h"
 #include "runtime/wait/seat.h"
 #include "runtime/wait/user_threads.h"
 #include "runtime/wait/wait_policy.h"
@@ -52,7 +53,7 @@ class Driver {
   /// For a thread that waits: drives until `settled()`. Returns earlier, with `settled()` still
   /// false, if another user's thread drives, after `deadline`, and when the engine has ended.
   template <typename Settled>
-  void drive(const Settled& settled, TimePoint deadline) {
+  void drive(const Settled& settled, Deadline& deadline) {
     threads_.enter();
     if (settled() || !sit_down()) return;
     const Seated seated(*this, Next::kUnknown);
@@ -92,7 +93,7 @@ class Driver {
 
   bool try_to_sit_down();
   bool sit_down();
-  bool go_on(TimePoint deadline);
+  bool go_on(Deadline& deadline);
   void get_up(Next next) noexcept;
   void call_engine_thread(Doorbell::News why);
   enum class Rest : std::uint8_t { kWatched, kStandBy };

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 
 #include "comm/base/clock.h"
 #include "comm/base/mutex.h"
 #include "runtime/wait/bystanders.h"
+#include "runtime/wait/deadline.h"
 #include "runtime/wait/driver.h"
 
 namespace kolo {
@@ -22,19 +22,13 @@ class Waiting {
   std::atomic<int>& waiters_;
 };
 
-/// When a wait of this length, 0 for ever, is over.
-inline TimePoint deadline_after(std::chrono::milliseconds timeout,
-                                TimePoint now = std::chrono::steady_clock::now()) {
-  return timeout.count() == 0 ? TimePoint::max() : later(now, saturated(timeout));
-}
-
 /// Waits until `settled()`: by driving the engine if there is a driver and no other thread drives
 /// it, or else until the thread that drives notifies `changed`. Returns false if `deadline` comes
 /// first; throws if the thread that drives is given up.
 ///
 /// Before: `settled` may be called without the mutex, and changes under it.
 template <typename Settled>
-bool wait_until(TimePoint deadline, Driver* driver, const Settled& settled, Mutex& mutex,
+bool wait_until(Deadline deadline, Driver* driver, const Settled& settled, Mutex& mutex,
                 ConditionVariable& changed) {
   if (driver != nullptr) driver->drive(settled, deadline);
   if (settled()) return true;
@@ -43,10 +37,10 @@ bool wait_until(TimePoint deadline, Driver* driver, const Settled& settled, Mute
   const auto is_over = [&] { return settled() || place.is_released(); };
   {
     MutexLock lock(mutex);
-    if (deadline == TimePoint::max()) {
+    if (deadline.get() == TimePoint::max()) {
       changed.wait(lock, is_over);
     } else {
-      changed.wait_until(lock, deadline, is_over);
+      changed.wait_until(lock, deadline.get(), is_over);
     }
   }
   if (settled()) return true;
