@@ -81,13 +81,15 @@ void Coordinator::arrive(BucketId bucket, std::uint64_t iteration, const Subject
 
 void Coordinator::begin(BucketId bucket, std::uint64_t iteration, const Subject& subject) {
   if (ended_.size() <= bucket) ended_.resize(bucket + std::size_t{1});
-  begun_.push_back({.topic = {bucket_key(bucket), iteration},
-                    .text = subject.text,
-                    .waited = &subject.waited,
-                    .name = subject.name,
-                    .sequence = subject.sequence,
-                    .may_end_early = subject.may_end_early});
-  if (invites_) invite(begun_.back());
+  // Filled where it stays: a copy would wait until the stores to the original are done.
+  Pending& pending = begun_.emplace_back();
+  pending.topic = {bucket_key(bucket), iteration};
+  pending.text = subject.text;
+  pending.waited = &subject.waited;
+  pending.name = subject.name;
+  pending.sequence = subject.sequence;
+  pending.may_end_early = subject.may_end_early;
+  if (invites_) invite(pending);
 }
 
 void Coordinator::end(BucketId bucket) {

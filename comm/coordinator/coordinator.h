@@ -200,7 +200,7 @@ class Coordinator {
   struct Pending {
     Topic topic;
     std::string_view text;
-    const Waited* waited;
+    const Waited* waited = nullptr;
     std::uint64_t name = 0;
     std::uint64_t sequence = 0;
     bool may_end_early = false;

@@ -352,7 +352,7 @@ std::size_t Executor::compute_next(Run& run) {
     if (threads_ > 1) {
       append_pieces(part, run.element_bytes, pieces_);
     } else {
-      pieces_.push_back(part);
+      run.host->compute(part);
     }
     written += count;
     run.kernel_progress += count;
