@@ -74,6 +74,9 @@ class GroupTransport final : public Transport {
   std::span<std::byte> memory(int peer) override;
   std::span<const std::byte> shared_memory() override { return job_.shared_memory(); }
   bool is_open_to_peers() override { return job_.is_open_to_peers(); }
+  bool is_in_huge_pages(std::span<const std::byte> memory) override {
+    return job_.is_in_huge_pages(memory);
+  }
   void read_memory(int peer, std::uint64_t address, std::span<std::byte> to) override {
     job_.read_memory(at(members_.ranks, peer), address, to);
   }

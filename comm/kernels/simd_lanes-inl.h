@@ -41,6 +41,16 @@ struct Plain {
   }
 };
 
+// Shorter arrays always go through the cache: a streaming store has a cost to start and to drain.
+constexpr std::size_t kLeastStreamBytes = 4096;
+
+// Number of elements before the first aligned vector of `d`.
+template <class D>
+std::size_t misaligned_elements(D d, const hn::TFromD<D>* to) {
+  const std::size_t bytes = hn::Lanes(d) * sizeof(*to);
+  return (bytes - reinterpret_cast<std::uintptr_t>(to) % bytes) % bytes / sizeof(*to);
+}
+
 // The same elements, stored past the cache to aligned vectors.
 template <class L>
 struct PastCache : L {

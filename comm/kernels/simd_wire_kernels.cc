@@ -169,19 +169,14 @@ struct Streaming {
   }
 };
 
-// Shorter arrays always go through the cache: a streaming store has a cost to start and to drain.
-constexpr std::size_t kLeastStreamed = 1024;
-
 template <class Wire>
 std::uint16_t from_wire_as(float* to, const std::uint16_t* from, std::size_t count, int exponent,
                            Stores stores) {
   const float factor = power_of_two(-exponent);
-  if (stores == Stores::kCached || count < kLeastStreamed) {
+  if (stores == Stores::kCached || count * sizeof(float) < kLeastStreamBytes) {
     return from_wire_lanes<Wire, Cached>(to, from, count, factor);
   }
-  const std::size_t bytes = hn::Lanes(hn::ScalableTag<float>()) * sizeof(float);
-  const std::size_t past = reinterpret_cast<std::uintptr_t>(to) % bytes;
-  const std::size_t head = (bytes - past) % bytes / sizeof(float);
+  const std::size_t head = misaligned_elements(hn::ScalableTag<float>(), to);
   const std::uint16_t first = from_wire_lanes<Wire, Cached>(to, from, head, factor);
   const std::uint16_t rest =
       from_wire_lanes<Wire, Streaming>(to + head, from + head, count - head, factor);

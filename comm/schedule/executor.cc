@@ -349,6 +349,7 @@ std::size_t Executor::compute_next(Run& run) {
     const std::size_t first = run.kernel_progress;
     const std::size_t count = std::min(step.target.count - first, limit - written);
     const KernelPiece part{&step, first, count};
+    if (first == 0 && step.target.region == Region::kLent) run.host->lend(step);
     if (threads_ > 1) {
       append_pieces(part, run.element_bytes, pieces_);
     } else {

@@ -114,7 +114,14 @@ LoanNote& HostRun::note(const Range& loan) const {
       address({loan.rank, Region::kStaging, loan.slot, loan.count}));
 }
 
-void HostRun::leave_note(const Range& loan, const std::byte* from, bool is_private) {
+void HostRun::leave_note(const Step& step, const std::byte* tensor) {
+  const Range& loan = step.target;
+  const std::span<const std::byte> elements(tensor, loan.count * element_bytes_);
+  const bool is_mapped = tensor != nullptr && lies_in(shared_, tensor, elements.size());
+  const bool is_private = tensor != nullptr && !is_mapped && is_open_ && step.for_copies &&
+                          transport_.is_in_huge_pages(elements);
+  const std::byte* const from =
+      is_mapped || is_private ? tensor : address(Loan::elements(loan, schedule_.layout.dtype));
   const std::byte* const arena = arenas_[static_cast<std::size_t>(loan.rank)];
   const std::int64_t place = is_private ? reinterpret_cast<std::int64_t>(from) : from - arena;
   LoanNote& note_of_loan = note(loan);
@@ -123,33 +130,18 @@ void HostRun::leave_note(const Range& loan, const std::byte* from, bool is_priva
   note_of_loan.writers.store(0, std::memory_order_relaxed);
 }
 
-// Scaled contributions are nowhere yet. Pieces of one step that run side by side come to the same
-// decision.
-void HostRun::lend(const KernelPiece& piece) {
-  const Range& lent = piece.step->target;
-  std::byte* const copy = address(Loan::elements(lent, schedule_.layout.dtype));
+// Scaled contributions are nowhere yet.
+void HostRun::lend(const Step& step) {
+  const Range& lent = step.target;
   const Packer::Piece tensor = binding_.packer->piece(lent.offset, lent.count);
   const bool is_whole = !binding_.packs_contributions && tensor.count == lent.count;
-  const bool is_mapped = is_whole && lies_in(shared_, tensor.input, lent.count * element_bytes_);
-  const bool is_private = is_whole && !is_mapped && is_open_ && piece.step->for_copies;
-  if (!is_mapped && !is_private) {
-    binding_.packer->pack(lent.offset + piece.first, piece.count,
-                          copy + piece.first * element_bytes_, binding_.lend_stores);
-  }
-  if (piece.first > 0) return;
-  leave_note(lent, is_mapped || is_private ? tensor.input : copy, is_private);
+  leave_note(step, is_whole ? tensor.input : nullptr);
 }
 
 void HostRun::offer(const Step& step) {
   const Range& offered = step.target;
   const Packer::Piece tensor = binding_.packer->piece(offered.offset, offered.count);
-  const bool is_whole = tensor.data != nullptr && tensor.count == offered.count;
-  const bool is_mapped = is_whole && lies_in(shared_, tensor.data, offered.count * element_bytes_);
-  const bool is_private = is_whole && !is_mapped && is_open_ && step.for_copies;
-  const bool is_in_place = is_mapped || is_private;
-  leave_note(offered,
-             is_in_place ? tensor.data : address(Loan::elements(offered, schedule_.layout.dtype)),
-             is_private);
+  leave_note(step, tensor.count == offered.count ? tensor.data : nullptr);
 }
 
 void HostRun::fetch(const Range& lent, const LoanNote& from) {
@@ -293,7 +285,10 @@ void HostRun::compute(const KernelPiece& piece, std::size_t thread) {
       break;
     case StepKind::kPack:
       if (target.region == Region::kLent) {
-        lend(piece);
+        if (!is_in_slot(step.target)) break;
+        const Range slot = Loan::elements(step.target, schedule_.layout.dtype);
+        binding_.packer->pack(source.offset, piece.count,
+                              address(part(slot, piece.first, piece.count)), binding_.lend_stores);
       } else if (target.region == Region::kOffered) {
         put(target, source, operands_[thread]);
       } else {

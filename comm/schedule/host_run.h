@@ -30,6 +30,8 @@ class HostRun {
 
   /// Leaves the note of a kOffer step.
   void offer(const Step& step);
+  /// Leaves that of a kPack step to Region::kLent, whose pieces are computed afterwards.
+  void lend(const Step& step);
 
   /// Takes back what is offered in this iteration, which is given up, so that its tensors are the
   /// caller's again: peers that have not begun to write there no longer do. Waits for those that
@@ -58,13 +60,13 @@ class HostRun {
   };
 
   LoanNote& note(const Range& loan) const;
-  /// Notes that the loan's elements are at `from`, in this rank's memory.
-  void leave_note(const Range& loan, const std::byte* from, bool is_private);
+  /// Notes where the elements of a loan are: in the tensor, if peers reach it well, or in its slot.
+  /// `tensor`: where it has these elements, one after the other; null if it does not.
+  void leave_note(const Step& step, const std::byte* tensor);
   /// The memory of notes may hold anything.
   void clear_offers();
   /// Whether peers read or write the elements in the slot.
   bool is_in_slot(const Range& loan) const;
-  void lend(const KernelPiece& piece);
   /// Copies what a peer lends from its private memory to this rank's tensors.
   void fetch(const Range& lent, const LoanNote& from);
   /// Writes this rank's contribution where a peer has offered to have it.

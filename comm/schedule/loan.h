@@ -14,11 +14,11 @@ std::size_t loan_slot_count(std::size_t count, DType dtype);
 
 /// A range of Region::kLent or Region::kOffered stands for tensors of a rank, and for a slot with a
 /// note that says where its peers find them. Contributions are lent, to be read; places of results
-/// are offered, to be written. They are used where they are if peers can reach them
-/// there, mapped in the arena or, for copies, through the system. Else the elements go through the
-/// slot: whoever lends copies them to it, as `Binding::lend_stores` says, and whoever has offered
-/// copies them from it when it unpacks the range. Only the run knows which it was, so whoever
-/// touches the range depends on both.
+/// are offered, to be written. They are used where they are if peers reach them well there: mapped
+/// in the arena or, for copies and in huge pages, through the system. Else the elements go through
+/// the slot: whoever lends copies them to it, as `Binding::lend_stores` says, and whoever has
+/// offered copies them from it when it unpacks the range. Only the run knows which it was, so
+/// whoever touches the range depends on both.
 ///
 ///   slot   note | elements
 ///          ^ kWireAlignment bytes

@@ -43,6 +43,9 @@ class RoutedTransport final : public Transport {
   bool is_mapped(int peer) const override { return local_->is_mapped(peer); }
   std::span<std::byte> memory(int peer) override { return local_->memory(peer); }
   bool is_open_to_peers() override { return local_->is_open_to_peers(); }
+  bool is_in_huge_pages(std::span<const std::byte> memory) override {
+    return local_->is_in_huge_pages(memory);
+  }
   void read_memory(int peer, std::uint64_t address, std::span<std::byte> to) override {
     local_->read_memory(peer, address, to);
   }

@@ -7,6 +7,7 @@
 #include "comm/base/mutex.h"
 #include "comm/transport/arena.h"
 #include "comm/transport/message_matcher.h"
+#include "comm/transport/page_map.h"
 #include "comm/transport/shm_handshake.h"
 #include "comm/transport/shm_segment.h"
 #include "comm/transport/transport.h"
@@ -46,6 +47,9 @@ class ShmTransport final : public Transport {
   bool is_mapped(int peer) const override;
   std::span<std::byte> memory(int peer) override;
   bool is_open_to_peers() override;
+  bool is_in_huge_pages(std::span<const std::byte> memory) override {
+    return page_map_.are_huge(memory);
+  }
   void read_memory(int peer, std::uint64_t address, std::span<std::byte> to) override;
   void write_memory(int peer, std::uint64_t address, std::span<const std::byte> from) override;
   void commit(std::size_t offset, std::size_t bytes) override;
@@ -109,6 +113,7 @@ class ShmTransport final : public Transport {
   std::uint32_t quiet_polls_ = 0;  ///< Consecutive, since the sockets were last checked.
   bool check_due_ = false;
   bool is_open_ = false;  ///< All peers have said that they can read this process.
+  PageMap page_map_;
   bool closed_ = false;
   std::optional<Error> failure_;
 };

@@ -140,6 +140,10 @@ class Transport : public MessageTransport {
   /// Whether all mapped peers can read and write memory of this process outside its arena. False
   /// until they have said so; then it stays true.
   virtual bool is_open_to_peers() = 0;
+  /// Whether peers read and write this private memory of this rank at the rate of its bytes: it is
+  /// in huge pages. The system looks up each page, which for small ones takes longer than to copy
+  /// them. True where the system does not tell.
+  virtual bool is_in_huge_pages(std::span<const std::byte> memory) = 0;
   /// Copies from memory of a mapped peer that is open to its peers: `address` is the peer's.
   /// Threads: any. Errors: KoloError(kPeerLost).
   virtual void read_memory(int peer, std::uint64_t address, std::span<std::byte> to) = 0;

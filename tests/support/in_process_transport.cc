@@ -158,6 +158,7 @@ class InProcessTransport final : public Transport {
   }
 
   bool is_open_to_peers() override { return hub_.opens_memory(); }
+  bool is_in_huge_pages(std::span<const std::byte>) override { return hub_.has_huge_pages(); }
   void read_memory(int, std::uint64_t address, std::span<std::byte> to) override {
     std::memcpy(to.data(), reinterpret_cast<const void*>(address), to.size());
   }

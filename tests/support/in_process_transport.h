@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "comm/transport/transport.h"
@@ -11,6 +13,8 @@ namespace kolo {
 /// Capacities for ranks that share one process: arenas are real memory there, so they are small.
 inline constexpr TransportLimits kInProcessLimits{
     .arena_bytes = std::size_t{1} << 20, .flags_per_peer = 1U << 12, .counters = 1U << 10};
+
+enum class PageSize : std::uint8_t { kSmall, kHuge };
 
 /// The ranks of a whole job inside one process, for tests and simulations: queues instead of wires,
 /// the heap instead of mapped memory. Ranks of one node of the grid are mapped, others only
@@ -31,8 +35,9 @@ class InProcessHub {
   const ProcessGrid& grid() const { return grid_; }
 
   /// From now on ranks of a node may read each other's private memory.
-  void open_memory() { opens_memory_ = true; }
-  bool opens_memory() const { return opens_memory_; }
+  void open_memory(PageSize pages = PageSize::kHuge) { opened_ = pages; }
+  bool opens_memory() const { return opened_.has_value(); }
+  bool has_huge_pages() const { return opened_ == PageSize::kHuge; }
 
   /// From now on a send completes only once its message is in the memory that the receiver has for
   /// it, as large ones do on a network.
@@ -49,7 +54,7 @@ class InProcessHub {
  private:
   ProcessGrid grid_;
   TransportLimits limits_;
-  bool opens_memory_ = false;
+  std::optional<PageSize> opened_;
   bool completes_on_receipt_ = false;
   std::vector<std::unique_ptr<Station>> stations_;
 };

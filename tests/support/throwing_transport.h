@@ -180,6 +180,9 @@ class ThrowingTransport final : public Transport {
     return transport_->memory(peer);
   }
   bool is_open_to_peers() override { return transport_->is_open_to_peers(); }
+  bool is_in_huge_pages(std::span<const std::byte> memory) override {
+    return transport_->is_in_huge_pages(memory);
+  }
   void read_memory(int peer, std::uint64_t address, std::span<std::byte> to) override {
     hook_.pass("read_memory");
     transport_->read_memory(peer, address, to);

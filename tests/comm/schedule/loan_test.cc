@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,13 +77,18 @@ class GatheringRank {
   Executor executor_;
 };
 
-/// Whether ranks of a node can read each other's private memory.
-class Loan : public testing::TestWithParam<bool> {};
+/// The pages of private memory that ranks of a node can read of each other, if they can.
+class Loan : public testing::TestWithParam<std::optional<PageSize>> {
+ protected:
+  void open(InProcessHub& hub) const {
+    if (GetParam()) hub.open_memory(*GetParam());
+  }
+};
 
 // The ranks of a node need not be alike in it.
 TEST_P(Loan, IsReadWhereItIsOrFromASlot) {
   InProcessHub hub(ProcessGrid::with_node_sizes({3, 1}));
-  if (GetParam()) hub.open_memory();
+  open(hub);
   const std::vector<Where> where{Where::kInArena, Where::kElsewhere, Where::kScaled,
                                  Where::kInArena};
   std::vector<std::unique_ptr<GatheringRank>> ranks;
@@ -110,7 +116,7 @@ TEST_P(Loan, IsReadWhereItIsOrFromASlot) {
     }
   }
   EXPECT_EQ(ranks[0]->packed(), 0U);
-  EXPECT_EQ(ranks[1]->packed(), GetParam() ? 0 : 3 * kPart);
+  EXPECT_EQ(ranks[1]->packed(), GetParam() == PageSize::kHuge ? 0 : 3 * kPart);
   EXPECT_EQ(ranks[1]->streamed(), ranks[1]->packed());
   EXPECT_EQ(ranks[2]->packed(), 2 * 3 * kPart) << "for others and for itself";
   EXPECT_EQ(ranks[2]->streamed(), 3 * kPart) << "only for others";
@@ -119,7 +125,7 @@ TEST_P(Loan, IsReadWhereItIsOrFromASlot) {
 // The caller may write it again then.
 TEST_P(Loan, EndsWhenItHasBeenRead) {
   InProcessHub hub(ProcessGrid::with_node_sizes({2}));
-  if (GetParam()) hub.open_memory();
+  open(hub);
   GatheringRank lender(hub, 0, Where::kElsewhere), reader(hub, 1, Where::kInArena);
   lender.start(1, 0);
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(lender.poll());
@@ -129,8 +135,13 @@ TEST_P(Loan, EndsWhenItHasBeenRead) {
   EXPECT_EQ(reader.result_of(0, kPart - 1), 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Memory, Loan, testing::Bool(),
-                         [](const auto& each) { return each.param ? "open_to_peers" : "private"; });
+INSTANTIATE_TEST_SUITE_P(Memory, Loan,
+                         testing::Values(std::nullopt, PageSize::kSmall, PageSize::kHuge),
+                         [](const auto& each) {
+                           if (!each.param) return "private";
+                           return each.param == PageSize::kSmall ? "in_small_pages"
+                                                                 : "in_huge_pages";
+                         });
 
 }  // namespace
 }  // namespace kolo

@@ -150,6 +150,13 @@ TEST_P(Offer, IsWrittenWhereItIsOrThroughASlot) {
 INSTANTIATE_TEST_SUITE_P(Goals, Offer, testing::Values("gather", "scatter", "broadcast", "reduce"),
                          [](const auto& each) { return each.param; });
 
+TEST(OfferedResult, InSmallPagesIsCopiedFromASlot) {
+  Team team("gather", {.results_in_arena = false}, false);
+  team.hub.open_memory(PageSize::kSmall);
+  team.run(0);
+  EXPECT_EQ(team.members[0]->unpacked(), 2 * kOfferedPart);
+}
+
 // What other ranks contribute to a gather they put, but for what is no whole cache line.
 TEST(OfferedResult, IsCopiedOnlyFromASlot) {
   constexpr std::size_t kPut = kOfferedPart / 16 * 16;

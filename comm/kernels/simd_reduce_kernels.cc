@@ -7,7 +7,7 @@
 
 // Highway compiles everything up to HWY_ONCE once per instruction set.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "comm/kernels/simd_kernels.cc"
+#define HWY_TARGET_INCLUDE "comm/kernels/simd_reduce_kernels.cc"
 #include "hwy/foreach_target.h"
 // The lanes come after foreach_target.h, which sets the instruction set they are compiled for.
 #include "comm/kernels/simd_lanes-inl.h"
@@ -29,10 +29,6 @@ const char* target_name() { return hwy::TargetName(HWY_TARGET); }
 bool reduce_on_target(DType, ReduceOp, Outputs, Sources, std::size_t, double, Overflow, Stores) {
   return false;
 }
-bool convert_on_target(DType, void*, DType, const void*, std::size_t, double, Stores) {
-  return false;
-}
-bool exchange_on_target(void*, void*, const void*, std::size_t, Stores) { return false; }
 
 #else
 
@@ -54,16 +50,6 @@ void store_everywhere(D d, V a, V b, V c, V e, const To& outputs, std::size_t i)
     store_pair(L(), d, a, b, at<L>(output, i));
     store_pair(L(), d, c, e, at<L>(output, i + 2 * hn::Lanes(d)));
   }
-}
-
-// Shorter arrays always go through the cache: a streaming store has a cost to start and to drain.
-constexpr std::size_t kLeastStreamBytes = 4096;
-
-// Number of elements before the first aligned vector of `d`.
-template <class D>
-std::size_t misaligned_elements(D d, const hn::TFromD<D>* to) {
-  const std::size_t bytes = hn::Lanes(d) * sizeof(*to);
-  return (bytes - reinterpret_cast<std::uintptr_t>(to) % bytes) % bytes / sizeof(*to);
 }
 
 // More input streams than this collide in cache sets and prefetchers; see reduce_blocks.
@@ -304,143 +290,6 @@ bool reduce_on_target(DType dtype, ReduceOp op, Outputs outputs, Sources sources
   return false;
 }
 
-template <class To, class From, int kUnroll, class D>
-std::size_t convert_steps(D d, typename To::Stored* dst, const typename From::Stored* src,
-                          std::size_t i, std::size_t count, hn::Vec<D> scale) {
-  const std::size_t lanes = hn::Lanes(d);
-  const auto at = [=](std::size_t k) HWY_ATTR { return finish(d, From::load(d, src + k), scale); };
-  for (; count - i >= kUnroll * lanes; i += kUnroll * lanes) {
-    if constexpr (kUnroll == 1) {
-      To::store(d, at(i), dst + i);
-    } else {
-      for (std::size_t k = i; k < i + kUnroll * lanes; k += 2 * lanes) {
-        store_two(To(), d, at(k), at(k + lanes), dst + k);
-      }
-    }
-  }
-  return i;
-}
-
-// Converts in steps of 4 vectors past the cache, and returns the first element left.
-template <class To, class From, class D>
-std::size_t convert_streaming(D d, typename To::Stored* dst, const typename From::Stored* src,
-                              std::size_t count, hn::Vec<D> scale) {
-  if (reinterpret_cast<std::uintptr_t>(dst) % sizeof(*dst) != 0) return 0;
-  const hn::CappedTag<typename To::Accum, 1> one;
-  const std::size_t lanes = hn::Lanes(d);
-  std::size_t i = convert_steps<To, From, 1>(one, dst, src, 0, misaligned_elements(d, dst),
-                                             hn::Set(one, hn::GetLane(scale)));
-  for (; count - i >= 4 * lanes; i += 4 * lanes) {
-    for (std::size_t k = i; k < i + 4 * lanes; k += lanes) {
-      To::stream(d, finish(d, From::load(d, src + k), scale), dst + k);
-    }
-  }
-  hwy::FlushStream();
-  return i;
-}
-
-template <class To, class From>
-bool convert_lanes(void* dst, const void* src, std::size_t count, double scale, Stores stores) {
-  using A = typename To::Accum;
-  static_assert(std::is_same_v<A, typename From::Accum>);
-  const hn::ScalableTag<A> full;
-  const hn::CappedTag<A, 1> one;
-  const A factor = static_cast<A>(scale);
-  auto* const out = static_cast<typename To::Stored*>(dst);
-  const auto* const in = static_cast<const typename From::Stored*>(src);
-  std::size_t i = 0;
-  if constexpr (std::is_same_v<To, Plain<A> >) {
-    if (stores == Stores::kStreaming && count * sizeof(A) >= kLeastStreamBytes) {
-      i = convert_streaming<To, From>(full, out, in, count, hn::Set(full, factor));
-    }
-  }
-  i = convert_steps<To, From, 4>(full, out, in, i, count, hn::Set(full, factor));
-  i = convert_steps<To, From, 1>(full, out, in, i, count, hn::Set(full, factor));
-  convert_steps<To, From, 1>(one, out, in, i, count, hn::Set(one, factor));
-  return true;
-}
-
-template <class To>
-bool convert_to(DType src_dtype, void* dst, const void* src, std::size_t count, double scale,
-                Stores stores) {
-  switch (src_dtype) {
-    case DType::kFloat32:
-      return convert_lanes<To, Plain<float> >(dst, src, count, scale, stores);
-    case DType::kFloat16:
-      return convert_lanes<To, Float16AsFloat32>(dst, src, count, scale, stores);
-    case DType::kBFloat16:
-      return convert_lanes<To, BFloat16AsFloat32>(dst, src, count, scale, stores);
-    default:
-      return false;
-  }
-}
-
-bool convert_on_target(DType dst_dtype, void* dst, DType src_dtype, const void* src,
-                       std::size_t count, double scale, Stores stores) {
-  if (src_dtype == dst_dtype && scale == 1.0) {
-    return convert_lanes<Plain<std::uint8_t>, Plain<std::uint8_t> >(
-        dst, src, count * size_of(src_dtype), scale, stores);
-  }
-  if (src_dtype == DType::kFloat64 && dst_dtype == DType::kFloat64) {
-    return convert_lanes<Plain<double>, Plain<double> >(dst, src, count, scale, stores);
-  }
-  if (src_dtype == DType::kFloat64 && dst_dtype == DType::kFloat32) {
-    return convert_lanes<Float32AsFloat64, Plain<double> >(dst, src, count, scale, stores);
-  }
-  if (src_dtype == DType::kFloat32 && dst_dtype == DType::kFloat64) {
-    return convert_lanes<Plain<double>, Float32AsFloat64>(dst, src, count, scale, stores);
-  }
-  switch (dst_dtype) {
-    case DType::kFloat32:
-      return convert_to<Plain<float> >(src_dtype, dst, src, count, scale, stores);
-    case DType::kFloat16:
-      return convert_to<Float16AsFloat32>(src_dtype, dst, src, count, scale, stores);
-    case DType::kBFloat16:
-      return convert_to<BFloat16AsFloat32>(src_dtype, dst, src, count, scale, stores);
-    default:
-      return false;
-  }
-}
-
-// Exchanges in steps of kUnroll vectors, with `store` for the writes to `out`, and returns the
-// first byte left.
-template <int kUnroll, class D, class Store>
-std::size_t exchange_steps(D d, std::uint8_t* out, std::uint8_t* slot, const std::uint8_t* in,
-                           std::size_t i, std::size_t bytes, const Store& store) {
-  const std::size_t lanes = hn::Lanes(d);
-  for (; bytes - i >= kUnroll * lanes; i += kUnroll * lanes) {
-    for (std::size_t k = i; k < i + kUnroll * lanes; k += lanes) {
-      const auto next = hn::LoadU(d, in + k);
-      const auto former = hn::LoadU(d, slot + k);
-      hn::StoreU(next, d, slot + k);
-      store(former, out + k);
-    }
-  }
-  return i;
-}
-
-bool exchange_on_target(void* out, void* slot, const void* in, std::size_t bytes, Stores stores) {
-  const hn::ScalableTag<std::uint8_t> full;
-  const hn::CappedTag<std::uint8_t, 1> one;
-  const auto cached = [](auto d) HWY_ATTR {
-    return [d](auto v, std::uint8_t* to) HWY_ATTR { hn::StoreU(v, d, to); };
-  };
-  auto* const to = static_cast<std::uint8_t*>(out);
-  auto* const through = static_cast<std::uint8_t*>(slot);
-  const auto* const from = static_cast<const std::uint8_t*>(in);
-  std::size_t i = 0;
-  if (stores == Stores::kStreaming && bytes >= kLeastStreamBytes) {
-    i = exchange_steps<1>(one, to, through, from, 0, misaligned_elements(full, to), cached(one));
-    i = exchange_steps<4>(full, to, through, from, i, bytes,
-                          [full](auto v, std::uint8_t* at) HWY_ATTR { hn::Stream(v, full, at); });
-    hwy::FlushStream();
-  }
-  i = exchange_steps<4>(full, to, through, from, i, bytes, cached(full));
-  i = exchange_steps<1>(full, to, through, from, i, bytes, cached(full));
-  exchange_steps<1>(one, to, through, from, i, bytes, cached(one));
-  return true;
-}
-
 #endif
 
 }  // namespace HWY_NAMESPACE
@@ -451,8 +300,6 @@ HWY_AFTER_NAMESPACE();
 namespace kolo::simd {
 
 HWY_EXPORT(reduce_on_target);
-HWY_EXPORT(convert_on_target);
-HWY_EXPORT(exchange_on_target);
 HWY_EXPORT(target_name);
 
 bool reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
@@ -460,16 +307,6 @@ bool reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
             Overflow overflow, Stores stores) {
   return HWY_DYNAMIC_DISPATCH(reduce_on_target)(dtype, op, outputs, sources, count, scale, overflow,
                                                 stores);
-}
-
-bool convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
-             double scale, Stores stores) {
-  return HWY_DYNAMIC_DISPATCH(convert_on_target)(dst_dtype, dst, src_dtype, src, count, scale,
-                                                 stores);
-}
-
-bool exchange(void* out, void* slot, const void* in, std::size_t bytes, Stores stores) {
-  return HWY_DYNAMIC_DISPATCH(exchange_on_target)(out, slot, in, bytes, stores);
 }
 
 const char* target() { return HWY_DYNAMIC_DISPATCH(target_name)(); }
