@@ -11,12 +11,19 @@ namespace {
 constexpr Delivery kAllDeliveries[] = {Delivery::kInOffer, Delivery::kBehindOffer,
                                        Delivery::kOnDemand};
 
+constexpr std::size_t kTensorBytes = sizeof(std::uint64_t) + sizeof(std::uint8_t);
+
 void write(ByteWriter& writer, const Offer& offer) {
   writer.number(offer.tag);
   writer.number(offer.number);
   writer.number(offer.count);
   writer.number(static_cast<std::uint8_t>(offer.dtype));
   writer.number(static_cast<std::uint8_t>(offer.delivery));
+  writer.number(narrow<std::uint32_t>(offer.more.size()));
+  for (const auto& [count, dtype] : offer.more) {
+    writer.number(count);
+    writer.number(static_cast<std::uint8_t>(dtype));
+  }
 }
 
 Offer read_offer(ByteReader& reader) {
@@ -26,6 +33,11 @@ Offer read_offer(ByteReader& reader) {
   offer.count = reader.number<std::uint64_t>();
   offer.dtype = reader.choice(kAllDTypes);
   offer.delivery = reader.choice(kAllDeliveries);
+  offer.more.resize(reader.list(kTensorBytes));
+  for (auto& [count, dtype] : offer.more) {
+    count = reader.number<std::uint64_t>();
+    dtype = reader.choice(kAllDTypes);
+  }
   return offer;
 }
 

@@ -46,13 +46,22 @@ enum class Delivery : std::uint8_t {
   kOnDemand,     ///< In a data message that follows when the receiver takes the offer.
 };
 
+/// One of several tensors that are one message.
+struct OfferedTensor {
+  std::uint64_t count = 0;  ///< Elements.
+  DType dtype = DType::kFloat32;
+
+  friend bool operator==(const OfferedTensor&, const OfferedTensor&) = default;
+};
+
 /// A message that its sender offers.
 struct Offer {
   std::uint64_t tag = 0;     ///< The caller's.
   std::uint64_t number = 0;  ///< Counts the messages from this sender to this receiver.
-  std::uint64_t count = 0;   ///< Elements.
+  std::uint64_t count = 0;   ///< Elements; of a grouped message, those of its first tensor.
   DType dtype = DType::kFloat32;
   Delivery delivery = Delivery::kInOffer;
+  std::vector<OfferedTensor> more = {};  ///< The other tensors of a grouped message.
 
   friend bool operator==(const Offer&, const Offer&) = default;
 };

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "comm/base/aligned_memory.h"
 #include "comm/base/buffer_view.h"
 #include "comm/base/error.h"
 #include "comm/device/stream.h"
@@ -30,15 +34,25 @@ class Message {
 
   /// "a receive from rank 1 with tag 5".
   std::string describe() const;
+  /// Sets the buffers of its tensors, at least one.
+  void set_parts(std::span<const BufferView> all);
+  /// The buffers of all its tensors.
+  std::span<const BufferView> parts() const;
+  /// Of all of them together.
+  std::size_t bytes() const;
+  MemoryKind memory() const { return parts().front().memory; }
 
   Kind kind = Kind::kSend;
   int peer = kAnyRank;
   std::uint64_t tag = 0;
   BufferView buffer = {};
-  /// Device memory: behind what the caller's stream does to the buffer; null when that is done.
+  /// Of a grouped message, instead of `buffer`: several, in memory of one kind.
+  std::vector<BufferView> tensors = {};
+  /// Device memory: behind what the caller's stream does to it; null when that is done.
   std::shared_ptr<const Event> ready = {};
-  Received received = {};    ///< Of a receive that is complete.
-  Completion transfer = {};  ///< Of its data message.
+  Received received = {};     ///< Of a receive that is complete.
+  Completion transfer = {};   ///< Of its data message.
+  AlignedMemory packed = {};  ///< Its elements meanwhile, if its tensors lie here and there.
 };
 
 }  // namespace kolo

@@ -1,25 +1,19 @@
 #include "comm/message/messages.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "comm/base/log.h"
+#include "comm/message/message_parts.h"
 
 namespace kolo {
 namespace {
 
-/// No buffer has more elements.
-constexpr std::uint64_t kMostElements = std::numeric_limits<std::int64_t>::max() / 8;
-
 constexpr std::size_t kMostInText = 3;
-
-std::size_t bytes_of(const Offer& offer) {
-  return static_cast<std::size_t>(offer.count) * size_of(offer.dtype);
-}
 
 bool came_unasked(const Offer& offer) { return offer.delivery != Delivery::kOnDemand; }
 
@@ -63,19 +57,16 @@ void Messages::withdraw(const std::shared_ptr<Message>& receive, const Error& er
 
 void Messages::send(const std::shared_ptr<Message>& message) {
   const int peer = message->peer;
-  const std::span<const std::byte> data = message->buffer.as_bytes();
+  const std::size_t bytes = message->bytes();
   Peer& to = peers_[peer];
-  const Offer offer{.tag = message->tag,
-                    .number = to.next_number++,
-                    .count = message->buffer.count,
-                    .dtype = message->buffer.dtype,
-                    .delivery = delivery(to, *message)};
-  if (came_unasked(offer)) to.room -= data.size();
+  Offer offer{.tag = message->tag, .number = to.next_number++, .delivery = delivery(to, *message)};
+  describe_in(offer, message->parts());
+  if (came_unasked(offer)) to.room -= bytes;
   switch (offer.delivery) {
     case Delivery::kInOffer:
-      give(peer, {.kind = FrameKind::kOffer, .offer = offer, .payload = data});
-      count_sent(peer, data.size());
-      message->complete();
+      give(peer, {.kind = FrameKind::kOffer, .offer = offer, .payload = outgoing(*message)});
+      count_sent(peer, bytes);
+      answer(*message);
       return;
     case Delivery::kBehindOffer:
       transfers_.push_back({.message = message, .number = offer.number});
@@ -91,7 +82,7 @@ void Messages::send(const std::shared_ptr<Message>& message) {
 }
 
 Delivery Messages::delivery(const Peer& to, const Message& message) const {
-  const std::size_t bytes = message.buffer.bytes();
+  const std::size_t bytes = message.bytes();
   if (bytes > to.room) return Delivery::kOnDemand;
   if (bytes <= kMostInOffer) return Delivery::kInOffer;
   // Inside a node the question costs less than a second copy of what comes before its receive.
@@ -100,11 +91,20 @@ Delivery Messages::delivery(const Peer& to, const Message& message) const {
 }
 
 void Messages::start_sending(Message& message, std::uint64_t number) {
-  const std::span<const std::byte> data = message.buffer.as_bytes();
+  const std::span<const std::byte> data = outgoing(message);
   message.transfer = {};
   transport_.isend(message.peer, data_tag(bucket_, transport_.rank(), number), data,
                    message.transfer);
   count_sent(message.peer, data.size());
+}
+
+/// Its elements in one piece, which it keeps until it is answered.
+std::span<const std::byte> Messages::outgoing(Message& message) {
+  if (const auto piece = in_one_piece(message.parts())) return *piece;
+  const std::size_t bytes = message.bytes();
+  message.packed = allocate_aligned(bytes);
+  pack(message.parts(), message.packed.get());
+  return {message.packed.get(), bytes};
 }
 
 bool Messages::taken(int peer, std::uint64_t number) {
@@ -148,10 +148,11 @@ bool Messages::make_room(int peer, std::uint64_t bytes) {
 
 bool Messages::take_offer(int peer, const Frame& frame) {
   const Offer& offer = frame.offer;
-  if (offer.count > kMostElements) return false;
+  const std::optional<std::size_t> bytes = bytes_of(offer);
+  if (!bytes) return false;
   const bool carries = offer.delivery == Delivery::kInOffer;
-  if (frame.payload.size() != (carries ? bytes_of(offer) : 0)) return false;
-  if (came_unasked(offer) && bytes_of(offer) > kMostBehindOffer) return false;
+  if (frame.payload.size() != (carries ? *bytes : 0)) return false;
+  if (came_unasked(offer) && *bytes > kMostBehindOffer) return false;
   in_hand_ = matching_.take_receive(peer, offer.tag);
   if (in_hand_ != nullptr) {
     join(peer, offer, frame.payload, in_hand_);
@@ -165,20 +166,17 @@ bool Messages::take_offer(int peer, const Frame& frame) {
 
 void Messages::join(int source, const Offer& offer, std::span<const std::byte> payload,
                     const std::shared_ptr<Message>& receive) {
-  if (offer.dtype != receive->buffer.dtype || offer.count > receive->buffer.count) {
-    return refuse(source, offer, *receive);
-  }
-  const std::size_t bytes = bytes_of(offer);
-  const std::span<std::byte> data = receive->buffer.as_bytes().first(bytes);
-  receive->received = {.source = source, .count = static_cast<std::size_t>(offer.count)};
+  if (!fits(offer, *receive)) return refuse(source, offer, *receive);
+  const std::size_t bytes = *bytes_of(offer);
+  receive->received = {.source = source, .count = count_of(offer)};
   if (offer.delivery == Delivery::kInOffer) {
-    if (bytes > 0) std::memcpy(data.data(), payload.data(), bytes);
+    unpack(payload, receive->parts());
     receive->complete();
     owe(source, bytes);
     return;
   }
   transfers_.push_back({.message = receive, .number = offer.number});
-  start_receiving(source, offer.number, data, *receive);
+  start_receiving(source, offer.number, incoming(*receive, bytes), *receive);
   if (offer.delivery == Delivery::kBehindOffer) return owe(source, bytes);
   give(source, {.kind = FrameKind::kTake,
                 .least = offer.number,
@@ -191,32 +189,34 @@ void Messages::start_receiving(int source, std::uint64_t number, std::span<std::
   transport_.irecv(source, data_tag(bucket_, source, number), data, message.transfer);
 }
 
+/// Memory for the elements, in one piece.
+std::span<std::byte> Messages::incoming(Message& receive, std::size_t bytes) {
+  if (const auto piece = in_one_piece(receive.parts())) return piece->first(bytes);
+  receive.packed = allocate_aligned(bytes);
+  return {receive.packed.get(), bytes};
+}
+
 std::string Messages::describe(int source, const Offer& offer) {
-  return fmt::format("rank {} sends {} elements of {} with tag {}", source, offer.count,
-                     to_string(offer.dtype), offer.tag);
+  return fmt::format("rank {} sends {} with tag {}", source, describe_tensors(offer), offer.tag);
 }
 
 void Messages::refuse(int source, const Offer& offer, Message& receive) {
   const int rank = transport_.rank();
-  const std::string offered = describe(source, offer);
   const Error error{.code = ErrorCode::kMismatch,
                     .rank = rank,
                     .peer = source,
                     .group = group_,
                     .verb = "run",
-                    .what = offer.dtype != receive.buffer.dtype
-                                ? fmt::format("{} to rank {}, which receives {}", offered, rank,
-                                              to_string(receive.buffer.dtype))
-                                : fmt::format("{} to rank {}, whose buffer holds {}", offered, rank,
-                                              receive.buffer.count)};
+                    .what = fmt::format("{} to rank {}, {}", describe(source, offer), rank,
+                                        describe_misfit(offer, receive))};
   receive.fail(error);
   if (offer.delivery == Delivery::kBehindOffer) {
-    const auto instead = std::make_shared<Discarded>(bytes_of(offer));
+    const auto instead = std::make_shared<Discarded>(*bytes_of(offer));
     instead->received.source = source;
     transfers_.push_back({.message = instead, .number = offer.number});
     start_receiving(source, offer.number, instead->memory(), *instead);
   }
-  if (came_unasked(offer)) peers_[source].owed += bytes_of(offer);
+  if (came_unasked(offer)) peers_[source].owed += *bytes_of(offer);
   give(source, {.kind = FrameKind::kRefuse,
                 .least = offer.number,
                 .greatest = std::exchange(peers_[source].owed, 0),
@@ -281,12 +281,22 @@ bool Messages::poll() {
     transfers_.pop_back();
     any = true;
     if (over.refusal) {
+      over.message->packed.reset();
       over.message->fail(*over.refusal);
     } else {
-      over.message->complete();
+      answer(*over.message);
     }
   }
   return any;
+}
+
+/// Its elements are where they belong, or have left.
+void Messages::answer(Message& message) {
+  if (const AlignedMemory packed = std::move(message.packed);
+      packed != nullptr && message.kind == Message::Kind::kReceive) {
+    unpack({packed.get(), message.bytes()}, message.parts());
+  }
+  message.complete();
 }
 
 void Messages::append_awaited_peers(std::vector<int>& peers) const {

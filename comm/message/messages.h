@@ -34,6 +34,9 @@ namespace kolo {
 /// no more than kRoom bytes of them are unreceived; further messages travel on demand, so a rank
 /// never holds more of what nobody has asked for.
 ///
+/// A grouped message has several tensors, which the offer lists. Unless they lie one behind
+/// another, its elements are packed into memory of its own while they are on their way.
+///
 /// A message that does not fit its receive fails on both sides and harms nothing else. If the
 /// sender's call was over by then, as for a message that came unasked, the sender logs the error.
 ///
@@ -114,6 +117,9 @@ class Messages final : public MessageFrames {
   void send(const std::shared_ptr<Message>& message);
   Delivery delivery(const Peer& to, const Message& message) const;
   void start_sending(Message& message, std::uint64_t number);
+  static std::span<const std::byte> outgoing(Message& message);
+  static std::span<std::byte> incoming(Message& receive, std::size_t bytes);
+  static void answer(Message& message);
   void start_receiving(int source, std::uint64_t number, std::span<std::byte> data,
                        Message& message);
   void join(int source, const Offer& offer, std::span<const std::byte> payload,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace kolo {
 namespace {
@@ -21,14 +22,22 @@ class MirroredMessages::Mirrored final : public Message {
     kind = message_->kind;
     peer = message_->peer;
     tag = message_->tag;
-    const BufferView& on_device = message_->buffer;
-    buffer = {.data = mirror_->data(), .count = on_device.count, .dtype = on_device.dtype};
-    const PinnedMirror::Copy all{.device = static_cast<std::byte*>(on_device.data),
-                                 .bytes = on_device.bytes()};
-    const std::span<const PinnedMirror::Copy> copies(&all, all.bytes > 0 ? 1 : 0);
+    std::vector<BufferView> here;
+    std::vector<PinnedMirror::Copy> copies;
+    std::size_t offset = 0;
+    for (const BufferView& on_device : message_->parts()) {
+      const std::size_t size = on_device.bytes();
+      here.push_back(
+          {.data = mirror_->data() + offset, .count = on_device.count, .dtype = on_device.dtype});
+      if (size == 0) continue;
+      copies.push_back(
+          {.offset = offset, .device = static_cast<std::byte*>(on_device.data), .bytes = size});
+      offset += size;
+    }
+    set_parts(here);
+    const std::span<const PinnedMirror::Copy> all(copies);
     const bool sends = kind == Kind::kSend;
-    mirror_->begin(sends ? copies : copies.first(0), sends ? copies.first(0) : copies,
-                   message_->ready.get());
+    mirror_->begin(sends ? all : all.first(0), sends ? all.first(0) : all, message_->ready.get());
   }
 
   void complete() noexcept override {
@@ -51,15 +60,17 @@ class MirroredMessages::Mirrored final : public Message {
   /// Of a receive: whether it is answered, after its elements have been copied up.
   bool finish() {
     if (is_over_) return true;
-    if (!is_complete_ || !mirror_->drain_first(received.count * size_of(buffer.dtype))) {
-      return false;
-    }
+    if (!is_complete_ || !mirror_->drain_first(received_bytes())) return false;
     message_->received = received;
     end();
     return true;
   }
 
  private:
+  /// Only a message of one tensor may be shorter than its receive.
+  std::size_t received_bytes() const {
+    return tensors.empty() ? received.count * size_of(buffer.dtype) : bytes();
+  }
   void end() noexcept {
     if (!std::exchange(is_over_, true)) message_->complete();
   }
@@ -89,7 +100,7 @@ std::shared_ptr<PinnedMirror> MirroredMessages::take_mirror(std::size_t bytes) {
 
 void MirroredMessages::submit(const std::shared_ptr<Message>& message) {
   const bool sends = message->kind == Message::Kind::kSend;
-  if (message->buffer.memory != MemoryKind::kDevice) {
+  if (message->memory() != MemoryKind::kDevice) {
     if (sends && !sends_.empty()) {
       sends_.push_back(message);
     } else {
@@ -97,7 +108,7 @@ void MirroredMessages::submit(const std::shared_ptr<Message>& message) {
     }
     return;
   }
-  auto mirrored = std::make_shared<Mirrored>(message, take_mirror(message->buffer.bytes()));
+  auto mirrored = std::make_shared<Mirrored>(message, take_mirror(message->bytes()));
   if (sends) {
     sends_.push_back(std::move(mirrored));
   } else {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/message/message.h"
@@ -45,13 +46,26 @@ class CalledMessage final : public Message {
   std::optional<Error> error_;
 };
 
+inline std::shared_ptr<CalledMessage> submitted(EngineJob& job, int rank,
+                                                std::shared_ptr<CalledMessage> message) {
+  job.submit(rank, message, [message] { return message->is_over(); });
+  return message;
+}
+
 using CalledMessages = std::vector<std::shared_ptr<CalledMessage>>;
 
 inline std::shared_ptr<CalledMessage> call(EngineJob& job, int rank, Message::Kind kind,
                                            BufferView buffer, int peer, std::uint64_t tag) {
-  auto message = std::make_shared<CalledMessage>(kind, buffer, peer, tag);
-  job.submit(rank, message, [message] { return message->is_over(); });
-  return message;
+  return submitted(job, rank, std::make_shared<CalledMessage>(kind, buffer, peer, tag));
+}
+
+/// A grouped message.
+inline std::shared_ptr<CalledMessage> call(EngineJob& job, int rank, Message::Kind kind,
+                                           const std::vector<BufferView>& tensors, int peer,
+                                           std::uint64_t tag) {
+  auto message = std::make_shared<CalledMessage>(kind, BufferView{}, peer, tag);
+  message->set_parts(tensors);
+  return submitted(job, rank, std::move(message));
 }
 
 inline std::shared_ptr<CalledMessage> send(EngineJob& job, int from, int to,

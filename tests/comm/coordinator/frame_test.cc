@@ -72,11 +72,15 @@ Frame random_frame(FrameKind kind, Random& random) {
   }
   if (kind == FrameKind::kOffer) {
     static constexpr std::byte kElements[8]{std::byte{1}, std::byte{2}, std::byte{0xFF}};
+    const auto random_dtype = [&] { return kAllDTypes[random() % std::size(kAllDTypes)]; };
     frame.offer = {.tag = random(),
                    .number = random(),
                    .count = random(),
-                   .dtype = kAllDTypes[random() % std::size(kAllDTypes)],
+                   .dtype = random_dtype(),
                    .delivery = static_cast<Delivery>(random() % 3)};
+    for (std::size_t more = random() % 4; more > 0; --more) {
+      frame.offer.more.push_back({.count = random(), .dtype = random_dtype()});
+    }
     frame.payload = std::span(kElements).first(random() % 8);
   }
   if (kind == FrameKind::kInvite) {

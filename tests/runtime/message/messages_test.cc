@@ -349,6 +349,11 @@ TEST(EngineMessages, FramesThatBelongToNoMessageEndTheJob) {
        .offer = {.count = std::uint64_t{1} << 62, .delivery = Delivery::kOnDemand}},
       {.kind = FrameKind::kOffer,
        .offer = {.count = Messages::kMostBehindOffer, .delivery = Delivery::kBehindOffer}},
+      {.kind = FrameKind::kOffer, .offer = {.count = 1, .more = {{2}}}, .payload = kElements},
+      {.kind = FrameKind::kOffer,
+       .offer = {.count = 3,
+                 .delivery = Delivery::kOnDemand,
+                 .more = {{1}, {std::uint64_t{1} << 61}}}},
   };
   for (const Frame& frame : frames) {
     const bool is_sound = frame.offer.count == 1 && frame.offer.delivery != Delivery::kInOffer;

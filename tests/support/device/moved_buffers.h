@@ -96,15 +96,17 @@ class MovedBuffers {
   /// The same of a message, which is over once `is_over` holds.
   void move(Message& message, std::function<bool()> is_over, SeededHostDevice& device,
             Stream& stream) {
-    BufferView& buffer = message.buffer;
-    buffer.memory = MemoryKind::kDevice;
     Moved moved{.is_over = std::move(is_over), .buffers = {}};
-    if (buffer.bytes() > 0) {
+    const auto move_buffer = [&](BufferView& buffer) {
+      buffer.memory = MemoryKind::kDevice;
+      if (buffer.bytes() == 0) return;
       const bool is_input = message.kind == Message::Kind::kSend;
       auto* const host = static_cast<std::byte*>(buffer.data);
       moved.buffers.push_back(write(stream, host, buffer.bytes(), is_input));
       buffer.data = moved.buffers.back().device;
-    }
+    };
+    move_buffer(message.buffer);
+    for (BufferView& tensor : message.tensors) move_buffer(tensor);
     message.ready = after(stream, device);
     moved_.push_back(std::move(moved));
   }
