@@ -1,3 +1,5 @@
+#include "runtime/api/group.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -333,20 +335,40 @@ RowTicket Group::sparse_all_reduce_async(std::string_view name, const RowTable& 
 }
 
 Ticket Group::send_async(BufferView buffer, int peer, std::uint64_t tag, NativeStream stream) {
-  return state_->messages().send_async(buffer, peer, tag, stream);
+  return state_->messages().send_async({&buffer, 1}, peer, tag, stream);
 }
 
 void Group::send(BufferView buffer, int peer, std::uint64_t tag, NativeStream stream) {
-  state_->messages().send(buffer, peer, tag, stream);
+  state_->messages().send({&buffer, 1}, peer, tag, stream);
 }
 
 ReceiveTicket Group::recv_async(BufferView buffer, int peer, std::uint64_t tag,
                                 NativeStream stream) {
-  return state_->messages().recv_async(buffer, peer, tag, stream);
+  return state_->messages().recv_async({&buffer, 1}, peer, tag, stream);
 }
 
 Received Group::recv(BufferView buffer, int peer, std::uint64_t tag, NativeStream stream) {
-  return state_->messages().recv(buffer, peer, tag, stream);
+  return state_->messages().recv({&buffer, 1}, peer, tag, stream);
+}
+
+Ticket Group::send_async(std::span<const BufferView> tensors, int peer, std::uint64_t tag,
+                         NativeStream stream) {
+  return state_->messages().send_async(tensors, peer, tag, stream);
+}
+
+void Group::send(std::span<const BufferView> tensors, int peer, std::uint64_t tag,
+                 NativeStream stream) {
+  state_->messages().send(tensors, peer, tag, stream);
+}
+
+ReceiveTicket Group::recv_async(std::span<const BufferView> tensors, int peer, std::uint64_t tag,
+                                NativeStream stream) {
+  return state_->messages().recv_async(tensors, peer, tag, stream);
+}
+
+Received Group::recv(std::span<const BufferView> tensors, int peer, std::uint64_t tag,
+                     NativeStream stream) {
+  return state_->messages().recv(tensors, peer, tag, stream);
 }
 
 Ticket Group::barrier_async() {

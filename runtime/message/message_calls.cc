@@ -17,51 +17,65 @@ MessageCalls::MessageCalls(Engine& engine, std::shared_ptr<Driver> driver, Devic
       world_size_(world_size),
       limit_(std::move(limit)) {}
 
-Ticket MessageCalls::send_async(const BufferView& buffer, int peer, std::uint64_t tag,
+Ticket MessageCalls::send_async(std::span<const BufferView> tensors, int peer, std::uint64_t tag,
                                 NativeStream stream) {
-  return {start_in_background(Message::Kind::kSend, buffer, peer, tag, stream), driver_, limit_};
+  return {start_in_background(Message::Kind::kSend, tensors, peer, tag, stream), driver_, limit_};
 }
 
-void MessageCalls::send(const BufferView& buffer, int peer, std::uint64_t tag,
+void MessageCalls::send(std::span<const BufferView> tensors, int peer, std::uint64_t tag,
                         NativeStream stream) {
-  finish(start(Message::Kind::kSend, buffer, peer, tag, stream));
+  finish(start(Message::Kind::kSend, tensors, peer, tag, stream));
 }
 
-ReceiveTicket MessageCalls::recv_async(const BufferView& buffer, int peer, std::uint64_t tag,
-                                       NativeStream stream) {
-  return {start_in_background(Message::Kind::kReceive, buffer, peer, tag, stream), engine_, driver_,
-          limit_};
+ReceiveTicket MessageCalls::recv_async(std::span<const BufferView> tensors, int peer,
+                                       std::uint64_t tag, NativeStream stream) {
+  return {start_in_background(Message::Kind::kReceive, tensors, peer, tag, stream), engine_,
+          driver_, limit_};
 }
 
-Received MessageCalls::recv(const BufferView& buffer, int peer, std::uint64_t tag,
+Received MessageCalls::recv(std::span<const BufferView> tensors, int peer, std::uint64_t tag,
                             NativeStream stream) {
-  return finish(start(Message::Kind::kReceive, buffer, peer, tag, stream));
+  return finish(start(Message::Kind::kReceive, tensors, peer, tag, stream));
 }
 
-void MessageCalls::check_call(Message::Kind kind, const BufferView& buffer, int peer) const {
+void MessageCalls::check_call(Message::Kind kind, std::span<const BufferView> tensors,
+                              int peer) const {
   const bool sends = kind == Message::Kind::kSend;
   const auto refuse = [&](const std::string& what) {
     throw UsageError((sends ? "send: " : "recv: ") + what, limit_->group);
   };
-  if (buffer.memory == MemoryKind::kPinned) refuse("pinned memory is host memory; call it that");
-  if (buffer.memory == MemoryKind::kDevice && device_ == nullptr) {
+  if (tensors.empty()) refuse("there are no tensors");
+  const MemoryKind memory = tensors.front().memory;
+  if (memory == MemoryKind::kPinned) refuse("pinned memory is host memory; call it that");
+  if (memory == MemoryKind::kDevice && device_ == nullptr) {
     refuse("device memory needs a device: set the option `device`, e.g. KOLO_DEVICE=cuda");
   }
-  if (buffer.data == nullptr && buffer.count > 0) refuse("the buffer is null");
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const auto& [data, count, dtype, kind_of_memory] = tensors[i];
+    if (kind_of_memory != memory) {
+      refuse(
+          fmt::format("buffer {} is in {} memory and buffer 0 in {} memory; those of one "
+                      "message are in memory of one kind",
+                      i, to_string(kind_of_memory), to_string(memory)));
+    }
+    if (data == nullptr && count > 0) {
+      refuse(tensors.size() == 1 ? "the buffer is null" : fmt::format("buffer {} is null", i));
+    }
+  }
   if ((peer >= 0 && peer < world_size_) || (peer == kAnyRank && !sends)) return;
   refuse(fmt::format("the peer {} is not a rank{}", peer, sends ? "" : ", and not kAnyRank"));
 }
 
-MessageCalls::Call MessageCalls::start(Message::Kind kind, const BufferView& buffer, int peer,
-                                       std::uint64_t tag, NativeStream stream) {
-  check_call(kind, buffer, peer);
+MessageCalls::Call MessageCalls::start(Message::Kind kind, std::span<const BufferView> tensors,
+                                       int peer, std::uint64_t tag, NativeStream stream) {
+  check_call(kind, tensors, peer);
   Call call = take_unused();
   call->kind = kind;
   call->peer = peer;
   call->tag = tag;
-  call->buffer = buffer;
+  call->set_parts(tensors);
   call->ready = nullptr;
-  if (buffer.memory == MemoryKind::kDevice) {
+  if (call->memory() == MemoryKind::kDevice) {
     std::shared_ptr<Event> ready = device_->make_event();
     device_->record(stream, *ready);
     call->ready = std::move(ready);
@@ -70,10 +84,10 @@ MessageCalls::Call MessageCalls::start(Message::Kind kind, const BufferView& buf
   return call;
 }
 
-MessageCalls::Call MessageCalls::start_in_background(Message::Kind kind, const BufferView& buffer,
-                                                     int peer, std::uint64_t tag,
-                                                     NativeStream stream) {
-  Call call = start(kind, buffer, peer, tag, stream);
+MessageCalls::Call MessageCalls::start_in_background(Message::Kind kind,
+                                                     std::span<const BufferView> tensors, int peer,
+                                                     std::uint64_t tag, NativeStream stream) {
+  Call call = start(kind, tensors, peer, tag, stream);
   driver_->attend(Driver::Next::kUnknown);
   return call;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "comm/base/buffer_view.h"
@@ -23,21 +24,25 @@ class MessageCalls {
   MessageCalls(Engine& engine, std::shared_ptr<Driver> driver, Device* device, int world_size,
                std::shared_ptr<const WaitLimit> limit);
 
-  Ticket send_async(const BufferView& buffer, int peer, std::uint64_t tag, NativeStream stream);
-  void send(const BufferView& buffer, int peer, std::uint64_t tag, NativeStream stream);
-  ReceiveTicket recv_async(const BufferView& buffer, int peer, std::uint64_t tag,
+  // `tensors` are the buffers of one message, at least one.
+
+  Ticket send_async(std::span<const BufferView> tensors, int peer, std::uint64_t tag,
+                    NativeStream stream);
+  void send(std::span<const BufferView> tensors, int peer, std::uint64_t tag, NativeStream stream);
+  ReceiveTicket recv_async(std::span<const BufferView> tensors, int peer, std::uint64_t tag,
                            NativeStream stream);
-  Received recv(const BufferView& buffer, int peer, std::uint64_t tag, NativeStream stream);
+  Received recv(std::span<const BufferView> tensors, int peer, std::uint64_t tag,
+                NativeStream stream);
 
  private:
   using Call = std::shared_ptr<MessageCall>;
   /// As many as threads that are likely to call at the same time.
   static constexpr std::size_t kMostUnused = 16;
 
-  void check_call(Message::Kind kind, const BufferView& buffer, int peer) const;
-  Call start(Message::Kind kind, const BufferView& buffer, int peer, std::uint64_t tag,
+  void check_call(Message::Kind kind, std::span<const BufferView> tensors, int peer) const;
+  Call start(Message::Kind kind, std::span<const BufferView> tensors, int peer, std::uint64_t tag,
              NativeStream stream);
-  Call start_in_background(Message::Kind kind, const BufferView& buffer, int peer,
+  Call start_in_background(Message::Kind kind, std::span<const BufferView> tensors, int peer,
                            std::uint64_t tag, NativeStream stream);
   Received finish(Call call);
   Call take_unused() KOLO_EXCLUDES(mutex_);

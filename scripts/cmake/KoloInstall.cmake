@@ -30,6 +30,7 @@ set(public_headers
   fusion/gradient.h
   runtime/api/compression_stats.h
   runtime/api/gradient_set.h
+  runtime/api/group.h
   runtime/api/kolo.h
   runtime/api/options.h
   runtime/api/plan_summary.h

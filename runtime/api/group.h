@@ -1,0 +1,384 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/base/buffer_view.h"
+#include "comm/base/dtype.h"
+#include "comm/base/native_stream.h"
+#include "comm/base/reduction.h"
+#include "comm/message/received.h"
+#include "fusion/gradient.h"
+#include "runtime/api/gradient_set.h"
+#include "runtime/api/row_sums.h"
+#include "runtime/api/ticket.h"
+
+namespace kolo {
+
+class MemberState;
+
+/// Elements of each rank's part, by rank, the same on all ranks. Empty: all parts are equal.
+using PartCounts = std::span<const std::size_t>;
+
+/// Settings of a group; the same on all its members.
+struct GroupOptions {
+  /// For errors, and to tell groups of the same ranks apart; may be empty.
+  std::string name = {};
+  /// Address space of each member's arena in the group. Memory is committed when it is used.
+  std::size_t arena_bytes = std::size_t{64} << 20;
+};
+
+/// A group of ranks and its collectives. Ranks are numbered from 0 in each group. A group has names
+/// and errors of its own: names are those of other operations elsewhere, and whatever stalls or
+/// fails in it holds up nothing else, unless a rank is lost, which ends the job. Groups may
+/// overlap.
+///
+/// Groups use connections and threads of the job: each costs a part of the arena of its members,
+/// which is given back when all have released it. Gradient sets of groups are in host memory.
+///
+/// Threads: any thread may call; each rank calls a collective once per name, and calls with
+///          different names may come in any order.
+/// Errors:  after a failure (as opposed to a mismatch of one name) every later call throws the same
+///          error, which names the group.
+class Group {
+ public:
+  /// Leaves the other group unusable.
+  Group(Group&&) noexcept;
+  /// Leaves the other group unusable.
+  Group& operator=(Group&&) noexcept;
+  /// Releases the group once all members have done so, and waits for none of them. A group must not
+  /// outlive the runtime.
+  ~Group();
+
+  /// This process's rank in the group, from 0 to size() - 1.
+  int rank() const;
+  /// Number of ranks in the group.
+  int size() const;
+  /// Ranks of the job, by rank in the group.
+  const std::vector<int>& ranks_of_job() const;
+
+  /// Founds a group of these ranks of this group, in this order. Called by its members only, which
+  /// found groups of the same ranks and name in the same order, and all others in any order.
+  ///
+  /// Errors: UsageError for ranks that do not exist, come twice or leave out this one;
+  ///         KoloError(kMismatch, kResources, kStall), the same on every member that came;
+  ///         KoloError(kTimeout) after `operation_timeout`: a repeated call goes on waiting.
+  Group group(const std::vector<int>& ranks, GroupOptions options = {}) const;
+  /// Splits this group into one for each color, ordered by key and then by rank. Collective over
+  /// this group. A rank with a negative color gets none.
+  std::optional<Group> split(int color, int key, GroupOptions options = {}) const;
+  /// The group of the ranks of this group that share this rank's node. Collective over those.
+  Group node_group(GroupOptions options = {}) const;
+  /// The group of the ranks of this group that have the same place in their nodes, one per node.
+  /// Collective over those.
+  Group cross_group(GroupOptions options = {}) const;
+
+  /// Agrees on a set of gradients with all ranks and plans its buckets. Collective; the set must
+  /// not outlive the group.
+  ///
+  /// Errors: KoloError(kMismatch), the same on every rank, naming rank, tensor and both values;
+  ///         KoloError(kTimeout) if not all ranks have come within `operation_timeout`. The same
+  ///         call may then be made again on this rank alone; it goes on waiting.
+  GradientSet register_gradients(std::string_view name, std::vector<GradientSpec> gradients,
+                                 GradientOptions options = {});
+
+  /// Combines `buffer` over all ranks in place. `reduction` is an operation that takes the dtype
+  /// (see `takes`), and may scale contributions and results; both are equal on all ranks but for
+  /// the scale of a premultiplied sum, which is the rank's own. `name` identifies the operation
+  /// on all ranks. The first use of a name costs one round of agreement; later uses reuse its plan,
+  /// and run one after the other. An operation with an empty name is named after its arguments:
+  /// all ranks then begin those with the same arguments in the same order.
+  ///
+  /// A buffer may be in device memory. It is then read and written after the work enqueued on
+  /// `stream` so far; with the ticket the result is there for every stream. All buffers of one call
+  /// are in memory of one kind, the same on all ranks. (One tensor stays on the device, unless it
+  /// is reduced with scales, as other than numbers, or by an all-reduce out of place; everything
+  /// else passes through pinned host memory, as does what is predicted to be faster so.)
+  ///
+  /// The buffer must stay valid and untouched until the ticket is done, also when a wait has timed
+  /// out. Errors: UsageError at the call; every other error through the ticket.
+  Ticket all_reduce_async(std::string_view name, BufferView buffer,
+                          const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
+  /// The same, and waits for the result.
+  void all_reduce(std::string_view name, BufferView buffer,
+                  const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
+
+  /// The same out of place: combines the elements at `input`, as many and of the
+  /// same dtype as `result` has, into `result`. The two must not overlap; `input` is only read.
+  /// Both must stay valid until the ticket is done.
+  Ticket all_reduce_async(std::string_view name, const void* input, BufferView result,
+                          const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
+  /// The same, and waits for the result.
+  void all_reduce(std::string_view name, const void* input, BufferView result,
+                  const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
+
+  /// Copies `buffer` of rank `root` to all ranks. Name, stream, lifetime of the buffer and errors
+  /// are as for an all-reduce.
+  Ticket broadcast_async(std::string_view name, BufferView buffer, int root,
+                         NativeStream stream = {});
+  /// The same, and waits for the result.
+  void broadcast(std::string_view name, BufferView buffer, int root, NativeStream stream = {});
+
+  /// The same out of place, which all ranks call alike: copies the elements at `input` of rank
+  /// `root`, as many and of the same dtype as `result` has, to `result` of all ranks. The root's
+  /// two buffers must not overlap; elsewhere `input` is not read and may be null.
+  Ticket broadcast_async(std::string_view name, const void* input, BufferView result, int root,
+                         NativeStream stream = {});
+  /// The same, and waits for the result.
+  void broadcast(std::string_view name, const void* input, BufferView result, int root,
+                 NativeStream stream = {});
+
+  // The operations below that reduce take the dtypes of their operation, the others any dtype. Most
+  // have two buffers, which must not overlap: `input`, which is only read, and `result`. Name,
+  // stream, lifetime of buffers and errors are as for an all-reduce. Elements are moved bit by bit;
+  // sums have the same bits on every run.
+
+  /// Combines `input` of all ranks, as many elements as `result` has on every rank, into `result`
+  /// of rank `root`; elsewhere `result.data` may be null. Null `input`: in place, in `result`,
+  /// which stays as it is on the other ranks.
+  Ticket reduce_async(std::string_view name, const void* input, BufferView result, int root,
+                      const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
+  /// The same, and waits for the result.
+  void reduce(std::string_view name, const void* input, BufferView result, int root,
+              const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
+
+  /// Combines `input` of all ranks, which holds the parts of all ranks in their order, and writes
+  /// part r to `result` of rank r. Null `input`: in place; `result` holds all parts, of which only
+  /// this rank's changes.
+  Ticket reduce_scatter_async(std::string_view name, const void* input, BufferView result,
+                              const Reduction& reduction = ReduceOp::kSum, PartCounts counts = {},
+                              NativeStream stream = {});
+  /// The same, and waits for the result.
+  void reduce_scatter(std::string_view name, const void* input, BufferView result,
+                      const Reduction& reduction = ReduceOp::kSum, PartCounts counts = {},
+                      NativeStream stream = {});
+
+  /// Copies `input` of all ranks, in their order, to `result` of every rank. Null `input`: in
+  /// place; this rank's part lies in its place in `result`. A rank whose part is empty passes any
+  /// pointer but null.
+  Ticket all_gather_async(std::string_view name, const void* input, BufferView result,
+                          PartCounts counts = {}, NativeStream stream = {});
+  /// The same, and waits for the result.
+  void all_gather(std::string_view name, const void* input, BufferView result,
+                  PartCounts counts = {}, NativeStream stream = {});
+
+  /// Copies `input` of all ranks, in their order, to `result` of rank `root`; elsewhere `result`
+  /// may be null. Null `input.data` at the root: in place there; its part lies in its place in
+  /// `result`.
+  Ticket gather_async(std::string_view name, BufferView input, void* result, int root,
+                      PartCounts counts = {}, NativeStream stream = {});
+  /// The same, and waits for the result.
+  void gather(std::string_view name, BufferView input, void* result, int root,
+              PartCounts counts = {}, NativeStream stream = {});
+
+  /// Copies part r of `input` of rank `root`, which holds the parts of all ranks in their order, to
+  /// `result` of rank r; elsewhere `input` may be null. Null `result.data` at the root: in place
+  /// there; its part stays where it is in `input`.
+  Ticket scatter_async(std::string_view name, const void* input, BufferView result, int root,
+                       PartCounts counts = {}, NativeStream stream = {});
+  /// The same, and waits for the result.
+  void scatter(std::string_view name, const void* input, BufferView result, int root,
+               PartCounts counts = {}, NativeStream stream = {});
+
+  /// Copies part r of `input` of rank s to part s of `result` of rank r. Without `counts` all parts
+  /// are equal; else `counts[s * size() + r]`, the same on all ranks, is the number of elements
+  /// that rank s has for rank r. Never in place.
+  Ticket all_to_all_async(std::string_view name, const void* input, BufferView result,
+                          PartCounts counts = {}, NativeStream stream = {});
+  /// The same, and waits for the result.
+  void all_to_all(std::string_view name, const void* input, BufferView result,
+                  PartCounts counts = {}, NativeStream stream = {});
+
+  // Grouped operations take several tensors of one dtype, in memory of one kind, with one
+  // agreement, one plan and common messages. Each tensor gets what the operation on it alone would
+  // give it, with equal parts or with its `counts`, which are the same on all ranks. Where an input
+  // may be null, it is null for all tensors or for none, but at the root of a gather. Buffers must
+  // not overlap, and stay valid until the ticket is done; the list of tensors and their counts need
+  // not.
+
+  /// `all_reduce` of several tensors.
+  Ticket all_reduce_async(std::string_view name, const Tensors& tensors,
+                          const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
+  /// The same, and waits for the results.
+  void all_reduce(std::string_view name, const Tensors& tensors,
+                  const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
+  /// `broadcast` of several tensors. Out of place they have inputs on all ranks; elsewhere than at
+  /// the root these are not read, and may be any pointer but null.
+  Ticket broadcast_async(std::string_view name, const Tensors& tensors, int root,
+                         NativeStream stream = {});
+  /// The same, and waits for the results.
+  void broadcast(std::string_view name, const Tensors& tensors, int root, NativeStream stream = {});
+  /// `reduce` of several tensors.
+  Ticket reduce_async(std::string_view name, const Tensors& tensors, int root,
+                      const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
+  /// The same, and waits for the results.
+  void reduce(std::string_view name, const Tensors& tensors, int root,
+              const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
+  /// `reduce_scatter` of several tensors.
+  Ticket reduce_scatter_async(std::string_view name, const Tensors& tensors,
+                              const Reduction& reduction = ReduceOp::kSum,
+                              NativeStream stream = {});
+  /// The same, and waits for the results.
+  void reduce_scatter(std::string_view name, const Tensors& tensors,
+                      const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
+  /// `all_gather` of several tensors.
+  Ticket all_gather_async(std::string_view name, const Tensors& tensors, NativeStream stream = {});
+  /// The same, and waits for the results.
+  void all_gather(std::string_view name, const Tensors& tensors, NativeStream stream = {});
+  /// `gather` of several tensors.
+  Ticket gather_async(std::string_view name, const Tensors& tensors, int root,
+                      NativeStream stream = {});
+  /// The same, and waits for the results.
+  void gather(std::string_view name, const Tensors& tensors, int root, NativeStream stream = {});
+  /// `scatter` of several tensors.
+  Ticket scatter_async(std::string_view name, const Tensors& tensors, int root,
+                       NativeStream stream = {});
+  /// The same, and waits for the results.
+  void scatter(std::string_view name, const Tensors& tensors, int root, NativeStream stream = {});
+  /// `all_to_all` of several tensors.
+  Ticket all_to_all_async(std::string_view name, const Tensors& tensors, NativeStream stream = {});
+  /// The same, and waits for the results.
+  void all_to_all(std::string_view name, const Tensors& tensors, NativeStream stream = {});
+
+  /// Sums rows of a table over all ranks: the gradient of an embedding. `rows`, in host memory,
+  /// holds a row of `table.width` elements for each of `indices`, which may repeat and come in any
+  /// order. Each rank has as many as it likes, or none. The result, in `sums`, is either the sorted
+  /// indices that some rank had, with a row for each, or the whole table. Where `options` leave a
+  /// choice, the cost model predicts both ways from the numbers of rows of this call; all ranks
+  /// choose alike.
+  ///
+  /// A rank adds up its own rows of one index in their order, rounded to the dtype; the sums of
+  /// ranks are added in the order of ranks, rounded once more, and have the same bits on every run.
+  /// 16-bit floats are added in float32. A table that is exchanged is summed as by `all_reduce`. An
+  /// empty name is handled as by `all_reduce`.
+  ///
+  /// Errors: UsageError at the call, for an index outside the table, naming it, and for a dtype
+  ///         that is no number; KoloError(kMismatch), the same on every rank, for another table,
+  ///         operation or option; KoloError(kTimeout), after which `rows` must outlive the runtime
+  ///         and the name is not used again.
+  /// Cost:   a rank sends each of its distinct rows once and receives each row of the result once;
+  ///         three small exchanges, and two pairs of operations that are planned for the numbers of
+  ///         rows of this call. A table that is exchanged takes two small exchanges and an
+  ///         all-reduce whose plan is kept.
+  void sparse_all_reduce(std::string_view name, const RowTable& table,
+                         std::span<const std::int64_t> indices, const void* rows, RowSums& sums,
+                         const RowOptions& options = {});
+  /// The same in the background; the ticket has the result. `rows` stay valid until it is done,
+  /// `indices` need not; the memory of a former result is used again. This rank's rows are added up
+  /// at the call, those that it owns by the thread that drives Kolo.
+  RowTicket sparse_all_reduce_async(std::string_view name, const RowTable& table,
+                                    std::span<const std::int64_t> indices, const void* rows,
+                                    const RowOptions& options = {}, RowSums memory = {});
+
+  /// The ticket is done when every rank has called it.
+  Ticket barrier_async();
+  /// Returns when every rank has called it.
+  void barrier();
+
+  // Messages between two ranks, of any dtype, need no other rank and no name. Either buffer may be
+  // in device memory; it is then used after the work enqueued on `stream` so far. Those that one
+  // rank sends to another with one tag are received in the order in which they were sent. A rank
+  // may send to itself. Lifetime of buffers is as for an all-reduce.
+
+  /// Sends `buffer` to rank `peer`. The ticket is done when the buffer may be reused: at once for a
+  /// small message (at least up to 4 KiB, as long as less than 1 MiB of such messages waits to be
+  /// received there), else not before the receiver has a buffer for it.
+  ///
+  /// Errors: UsageError at the call. KoloError(kMismatch), the same on both ranks, if the message
+  ///         is longer than the buffer of its receive or of another dtype; if the ticket is done by
+  ///         then, the sender logs it. Later messages are not affected. A message that its receiver
+  ///         never asks for is logged there when the runtime closes.
+  Ticket send_async(BufferView buffer, int peer, std::uint64_t tag = 0, NativeStream stream = {});
+  /// The same, and waits until the buffer may be reused.
+  void send(BufferView buffer, int peer, std::uint64_t tag = 0, NativeStream stream = {});
+
+  /// Receives a message with this tag from rank `peer`, or from whichever rank sends first if it is
+  /// `kAnyRank`, into `buffer`, which may be longer than the message.
+  ///
+  /// Errors: as for `send_async`; KoloError(kPeerLost) if a rank that it may wait for is lost;
+  ///         KoloError(kCancelled) after `ReceiveTicket::cancel`.
+  /// Cost:   while a receive from any rank waits, all ranks are asked for signs of life.
+  ReceiveTicket recv_async(BufferView buffer, int peer, std::uint64_t tag = 0,
+                           NativeStream stream = {});
+  /// The same, and waits for the message; returns its source and its number of elements.
+  /// Errors: also KoloError(kTimeout) after `operation_timeout`, naming peer and tag. The receive
+  ///         is then withdrawn, and the call may be made again.
+  Received recv(BufferView buffer, int peer, std::uint64_t tag = 0, NativeStream stream = {});
+
+  // Grouped messages: several tensors, of one dtype or of several, in memory of one kind, as one
+  // message. The receive has as many buffers, each of the dtype and the number of elements of the
+  // tensor that was sent; any difference is a mismatch that quotes both lists, and nothing is
+  // written. A list of one tensor is a plain message. Buffers of one call must not overlap; the
+  // list need not outlive the call.
+  //
+  // Cost: as of one message of all elements. Unless the tensors lie one behind another, each end
+  //       copies them, by the thread that drives Kolo, to or from memory of the message's size that
+  //       it takes meanwhile.
+
+  /// `send_async` of several tensors.
+  Ticket send_async(std::span<const BufferView> tensors, int peer, std::uint64_t tag = 0,
+                    NativeStream stream = {});
+  /// The same, and waits until the buffers may be reused.
+  void send(std::span<const BufferView> tensors, int peer, std::uint64_t tag = 0,
+            NativeStream stream = {});
+  /// `recv_async` of several tensors.
+  ReceiveTicket recv_async(std::span<const BufferView> tensors, int peer, std::uint64_t tag = 0,
+                           NativeStream stream = {});
+  /// The same, and waits for the message; returns its source and the number of elements of all
+  /// tensors. Errors: as `recv` of one.
+  Received recv(std::span<const BufferView> tensors, int peer, std::uint64_t tag = 0,
+                NativeStream stream = {});
+
+  /// From now on all ranks begin their collectives in this group, with names or without, in one
+  /// order, as programs do in which the n-th call of each rank belongs together. Ranks whose n-th
+  /// collectives differ then get a KoloError(kMismatch) within a few `mismatch_after`, which quotes
+  /// both, although other threads might still submit what is missing. Called at the same place by
+  /// all ranks, while none has a collective of the group under way. Gradient sets and messages are
+  /// not counted.
+  ///
+  /// Cost: none while collectives get on.
+  void keep_order();
+
+  /// This rank has run out of data: it takes part in what the other ranks still do, until all have
+  /// joined. Returns the rank that joined last (of several at the same time the greatest), the same
+  /// on all ranks, which may all go on then.
+  ///
+  /// In reductions, gradient sets and barriers it counts with elements that change no result: as
+  /// zeros, or no rows, in sums, and in averages, which still divide by all ranks unless the set
+  /// has another divisor. Gradients of this rank are absent, and their memory has the combined
+  /// values, whose residuals are sent. What it receives of a broadcast or scatter is lost. Where it
+  /// would have to contribute (all_gather, gather, all_to_all, its own data as a root, a reduce to
+  /// it, new gradient sets, `close`), and in single operations in device memory, all ranks get the
+  /// same KoloError(kMismatch), which names operation and rank; names and sets as after any
+  /// mismatch. So do all that found a group of this one with this rank. A rank that waits for a
+  /// message that only ranks which have joined could send, or for one of these to receive its
+  /// message, gets such an error, too; what was sent or asked for before the join arrives.
+  ///
+  /// Threads: no other thread uses the group until it returns.
+  /// Errors:  KoloError(kUsage) in the middle of an iteration of a set, and after `keep_order`.
+  ///          KoloError(kTimeout) if nobody has begun anything for `operation_timeout`: the call
+  ///          may be made again and goes on waiting; every other one is a UsageError.
+  /// Cost:    while some ranks have joined, each use of a name and each bucket costs at most two
+  ///          small frames more per edge of the tree of ranks; else nothing.
+  int join();
+
+  /// Payload bytes that this rank has sent to other nodes so far, in this group's own operations.
+  std::uint64_t network_bytes_sent() const;
+
+  /// Waits until all members close the group, then ends it. Collective and idempotent. Later calls
+  /// fail with kShutdown.
+  void close();
+
+ protected:
+  explicit Group(std::shared_ptr<MemberState> state);
+
+  std::shared_ptr<MemberState> state_;
+};
+
+}  // namespace kolo
