@@ -289,6 +289,14 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "kolo_join": (c_int32, [c_void_p, POINTER(c_int32)]),
     "kolo_send": (c_int32, [c_void_p, kolo_buffer, c_int32, c_uint64, POINTER(c_void_p)]),
     "kolo_recv": (c_int32, [c_void_p, kolo_buffer, c_int32, c_uint64, POINTER(kolo_received), POINTER(c_void_p)]),
+    "kolo_grouped_send": (
+        c_int32,
+        [c_void_p, POINTER(kolo_buffer), c_size_t, c_int32, c_uint64, POINTER(c_void_p)],
+    ),
+    "kolo_grouped_recv": (
+        c_int32,
+        [c_void_p, POINTER(kolo_buffer), c_size_t, c_int32, c_uint64, POINTER(kolo_received), POINTER(c_void_p)],
+    ),
     "kolo_ticket_test": (c_int32, [c_void_p, POINTER(c_int)]),
     "kolo_ticket_wait": (c_int32, [c_void_p, c_int64, POINTER(c_int)]),
     "kolo_ticket_event": (c_int32, [c_void_p, POINTER(c_int)]),

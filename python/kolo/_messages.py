@@ -6,7 +6,7 @@ import contextlib
 from typing import Any, Callable
 
 from . import _c
-from ._buffers import memory_of
+from ._buffers import Memory, memory_of
 from ._errors import DeadlineError, KoloError, UsageError
 from ._handle import Handle
 from ._library import library
@@ -19,7 +19,11 @@ ANY_RANK: int = _c.KOLO_ANY_RANK
 
 class Messages:
     """Messages need no other rank and no name. Those from one rank to another with one tag arrive in the order in
-    which they were sent. Arrays in device memory are used after the work enqueued on the legacy default stream."""
+    which they were sent. Arrays in device memory are used after the work enqueued on the legacy default stream.
+
+    A list of arrays, of one type or of several, is one message. Its receive takes a list of as many arrays, each of the
+    type and the number of elements of the one that was sent; any difference is a MismatchError that quotes both lists.
+    A list of one array is the same as that array."""
 
     _handle: Handle
     _pointer: Any
@@ -29,10 +33,10 @@ class Messages:
         """Sends the elements of `x` to rank `peer`. It is over when `x` may be changed again: at once for a small
         message, else not before the receiver has an array for it, so two ranks that first send and then receive wait
         for each other."""
-        memory = memory_of(x, "x")
+        memory = _memories(x)
         subject = self._subject(f"send to rank {peer}, tag {tag}", peer)
         ticket = Ticket(self._handle, (self, memory), lambda _: None, subject)
-        ticket.begin(library().kolo_send, self._pointer, memory.parameter(), peer, _tag(tag))
+        ticket.begin(library().kolo_grouped_send, self._pointer, *_parameters(memory), peer, _tag(tag))
         return ticket.wait() if wait else ticket
 
     def recv(self, x: Any, peer: int = ANY_RANK, tag: int = 0, *, wait: bool = True) -> Any:
@@ -42,16 +46,28 @@ class Messages:
         Errors: MismatchError if the message is longer or of another type. After a DeadlineError or KeyboardInterrupt
                 the receive is taken back, and the message goes to the next one; see `Ticket.cancel`.
         """
-        memory = memory_of(x, "x", writable=True)
+        memory = _memories(x, writable=True)
         is_any = peer == ANY_RANK
         source = "any rank" if is_any else f"rank {peer}"
         subject = self._subject(f"recv from {source}, tag {tag}", None if is_any else peer)
         ticket = Ticket(self._handle, (self, memory), received, subject)
-        call = (library().kolo_recv, self._pointer, memory.parameter(), peer, _tag(tag), None)
+        call = (library().kolo_grouped_recv, self._pointer, *_parameters(memory), peer, _tag(tag), None)
         if wait:
             return _receive(ticket, call)
         ticket.begin(*call)
         return ticket
+
+
+def _memories(x: Any, *, writable: bool = False) -> list[Memory]:
+    if not isinstance(x, (list, tuple)):
+        return [memory_of(x, "x", writable=writable)]
+    return [memory_of(each, f"x[{i}]", writable=writable) for i, each in enumerate(x)]
+
+
+def _parameters(memories: list[Memory]) -> tuple[Any, int]:
+    """The same for the C interface."""
+    buffers = (_c.kolo_buffer * len(memories))(*[memory.parameter() for memory in memories])
+    return buffers, len(memories)
 
 
 def _receive(ticket: Ticket, call: tuple[Any, ...]) -> Any:

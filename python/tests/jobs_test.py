@@ -44,11 +44,11 @@ class Scenes(unittest.TestCase):
         self.check("gradients,compression,rows")
 
     def test_messages_groups_and_memory(self):
-        self.check("messages,groups,arena", ranks=3)
+        self.check("messages,grouped_messages,groups,arena", ranks=3)
 
     @job.needs_ucx
-    def test_groups_on_several_nodes(self):
-        self.check("groups", nodes="abba")
+    def test_groups_and_messages_on_several_nodes(self):
+        self.check("grouped_messages,groups", nodes="abba")
 
     def test_alone(self):
         self.check("all_reduces,gradients,rows,cycles,arena", ranks=1)

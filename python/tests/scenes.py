@@ -357,6 +357,35 @@ def messages(job):
     assert job.recv(bytearray(24), peer, 8).count == 24
 
 
+def grouped_messages(job):
+    peer = 1 - job.rank
+    if job.rank > 1:
+        return
+    for count in (0, 3, 100_000):
+        x = [np.arange(count, dtype=np.int32) + job.rank, np.empty(0), np.full(5, job.rank, np.uint8)]
+        got = [np.empty_like(each) for each in x]
+        for wait in (True, False):
+            ticket = job.send(x, peer, tag=count, wait=False)
+            received = job.recv(got, kolo.ANY_RANK if wait else peer, count, wait=wait)
+            assert (received if wait else received.wait()) == (peer, count + 5)
+            ticket.wait()
+            same(got[0], np.arange(count, dtype=np.int32) + peer)
+            same(got[2], np.full(5, peer, np.uint8))
+    # A list of one array is that array.
+    sent = job.send([np.arange(3.0)], peer, wait=False)
+    longer = np.empty(4)
+    assert job.recv(longer, peer) == (peer, 3)
+    sent.wait()
+    sent = job.send([np.arange(4), np.arange(2)], peer, tag=7, wait=False)
+    try:
+        job.recv([np.empty(4, np.int64), np.empty(3, np.int64)], peer, 7)
+        raise AssertionError("a list that differs was received")
+    except kolo.MismatchError as error:
+        assert "int64 [4] + int64 [2] with tag 7" in str(error), error
+        assert "which receives int64 [4] + int64 [3]" in str(error), error
+    sent.wait()
+
+
 class Interrupt(BaseException):
     """As KeyboardInterrupt, but of this file."""
 
@@ -527,6 +556,8 @@ def misuse(job):
         lambda: job.send(x, 99),
         lambda: job.send(x, 0, tag=-1),
         lambda: job.recv(b"abc", 0),
+        lambda: job.send([], 0),
+        lambda: job.recv([x, b"abc"], 0),
         lambda: job.register_gradients("wrong", {"a": x.T}),
         lambda: job.sparse_all_reduce(np.zeros(1, np.int32), x[:1], 10),
         lambda: job.sparse_all_reduce(np.array([10]), x[:1], 10, name="rows"),

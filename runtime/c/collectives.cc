@@ -259,26 +259,62 @@ kolo_status kolo_grouped(kolo_group* group, kolo_collective collective, const ko
 // --- Messages
 // -------------------------------------------------------------------------------------
 
+namespace {
+
+std::vector<kolo::BufferView> views_of(const kolo_buffer* tensors, size_t num_tensors) {
+  if (num_tensors > 0) check_given(tensors, "tensors");
+  std::vector<kolo::BufferView> views;
+  views.reserve(num_tensors);
+  for (const kolo_buffer& tensor : std::span(tensors, num_tensors)) {
+    views.push_back(buffer_of(tensor));
+  }
+  return views;
+}
+
+void send_all(kolo_group* group, std::span<const kolo::BufferView> tensors, int32_t peer,
+              uint64_t tag, kolo_ticket** ticket) {
+  check_given(group, "group");
+  run_or_start(
+      ticket, [&] { group->group.send(tensors, peer, tag); },
+      [&] { return group->group.send_async(tensors, peer, tag); });
+}
+
+void receive_all(kolo_group* group, std::span<const kolo::BufferView> tensors, int32_t peer,
+                 uint64_t tag, kolo_received* received, kolo_ticket** ticket) {
+  check_given(group, "group");
+  const auto receive = [&] {
+    const kolo::Received got = group->group.recv(tensors, peer, tag);
+    if (received != nullptr) *received = {.source = got.source, .count = got.count};
+  };
+  run_or_start(ticket, receive, [&] { return group->group.recv_async(tensors, peer, tag); });
+}
+
+}  // namespace
+
 kolo_status kolo_send(kolo_group* group, kolo_buffer buffer, int32_t peer, uint64_t tag,
                       kolo_ticket** ticket) {
   return guarded([&] {
-    check_given(group, "group");
     const auto view = buffer_of(buffer);
-    run_or_start(
-        ticket, [&] { group->group.send(view, peer, tag); },
-        [&] { return group->group.send_async(view, peer, tag); });
+    send_all(group, {&view, 1}, peer, tag, ticket);
   });
 }
 
 kolo_status kolo_recv(kolo_group* group, kolo_buffer buffer, int32_t peer, uint64_t tag,
                       kolo_received* received, kolo_ticket** ticket) {
   return guarded([&] {
-    check_given(group, "group");
     const auto view = buffer_of(buffer);
-    const auto receive = [&] {
-      const kolo::Received got = group->group.recv(view, peer, tag);
-      if (received != nullptr) *received = {.source = got.source, .count = got.count};
-    };
-    run_or_start(ticket, receive, [&] { return group->group.recv_async(view, peer, tag); });
+    receive_all(group, {&view, 1}, peer, tag, received, ticket);
   });
+}
+
+kolo_status kolo_grouped_send(kolo_group* group, const kolo_buffer* tensors, size_t num_tensors,
+                              int32_t peer, uint64_t tag, kolo_ticket** ticket) {
+  return guarded([&] { send_all(group, views_of(tensors, num_tensors), peer, tag, ticket); });
+}
+
+kolo_status kolo_grouped_recv(kolo_group* group, const kolo_buffer* tensors, size_t num_tensors,
+                              int32_t peer, uint64_t tag, kolo_received* received,
+                              kolo_ticket** ticket) {
+  return guarded(
+      [&] { receive_all(group, views_of(tensors, num_tensors), peer, tag, received, ticket); });
 }

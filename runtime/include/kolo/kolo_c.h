@@ -356,6 +356,14 @@ kolo_status kolo_send(kolo_group* group, kolo_buffer buffer, int32_t peer, uint6
  * `kolo_ticket_received`. */
 kolo_status kolo_recv(kolo_group* group, kolo_buffer buffer, int32_t peer, uint64_t tag,
                       kolo_received* received, kolo_ticket** ticket);
+/* The same of several tensors, of one dtype or of several, in memory of one kind, as one message.
+ * The receive has as many buffers, each of the dtype and count that was sent, and gets the number
+ * of elements of all. The array need not outlive the call. */
+kolo_status kolo_grouped_send(kolo_group* group, const kolo_buffer* tensors, size_t num_tensors,
+                              int32_t peer, uint64_t tag, kolo_ticket** ticket);
+kolo_status kolo_grouped_recv(kolo_group* group, const kolo_buffer* tensors, size_t num_tensors,
+                              int32_t peer, uint64_t tag, kolo_received* received,
+                              kolo_ticket** ticket);
 
 /* --- Tickets ---------------------------------------------------------------------------------- */
 

@@ -274,6 +274,41 @@ TEST(CCollectives, MessagesAndTickets) {
   });
 }
 
+TEST(CCollectives, GroupedMessages) {
+  run_job(2, [](kolo_runtime* runtime) {
+    kolo_group* const world = kolo_world(runtime);
+    const int peer = 1 - kolo_group_rank(world);
+    std::vector<float> data(kPart, 7), got(kPart), longer(2 * kPart);
+    std::vector<std::int64_t> numbers(3, 1 + kolo_group_rank(world)), others(3);
+    const kolo_buffer out[] = {view(data), {numbers.data(), 3, KOLO_INT64, KOLO_HOST}};
+    const kolo_buffer in[] = {view(got), {others.data(), 3, KOLO_INT64, KOLO_HOST}};
+    for (const bool in_background : {false, true}) {
+      kolo_ticket* sent = nullptr;
+      ok(kolo_grouped_send(world, out, 2, peer, 6, &sent));
+      kolo_received received{};
+      if (in_background) {
+        kolo_ticket* ticket = nullptr;
+        ok(kolo_grouped_recv(world, in, 2, KOLO_ANY_RANK, 6, nullptr, &ticket));
+        ok(kolo_ticket_wait(ticket, -1, nullptr));
+        ok(kolo_ticket_received(ticket, &received));
+        kolo_ticket_release(ticket);
+      } else {
+        ok(kolo_grouped_recv(world, in, 2, peer, 6, &received, nullptr));
+      }
+      require(received.source == peer && received.count == kPart + 3, "what was received");
+      require(got[kPart - 1] == 7 && others[2] == 1 + peer, "both tensors");
+      ok(kolo_ticket_wait(sent, -1, nullptr));
+      kolo_ticket_release(sent);
+    }
+    const kolo_buffer too_long[] = {view(longer), in[1]};
+    ok(kolo_grouped_send(world, out, 2, peer, 7, nullptr));
+    require(kolo_grouped_recv(world, too_long, 2, peer, 7, nullptr, nullptr) == KOLO_MISMATCH,
+            "a mismatch");
+    require(kolo_grouped_send(world, nullptr, 2, peer, 7, nullptr) == KOLO_USAGE, "no tensors");
+    ok(kolo_barrier(world, nullptr));
+  });
+}
+
 TEST(CCollectives, AReceiveIsTakenBack) {
   run_job(2, [](kolo_runtime* runtime) {
     kolo_group* const world = kolo_world(runtime);
