@@ -158,7 +158,7 @@ TEST_P(GroupedMessagesOn, ArriveInOrderForAnyInterleaving) {
 
 TEST_P(GroupedMessagesOn, AreReceivedFromAnyRankOnceEach) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
-    for (const std::size_t number : {0, 1, 3}) {
+    for (const std::size_t number : {0U, 1U, 3U}) {
       EngineJob job(ProcessGrid::with_node_sizes({2, 2}), {}, seed, devices());
       const Extents& extents = grouped_extents(number);
       std::vector<GroupedTensors> sent, got;
