@@ -29,7 +29,7 @@ double& at(LinkCosts& costs) {
   return costs.*Part.*Value;
 }
 
-constexpr std::array<Field, 26> kFields = {{
+constexpr std::array<Field, 27> kFields = {{
     {"memory_latency_us", at<&LinkCosts::memory, &MemoryCost::latency_us>},
     {"memory_cached_bytes_per_us", at<&LinkCosts::memory, &MemoryCost::cached_bytes_per_us>},
     {"memory_bytes_per_us_8m", at<&LinkCosts::memory, &MemoryCost::bytes_per_us_8m>},
@@ -55,6 +55,7 @@ constexpr std::array<Field, 26> kFields = {{
     {"bucket_us", at<&LinkCosts::bucket_us>},
     {"step_us", at<&LinkCosts::step_us>},
     {"private_read_us", at<&LinkCosts::private_read_us>},
+    {"private_page_us", at<&LinkCosts::private_page_us>},
     {"rank_cores", at<&LinkCosts::rank_cores>},
 }};
 

@@ -39,6 +39,7 @@ struct Binding {
   Stores unpack_stores = Stores::kCached;  ///< Of results, to tensors.
   Stores sum_stores = Stores::kCached;     ///< Of sums, to tensors.
   Stores lend_stores = Stores::kCached;    ///< Of contributions, to slots (see Loan).
+  bool lends_small_pages = false;          ///< Private memory is lent and offered in any pages.
   /// For host buckets not in place, and device buckets of kUser, which only ask where pieces are:
   /// those that a step names lie side by side.
   std::shared_ptr<Packer> packer = {};

@@ -119,7 +119,7 @@ void HostRun::leave_note(const Step& step, const std::byte* tensor) {
   const std::span<const std::byte> elements(tensor, loan.count * element_bytes_);
   const bool is_mapped = tensor != nullptr && lies_in(shared_, tensor, elements.size());
   const bool is_private = tensor != nullptr && !is_mapped && is_open_ && step.for_copies &&
-                          transport_.is_in_huge_pages(elements);
+                          (binding_.lends_small_pages || transport_.is_in_huge_pages(elements));
   const std::byte* const from =
       is_mapped || is_private ? tensor : address(Loan::elements(loan, schedule_.layout.dtype));
   const std::byte* const arena = arenas_[static_cast<std::size_t>(loan.rank)];

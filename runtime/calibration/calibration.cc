@@ -22,12 +22,13 @@ constexpr std::string_view kNodeRates = "node_rates";
 /// Of rank 0, which measures these for all.
 constexpr std::string_view kStepKey = "step_us";
 constexpr std::string_view kReadKey = "private_read_us";
+constexpr std::string_view kPageKey = "private_page_us";
 
 // Names in the exchange.
 constexpr const char* kRemembered = "remembered costs";
 constexpr const char* kFile = "calibration file";
 constexpr const char* kMeasured = "measured costs";
-constexpr const char* kStep = "times of a step and a read";
+constexpr const char* kStep = "times of a step, a read and a page";
 constexpr const char* kTime = "time of measuring";
 
 /// Between the costs that a rank measured and the reason why it has no others.
@@ -173,8 +174,12 @@ bool Calibrator::measure(BatchedExchange& exchange, Transport& transport,
     // The steps of rank 0 are those of all ranks, and so is its time.
     LinkCosts steps = known_;
     steps.step_us = probe_step_us(transport, clock);
-    steps.private_read_us = probe_private_read_us(clock).value_or(steps.private_read_us);
-    exchange.post(kStep, to_string(steps, kStepKey) + "," + to_string(steps, kReadKey));
+    if (const auto reads = probe_private_reads(clock)) {
+      steps.private_read_us = reads->call_us;
+      steps.private_page_us = reads->page_us;
+    }
+    exchange.post(kStep, fmt::format("{},{},{}", to_string(steps, kStepKey),
+                                     to_string(steps, kReadKey), to_string(steps, kPageKey)));
     exchange.post(kTime, fmt::format("{:.0f}", watch.us() / 1e3));
   }
   return true;

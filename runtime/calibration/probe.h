@@ -67,10 +67,14 @@ NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& gri
 /// Before:  nothing is in flight. Threads: as the transport.
 double probe_step_us(Transport& transport, const Clock& clock);
 
+struct PrivateReads {
+  double call_us = 0, page_us = 0;
+};
+
 /// Measures on this core what the system call takes by which a rank reads a peer's private memory,
-/// in microseconds: one of this process, which costs as much. Empty where the system forbids it.
-/// Threads: any.
-std::optional<double> probe_private_read_us(const Clock& clock);
+/// beside its bytes and for each small page: one of this process, which costs as much. Empty where
+/// the system forbids it. Threads: any.
+std::optional<PrivateReads> probe_private_reads(const Clock& clock);
 
 /// Measures on this core, for some 40 ms, what the elements and the pairs of a top-k step take on
 /// one rank, from selection to result. Threads: any.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -14,6 +15,9 @@ namespace {
 
 constexpr std::size_t kSteps = 256;  // so that what a bucket costs by itself is little in between
 constexpr int kRuns = 32;
+/// Too few to be a huge page.
+constexpr std::size_t kReadPages = 16;
+constexpr std::size_t kSmallPageBytes = 4096;
 
 /// Copies of one cache line, each of what the copy before it has written.
 Schedule chain(int rank) {
@@ -38,20 +42,26 @@ Schedule chain(int rank) {
 
 }  // namespace
 
-std::optional<double> probe_private_read_us(const Clock& clock) {
+std::optional<PrivateReads> probe_private_reads(const Clock& clock) {
   const PeerMemory self = PeerMemory::of_this_process();
-  const std::uint64_t word = 0;
-  std::uint64_t copy = 0;
-  std::vector<double> reads_us;
-  for (int run = 0; run < kRuns; ++run) {
-    const Stopwatch watch(clock);
-    if (self.read(reinterpret_cast<std::uint64_t>(&word),
-                  std::as_writable_bytes(std::span(&copy, 1))) != 0) {
-      return std::nullopt;
+  const std::vector<std::byte> from(kReadPages * kSmallPageBytes, std::byte{1});
+  std::vector<std::byte> to(from.size(), std::byte{1});
+  const auto read_us = [&](std::size_t bytes) -> std::optional<double> {
+    std::vector<double> reads_us;
+    for (int run = 0; run < kRuns; ++run) {
+      const Stopwatch watch(clock);
+      const auto address = reinterpret_cast<std::uint64_t>(from.data());
+      if (self.read(address, std::span(to).first(bytes)) != 0) return std::nullopt;
+      reads_us.push_back(watch.us());
     }
-    reads_us.push_back(watch.us());
-  }
-  return quantile(std::move(reads_us), 0.25);
+    return quantile(std::move(reads_us), 0.25);
+  };
+  const auto call_us = read_us(sizeof(std::uint64_t));
+  const auto pages_us = read_us(from.size());
+  if (!call_us || !pages_us) return std::nullopt;
+  return PrivateReads{
+      .call_us = *call_us,
+      .page_us = std::max(0.0, *pages_us - *call_us) / static_cast<double>(kReadPages)};
 }
 
 double probe_step_us(Transport& transport, const Clock& clock) {

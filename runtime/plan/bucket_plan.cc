@@ -138,7 +138,8 @@ BucketPlan plan_bucket(const BucketRequest& request, const PlanInputs& inputs) {
                       .scale = is_average ? 1.0 / inputs.grid.world_size() : 1.0,
                       .unpack_stores = unpack_stores(request, inputs),
                       .sum_stores = sum_stores(request, inputs),
-                      .lend_stores = lend_stores(inputs)},
+                      .lend_stores = lend_stores(inputs),
+                      .lends_small_pages = inputs.costs.reads_small_pages()},
           .reason = request.reason};
 }
 

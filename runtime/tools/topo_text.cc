@@ -137,6 +137,7 @@ constexpr std::pair<std::string_view, std::string_view> kCostTexts[] = {
     {"bucket_us", "time of a rank for each bucket"},
     {"step_us", "time of each step of a schedule, beside its bytes"},
     {"private_read_us", "time of the call that reads a peer's private memory, beside its bytes"},
+    {"private_page_us", "time beside that for each of its pages, if these are small"},
     {"rank_cores", "cores of each rank; below 1, ranks outnumber cores"},
 };
 

@@ -85,6 +85,13 @@ TEST(LinkCosts, PacksPastTheCacheOnlyWhereThatIsClearlyFaster) {
   EXPECT_FALSE(past_cache("memory_packed_bytes_per_us=20000,memory_streamed_bytes_per_us=22000"));
 }
 
+TEST(LinkCosts, SmallPagesAreReadOnlyWhereCoresAreFar) {
+  EXPECT_FALSE(LinkCosts{}.reads_small_pages());
+  const auto reads = [](const char* text) { return parse_link_costs(text).reads_small_pages(); };
+  EXPECT_FALSE(reads("memory_shared_bytes_per_us=31000,private_page_us=0.22"));
+  EXPECT_TRUE(reads("memory_shared_bytes_per_us=3500,private_page_us=0.22"));
+}
+
 TEST(LinkCosts, RatesOfNodesAreAList) {
   const LinkCosts costs = parse_link_costs("node_rates=118.5:0:12,network_bytes_per_us=12");
   EXPECT_EQ(costs.node_rates, (std::vector<double>{118.5, 0, 12}));
