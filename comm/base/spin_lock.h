@@ -3,6 +3,8 @@
 #include <sched.h>
 
 #include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "comm/base/thread_annotations.h"
 
@@ -22,17 +24,26 @@ class KOLO_CAPABILITY("mutex") SpinLock {
 };
 
 /// Holds a spin lock during its own lifetime. A thread that finds it held leaves its core to
-/// others, among them perhaps the one that holds it.
+/// others, among them perhaps the one that holds it, and sleeps if that is not enough: a core is
+/// yielded to no thread of lower priority.
 class KOLO_SCOPED_CAPABILITY SpinGuard {
  public:
   explicit SpinGuard(SpinLock& lock) KOLO_ACQUIRE(lock) : lock_(lock) {
-    while (lock_.is_held_.exchange(true, std::memory_order_acquire)) ::sched_yield();
+    for (int tries = 0; lock_.is_held_.exchange(true, std::memory_order_acquire); ++tries) {
+      if (tries < kMostYields) {
+        ::sched_yield();
+      } else {
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    }
   }
   ~SpinGuard() KOLO_RELEASE() { lock_.is_held_.store(false, std::memory_order_release); }
   SpinGuard(const SpinGuard&) = delete;
   SpinGuard& operator=(const SpinGuard&) = delete;
 
  private:
+  static constexpr int kMostYields = 100;
+
   SpinLock& lock_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 constexpr Duration kLinger = std::chrono::milliseconds(300);
 /// A device that has lost a peer may be ahead of the news why; after this long it speaks itself.
 constexpr Duration kCauseWithin = std::chrono::milliseconds(500);
-/// Moves in a row that may end early.
+/// Of so many moves that may end early the last does not.
 constexpr std::uint32_t kShortMoves = 8;
 /// At an orderly end the device's groups have this long to end, too.
 constexpr Duration kFinalizeWithin = std::chrono::seconds(5);
@@ -133,8 +133,8 @@ bool Engine::move() {
   // What was just submitted leaves before the transport is polled: at a network that is a system
   // call.
   bool moved = absorb() && run();
-  // Whoever has just submitted may have a result now, and need not wait for the rest. A peer's
-  // questions do not wait long either.
+  // Whoever has just submitted may have the result now and need not wait for the rest, which comes
+  // often enough for the questions of peers.
   if (moved && ++short_moves_ % kShortMoves != 0) return true;
   moved |= receive();
   if (failure_) return linger();

@@ -19,7 +19,7 @@ void TicketState::end(std::optional<Error> error) noexcept {
     if (done_.load(std::memory_order_relaxed)) return;
     error_ = std::move(error);
     const bool is_event = static_cast<bool>(event_);
-    done_.store(true, std::memory_order_release);  // Unless there is an event, see `reset`.
+    done_.store(true, std::memory_order_release);  // Without an event the last access: see `reset`.
     if (is_event) raise_event(event_.get());
   }
   changed_.notify_all();
