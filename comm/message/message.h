@@ -38,7 +38,7 @@ class Message {
   void set_parts(std::span<const BufferView> all);
   /// The buffers of all its tensors.
   std::span<const BufferView> parts() const;
-  /// Of all of them together.
+  /// The bytes of all its tensors together.
   std::size_t bytes() const;
   MemoryKind memory() const { return parts().front().memory; }
 
@@ -46,7 +46,7 @@ class Message {
   int peer = kAnyRank;
   std::uint64_t tag = 0;
   BufferView buffer = {};
-  /// Of a grouped message, instead of `buffer`: several, in memory of one kind.
+  /// A grouped message has several, in memory of one kind, and no `buffer`.
   std::vector<BufferView> tensors = {};
   /// Device memory: behind what the caller's stream does to it; null when that is done.
   std::shared_ptr<const Event> ready = {};

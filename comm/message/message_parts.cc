@@ -14,7 +14,7 @@ namespace {
 
 /// No memory is larger.
 constexpr std::uint64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
-/// Of more tensors only the first that differs is described.
+/// If there are more tensors, a text describes only the first that differs.
 constexpr std::size_t kMostTensorsInText = 16;
 
 OfferedTensor offered(const BufferView& tensor) {

@@ -12,7 +12,7 @@ namespace {
 constexpr Duration kLinger = std::chrono::milliseconds(300);
 /// A device that has lost a peer may be ahead of the news why; after this long it speaks itself.
 constexpr Duration kCauseWithin = std::chrono::milliseconds(500);
-/// Of so many moves that may end early the last does not.
+/// Every so many moves, one that may end early does not.
 constexpr std::uint32_t kShortMoves = 8;
 /// At an orderly end the device's groups have this long to end, too.
 constexpr Duration kFinalizeWithin = std::chrono::seconds(5);
@@ -133,8 +133,8 @@ bool Engine::move() {
   // What was just submitted leaves before the transport is polled: at a network that is a system
   // call.
   bool moved = absorb() && run();
-  // Whoever has just submitted may have the result now and need not wait for the rest, which comes
-  // often enough for the questions of peers.
+  // The thread that has just submitted may have its result now. The rest, questions of peers among
+  // it, waits for a few moves at most.
   if (moved && ++short_moves_ % kShortMoves != 0) return true;
   moved |= receive();
   if (failure_) return linger();

@@ -300,7 +300,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, ConvertTest,
                                   name(std::get<1>(param_info.param));
                          });
 
-// What the processor copies itself, if it has a fast instruction for it, and less.
+// Lengths around the one from which the processor copies blocks itself, if it does that fast.
 TEST(LongCopies, ChangeNothingBesideThem) {
   std::mt19937_64 random(kSeed);
   const Bytes input = random_bytes(random, DType::kUInt8, 5 * kLeastBlockBytes);
