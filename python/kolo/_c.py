@@ -231,6 +231,16 @@ class kolo_row_table(Structure):
     ]
 
 
+class kolo_table_rows(Structure):
+    _fields_ = [
+        ("height", c_size_t),
+        ("width", c_size_t),
+        ("indices", POINTER(c_int64)),
+        ("num_indices", c_size_t),
+        ("rows", c_void_p),
+    ]
+
+
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "kolo_last_error": (POINTER(kolo_error), []),
     "kolo_status_name": (c_char_p, [c_int32]),
@@ -341,6 +351,12 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         + [c_void_p, c_void_p, POINTER(c_void_p)],
     ),
     "kolo_ticket_row_sums": (c_int32, [c_void_p, c_void_p]),
+    "kolo_grouped_sparse_all_reduce": (
+        c_int32,
+        [c_void_p, c_char_p, POINTER(kolo_row_table), POINTER(kolo_table_rows), c_size_t]
+        + [POINTER(c_void_p), POINTER(c_void_p)],
+    ),
+    "kolo_ticket_grouped_row_sums": (c_int32, [c_void_p, POINTER(c_void_p), c_size_t]),
     "kolo_row_sums_get": (
         c_int32,
         [c_void_p, POINTER(c_int), POINTER(POINTER(c_int64)), POINTER(c_size_t), POINTER(kolo_buffer)],

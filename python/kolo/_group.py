@@ -126,7 +126,7 @@ class Group(Collectives, Messages):
         self,
         indices: Any,
         rows: Any,
-        height: int,
+        height: Any,
         *,
         name: str | None = None,
         op: str = "sum",
@@ -144,6 +144,8 @@ class Group(Collectives, Messages):
         `op` is sum or average. `exchange` is "rows", "table", or "auto": the one that is predicted to take less time.
         `result` is "rows", which an exchange of the table does not give, "table", or "auto": that of the exchange.
         The scales, of each rank's sum of a row and of the result, are equal on all ranks.
+        Lists of `indices`, `rows` and `height` are several tables of one type, which share their exchanges; the result
+        is a list of `Rows`, each as of a call on its table alone.
         """
         ticket = _rows.begin(self, indices, rows, height, name, op, result, exchange, scale_before, scale_after)
         return ticket.wait() if wait else ticket

@@ -58,29 +58,66 @@ class _Sums:
         self._owned.drop()
 
 
-class _Result:
-    """Takes the result of a ticket, and keeps it for those who wait again."""
+class _Results:
+    """Takes the results of a ticket, and keeps them for those who wait again."""
 
-    def __init__(self, group: Any, width: int) -> None:
+    def __init__(self, group: Any, widths: list[int], is_list: bool) -> None:
         self._group = group
-        self._width = width
+        self._widths = widths
+        self._is_list = is_list
         self._lock = threading.Lock()
-        self._rows: Rows | None = None
+        self._rows: list[Rows] | None = None
 
-    def __call__(self, ticket: Any) -> Rows:
+    def __call__(self, ticket: Any) -> Any:
         with self._lock:
             if self._rows is None:
-                sums = _Sums(self._group)
-                check(library().kolo_ticket_row_sums(ticket, sums.pointer))
-                self._rows = _result_of(sums, self._width)
-            return self._rows
+                sums = [_Sums(self._group) for _ in self._widths]
+                pointers = (c_void_p * len(sums))(*(each.pointer for each in sums))
+                check(library().kolo_ticket_grouped_row_sums(ticket, pointers, len(sums)))
+                self._rows = [_result_of(each, width) for each, width in zip(sums, self._widths)]
+            return self._rows if self._is_list else self._rows[0]
+
+
+class _Given:
+    """A rank's rows of one table."""
+
+    def __init__(self, indices: Any, rows: Any, height: int) -> None:
+        self.indices = memory_of(indices, "indices")
+        if self.indices.dtype.name != "int64":
+            raise UsageError(f"indices are int64, not {self.indices.dtype.name}")
+        self.rows = memory_of(rows, "rows")
+        count, shape = self.indices.count, self.rows.shape
+        if len(shape) != 2 or shape[0] != count:
+            raise UsageError(f"rows has the shape {shape}, not [{count}, width] for {count} indices")
+        self.width = shape[1]
+        self.height = height
+
+    def parameter(self) -> _c.kolo_table_rows:
+        indices = cast(self.indices.address, POINTER(c_int64))
+        return _c.kolo_table_rows(self.height, self.width, indices, self.indices.count, self.rows.address)
+
+
+def _given(indices: Any, rows: Any, height: Any) -> list[_Given]:
+    if not isinstance(rows, (list, tuple)):
+        return [_Given(indices, rows, height)]
+    if not isinstance(indices, (list, tuple)) or not isinstance(height, (list, tuple)):
+        raise UsageError("rows of several tables come with a list of indices and one of heights")
+    if not len(indices) == len(rows) == len(height):
+        raise UsageError(f"{len(indices)} arrays of indices and {len(height)} heights for {len(rows)} tables")
+    if not rows:
+        raise UsageError("the list of tables is empty")
+    tables = [_Given(*each) for each in zip(indices, rows, height)]
+    types = sorted({each.rows.dtype.name for each in tables})
+    if len(types) > 1:
+        raise UsageError(f"rows of one operation have one type, not {' and '.join(types)}")
+    return tables
 
 
 def begin(
     group: Any,
     indices: Any,
     rows: Any,
-    height: int,
+    height: Any,
     name: str | None,
     op: str,
     result: str,
@@ -88,33 +125,26 @@ def begin(
     scale_before: float,
     scale_after: float,
 ) -> Ticket:
-    chosen = memory_of(indices, "indices")
-    if chosen.dtype.name != "int64":
-        raise UsageError(f"indices are int64, not {chosen.dtype.name}")
-    values = memory_of(rows, "rows")
-    if len(values.shape) != 2 or values.shape[0] != chosen.count:
-        raise UsageError(f"rows has the shape {values.shape}, not [{chosen.count}, width] for {chosen.count} indices")
-    width = values.shape[1]
-    table = _c.sized(
+    given = _given(indices, rows, height)
+    terms = _c.sized(
         _c.kolo_row_table,
-        height=height,
-        width=width,
-        dtype=values.dtype.code,
+        dtype=given[0].rows.dtype.code,
         op=choice(_OPS, op, "op"),
         result=choice(_FORMS, result, "result"),
         exchange=choice(_FORMS, exchange, "exchange"),
         scale_before=scale_before,
         scale_after=scale_after,
     )
-    ticket = Ticket(group._handle, (group, values), _Result(group, width), group._subject(name or "sparse_all_reduce"))
+    tables = (_c.kolo_table_rows * len(given))(*(each.parameter() for each in given))
+    results = _Results(group, [each.width for each in given], isinstance(rows, (list, tuple)))
+    ticket = Ticket(group._handle, (group, given), results, group._subject(name or "sparse_all_reduce"))
     ticket.begin(
-        library().kolo_sparse_all_reduce_async,
+        library().kolo_grouped_sparse_all_reduce,
         group._pointer,
         name.encode() if name else None,
-        byref(table),
-        cast(chosen.address, POINTER(c_int64)),
-        chosen.count,
-        values.address,
+        byref(terms),
+        tables,
+        len(given),
         None,
     )
     return ticket

@@ -332,6 +332,15 @@ def rows(job):
     for i, ticket in reversed(list(enumerate(tickets))):
         same(ticket.wait().rows, (i + 1) * expected)
         assert ticket.wait() is ticket.wait()  # Whoever waits again has the same result.
+    first = np.zeros((5, 2), np.float32)
+    first[0] = 3 * job.size
+    large, small = job.sparse_all_reduce(
+        [indices, np.array([0])], [values, np.full((1, 2), 3, np.float32)], [len(expected), 5], result="table"
+    )
+    same(large.rows, expected)
+    same(small.rows, first)
+    ticket = job.sparse_all_reduce([indices], [values], [len(expected)], result="table", wait=False)
+    same(ticket.wait()[0].rows, expected)
     job.sparse_all_reduce(indices, values.copy(), len(expected), name="dropped", wait=False)
     gc.collect()
     none = np.empty(0, np.int64)
@@ -561,6 +570,9 @@ def misuse(job):
         lambda: job.register_gradients("wrong", {"a": x.T}),
         lambda: job.sparse_all_reduce(np.zeros(1, np.int32), x[:1], 10),
         lambda: job.sparse_all_reduce(np.array([10]), x[:1], 10, name="rows"),
+        lambda: job.sparse_all_reduce([], [], []),
+        lambda: job.sparse_all_reduce([np.array([1])], [x[:1]], 10),
+        lambda: job.sparse_all_reduce([np.array([1])] * 2, [x[:1], x[:1].astype(np.int32)], [10, 10]),
         lambda: kolo.open(rank=1),
     ):
         try:

@@ -316,19 +316,35 @@ void Group::all_to_all(std::string_view name, const Tensors& tensors, NativeStre
 void Group::sparse_all_reduce(std::string_view name, const RowTable& table,
                               std::span<const std::int64_t> indices, const void* rows,
                               RowSums& sums, const RowOptions& options) {
-  RowReduction reduction = state_->within_group([&] {
-    return RowReduction(state_->plan_inputs(), name, table, options, indices, rows, sums);
-  });
-  state_->run_sequence(reduction);
-  sums = reduction.take();
+  const TableRows only{.table = table, .indices = indices, .rows = rows};
+  sparse_all_reduce(name, {&only, 1}, {&sums, 1}, options);
 }
 
 RowTicket Group::sparse_all_reduce_async(std::string_view name, const RowTable& table,
                                          std::span<const std::int64_t> indices, const void* rows,
                                          const RowOptions& options, RowSums memory) {
+  const TableRows only{.table = table, .indices = indices, .rows = rows};
+  std::vector<RowSums> memories;
+  memories.push_back(std::move(memory));
+  return sparse_all_reduce_async(name, {&only, 1}, options, std::move(memories));
+}
+
+void Group::sparse_all_reduce(std::string_view name, std::span<const TableRows> tables,
+                              std::span<RowSums> sums, const RowOptions& options) {
+  RowReduction reduction = state_->within_group([&] {
+    check(sums.size() == tables.size(),
+          fmt::format("there are {} results for {} tables", sums.size(), tables.size()));
+    return RowReduction(state_->plan_inputs(), name, tables, options, sums);
+  });
+  state_->run_sequence(reduction);
+  std::ranges::move(reduction.take(), sums.begin());
+}
+
+RowTicket Group::sparse_all_reduce_async(std::string_view name, std::span<const TableRows> tables,
+                                         const RowOptions& options, std::vector<RowSums> memory) {
   auto reduction = state_->within_group([&] {
-    return std::make_shared<RowReduction>(state_->plan_inputs(), name, table, options, indices,
-                                          rows, memory);
+    memory.resize(tables.size());
+    return std::make_shared<RowReduction>(state_->plan_inputs(), name, tables, options, memory);
   });
   state_->submit_sequence(reduction);
   return {std::move(reduction), state_->shared_driver(), state_->limit()};

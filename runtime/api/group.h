@@ -276,6 +276,16 @@ class Group {
                                     std::span<const std::int64_t> indices, const void* rows,
                                     const RowOptions& options = {}, RowSums memory = {});
 
+  /// `sparse_all_reduce` of several tables of one dtype, which share its exchanges. Each gets what
+  /// the operation on it alone would give it, in one of `sums`; where `options` leave a choice,
+  /// each has its own.
+  void sparse_all_reduce(std::string_view name, std::span<const TableRows> tables,
+                         std::span<RowSums> sums, const RowOptions& options = {});
+  /// The same in the background. The list of tables need not stay valid.
+  RowTicket sparse_all_reduce_async(std::string_view name, std::span<const TableRows> tables,
+                                    const RowOptions& options = {},
+                                    std::vector<RowSums> memory = {});
+
   /// The ticket is done when every rank has called it.
   Ticket barrier_async();
   /// Returns when every rank has called it.

@@ -22,6 +22,14 @@ struct RowTable {
   friend bool operator==(const RowTable&, const RowTable&) = default;
 };
 
+/// One rank's rows of a table: one for each of `indices`, row after row. The memory is the
+/// caller's.
+struct TableRows {
+  RowTable table;
+  std::span<const std::int64_t> indices = {};
+  const void* rows = nullptr;
+};
+
 /// A form of a gradient that is zero but for some rows.
 enum class RowForm : std::uint8_t {
   kAuto,   ///< Whichever is predicted to take less time.
@@ -64,7 +72,7 @@ class RowSums {
   BufferView rows() const { return rows_; }
 
  private:
-  friend class RowReduction;
+  friend class TableSum;
 
   bool is_table_ = false;
   bool exchanged_rows_ = false;

@@ -66,6 +66,14 @@ bool RowTicket::done() const { return call_->done(); }
 
 RowSums RowTicket::sums() {
   wait();
+  check(call_->tables() == 1, "sums() of several tables; all_sums() gives them");
+  return std::move(call_->take().front());
+}
+
+std::size_t RowTicket::tables() const { return call_->tables(); }
+
+std::vector<RowSums> RowTicket::all_sums() {
+  wait();
   return call_->take();
 }
 

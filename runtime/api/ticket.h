@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "comm/message/received.h"
 #include "runtime/api/row_sums.h"
@@ -80,7 +82,7 @@ class ReceiveTicket {
 };
 
 /// Completion handle of an asynchronous row-sparse all-reduce. Copies refer to the same one.
-/// Threads: any; one takes the result.
+/// Threads: any; one takes the results.
 class RowTicket {
  public:
   /// For the runtime; users get tickets from `sparse_all_reduce_async`.
@@ -90,8 +92,12 @@ class RowTicket {
   /// True once there is a result or an error. Never blocks.
   bool done() const;
 
-  /// Blocks until done, then gives the result, once: later it is empty. Errors: as `wait`.
+  /// Blocks until done, then gives the result of the only table, once: later it is empty.
+  /// Errors: as `wait`; UsageError where there are several.
   RowSums sums();
+  std::size_t tables() const;
+  /// Blocks until done, then gives the results of all tables, once. Errors: as `wait`.
+  std::vector<RowSums> all_sums();
 
   /// As those of `Ticket`.
   void wait();

@@ -1,7 +1,9 @@
 #include <span>
 #include <utility>
 #include <variant>
+#include <vector>
 
+#include <fmt/format.h>
 #include <kolo/kolo_c.h>
 
 #include "runtime/c/arguments.h"
@@ -24,24 +26,56 @@ RowForm form_of(kolo_row_form form) {
   return static_cast<RowForm>(form);
 }
 
-/// Arguments of both forms of the call.
-struct RowArguments {
-  RowArguments(const kolo_row_table* given_table, const int64_t* given_indices, size_t count) {
-    check_given(given_table, "table");
-    if (count > 0) check_given(given_indices, "indices");
-    const auto given = kolo::complete(given_table, kolo_row_table KOLO_ROW_TABLE_INIT, "table");
-    table = {.height = given.height, .width = given.width, .dtype = kolo::dtype_of(given.dtype)};
+/// What a call says of its table, or of all its tables.
+struct RowTerms {
+  explicit RowTerms(const kolo_row_table* table) {
+    check_given(table, "table");
+    const auto given = kolo::complete(table, kolo_row_table KOLO_ROW_TABLE_INIT, "table");
+    height = given.height;
+    width = given.width;
+    dtype = kolo::dtype_of(given.dtype);
     options = {.op = kolo::op_of(given.op),
                .result = form_of(given.result),
                .exchange = form_of(given.exchange),
                .scales = {.before = given.scale_before, .after = given.scale_after}};
-    indices = {given_indices, count};
   }
 
-  kolo::RowTable table;
+  kolo::RowTable table() const { return table(height, width); }
+  kolo::RowTable table(std::size_t rows, std::size_t elements) const {
+    return {.height = rows, .width = elements, .dtype = dtype};
+  }
+
+  std::size_t height = 0, width = 0;
+  kolo::DType dtype;
   kolo::RowOptions options;
-  std::span<const int64_t> indices;
 };
+
+std::span<const int64_t> indices_of(const int64_t* indices, size_t count) {
+  if (count > 0) check_given(indices, "indices");
+  return {indices, count};
+}
+
+/// Lends the memory of a caller's results while C++ has them in a row.
+std::vector<kolo::RowSums> take_from(kolo_row_sums* const* sums, size_t count) {
+  std::vector<kolo::RowSums> taken;
+  for (size_t i = 0; i < count; ++i) {
+    check_given(sums[i], "sums");
+    taken.push_back(std::move(sums[i]->sums));
+  }
+  return taken;
+}
+
+void give_to(kolo_row_sums* const* sums, std::vector<kolo::RowSums>& taken) {
+  for (size_t i = 0; i < taken.size(); ++i) sums[i]->sums = std::move(taken[i]);
+}
+
+kolo::RowTicket& row_ticket(kolo_ticket* ticket) {
+  check_given(ticket, "ticket");
+  auto* const rows = std::get_if<kolo::RowTicket>(&ticket->ticket);
+  check(rows != nullptr, "the ticket is not that of a row-sparse all-reduce");
+  check(rows->done(), "the operation is not done");
+  return *rows;
+}
 
 }  // namespace
 
@@ -60,9 +94,10 @@ kolo_status kolo_sparse_all_reduce(kolo_group* group, const char* name, const ko
   return guarded([&] {
     check_given(group, "group");
     check_given(sums, "sums");
-    const RowArguments with(table, indices, num_indices);
-    group->group.sparse_all_reduce(kolo::text_or_empty(name), with.table, with.indices, rows,
-                                   sums->sums, with.options);
+    const RowTerms with(table);
+    group->group.sparse_all_reduce(kolo::text_or_empty(name), with.table(),
+                                   indices_of(indices, num_indices), rows, sums->sums,
+                                   with.options);
   });
 }
 
@@ -74,22 +109,60 @@ kolo_status kolo_sparse_all_reduce_async(kolo_group* group, const char* name,
     check_given(group, "group");
     check_given(ticket, "ticket");
     *ticket = nullptr;
-    const RowArguments with(table, indices, num_indices);
+    const RowTerms with(table);
+    const auto given = indices_of(indices, num_indices);
     kolo::RowSums memory = sums == nullptr ? kolo::RowSums() : std::move(sums->sums);
-    *ticket = new kolo_ticket{
-        group->group.sparse_all_reduce_async(kolo::text_or_empty(name), with.table, with.indices,
-                                             rows, with.options, std::move(memory))};
+    *ticket = new kolo_ticket{group->group.sparse_all_reduce_async(
+        kolo::text_or_empty(name), with.table(), given, rows, with.options, std::move(memory))};
   });
 }
 
 kolo_status kolo_ticket_row_sums(kolo_ticket* ticket, kolo_row_sums* sums) {
   return guarded([&] {
-    check_given(ticket, "ticket");
+    kolo::RowTicket& rows = row_ticket(ticket);
     check_given(sums, "sums");
-    auto* const rows = std::get_if<kolo::RowTicket>(&ticket->ticket);
-    check(rows != nullptr, "the ticket is not that of a row-sparse all-reduce");
-    check(rows->done(), "the operation is not done");
-    sums->sums = rows->sums();
+    sums->sums = rows.sums();
+  });
+}
+
+kolo_status kolo_grouped_sparse_all_reduce(kolo_group* group, const char* name,
+                                           const kolo_row_table* terms,
+                                           const kolo_table_rows* tables, size_t num_tables,
+                                           kolo_row_sums* const* sums, kolo_ticket** ticket) {
+  return guarded([&] {
+    check_given(group, "group");
+    check_given(tables, "tables");
+    const RowTerms with(terms);
+    std::vector<kolo::TableRows> given;
+    for (const kolo_table_rows& each : std::span(tables, num_tables)) {
+      given.push_back({.table = with.table(each.height, each.width),
+                       .indices = indices_of(each.indices, each.num_indices),
+                       .rows = each.rows});
+    }
+    if (ticket == nullptr) {
+      check_given(sums, "sums");
+      std::vector<kolo::RowSums> results = take_from(sums, num_tables);
+      group->group.sparse_all_reduce(kolo::text_or_empty(name), given, results, with.options);
+      return give_to(sums, results);
+    }
+    *ticket = nullptr;
+    std::vector<kolo::RowSums> memory;
+    if (sums != nullptr) memory = take_from(sums, num_tables);
+    *ticket = new kolo_ticket{group->group.sparse_all_reduce_async(
+        kolo::text_or_empty(name), given, with.options, std::move(memory))};
+  });
+}
+
+kolo_status kolo_ticket_grouped_row_sums(kolo_ticket* ticket, kolo_row_sums* const* sums,
+                                         size_t num_tables) {
+  return guarded([&] {
+    kolo::RowTicket& rows = row_ticket(ticket);
+    check_given(sums, "sums");
+    check(rows.tables() == num_tables,
+          fmt::format("{} results of {} tables", num_tables, rows.tables()));
+    for (size_t i = 0; i < num_tables; ++i) check_given(sums[i], "sums");
+    std::vector<kolo::RowSums> results = rows.all_sums();
+    give_to(sums, results);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <xxhash.h>
 
@@ -185,10 +186,11 @@ std::shared_ptr<CallSequence> Operations::without_rows(const OperationTerms& ter
                           .grid = context_.grid,
                           .options = context_.options,
                           .costs = context_.costs};
-  RowSums memory;
-  return std::make_shared<RowReduction>(inputs, terms.name, terms.shape.rows->table,
-                                        terms.shape.rows->options, std::span<const std::int64_t>(),
-                                        nullptr, memory);
+  const RowCall& call = *terms.shape.rows;
+  std::vector<TableRows> tables;
+  for (const RowTable& table : call.tables) tables.push_back({.table = table});
+  std::vector<RowSums> memory(tables.size());
+  return std::make_shared<RowReduction>(inputs, terms.name, tables, call.options, memory);
 }
 
 // --- Names that go ------------------------------------------------------------------------------

@@ -68,10 +68,16 @@ Scales read_scales(ByteReader& reader) {
   return {.before = before, .after = after};
 }
 
+/// Of a table's height, width and dtype.
+constexpr std::size_t kTableBytes = 2 * sizeof(std::uint64_t) + 1;
+
 void write(ByteWriter& writer, const RowCall& rows) {
-  writer.number(std::uint64_t{rows.table.height});
-  writer.number(std::uint64_t{rows.table.width});
-  writer.number(static_cast<std::uint8_t>(rows.table.dtype));
+  writer.number(narrow<std::uint32_t>(rows.tables.size()));
+  for (const RowTable& table : rows.tables) {
+    writer.number(std::uint64_t{table.height});
+    writer.number(std::uint64_t{table.width});
+    writer.number(static_cast<std::uint8_t>(table.dtype));
+  }
   writer.number(static_cast<std::uint8_t>(rows.options.op));
   writer.number(static_cast<std::uint8_t>(rows.options.result));
   writer.number(static_cast<std::uint8_t>(rows.options.exchange));
@@ -80,9 +86,12 @@ void write(ByteWriter& writer, const RowCall& rows) {
 
 RowCall read_rows(ByteReader& reader) {
   RowCall rows;
-  rows.table.height = reader.number<std::uint64_t>();
-  rows.table.width = reader.number<std::uint64_t>();
-  rows.table.dtype = reader.choice(kAllDTypes);
+  rows.tables.resize(reader.list(kTableBytes));
+  for (RowTable& table : rows.tables) {
+    table.height = reader.number<std::uint64_t>();
+    table.width = reader.number<std::uint64_t>();
+    table.dtype = reader.choice(kAllDTypes);
+  }
   rows.options.op = reader.choice(kAllReduceOps);
   rows.options.result = reader.choice(kAllForms);
   rows.options.exchange = reader.choice(kAllForms);

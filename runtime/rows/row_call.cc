@@ -2,8 +2,11 @@
 
 #include <cstddef>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <xxhash.h>
 
 namespace kolo {
 namespace {
@@ -13,12 +16,27 @@ std::string_view name_of(RowForm form) {
   return kNames[static_cast<std::size_t>(form)];
 }
 
+/// More tables than these are told apart by a hash.
+constexpr std::size_t kMostInText = 16;
+
+/// "float32 [10, 4] + [20, 8]"; all have one dtype.
+std::string describe(const std::vector<RowTable>& tables) {
+  const std::string_view dtype = tables.empty() ? "" : to_string(tables.front().dtype);
+  std::vector<std::string> shapes;
+  for (const RowTable& table : tables) {
+    shapes.push_back(fmt::format("[{}, {}]", table.height, table.width));
+  }
+  std::string text = fmt::format("{}", fmt::join(shapes, " + "));
+  if (tables.size() <= kMostInText) return fmt::format("{} {}", dtype, text);
+  return fmt::format("{} in {} tables (hash {:016x})", dtype, tables.size(),
+                     XXH3_64bits(text.data(), text.size()));
+}
+
 }  // namespace
 
 std::string to_string(const RowCall& call) {
-  const auto& [table, options] = call;
-  return fmt::format("sparse_all_reduce {} [{}, {}] {}, result {}, exchange {}",
-                     to_string(table.dtype), table.height, table.width,
+  const RowOptions& options = call.options;
+  return fmt::format("sparse_all_reduce {} {}, result {}, exchange {}", describe(call.tables),
                      describe(options.op, options.scales), name_of(options.result),
                      name_of(options.exchange));
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "runtime/api/row_sums.h"
 
@@ -8,13 +9,13 @@ namespace kolo {
 
 /// A row-sparse all-reduce, as all ranks must call it alike.
 struct RowCall {
-  RowTable table;
+  std::vector<RowTable> tables;
   RowOptions options;
 
   friend bool operator==(const RowCall&, const RowCall&) = default;
 };
 
-/// "sparse_all_reduce float32 [10, 4] sum, result auto, exchange auto".
+/// "sparse_all_reduce float32 [10, 4] + [20, 8] sum, result auto, exchange auto".
 std::string to_string(const RowCall& call);
 
 }  // namespace kolo

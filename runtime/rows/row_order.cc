@@ -7,9 +7,6 @@
 #include <functional>
 #include <numeric>
 
-#include <fmt/format.h>
-
-#include "comm/base/check.h"
 #include "comm/kernels/reduce_kernels.h"
 
 namespace kolo {
@@ -58,12 +55,15 @@ void RowOrder::assign(std::span<const std::int64_t> list, std::size_t height) {
   }
 }
 
-void check_rows(std::string_view name, std::span<const std::int64_t> indices, std::size_t height) {
-  for (std::size_t i = 0; i < indices.size(); ++i) {
-    if (indices[i] >= 0 && static_cast<std::uint64_t>(indices[i]) < height) continue;
-    throw UsageError(fmt::format("'{}': index {} at position {} lies outside a table of {} rows",
-                                 name, indices[i], i, height));
-  }
+std::optional<std::size_t> first_outside(std::span<const std::int64_t> indices,
+                                         std::size_t height) {
+  // A negative one is large.
+  const auto is_outside = [&](std::int64_t index) {
+    return static_cast<std::uint64_t>(index) >= height;
+  };
+  const auto found = std::ranges::find_if(indices, is_outside);
+  if (found == indices.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - indices.begin());
 }
 
 void sum_rows(const RowOrder& order, const std::byte* rows, std::size_t width, DType dtype,

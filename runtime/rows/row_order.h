@@ -2,8 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "comm/base/dtype.h"
@@ -31,8 +31,8 @@ struct RowOrder {
   std::size_t count() const { return is_identity() ? indices.size() : positions.size(); }
 };
 
-/// Throws UsageError, which names `name`, unless all indices lie in a table of `height` rows.
-void check_rows(std::string_view name, std::span<const std::int64_t> indices, std::size_t height);
+/// The position of the first index that lies outside a table of `height` rows.
+std::optional<std::size_t> first_outside(std::span<const std::int64_t> indices, std::size_t height);
 
 /// Adds up the rows of each index in their order, as `reduce` does, times `scale`, to `sums`, which
 /// may not overlap `rows`. A row has `width` elements of `dtype`. Pure.

@@ -148,6 +148,26 @@ kolo_status kolo_sparse_all_reduce_async(kolo_group* group, const char* name,
                                          kolo_ticket** ticket);
 /* Moves the result of a ticket that is done without an error to `sums`, once. */
 kolo_status kolo_ticket_row_sums(kolo_ticket* ticket, kolo_row_sums* sums);
+
+/* This rank's rows of one of several tables. */
+typedef struct kolo_table_rows {
+  size_t height; /* Rows. */
+  size_t width;  /* Elements of a row. */
+  const int64_t* indices;
+  size_t num_indices;
+  const void* rows; /* One for each of `indices`. */
+} kolo_table_rows;
+
+/* The same of several tables, which share their exchanges. Of `terms` neither height nor width
+ * counts; all else holds for all tables. `sums` has a handle for each table. A `ticket` that is not
+ * NULL makes it run in the background; `sums` may be NULL then. */
+kolo_status kolo_grouped_sparse_all_reduce(kolo_group* group, const char* name,
+                                           const kolo_row_table* terms,
+                                           const kolo_table_rows* tables, size_t num_tables,
+                                           kolo_row_sums* const* sums, kolo_ticket** ticket);
+/* Moves the results of such a ticket to as many `sums`, once. */
+kolo_status kolo_ticket_grouped_row_sums(kolo_ticket* ticket, kolo_row_sums* const* sums,
+                                         size_t num_tables);
 /* Writes 1 if the result is the whole table, 0 if it is the rows of `indices`. */
 kolo_status kolo_row_sums_get(kolo_row_sums* sums, int* is_table, const int64_t** indices,
                               size_t* num_indices, kolo_buffer* rows);

@@ -217,6 +217,23 @@ TEST(CRows, AreSummed) {
     ok(kolo_row_sums_get(sums, nullptr, nullptr, nullptr, &result));
     require(static_cast<const float*>(result.data)[4] == 2, "a row without scales");
     kolo_ticket_release(ticket);
+    const kolo_table_rows tables[] = {{1000, 2, indices, 2, rows.data()},
+                                      {4, 1, indices, 1, rows.data()}};
+    kolo_row_sums* both[] = {sums, nullptr};
+    ok(kolo_row_sums_create(&both[1]));
+    ok(kolo_grouped_sparse_all_reduce(world, nullptr, &table, tables, 2, both, nullptr));
+    ok(kolo_row_sums_get(both[0], nullptr, nullptr, &count, &result));
+    require(count == 3 && static_cast<const float*>(result.data)[4] == 2,
+            "the first of two tables");
+    ok(kolo_grouped_sparse_all_reduce(world, nullptr, &table, tables, 2, both, &ticket));
+    ok(kolo_ticket_wait(ticket, -1, nullptr));
+    require(kolo_ticket_grouped_row_sums(ticket, both, 1) == KOLO_USAGE, "too few results");
+    ok(kolo_ticket_grouped_row_sums(ticket, both, 2));
+    ok(kolo_row_sums_get(both[1], nullptr, &found, &count, &result));
+    require(count == 1 && found[0] == 3 && static_cast<const float*>(result.data)[0] == 2,
+            "the second of two tables");
+    kolo_row_sums_release(both[1]);
+    kolo_ticket_release(ticket);
     ok(kolo_barrier(world, &ticket));
     require(kolo_ticket_row_sums(ticket, sums) == KOLO_USAGE, "a ticket of something else");
     ok(kolo_ticket_wait(ticket, -1, nullptr));

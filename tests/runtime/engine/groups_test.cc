@@ -105,18 +105,18 @@ Work begin_rows(GroupEngine& member, RowForm exchange) {
       state->expected[kShared * kWidth + i] += static_cast<float>(2 * (rank + 1));
     }
   }
+  const std::vector<std::int64_t> indices{kShared, member.rank(), kShared};
+  const TableRows mine{.table = table, .indices = indices, .rows = state->rows.data()};
   state->reduction = std::make_shared<RowReduction>(
       PlanInputs{.rank = member.rank(), .grid = member.grid(), .options = options, .costs = costs},
-      exchange == RowForm::kRows ? "rows" : "table", table,
-      RowOptions{.result = RowForm::kTable, .exchange = exchange},
-      std::vector<std::int64_t>{kShared, member.rank(), kShared}, state->rows.data(),
-      state->memory);
+      exchange == RowForm::kRows ? "rows" : "table", std::span(&mine, 1),
+      RowOptions{.result = RowForm::kTable, .exchange = exchange}, std::span(&state->memory, 1));
   member.engine().submit(std::shared_ptr<CallSequence>(state->reduction));
   return {.done = [state] { return state->reduction->done(); },
           .expect_right =
               [state] {
                 ASSERT_EQ(error_of(*state->reduction), "");
-                const RowSums sums = state->reduction->take();
+                const RowSums sums = std::move(state->reduction->take().front());
                 const auto* const values = static_cast<const float*>(sums.rows().data);
                 ASSERT_EQ(std::vector<float>(values, values + sums.rows().count), state->expected);
               }};

@@ -82,7 +82,8 @@ TEST(OperationTerms, KeepTheCallThatTheyBegin) {
       .input = mine.data(),
       .out_of_place = true,
       .counts = {mine.size()},
-      .rows = RowCall{.table = {.height = 7, .width = 2, .dtype = DType::kFloat16},
+      .rows = RowCall{.tables = {{.height = 7, .width = 2, .dtype = DType::kFloat16},
+                                 {.height = 3, .width = 5, .dtype = DType::kFloat16}},
                       .options = {.op = ReduceOp::kAverage,
                                   .exchange = RowForm::kTable,
                                   .scales = {.before = 2, .after = 0.5}}}};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "comm/message/messages.h"
 #include "runtime/rows/row_reduction.h"
@@ -23,25 +24,34 @@ using ::testing::HasSubstr;
 // --- Rows ---------------------------------------------------------------------------------------
 
 struct RowTerms {
-  RowCall call = {.table = {.height = 4, .width = 2}, .options = {}};
+  RowCall call = {.tables = {{.height = 4, .width = 2}, {.height = 3, .width = 2}}, .options = {}};
   bool is_all_reduce = false;
 };
 
 const std::vector<Field<RowTerms>>& row_fields() {
   using Terms = RowTerms;
   const auto text = [](const Terms& terms, int) {
-    const auto& [table, options] = terms.call;
-    constexpr const char* kForms[] = {"auto", "rows", "table"};
     if (terms.is_all_reduce) return std::string("'x': all_reduce float32 [10] sum");
+    constexpr const char* kForms[] = {"auto", "rows", "table"};
+    const auto& [tables, options] = terms.call;
+    std::vector<std::string> shapes;
+    for (const RowTable& table : tables) {
+      shapes.push_back(fmt::format("[{}, {}]", table.height, table.width));
+    }
     return fmt::format(
-        "'x': sparse_all_reduce {} [{}, {}] {}, result {}, exchange {}", to_string(table.dtype),
-        table.height, table.width, describe(options.op, options.scales),
+        "'x': sparse_all_reduce {} {} {}, result {}, exchange {}", to_string(tables[0].dtype),
+        fmt::join(shapes, " + "), describe(options.op, options.scales),
         kForms[static_cast<int>(options.result)], kForms[static_cast<int>(options.exchange)]);
   };
   static const std::vector<Field<Terms>> all = {
-      {"height", [](Terms& terms) { terms.call.table.height = 5; }, text},
-      {"width", [](Terms& terms) { terms.call.table.width = 3; }, text},
-      {"dtype", [](Terms& terms) { terms.call.table.dtype = DType::kFloat64; }, text},
+      {"height", [](Terms& terms) { terms.call.tables[0].height = 5; }, text},
+      {"width", [](Terms& terms) { terms.call.tables[1].width = 3; }, text},
+      {"tables", [](Terms& terms) { terms.call.tables.pop_back(); }, text},
+      {"dtype",
+       [](Terms& terms) {
+         for (RowTable& table : terms.call.tables) table.dtype = DType::kFloat64;
+       },
+       text},
       {"op", [](Terms& terms) { terms.call.options.op = ReduceOp::kAverage; }, text},
       {"result", [](Terms& terms) { terms.call.options.result = RowForm::kTable; }, text},
       {"exchange", [](Terms& terms) { terms.call.options.exchange = RowForm::kRows; }, text},
@@ -68,14 +78,17 @@ Called call_rows(MismatchJob& job, const Members& members, int rank, const RowTe
     memory->call = operation;
     return called(operation->ticket, memory);
   }
-  const std::vector<std::int64_t> indices{3, 0, 3};
-  RowSums sums;
+  const std::vector<std::int64_t> indices{2, 0, 2};
+  std::vector<TableRows> tables;
+  for (const RowTable& table : terms.call.tables) {
+    tables.push_back({.table = table, .indices = indices, .rows = memory->rows.data()});
+  }
+  std::vector<RowSums> sums(tables.size());
   const PlanInputs inputs{.rank = rank,
                           .grid = *members.grid,
                           .options = job.options_in_force(),
                           .costs = memory->costs};
-  auto reduction = std::make_shared<RowReduction>(inputs, "x", terms.call.table, terms.call.options,
-                                                  indices, memory->rows.data(), sums);
+  auto reduction = std::make_shared<RowReduction>(inputs, "x", tables, terms.call.options, sums);
   members.engine(rank).submit(std::shared_ptr<CallSequence>(reduction));
   return called(reduction, memory);
 }

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "comm/base/aligned_memory.h"
+#include "runtime/rows/row_order.h"
+
+namespace kolo {
+
+/// Aligned bytes that grow and are used again. Their contents are lost when they grow.
+class RowBytes {
+ public:
+  std::byte* resize(std::size_t bytes) {
+    if (bytes > capacity_) {
+      memory_ = nullptr;
+      memory_ = allocate_aligned(bytes);
+      capacity_ = bytes;
+    }
+    return memory_.get();
+  }
+  std::byte* data() const { return memory_.get(); }
+
+ private:
+  AlignedMemory memory_;
+  std::size_t capacity_ = 0;
+};
+
+/// The memory of one table of a row-sparse all-reduce; later of its result.
+struct RowMemory {
+  std::vector<std::int64_t> description, descriptions;  ///< This rank's, and those of all.
+  RowOrder own;                                         ///< This rank's rows.
+  RowBytes own_sums;  ///< Unless it has each row once, in order, and scales none.
+  std::vector<std::size_t> own_counts, counts;  ///< By owner; of all ranks, by pair.
+  std::vector<std::size_t> elements;            ///< Of those rows; later of those of each owner.
+  std::vector<std::int64_t> received;           ///< Indices that this rank owns.
+  RowBytes received_rows;
+  RowOrder owned;
+  std::size_t owned_count = 0;
+  std::vector<std::size_t> owned_counts;  ///< By owner.
+  std::vector<std::int64_t> indices;      ///< Of the result.
+  RowBytes rows, table;
+};
+
+}  // namespace kolo

@@ -1,0 +1,166 @@
+#include "runtime/rows/table_sum.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "runtime/rows/row_price.h"
+
+namespace kolo {
+namespace {
+
+std::vector<std::size_t> times(const std::vector<std::size_t>& rows, std::size_t width) {
+  std::vector<std::size_t> elements = rows;
+  for (std::size_t& count : elements) count *= width;
+  return elements;
+}
+
+/// For a rank that has nothing to send: a null input would mean an operation in place.
+const void* input_at(const void* data) {
+  static constexpr std::byte kNothing{};
+  return data != nullptr ? data : &kNothing;
+}
+
+}  // namespace
+
+std::string problem_with(const TableRows& given) {
+  const auto& [table, indices, rows] = given;
+  constexpr std::size_t kMost = std::numeric_limits<std::int64_t>::max();
+  const std::size_t row_bytes = table.width * size_of(table.dtype);
+  if (table.height > kMost / std::max<std::size_t>(row_bytes, 1)) {
+    return "the table has more than 2^63 bytes";
+  }
+  if (const auto outside = first_outside(indices, table.height)) {
+    return fmt::format("index {} at position {} lies outside a table of {} rows", indices[*outside],
+                       *outside, table.height);
+  }
+  if (rows == nullptr && !indices.empty() && table.width > 0) return "a buffer is null";
+  return {};
+}
+
+TableSum::TableSum(const PlanInputs& inputs, const TableRows& given, const RowOptions& options,
+                   RowSums& result)
+    : inputs_(inputs), table_(given.table), options_(options) {
+  // Until the call succeeds the result is empty: if it times out, operations still write to it.
+  memory_ = std::exchange(result, {}).memory_;
+  if (!memory_) memory_ = std::make_shared<RowMemory>();
+  add_up(given);
+}
+
+void TableSum::add_up(const TableRows& given) {
+  RowOrder& own = memory_->own;
+  own.assign(given.indices, table_.height);
+  rows_ = static_cast<const std::byte*>(given.rows);
+  const double before = options_.scales.before;
+  if (own.is_identity() && before == 1) return;
+  std::byte* const sums = memory_->own_sums.resize(own.indices.size() * row_bytes());
+  sum_rows(own, rows_, table_.width, table_.dtype, before, sums);
+  rows_ = sums;
+}
+
+TensorBuffers TableSum::describe() {
+  RowMemory& memory = *memory_;
+  memory.description = describe_rows(memory.own.indices, inputs_.grid.world_size());
+  memory.descriptions.resize(ranks() * memory.description.size());
+  return {.input = memory.description.data(),
+          .result = memory.descriptions.data(),
+          .count = memory.description.size()};
+}
+
+TensorBuffers TableSum::count() {
+  RowMemory& memory = *memory_;
+  owners_.emplace(memory.descriptions, inputs_.grid.world_size(), table_.height);
+  memory.own_counts = owners_->counts(memory.own.indices);
+  memory.counts.resize(ranks() * ranks());
+  return {.input = memory.own_counts.data(), .result = memory.counts.data(), .count = ranks()};
+}
+
+void TableSum::choose() {
+  exchanges_rows_ = true;
+  if (options_.exchange == RowForm::kRows || options_.result == RowForm::kRows) return;
+  const RowPrices prices = price_rows({.height = table_.height,
+                                       .width = table_.width,
+                                       .dtype = table_.dtype,
+                                       .busiest = static_cast<double>(traffic().busiest()),
+                                       .distinct = traffic().distinct(*owners_)},
+                                      inputs_);
+  exchanges_rows_ = prices.rows_us <= prices.table_us;
+}
+
+TableSum::IndicesAndRows TableSum::send() {
+  RowMemory& memory = *memory_;
+  memory.received.resize(traffic().received(inputs_.rank));
+  memory.elements = times(memory.counts, table_.width);
+  return {.indices = {.input = input_at(memory.own.indices.data()),
+                      .result = memory.received.data(),
+                      .counts = memory.counts},
+          .rows = {.input = input_at(rows_),
+                   .result = memory.received_rows.resize(memory.received.size() * row_bytes()),
+                   .counts = memory.elements}};
+}
+
+TensorBuffers TableSum::sum_up() {
+  RowMemory& memory = *memory_;
+  memory.owned.assign(memory.received, table_.height);
+  memory.owned_count = memory.owned.indices.size();
+  memory.owned_counts.resize(ranks());
+  return {.input = &memory.owned_count, .result = memory.owned_counts.data(), .count = 1};
+}
+
+TableSum::IndicesAndRows TableSum::share() {
+  RowMemory& memory = *memory_;
+  const auto own = memory.owned_counts.begin() + inputs_.rank;
+  const std::size_t before = std::accumulate(memory.owned_counts.begin(), own, std::size_t{0});
+  const std::size_t all = std::accumulate(own, memory.owned_counts.end(), before);
+  memory.indices.resize(all);
+  std::ranges::copy(memory.owned.indices,
+                    memory.indices.begin() + static_cast<std::ptrdiff_t>(before));
+  std::byte* const rows = memory.rows.resize(all * row_bytes());
+  const double divisor = options_.op == ReduceOp::kAverage ? static_cast<double>(ranks()) : 1.0;
+  sum_rows(memory.owned, memory.received_rows.data(), table_.width, table_.dtype,
+           1.0 / divisor * options_.scales.after, rows + before * row_bytes());
+  memory.elements = times(memory.owned_counts, table_.width);
+  return {.indices = {.result = memory.indices.data(), .counts = memory.owned_counts},
+          .rows = {.result = rows, .counts = memory.elements}};
+}
+
+TensorBuffers TableSum::spread() {
+  clear_table();
+  spread_rows(memory_->own.indices, rows_, row_bytes(), memory_->table.data());
+  return {.result = memory_->table.data(), .count = whole_table().count};
+}
+
+void TableSum::finish() {
+  RowMemory& memory = *memory_;
+  result_.exchanged_rows_ = exchanges_rows_;
+  result_.is_table_ = !exchanges_rows_ || options_.result == RowForm::kTable;
+  if (!exchanges_rows_) {
+    memory.indices.clear();
+  } else if (result_.is_table_) {
+    clear_table();
+    spread_rows(memory.indices, memory.rows.data(), row_bytes(), memory.table.data());
+  }
+  result_.rows_ = result_.is_table_ ? whole_table()
+                                    : BufferView{.data = memory.rows.data(),
+                                                 .count = memory.indices.size() * table_.width,
+                                                 .dtype = table_.dtype};
+  result_.memory_ = std::move(memory_);
+}
+
+void TableSum::clear_table() {
+  const std::size_t bytes = table_.height * row_bytes();
+  std::byte* const table = memory_->table.resize(bytes);
+  if (bytes > 0) std::memset(table, 0, bytes);
+}
+
+BufferView TableSum::whole_table() const {
+  return {
+      .data = memory_->table.data(), .count = table_.height * table_.width, .dtype = table_.dtype};
+}
+
+}  // namespace kolo
