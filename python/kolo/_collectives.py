@@ -296,7 +296,7 @@ class Collectives:
 
     def all_to_all(
         self,
-        x: Any,
+        x: Any = None,
         *,
         out: Any = None,
         counts: Sequence[int] | Sequence[Sequence[int]] | None = None,
@@ -308,8 +308,10 @@ class Collectives:
 
         Shape: x and the result are [size, ...]. With `counts`, of [sender][receiver], the same on all ranks, the
                result has one dimension.
+        Without x: in place; `out` has the parts for all ranks, then those of all. Each two ranks exchange as many
+        elements both ways.
         """
-        if _is_list(x):
+        if _is_list(x) or _is_list(out):
             both = _zipped(x, out)
             flats = [_flat(each, self.size) for each in _counts_of_each(counts, len(both))]
             pairs = [_pairs.exchanged(*arrays, *self._sent_and_got(flat)) for arrays, flat in zip(both, flats)]

@@ -175,7 +175,10 @@ def received(out: Any, parts: Parts) -> Pair:
 
 
 def exchanged(x: Any, out: Any, sent: Parts, got: Parts) -> Pair:
-    """A part for each rank `x`, and a part from each rank `out`."""
+    """A part for each rank `x`, and a part from each rank `out`. Without x: first those, then these are in `out`."""
+    if x is None:
+        result = memory_of(_needed(out), "out", writable=True)
+        return Pair(None, result, out, sent.each_of(result, "out"))
     source = memory_of(x, "x")
     part = sent.each_of(source, "x")
     total = got.all(part)

@@ -136,6 +136,8 @@ def check_collectives(group, dtype, count, wait):
     mixed = np.stack([contribution(rank * size + each, count, dtype) for each in range(size)])
     expected = np.stack([contribution(each * size + rank, count, dtype) for each in range(size)])
     same(run(group.all_to_all, mixed), expected)
+    assert run(group.all_to_all, out=mixed) is mixed
+    same(mixed, expected)
     total = combined("sum", size, count, dtype)
     for in_place in (True, False):
         x = mine.copy()
@@ -173,6 +175,10 @@ def uneven(group):
     got = np.concatenate([np.full(table[each][rank], 10 * each + rank) for each in range(size)])
     same(group.all_to_all(sent, counts=table), got)
     same(group.all_to_all(sent, counts=sum(table, [])), got)
+    both_ways = [[sender + receiver for receiver in range(size)] for sender in range(size)]
+    sent = np.concatenate([np.full(count, 10 * rank + each) for each, count in enumerate(both_ways[rank])])
+    got = np.concatenate([np.full(count, 10 * each + rank) for each, count in enumerate(both_ways[rank])])
+    same(group.all_to_all(out=sent, counts=both_ways), got)
 
 
 def lists(group):
@@ -191,6 +197,8 @@ def lists(group):
     for result, total in zip(group.reduce_scatter(stacks), totals):
         same(result, total)
     for result, count in zip(group.all_to_all(stacks), counts):
+        same(result, np.stack([contribution(each, count, "float32") for each in range(size)]))
+    for result, count in zip(group.all_to_all(out=[each.copy() for each in stacks]), counts):
         same(result, np.stack([contribution(each, count, "float32") for each in range(size)]))
     grouped_parts(group)
     for result in group.broadcast([np.full(count, rank) for count in counts], 1):

@@ -188,7 +188,9 @@ class Group {
 
   /// Copies part r of `input` of rank s to part s of `result` of rank r. Without `counts` all parts
   /// are equal; else `counts[s * size() + r]`, the same on all ranks, is the number of elements
-  /// that rank s has for rank r. Never in place.
+  /// that rank s has for rank r. Null `input`: in place, where each two ranks exchange as many
+  /// elements both ways; of the parts for others a copy is sent, whose memory is kept with the
+  /// name. A rank that sends nothing passes any pointer but null.
   Ticket all_to_all_async(std::string_view name, const void* input, BufferView result,
                           PartCounts counts = {}, NativeStream stream = {});
   /// The same, and waits for the result.

@@ -160,6 +160,7 @@ std::string Operation::arguments() const {
                         reduces(kind) || kind == OperationKind::kGather ? "to" : "from", root);
   }
   if (out_of_place && agrees_on_place(kind)) text += " out of place";
+  if (sends_copy()) text += " in place";
   return buffer.memory == MemoryKind::kDevice ? text + " on device" : text;
 }
 

@@ -41,8 +41,8 @@ struct Operation {
   BufferView buffer = {};
   /// Out of place: the contribution; null where `buffer` holds it.
   const void* input = nullptr;
-  /// The same on all ranks. Gathers, scatters and all-to-alls always are; at a root that works in
-  /// place the smaller buffer is its part of the other one.
+  /// The same on all ranks. Gathers and scatters always are; at a root that works in place the
+  /// smaller buffer is its part of the other one.
   bool out_of_place = false;
   /// Elements of each rank's part, or of each pair's, sender by sender; one number: all are equal.
   /// Empty for operations without parts. Grouped, and not all parts of each tensor are equal: those
@@ -75,6 +75,9 @@ struct Operation {
 
   /// Elements of a part in one tensor; without tensors, of the part.
   std::size_t count_in(std::size_t tensor, std::size_t part) const;
+
+  /// An all-to-all in place: results would replace what is still to be sent.
+  bool sends_copy() const { return kind == OperationKind::kAllToAll && !out_of_place; }
 
   /// Of the numbers that carry its elements. Before: it moves elements, and every rank submits it
   /// alike.

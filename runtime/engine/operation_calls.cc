@@ -26,10 +26,6 @@ void check_kind(std::string_view name, MemoryKind memory) {
   require(memory != MemoryKind::kPinned, name, "pinned memory is host memory; call it that");
 }
 
-constexpr std::string_view kNoAllToAllInPlace =
-    "an all_to_all is never in place, because results would replace parts that are still to be "
-    "sent; give it a copy of the input";
-
 /// For callers whose input and result overlap.
 std::string_view advice(OperationKind kind) {
   switch (kind) {
@@ -37,8 +33,6 @@ std::string_view advice(OperationKind kind) {
       return "pass one buffer to work in place";
     case OperationKind::kScatter:
       return "leave the root's result out to work in place";
-    case OperationKind::kAllToAll:
-      return kNoAllToAllInPlace;
     default:
       return "leave the input out to work in place";
   }
@@ -103,7 +97,7 @@ Uses uses_of(OperationKind kind, bool is_root) {
               .needs_input = is_root,
               .needs_result = !is_root};
     case OperationKind::kAllToAll:
-      return {.takes_all = true, .gives_all = true, .needs_input = true};
+      return {.takes_all = true, .gives_all = true, .is_in_place = true};
     default:
       return {.is_in_place = true};
   }
@@ -155,6 +149,18 @@ void write_parts(Operation& operation, std::span<const TensorBuffers> tensors, s
   }
   operation.buffer.count = all_even ? sum : 0;
   if (has_parts(operation.kind) && all_even) operation.counts.assign(1, sum);
+}
+
+/// In place each two ranks exchange as many elements both ways. `counts` are those of all pairs.
+void check_exchange(std::string_view name, OperationCalls::Counts counts, int world_size) {
+  const auto ranks = static_cast<std::size_t>(world_size);
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const std::size_t back = counts[i % ranks * ranks + i / ranks];
+    if (counts[i] == back) continue;
+    refuse_call(name, fmt::format("in place ranks {} and {} exchange as many elements both ways, "
+                                  "not {} and {}",
+                                  i / ranks, i % ranks, counts[i], back));
+  }
 }
 
 /// The type to send, if it is not that of the elements.
@@ -360,20 +366,16 @@ OperationCalls::New OperationCalls::all_to_all(std::string_view name, const void
     sent = sums.sent;
   }
   const std::size_t each = part_of_all(name, result.count, world_size_, counts);
-  if (input == nullptr && sent > 0) {
-    refuse_call(name, fmt::format("the input is null; {}", kNoAllToAllInPlace));
-  }
+  if (input == nullptr) check_exchange(name, counts, world_size_);
   check_memory(name, result.data, result.count);
   check_apart(OperationKind::kAllToAll, name, input, sent, result.data, result.count, result.dtype);
   New operation = pool_.take(OperationKind::kAllToAll, name);
   operation->buffer = result;
   operation->input = input;
-  operation->out_of_place = true;
-  if (is_even(counts)) {
-    operation->counts.assign(1, counts.empty() ? each : counts.front());
-  } else {
-    operation->counts.assign(counts.begin(), counts.end());
-  }
+  operation->out_of_place = input != nullptr;
+  const bool has_one_count = is_even(counts);
+  if (has_one_count) operation->counts.assign(1, counts.empty() ? each : counts.front());
+  if (!has_one_count) operation->counts.assign(counts.begin(), counts.end());
   return operation;
 }
 
@@ -403,6 +405,9 @@ OperationCalls::New OperationCalls::grouped(OperationKind kind, std::string_view
     require(!needs_input || tensor.input != nullptr || input == 0, name, "one tensor has no input");
     require(!needs_result || tensor.result != nullptr || result == 0, name,
             "one tensor has no result");
+    if (kind == OperationKind::kAllToAll && !out_of_place) {
+      check_exchange(name, tensor.counts, world_size_);
+    }
     if (uses.reads_input) {
       check_apart(kind, name, tensor.input, input, tensor.result, result, dtype);
     }

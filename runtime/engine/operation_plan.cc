@@ -1,6 +1,7 @@
 #include "runtime/engine/operation_plan.h"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -21,8 +22,10 @@ Byte* at(Buffer* buffer, const std::optional<std::size_t>& offset) {
 }
 
 TensorBuffers tensor_of(const Operation& operation, std::size_t index) {
-  if (!operation.tensors.empty()) return operation.tensors[index];
-  return {.input = operation.input, .result = operation.buffer.data};
+  TensorBuffers buffers{.input = operation.input, .result = operation.buffer.data};
+  if (!operation.tensors.empty()) buffers = operation.tensors[index];
+  if (operation.sends_copy()) buffers.input = buffers.result;
+  return buffers;
 }
 
 /// Copies of the device are fastest from and to multiples of this.
@@ -41,7 +44,8 @@ bool suits_native(const Operation& operation) {
   const bool combines_numbers =
       !reduces(operation.kind) ||
       (is_number_op(operation.op) && is_number_op(carried(operation.op, operation.buffer.dtype)));
-  return operation.tensors.empty() && operation.scales == Scales() && combines_numbers;
+  return operation.tensors.empty() && operation.scales == Scales() && combines_numbers &&
+         !operation.sends_copy();
 }
 
 /// An operation whose tensors are in device memory: where its bucket is, and whether it is packed.
@@ -73,12 +77,12 @@ BucketLayout layout_of(const Operation& operation, const Goal& goal, const PlanC
   const DType dtype = operation.buffer.dtype;
   // Where contributions are read from tensors and results go to tensors, an algorithm tells them
   // apart if the bucket is out of place, whether or not they are the same tensors.
-  const BucketLayout layout{
-      .count = goal.count(),
-      .dtype = Carrier::of(dtype).dtype,
-      .op = carried(operation.op, dtype),
-      .placement = Placement::kUser,
-      .out_of_place = operation.out_of_place || scales_contributions(operation, grid.world_size())};
+  const BucketLayout layout{.count = goal.count(),
+                            .dtype = Carrier::of(dtype).dtype,
+                            .op = carried(operation.op, dtype),
+                            .placement = Placement::kUser,
+                            .out_of_place = operation.out_of_place || operation.sends_copy() ||
+                                            scales_contributions(operation, grid.world_size())};
   if (operation.wire) {
     return {.count = goal.count(),
             .dtype = *operation.wire,
@@ -125,18 +129,23 @@ OperationTensors::OperationTensors(const Operation& operation, const Goal& goal,
       if (count == 0) continue;
       const std::size_t bytes = count * size_of(carrier.dtype);
       Place& end = ends[tensor];
-      const bool stays = contributes && !operation.out_of_place && !reduces(operation.kind);
+      const bool has_inputs = operation.out_of_place || operation.sends_copy();
+      const bool stays = contributes && !has_inputs && !reduces(operation.kind);
       Place place{.tensor = tensor,
                   .bytes = bytes,
                   .is_read = contributes,
                   .is_written = receives && !stays};
-      if (receives || !operation.out_of_place) {
+      if (receives || !has_inputs) {
         place.result = end.result;
         *end.result += bytes;
       }
-      if (contributes && operation.out_of_place) {
+      if (contributes && has_inputs) {
         place.input = end.input;
         *end.input += bytes;
+      }
+      if (operation.sends_copy() && !receives) {
+        place.copy = copied_bytes_;
+        copied_bytes_ += bytes;
       }
       const TensorBuffers buffers = tensor_of(operation, tensor);
       places_.push_back(place);
@@ -220,15 +229,22 @@ void OperationTensors::begin_mirror(const Operation& operation) {
 void OperationTensors::bind(const Operation& operation) {
   if (scaling_) scaling_->set_scale(operation.scales.before * factor_);
   if (mirror_) return begin_mirror(operation);
+  if (copied_bytes_ > 0 && !copies_) copies_ = allocate_aligned(copied_bytes_);
   for (std::size_t i = 0; i < places_.size(); ++i) {
     const Place& place = places_[i];
     const TensorBuffers buffers = tensor_of(operation, place.tensor);
-    packer_->rebind(i, at<std::byte>(buffers.result, place.result),
-                    at<const std::byte>(buffers.input, place.input));
+    const auto* input = at<const std::byte>(buffers.input, place.input);
+    if (place.copy) {
+      std::byte* const copy = copies_.get() + *place.copy;
+      std::memcpy(copy, input, place.bytes);
+      input = copy;
+    }
+    packer_->rebind(i, at<std::byte>(buffers.result, place.result), input);
   }
 }
 
 bool is_in_arena(const Operation& operation, std::span<const std::byte> shared) {
+  if (operation.sends_copy()) return false;
   const auto is_near = [&](const void* buffer) {
     const std::less_equal<const void*> at_most;
     return buffer == nullptr ||

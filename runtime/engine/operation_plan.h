@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/base/aligned_memory.h"
 #include "fusion/pack_kernels.h"
 #include "fusion/rebindable.h"
 #include "fusion/segment_packer.h"
@@ -40,7 +41,8 @@ class OperationTensors {
     factor_ = factor;
   }
 
-  /// Before each use. A mirror begins to fill.
+  /// Before each use, and before any peer begins it. A mirror begins to fill, or contributions are
+  /// copied, where results would replace them.
   void bind(const Operation& operation);
 
  private:
@@ -50,6 +52,7 @@ class OperationTensors {
     std::optional<std::size_t> result = {}, input = {};
     std::size_t bytes = 0;
     bool is_read = false, is_written = false;  // what this rank contributes, and receives
+    std::optional<std::size_t> copy = {};      // the contribution's place in `copies_`
     std::size_t result_in_mirror = 0, input_in_mirror = 0;
   };
 
@@ -62,6 +65,8 @@ class OperationTensors {
   std::shared_ptr<Rebindable> packer_;
   std::shared_ptr<SegmentPacker> scaling_;  // null where contributions are not scaled
   double factor_ = 1;
+  std::size_t copied_bytes_ = 0;
+  AlignedMemory copies_;  // null before they are needed
   std::shared_ptr<PinnedMirror> mirror_;
   std::vector<PinnedMirror::Copy> down_, up_;  // of a use
 };

@@ -57,7 +57,7 @@ class GroupJob {
   /// A rank begins to found a group.
   std::shared_ptr<GroupFounding> found(int rank, const std::vector<int>& ranks,
                                        const std::string& name = "g",
-                                       std::size_t arena_bytes = std::size_t{32} << 10) {
+                                       std::size_t arena_bytes = std::size_t{64} << 10) {
     auto founding = std::make_shared<GroupFounding>();
     founding->name = name;
     founding->ranks = ranks;
@@ -69,7 +69,7 @@ class GroupJob {
   /// All ranks of a group found it; by rank in the group.
   std::vector<std::shared_ptr<GroupEngine>> found_all(const std::vector<int>& ranks,
                                                       const std::string& name = "g",
-                                                      std::size_t arena_bytes = std::size_t{32}
+                                                      std::size_t arena_bytes = std::size_t{64}
                                                                                 << 10) {
     std::vector<std::shared_ptr<GroupFounding>> foundings;
     for (int rank : ranks) foundings.push_back(found(rank, ranks, name, arena_bytes));

@@ -300,7 +300,8 @@ kolo_status kolo_gather(kolo_group* group, kolo_buffer input, void* result, int3
  * the root's `result.data`: its part stays where it is. */
 kolo_status kolo_scatter(kolo_group* group, const void* input, kolo_buffer result, int32_t root,
                          const kolo_call* call, kolo_ticket** ticket);
-/* Copies part r of `input` of rank s to part s of `result` of rank r; never in place. */
+/* Copies part r of `input` of rank s to part s of `result` of rank r. NULL as `input`: in place,
+ * where each two ranks exchange as many elements both ways. */
 kolo_status kolo_all_to_all(kolo_group* group, const void* input, kolo_buffer result,
                             const kolo_call* call, kolo_ticket** ticket);
 /* Is over when every rank has called it. */

@@ -87,7 +87,6 @@ inline void expect_group_collectives(const GroupJob::MakeDevice& make_device, st
     for (const auto& counts : {even, uneven}) {
       if (counts == uneven && !call.takes_counts) continue;
       for (const bool in_place : {false, true}) {
-        if (in_place && !call.has_two_forms) continue;
         const std::string name =
             call.name + std::to_string(counts[0]) + (in_place ? " in place" : "");
         const Goal goal = call.goal(counts, 1);

@@ -71,7 +71,7 @@ void run_all(CountedJob& counted, const std::function<void(const std::string&)>&
   for (const test::CollectiveCall& call : test::collective_calls()) {
     const std::vector<std::size_t> counts(static_cast<std::size_t>(counted.ranks()), 50);
     for (const bool in_place : {false, true}) {
-      if (in_place && !call.has_two_forms) continue;
+      if (in_place && call.name == "all_to_all") continue;  // It sends a copy, from a mirror.
       Buffers buffers;
       for (int rank = 0; rank < counted.ranks(); ++rank) {
         buffers.push_back(test::buffers_for(call.goal(counts, 0), rank, in_place));

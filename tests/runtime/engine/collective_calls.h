@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/engine/operation_calls.h"
@@ -34,7 +35,23 @@ inline bool is_in_place_at(const Goal& goal, int rank, bool in_place) {
   return in_place && (!is_roots || rank == goal.root);
 }
 
+/// In place there is no input: the result holds it first.
+inline CollectiveBuffers exchange_buffers_for(const Goal& goal, int rank, bool in_place) {
+  CollectiveBuffers buffers;
+  for (const Goal::Part& part : goal.parts) {
+    const int sender = part.contributors.front();
+    const std::vector<float> values = pattern(part.extent, sender + 1);
+    if (sender == rank) buffers.input.insert(buffers.input.end(), values.begin(), values.end());
+    if (!part.receives(rank)) continue;
+    buffers.expected.insert(buffers.expected.end(), values.begin(), values.end());
+  }
+  buffers.result.resize(buffers.expected.size(), -1);
+  if (in_place) buffers.result = std::exchange(buffers.input, {});
+  return buffers;
+}
+
 inline CollectiveBuffers buffers_for(const Goal& goal, int rank, bool is_call_in_place) {
+  if (goal.kind == GoalKind::kAllToAll) return exchange_buffers_for(goal, rank, is_call_in_place);
   CollectiveBuffers buffers;
   const bool in_place = is_in_place_at(goal, rank, is_call_in_place);
   const bool keeps_input = in_place && goal.kind == GoalKind::kScatter;
@@ -62,7 +79,6 @@ inline CollectiveBuffers buffers_for(const Goal& goal, int rank, bool is_call_in
 struct CollectiveCall {
   std::string name;
   bool takes_counts = true;
-  bool has_two_forms = true;  ///< In place and out of place.
   std::function<std::shared_ptr<Operation>(
       const OperationCalls& calls, const std::string& name, CollectiveBuffers& buffers,
       const std::vector<std::size_t>& counts, int root, bool in_place)>
@@ -152,9 +168,10 @@ inline std::vector<CollectiveCall> collective_calls() {
        .goal = [](const auto& counts, int root) { return Goal::scatter(root, counts); }},
       {.name = "all_to_all",
        .takes_counts = false,
-       .has_two_forms = false,
-       .make = [](const auto& calls, const auto& name, auto& b, const auto&, int,
-                  bool) { return calls.all_to_all(name, b.input.data(), view(b.result), {}); },
+       .make =
+           [](const auto& calls, const auto& name, auto& b, const auto&, int, bool in_place) {
+             return calls.all_to_all(name, input_of(b, in_place), view(b.result), {});
+           },
        .goal =
            [](const auto& counts, int) {
              return Goal::all_to_all(
@@ -164,12 +181,11 @@ inline std::vector<CollectiveCall> collective_calls() {
   };
 }
 
-/// Those, with all_reduce and an all_to_all in which each pair of ranks has a part of
-/// its own size.
+/// Those, with all_reduce and an all_to_all in which each pair of ranks has parts of its own size.
 inline std::vector<CollectiveCall> every_collective_call() {
   const auto pairs = [](const std::vector<std::size_t>& counts) {
     std::vector<std::size_t> all;
-    for (std::size_t from = 0; from < counts.size(); ++from) {
+    for (const std::size_t from : counts) {
       for (const std::size_t to : counts) all.push_back(from + to);
     }
     return all;
@@ -185,17 +201,17 @@ inline std::vector<CollectiveCall> every_collective_call() {
            },
        .goal = [](const auto& counts,
                   int) { return Goal::all_reduce(static_cast<int>(counts.size()), counts[0]); }});
-  calls.push_back(
-      {.name = "all_to_all of pairs",
-       .has_two_forms = false,
-       .make =
-           [pairs](const auto& make, const auto& name, auto& b, const auto& counts, int, bool) {
-             return make.all_to_all(name, input_of(b, false), view(b.result), pairs(counts));
-           },
-       .goal =
-           [pairs](const auto& counts, int) {
-             return Goal::all_to_all(static_cast<int>(counts.size()), pairs(counts));
-           }});
+  calls.push_back({.name = "all_to_all of pairs",
+                   .make =
+                       [pairs](const auto& make, const auto& name, auto& b, const auto& counts, int,
+                               bool in_place) {
+                         return make.all_to_all(name, input_of(b, in_place), view(b.result),
+                                                pairs(counts));
+                       },
+                   .goal =
+                       [pairs](const auto& counts, int) {
+                         return Goal::all_to_all(static_cast<int>(counts.size()), pairs(counts));
+                       }});
   return calls;
 }
 

@@ -158,7 +158,7 @@ std::vector<GroupCall> group_calls() {
   for (const test::CollectiveCall& call : test::every_collective_call()) {
     for (const bool is_uneven : {false, true}) {
       for (const bool in_place : {false, true}) {
-        if ((is_uneven && !call.takes_counts) || (in_place && !call.has_two_forms)) continue;
+        if (is_uneven && !call.takes_counts) continue;
         calls.push_back([=](GroupEngine& member) {
           return begin_collective(member, call, is_uneven, in_place);
         });

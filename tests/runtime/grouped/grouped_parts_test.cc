@@ -29,26 +29,13 @@ struct PartedCollective {
   OperationKind kind;
   bool takes_all = false;  ///< The input holds a part for each rank.
   bool gives_all = false;  ///< So does the result.
-  bool can_be_in_place = false;
 };
 
 std::vector<PartedCollective> parted_collectives() {
-  return {{.name = "reduce_scatter",
-           .kind = OperationKind::kReduceScatter,
-           .takes_all = true,
-           .can_be_in_place = true},
-          {.name = "all_gather",
-           .kind = OperationKind::kAllGather,
-           .gives_all = true,
-           .can_be_in_place = true},
-          {.name = "gather",
-           .kind = OperationKind::kGather,
-           .gives_all = true,
-           .can_be_in_place = true},
-          {.name = "scatter",
-           .kind = OperationKind::kScatter,
-           .takes_all = true,
-           .can_be_in_place = true},
+  return {{.name = "reduce_scatter", .kind = OperationKind::kReduceScatter, .takes_all = true},
+          {.name = "all_gather", .kind = OperationKind::kAllGather, .gives_all = true},
+          {.name = "gather", .kind = OperationKind::kGather, .gives_all = true},
+          {.name = "scatter", .kind = OperationKind::kScatter, .takes_all = true},
           {.name = "all_to_all",
            .kind = OperationKind::kAllToAll,
            .takes_all = true,
@@ -122,7 +109,7 @@ class GroupedParts : public testing::TestWithParam<std::tuple<PartedCollective, 
       case OperationKind::kScatter:
         return calls.scatter(name, input, {result.data, part, dtype}, root, parts);
       default:
-        return calls.all_to_all(name, input, result, parts);
+        return calls.all_to_all(name, in_place ? nullptr : non_null(input), result, parts);
     }
   }
 
@@ -186,17 +173,19 @@ class GroupedParts : public testing::TestWithParam<std::tuple<PartedCollective, 
 TEST_P(GroupedParts, GiveEachTensorWhatItGetsAlone) {
   for (const std::vector<int>& nodes :
        std::vector<std::vector<int>>{{1}, {2}, {3}, {1, 1}, {2, 1}, {2, 2}}) {
-    const std::size_t parts =
-        parts_for(static_cast<std::size_t>(std::accumulate(nodes.begin(), nodes.end(), 0)));
-    PartSizes uneven(parts), sparse(parts), large(parts);
-    for (std::size_t i = 0; i < parts; ++i) {
-      uneven[i] = (5 * i + 3) % 7;
-      sparse[i] = i + 1 == parts ? 1 : 0;
-      large[i] = 200 * i + 17;
-    }
+    const auto ranks = static_cast<std::size_t>(std::accumulate(nodes.begin(), nodes.end(), 0));
+    const std::size_t parts = parts_for(ranks);
     const PartSizes even(parts, 4), nothing(parts, 0);
     for (const bool in_place : {false, true}) {
-      if (in_place && !collective().can_be_in_place) continue;
+      PartSizes uneven(parts), sparse(parts), large(parts);
+      for (std::size_t i = 0; i < parts; ++i) {
+        // In place those of pairs are as many both ways.
+        const bool is_symmetrical = in_place && collective().kind == OperationKind::kAllToAll;
+        const std::size_t number = is_symmetrical ? i / ranks + i % ranks : i;
+        uneven[i] = (5 * number + 3) % 7;
+        sparse[i] = i + 1 == parts ? 1 : 0;
+        large[i] = 200 * number + 17;
+      }
       expect_same(nodes, {uneven, even, nothing, sparse}, DType::kFloat32, in_place);
       expect_same(nodes, {sparse}, DType::kFloat32, in_place);
       expect_same(nodes, {even, even}, DType::kFloat32, in_place);

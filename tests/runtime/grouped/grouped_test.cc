@@ -52,7 +52,8 @@ std::vector<Collective> collectives() {
       {.name = "all_to_all",
        .kind = OperationKind::kAllToAll,
        .has_all_inputs = true,
-       .has_all_results = true},
+       .has_all_results = true,
+       .can_be_in_place = true},
   };
 }
 

@@ -86,7 +86,7 @@ class CollectiveCall : public std::enable_shared_from_this<CollectiveCall> {
       case Kind::kAllToAll: {
         std::size_t received = counts.empty() ? all : 0;
         for (std::size_t i = rank_; i < counts.size(); i += n) received += counts[i];
-        return calls_.all_to_all(name, input_.data(), result(received), counts);
+        return calls_.all_to_all(name, input, result(received), counts);
       }
       default:
         return terms.is_in_place ? calls_.all_reduce(name, result(mine), reduction)

@@ -55,7 +55,7 @@ inline const std::vector<CollectiveTerms>& plain_collectives() {
       {.verb = "all_gather", .kind = Kind::kAllGather, .has_two_forms = true},
       {.verb = "gather", .kind = Kind::kGather, .has_root = true},
       {.verb = "scatter", .kind = Kind::kScatter, .has_root = true},
-      {.verb = "all_to_all", .kind = Kind::kAllToAll},
+      {.verb = "all_to_all", .kind = Kind::kAllToAll, .has_two_forms = true},
   };
   return all;
 }
@@ -89,7 +89,8 @@ inline std::vector<std::size_t> split(const CollectiveTerms& terms, std::size_t 
   if (!has_parts(terms.kind) || terms.splits == Splits::kEqual) return {};
   const auto n = static_cast<std::size_t>(ranks);
   std::vector<std::size_t> counts(terms.kind == OperationKind::kAllToAll ? n * n : n);
-  for (std::size_t i = 0; i < counts.size(); ++i) counts[i] = count + 4 * (i % n);
+  // Those of pairs are as many both ways.
+  for (std::size_t i = 0; i < counts.size(); ++i) counts[i] = count + 4 * (i / n + i % n);
   if (terms.splits == Splits::kDescending) std::ranges::reverse(counts);
   return counts;
 }
@@ -142,7 +143,10 @@ inline const std::vector<CollectiveField>& collective_fields() {
        }},
       {"place", [](Terms& terms) { terms.is_in_place = true; },
        [](const Terms& terms, int) {
-         return terms.is_in_place ? std::string() : std::string(" out of place");
+         if (terms.kind != OperationKind::kAllToAll) {
+           return std::string(terms.is_in_place ? "" : " out of place");
+         }
+         return std::string(terms.is_in_place ? " in place" : "");
        }},
       {"memory", [](Terms& terms) { terms.memory = MemoryKind::kDevice; },
        [](const Terms& terms, int) {

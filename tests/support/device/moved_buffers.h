@@ -58,7 +58,8 @@ void for_each_buffer(Operation& operation, int rank, int ranks, Visit visit) {
     if (!gives && !gets) continue;
     for (std::size_t tensor = 0; tensor < sizes.size(); ++tensor) {
       const std::size_t bytes = operation.count_in(tensor, part) * size_of(operation.buffer.dtype);
-      if (gets || !operation.out_of_place) sizes[tensor].result += bytes;
+      const bool is_result_read = !operation.out_of_place && !operation.sends_copy();
+      if (gets || is_result_read) sizes[tensor].result += bytes;
       if (gives && operation.out_of_place) sizes[tensor].input += bytes;
     }
   }
