@@ -65,9 +65,9 @@ class LocalGroup {
   /// sends from.
   virtual void exchange(Stream& stream, std::span<const GroupPart> sent,
                         std::span<const GroupPart> received, DType dtype) = 0;
-  /// In place.
-  virtual void all_reduce(Stream& stream, void* data, std::size_t count, DType dtype,
-                          ReduceOp op) = 0;
+  /// In place where `target` is `source`.
+  virtual void all_reduce(Stream& stream, const void* source, void* target, std::size_t count,
+                          DType dtype, ReduceOp op) = 0;
 
   /// The first failure, polled: a lost peer, an error of the library, or an abort of a peer.
   virtual std::optional<Error> async_error() = 0;

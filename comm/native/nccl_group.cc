@@ -228,10 +228,10 @@ void NcclGroup::exchange(Stream& stream, std::span<const GroupPart> sent,
   });
 }
 
-void NcclGroup::all_reduce(Stream& stream, void* data, std::size_t count, DType dtype,
-                           ReduceOp op) {
+void NcclGroup::all_reduce(Stream& stream, const void* source, void* target, std::size_t count,
+                           DType dtype, ReduceOp op) {
   launch(stream, "an all-reduce", [&](ncclComm_t comm, cudaStream_t native) {
-    return ncclAllReduce(data, data, count, to_nccl(dtype), to_nccl(op), comm, native);
+    return ncclAllReduce(source, target, count, to_nccl(dtype), to_nccl(op), comm, native);
   });
 }
 

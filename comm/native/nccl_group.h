@@ -63,7 +63,8 @@ class NcclGroup final : public LocalGroup {
                     std::span<const std::size_t> counts, DType dtype) override;
   void exchange(Stream& stream, std::span<const GroupPart> sent,
                 std::span<const GroupPart> received, DType dtype) override;
-  void all_reduce(Stream& stream, void* data, std::size_t count, DType dtype, ReduceOp op) override;
+  void all_reduce(Stream& stream, const void* source, void* target, std::size_t count, DType dtype,
+                  ReduceOp op) override;
 
   std::optional<Error> async_error() override;
   bool abort(Milliseconds within) override;

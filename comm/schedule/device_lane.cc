@@ -162,7 +162,7 @@ void DeviceLane::launch_native(DeviceRun& run, const Step& step, DeviceRun::Part
       group->all_gather(on, at(step.sources[0]), at(step.target), step.sources[0].count, dtype);
       break;
     case NativeOp::kAllReduce:
-      group->all_reduce(on, at(step.target), step.target.count, dtype, op);
+      group->all_reduce(on, at(step.sources[0]), at(step.target), step.target.count, dtype, op);
       break;
     case NativeOp::kReduceParts:
       group->reduce_parts(on, run.first_address(step.sources), at(step.target), parts.counts, dtype,

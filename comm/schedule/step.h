@@ -79,13 +79,13 @@ enum class CodecVerb : std::uint8_t {
   kPart,     ///< The reverse.
 };
 
-/// The collective of a kNative step. The first three are in place in the bucket, with p equal parts
-/// for p ranks; the others have a range for each of the p ranks, in their order, which may be
-/// empty, and work in the caller's tensors, too.
+/// The collective of a kNative step. The first two are in place in the bucket, with p equal parts
+/// for p ranks; the last three have a range for each of the p ranks, in their order, which may be
+/// empty. All but the first two work in the caller's tensors, too.
 enum class NativeOp : std::uint8_t {
   kReduceScatter,  ///< sources[0] = the whole; target = this rank's part, combined.
   kAllGather,      ///< sources[0] = this rank's part; target = the whole.
-  kAllReduce,      ///< sources[0] = target = the whole.
+  kAllReduce,      ///< sources[0] = the whole; target = the same, or as much elsewhere.
   kReduceParts,    ///< sources = the parts, side by side; target = this rank's, combined.
   kGatherParts,    ///< sources[0] = this rank's part; mirrors = the parts, side by side.
   kExchange,       ///< sources = what each rank gets of this one; mirrors = what it gets of each.

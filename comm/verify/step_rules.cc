@@ -261,9 +261,15 @@ Complaint check_native(const Step& step, const Schedule& schedule, const Process
     return range.region == Region::kBucket ||
            (schedule.layout.placement == Placement::kUser && range.region == Region::kUser);
   };
-  if (!is_whole(source) || !is_whole(step.target)) return "works outside the bucket";
+  const bool is_contribution =
+      step.native == NativeOp::kAllReduce && source.region == Region::kInput;
+  if (!(is_whole(source) || is_contribution) || !is_whole(step.target))
+    return "works outside the bucket";
   if (step.native == NativeOp::kAllReduce) {
-    if (source != step.target) return "is not in place";
+    if (source.count != step.target.count) return "has its whole in two lengths";
+    if (source != step.target && source.overlaps(step.target)) {
+      return "writes over elements that it has not read";
+    }
     return std::nullopt;
   }
   const bool scatters = step.native == NativeOp::kReduceScatter;

@@ -58,14 +58,14 @@ BucketLayout on_device(const Operation& operation, const Goal& goal, const Bucke
   BucketLayout device = layout;
   device.memory = MemoryKind::kDevice;
   // With collectives of its node beside those of all ranks, there are hierarchies, which pack.
-  const bool passes_nodes = goal.kind == GoalKind::kBroadcast && !layout.out_of_place &&
-                            context.grid.num_nodes() > 1 &&
+  const bool is_broadcast = goal.kind == GoalKind::kBroadcast &&
                             context.collective_algorithm.algorithm() != &goal_algorithms::native;
-  const bool has_hierarchies = goal.kind == GoalKind::kAllReduce || passes_nodes;
-  if (!has_hierarchies || !context.lane->has_node_group()) {
+  const bool has_hierarchies = context.grid.num_nodes() > 1 && context.lane->has_node_group() &&
+                               !layout.out_of_place &&
+                               (goal.kind == GoalKind::kAllReduce || is_broadcast);
+  if (!has_hierarchies) {
     return prefers_device(goal, device, context.inputs()) ? device : layout;
   }
-  if (layout.out_of_place) return layout;
   device.placement = Placement::kStaged;
   const std::size_t unit = device_padding(context.grid, device.dtype);
   device.count = (device.count + unit - 1) / unit * unit;

@@ -77,9 +77,9 @@ class FaultGroup final : public LocalGroup {
                 std::span<const GroupPart> received, DType dtype) override {
     if (passes(stream)) group_->exchange(stream, sent, received, dtype);
   }
-  void all_reduce(Stream& stream, void* data, std::size_t count, DType dtype,
+  void all_reduce(Stream& stream, const void* source, void* target, std::size_t count, DType dtype,
                   ReduceOp op) override {
-    if (passes(stream)) group_->all_reduce(stream, data, count, dtype, op);
+    if (passes(stream)) group_->all_reduce(stream, source, target, count, dtype, op);
   }
 
   std::optional<Error> async_error() override {

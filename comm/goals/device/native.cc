@@ -11,7 +11,7 @@ namespace {
 // One collective of the device's own library, in the caller's tensors: nothing is packed. Parts may
 // have any lengths. The library sums in an order of its own, which is the same in every run.
 //
-//   a sum for all, in place         all-reduce                        native
+//   a sum for all                   all-reduce                        native
 //   sums into one place each        reduce, reduce-scatter            reduce_parts
 //   one contributor, all receive    broadcast, all-gather             gather_parts
 //   one contributor, one receiver   gather, scatter, all-to-all       exchange_parts
@@ -69,8 +69,7 @@ void append_exchange(ScheduleBuilder& builder, const Goal& goal, int ranks) {
 }
 
 bool serves(const Goal& goal, const BucketLayout& layout, const ProcessGrid&) {
-  const bool is_apart = goal.kind == GoalKind::kAllReduce && layout.out_of_place;
-  return layout.is_in_tensors(MemoryKind::kDevice) && goal.kind != GoalKind::kOther && !is_apart;
+  return layout.is_in_tensors(MemoryKind::kDevice) && goal.kind != GoalKind::kOther;
 }
 
 void append(ScheduleBuilder& builder, const Goal& goal, const GoalContext& context) {
@@ -79,8 +78,9 @@ void append(ScheduleBuilder& builder, const Goal& goal, const GoalContext& conte
   const int ranks = context.grid.world_size();
   switch (goal.kind) {
     case GoalKind::kAllReduce: {
-      const Range all = builder.home(0, builder.layout().count);
-      return builder.native(NativeOp::kAllReduce, NativeGroup::kWorld, all, all, ranks > 1);
+      const std::size_t count = builder.layout().count;
+      return builder.native(NativeOp::kAllReduce, NativeGroup::kWorld, builder.home(0, count),
+                            builder.input(0, count), ranks > 1);
     }
     case GoalKind::kReduce:
     case GoalKind::kReduceScatter:

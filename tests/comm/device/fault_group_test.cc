@@ -34,8 +34,8 @@ class FaultyJob {
         GroupDesk& mine = desk(rank);
         write_values(mine.given, DType::kFloat32, std::vector<double>(kCount, rank + 1));
         if (call == 0) mine.upload(mine.source, kCount * sizeof(float));
-        group(rank).all_reduce(*mine.stream, mine.source.data(), kCount, DType::kFloat32,
-                               ReduceOp::kMax);
+        group(rank).all_reduce(*mine.stream, mine.source.data(), mine.source.data(), kCount,
+                               DType::kFloat32, ReduceOp::kMax);
         mine.download(mine.source, 0, kCount * sizeof(float));
       }
     }

@@ -30,6 +30,13 @@ class GroupJob {
   /// returns, it holds for all ranks, here and elsewhere.
   virtual void run_phase(const OfRank& start, const std::function<bool(int rank)>& done) = 0;
 
+  /// The test ends or aborts the groups, so that no other test can have them.
+  virtual void use_up() {}
+
+  /// Whether a collective takes milliseconds, as where ranks take turns on one device: a few
+  /// dtypes and operations then stand for all.
+  virtual bool is_slow() const { return false; }
+
   /// What each rank of the group gives, by rank; `mine` is asked for the ranks played here.
   virtual std::vector<std::string> exchange(const std::function<std::string(int rank)>& mine) = 0;
 };

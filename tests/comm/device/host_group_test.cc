@@ -41,7 +41,8 @@ struct Ranks {
   Stream& stream(std::size_t rank) { return *desks[rank].stream; }
   std::byte* data(std::size_t rank) { return desks[rank].source.data(); }
   void all_reduce(std::size_t rank, std::size_t count) {
-    group(rank).all_reduce(stream(rank), data(rank), count, DType::kFloat32, ReduceOp::kSum);
+    group(rank).all_reduce(stream(rank), data(rank), data(rank), count, DType::kFloat32,
+                           ReduceOp::kSum);
   }
 
   SeededGroupJob job;
@@ -56,13 +57,13 @@ TEST(HostGroup, CallsThatDifferAreAMismatchOnAllRanks) {
   const Difference differences[] = {
       {[](Ranks& ranks) { ranks.all_reduce(1, 6); }, "an all-reduce (sum) of 6 float32 on rank 1"},
       {[](Ranks& ranks) {
-         ranks.group(1).all_reduce(ranks.stream(1), ranks.data(1), 5, DType::kInt32,
+         ranks.group(1).all_reduce(ranks.stream(1), ranks.data(1), ranks.data(1), 5, DType::kInt32,
                                    ReduceOp::kSum);
        },
        "an all-reduce (sum) of 5 int32 on rank 1"},
       {[](Ranks& ranks) {
-         ranks.group(1).all_reduce(ranks.stream(1), ranks.data(1), 5, DType::kFloat32,
-                                   ReduceOp::kMax);
+         ranks.group(1).all_reduce(ranks.stream(1), ranks.data(1), ranks.data(1), 5,
+                                   DType::kFloat32, ReduceOp::kMax);
        },
        "an all-reduce (max) of 5 float32 on rank 1"},
       {[](Ranks& ranks) {
@@ -162,8 +163,9 @@ TEST(HostGroup, ARanksCollectivesRunInTheOrderOfItsCallsOnAnyStreams) {
       others.push_back(ranks.job.device(static_cast<int>(rank)).make_stream());
       events.push_back(ranks.job.device(static_cast<int>(rank)).make_event());
       ranks.all_reduce(rank, 3);
-      ranks.group(rank).all_reduce(*others[rank], ranks.desks[rank].target.data(), 3,
-                                   DType::kFloat32, ReduceOp::kSum);
+      ranks.group(rank).all_reduce(*others[rank], ranks.desks[rank].target.data(),
+                                   ranks.desks[rank].target.data(), 3, DType::kFloat32,
+                                   ReduceOp::kSum);
       others[rank]->record(*events[rank]);
       ranks.stream(rank).record(*ranks.desks[rank].finished);
     }
@@ -187,7 +189,8 @@ TEST(HostGroup, MisuseIsRefusedAtTheCall) {
   const auto group = hub.group(0, device);
   EXPECT_THROW(hub.group(0, device), UsageError);
   const auto stream = device.make_stream();
-  EXPECT_THROW(group->all_reduce(*stream, nullptr, 1, DType::kFloat32, ReduceOp::kSum), UsageError);
+  EXPECT_THROW(group->all_reduce(*stream, nullptr, nullptr, 1, DType::kFloat32, ReduceOp::kSum),
+               UsageError);
 }
 
 TEST(HostGroup, ASteadyStepTakesNothingFromTheHeap) {

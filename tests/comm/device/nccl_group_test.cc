@@ -30,6 +30,8 @@ std::string why_unavailable() {
   return found.device_count > 0 ? "" : "no CUDA device: " + found.reason;
 }
 
+struct Rank;
+
 /// The job that this process was started in, joined when a test first asks for it.
 class Launched final : public testing::Environment {
  public:
@@ -37,10 +39,19 @@ class Launched final : public testing::Environment {
     if (!rendezvous_) rendezvous_ = rendezvous_from_environment(kLongestWait);
     return *rendezvous_;
   }
-  void TearDown() override { rendezvous_.reset(); }
+  /// That of the test before, unless it is used up: ranks take a second to connect.
+  std::shared_ptr<Rank> rank();
+  /// The test that has it is the last one.
+  void use_up_rank() { rank_.reset(); }
+
+  void TearDown() override {
+    rank_.reset();
+    rendezvous_.reset();
+  }
 
  private:
   std::unique_ptr<Rendezvous> rendezvous_;
+  std::shared_ptr<Rank> rank_;
 };
 
 auto* const launched = static_cast<Launched*>(testing::AddGlobalTestEnvironment(new Launched));
@@ -81,6 +92,11 @@ struct Rank {
   DeviceGroups groups;
 };
 
+std::shared_ptr<Rank> Launched::rank() {
+  if (!rank_) rank_ = std::make_shared<Rank>();
+  return rank_;
+}
+
 enum class Which { kNode, kWorld };
 
 class NcclGroupJob final : public GroupJob {
@@ -88,27 +104,29 @@ class NcclGroupJob final : public GroupJob {
   explicit NcclGroupJob(Which which) : which_(which) {}
 
   int size() const override {
-    return which_ == Which::kNode ? mine_.grid.local_size(mine_.rank) : mine_.size;
+    return which_ == Which::kNode ? mine_->grid.local_size(mine_->rank) : mine_->size;
   }
   std::vector<int> ranks() const override {
-    return {which_ == Which::kNode ? mine_.grid.local_rank(mine_.rank) : mine_.rank};
+    return {which_ == Which::kNode ? mine_->grid.local_rank(mine_->rank) : mine_->rank};
   }
-  Device& device(int) override { return *mine_.device; }
+  Device& device(int) override { return *mine_->device; }
+  void use_up() override { launched->use_up_rank(); }
+  bool is_slow() const override { return mine_->size > 1; }  // They may share one GPU.
   std::unique_ptr<LocalGroup>& group(int) override {
-    return which_ == Which::kNode ? mine_.groups.node : mine_.groups.world;
+    return which_ == Which::kNode ? mine_->groups.node : mine_->groups.world;
   }
 
   void run_phase(const OfRank& start, const std::function<bool(int)>& done) override {
     const int self = ranks().front();
     start(self);
-    mine_.wait_for([&] { return done(self); });
+    mine_->wait_for([&] { return done(self); });
   }
 
   std::vector<std::string> exchange(const std::function<std::string(int)>& mine) override {
-    const std::vector<std::string> world = mine_.rendezvous.all_gather(mine(ranks().front()));
+    const std::vector<std::string> world = mine_->rendezvous.all_gather(mine(ranks().front()));
     if (which_ == Which::kWorld) return world;
     std::vector<std::string> node;
-    for (const int rank : mine_.grid.ranks_of_node(mine_.grid.node(mine_.rank))) {
+    for (const int rank : mine_->grid.ranks_of_node(mine_->grid.node(mine_->rank))) {
       node.push_back(world[static_cast<std::size_t>(rank)]);
     }
     return node;
@@ -116,7 +134,7 @@ class NcclGroupJob final : public GroupJob {
 
  private:
   const Which which_;
-  Rank mine_;
+  const std::shared_ptr<Rank> mine_ = launched->rank();
 };
 
 INSTANTIATE_TEST_SUITE_P(
@@ -131,7 +149,7 @@ class NcclGroups : public testing::Test {
  protected:
   void SetUp() override {
     if (const std::string why = why_unavailable(); !why.empty()) GTEST_SKIP() << why;
-    mine_ = std::make_unique<Rank>();
+    mine_ = launched->rank();
   }
 
   /// A buffer of ones on the device, behind everything on `stream`.
@@ -143,7 +161,7 @@ class NcclGroups : public testing::Test {
     return memory;
   }
 
-  std::unique_ptr<Rank> mine_;
+  std::shared_ptr<Rank> mine_;
   DeviceMemory given_;
 };
 
@@ -154,13 +172,16 @@ TEST_F(NcclGroups, SayWhatTheyAre) {
 }
 
 TEST_F(NcclGroups, BothTakeTurnsOnOneStreamAndEndInOrder) {
+  launched->use_up_rank();
   constexpr std::size_t kCount = 1000;
   const auto stream = mine_->device->make_stream();
   const auto finished = mine_->device->make_event();
   const DeviceMemory taken = mine_->device->allocate(kCount * sizeof(float), MemoryKind::kPinned);
   const DeviceMemory data = ones(*stream, kCount);
-  mine_->groups.node->all_reduce(*stream, data.data(), kCount, DType::kFloat32, ReduceOp::kSum);
-  mine_->groups.world->all_reduce(*stream, data.data(), kCount, DType::kFloat32, ReduceOp::kSum);
+  mine_->groups.node->all_reduce(*stream, data.data(), data.data(), kCount, DType::kFloat32,
+                                 ReduceOp::kSum);
+  mine_->groups.world->all_reduce(*stream, data.data(), data.data(), kCount, DType::kFloat32,
+                                  ReduceOp::kSum);
   GroupDesk::copy(*stream, taken, data, kCount * sizeof(float));
   stream->record(*finished);
   mine_->wait_for([&] { return finished->done(); });
@@ -202,7 +223,8 @@ TEST_F(NcclGroups, FurtherOnesOfSomeRanksConnectLaterAndSum) {
   const auto finished = mine_->device->make_event();
   const DeviceMemory taken = mine_->device->allocate(kCount * sizeof(float), MemoryKind::kPinned);
   const DeviceMemory data = ones(*stream, kCount);
-  if (group) group->all_reduce(*stream, data.data(), kCount, DType::kFloat32, ReduceOp::kSum);
+  if (group)
+    group->all_reduce(*stream, data.data(), data.data(), kCount, DType::kFloat32, ReduceOp::kSum);
   GroupDesk::copy(*stream, taken, data, kCount * sizeof(float));
   stream->record(*finished);
   mine_->wait_for([&] { return finished->done(); });
@@ -213,6 +235,7 @@ TEST_F(NcclGroups, FurtherOnesOfSomeRanksConnectLaterAndSum) {
 
 TEST_F(NcclGroups, AbortsReleaseAStreamThatWaitsForAPeerWhoLeft) {
   if (mine_->size == 1) GTEST_SKIP() << "needs a peer";
+  launched->use_up_rank();
   const auto stream = mine_->device->make_stream();
   const auto finished = mine_->device->make_event();
   const DeviceMemory data = ones(*stream, 100);
@@ -223,7 +246,8 @@ TEST_F(NcclGroups, AbortsReleaseAStreamThatWaitsForAPeerWhoLeft) {
     mine_->wait_for([] { return true; });
     return;
   }
-  mine_->groups.world->all_reduce(*stream, data.data(), 100, DType::kFloat32, ReduceOp::kSum);
+  mine_->groups.world->all_reduce(*stream, data.data(), data.data(), 100, DType::kFloat32,
+                                  ReduceOp::kSum);
   stream->record(*finished);
   for (LocalGroup* group : {mine_->groups.node.get(), mine_->groups.world.get()}) {
     group->abort(std::chrono::milliseconds(0));  // Begun on both before one is waited for.
@@ -240,8 +264,9 @@ TEST_F(NcclGroups, TakeNoStreamOfAnotherKindOfDevice) {
     void wait(const Event&) override {}
     void* native() const override { return nullptr; }
   } stream;
-  EXPECT_THROW(mine_->groups.world->all_reduce(stream, nullptr, 0, DType::kFloat32, ReduceOp::kSum),
-               UsageError);
+  EXPECT_THROW(
+      mine_->groups.world->all_reduce(stream, nullptr, nullptr, 0, DType::kFloat32, ReduceOp::kSum),
+      UsageError);
 }
 
 }  // namespace

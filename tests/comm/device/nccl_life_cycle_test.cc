@@ -33,7 +33,7 @@ class NcclLifeCycle : public testing::Test {
   }
 
   void all_reduce(NcclGroup& group) {
-    group.all_reduce(stream_, nullptr, 0, DType::kFloat32, ReduceOp::kSum);
+    group.all_reduce(stream_, nullptr, nullptr, 0, DType::kFloat32, ReduceOp::kSum);
   }
 
   static void wait_until_called(const std::string& function, std::ptrdiff_t times) {

@@ -105,6 +105,40 @@ TEST(NativeCollectives, TakePinnedMemoryForNothing) {
   });
 }
 
+TEST(NativeCollectives, SumOutOfPlaceWithoutABucket) {
+  for (const std::vector<int>& nodes : {std::vector<int>{3}, std::vector<int>{2, 2}}) {
+    CountedJob counted(nodes);
+    const std::vector<float> input(40, 1);
+    std::vector<std::vector<float>> sums(static_cast<std::size_t>(counted.ranks()),
+                                         std::vector<float>(40));
+    const std::size_t before = counted.job.device(0).allocation_counts().allocations;
+    counted.run([&](const OperationCalls& calls, int rank) {
+      const auto me = static_cast<std::size_t>(rank);
+      return calls.all_reduce("x", input.data(), test::view(sums[me]), ReduceOp::kSum);
+    });
+    EXPECT_EQ(sums[0], std::vector<float>(40, static_cast<float>(counted.ranks())));
+    EXPECT_EQ(input, std::vector<float>(40, 1));
+    EXPECT_EQ(counted.calls(), 1U);
+    EXPECT_EQ(counted.job.device(0).allocation_counts().allocations, before);
+  }
+}
+
+TEST(NativeCollectives, SumOnOneNodeWithoutABucket) {
+  for (const std::vector<int>& nodes : {std::vector<int>{3}, std::vector<int>{2, 2}}) {
+    CountedJob counted(nodes);
+    std::vector<std::vector<float>> data(static_cast<std::size_t>(counted.ranks()),
+                                         std::vector<float>(40, 1));
+    const std::size_t before = counted.job.device(0).allocation_counts().allocations;
+    counted.run([&](const OperationCalls& calls, int rank) {
+      const auto me = static_cast<std::size_t>(rank);
+      return calls.all_reduce("x", test::view(data[me]), ReduceOp::kSum);
+    });
+    EXPECT_EQ(data[0], std::vector<float>(40, static_cast<float>(counted.ranks())));
+    const bool has_bucket = counted.job.device(0).allocation_counts().allocations > before;
+    EXPECT_EQ(has_bucket, nodes.size() > 1);
+  }
+}
+
 TEST(NativeCollectives, LeaveToMirrorsWhatTheLibraryHasNot) {
   CountedJob counted({2});
   std::vector<std::vector<float>> in(2, std::vector<float>(8, 1)), out(2, std::vector<float>(4));

@@ -301,9 +301,9 @@ class HostGroup final : public LocalGroup {
                      .received = {received.begin(), received.end()}});
   }
 
-  void all_reduce(Stream& stream, void* data, std::size_t count, DType dtype,
+  void all_reduce(Stream& stream, const void* source, void* target, std::size_t count, DType dtype,
                   ReduceOp op) override {
-    enqueue(stream, Kind::kAllReduce, data, data, count, dtype, op);
+    enqueue(stream, Kind::kAllReduce, source, target, count, dtype, op);
   }
 
   std::optional<Error> async_error() override { return table_.failure(rank_); }
