@@ -14,23 +14,22 @@ GpuBench::TimedEvent GpuBench::make_timed_event() {
 }
 
 GpuBench::GpuBench(CudaDevice& device, std::size_t bytes, int iterations)
-    : device_(device),
-      bytes_(bytes),
-      iterations_(iterations),
-      stream_(device.make_stream()),
-      begin_(make_timed_event()),
-      end_(make_timed_event()) {}
+    : device_(device), bytes_(bytes), iterations_(iterations), stream_(device.make_stream()) {}
 
 double GpuBench::median_us(const std::function<void()>& enqueue, int iterations) {
   const auto stream = static_cast<cudaStream_t>(native());
+  std::vector<TimedEvent> events;
+  for (int i = 0; i <= iterations; ++i) events.push_back(make_timed_event());
   for (int i = 0; i < 3; ++i) enqueue();
-  std::vector<float> times(static_cast<std::size_t>(iterations));
-  for (float& milliseconds : times) {
-    require_cuda(cudaEventRecord(begin_.get(), stream), "cudaEventRecord");
+  require_cuda(cudaEventRecord(events.front().get(), stream), "cudaEventRecord");
+  for (std::size_t i = 1; i < events.size(); ++i) {
     enqueue();
-    require_cuda(cudaEventRecord(end_.get(), stream), "cudaEventRecord");
-    require_cuda(cudaEventSynchronize(end_.get()), "cudaEventSynchronize");
-    require_cuda(cudaEventElapsedTime(&milliseconds, begin_.get(), end_.get()),
+    require_cuda(cudaEventRecord(events[i].get(), stream), "cudaEventRecord");
+  }
+  require_cuda(cudaEventSynchronize(events.back().get()), "cudaEventSynchronize");
+  std::vector<float> times(static_cast<std::size_t>(iterations));
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    require_cuda(cudaEventElapsedTime(&times[i], events[i].get(), events[i + 1].get()),
                  "cudaEventElapsedTime");
   }
   const auto middle = times.begin() + iterations / 2;

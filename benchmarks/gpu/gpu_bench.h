@@ -43,6 +43,7 @@ class GpuBench {
   std::size_t bytes() const { return bytes_; }
 
   /// Microseconds of the work that `enqueue` enqueues, by CUDA events: the median after a warm-up.
+  /// The stream does not run dry in between, as in training.
   double median_us(const std::function<void()>& enqueue) { return median_us(enqueue, iterations_); }
   double median_us(const std::function<void()>& enqueue, int iterations);
 
@@ -61,7 +62,6 @@ class GpuBench {
   const std::size_t bytes_;
   const int iterations_;
   std::unique_ptr<Stream> stream_;
-  TimedEvent begin_, end_;
 };
 
 /// Floats between -2 and 2, most of them small, equal for equal seeds.

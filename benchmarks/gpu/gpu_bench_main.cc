@@ -62,8 +62,9 @@ struct Report {
   }
 };
 
-int run(std::span<const Measurement> measurements, std::size_t mebibytes, int iterations,
-        const std::string& json_file) {
+/// `only`: the measurements of this name; empty: all.
+int run(std::span<const Measurement> measurements, const std::string& only, std::size_t mebibytes,
+        int iterations, const std::string& json_file) {
   CudaDevice device(0);
   GpuBench bench(device, mebibytes << 20, iterations);
   Report report{.copy_speed = measure_copy_speed(bench)};
@@ -71,7 +72,8 @@ int run(std::span<const Measurement> measurements, std::size_t mebibytes, int it
              device.describe(), report.copy_speed / 1e3, mebibytes);
   report.print_header();
   for (const Measurement& measure : measurements) {
-    for (const KernelTime& time : measure(bench)) report.add(time);
+    if (!only.empty() && only != measure.name) continue;
+    for (const KernelTime& time : measure.measure(bench)) report.add(time);
   }
   if (!json_file.empty()) {
     const nlohmann::json json = {{"device", device.describe()},
@@ -95,7 +97,11 @@ int gpu_bench_main(int argc, char** argv, const std::string& description,
   CLI::App app(description);
   std::size_t mebibytes = 256;
   int iterations = 50;
-  std::string json_file;
+  std::string only, json_file;
+  std::vector<std::string> names;
+  for (const Measurement& measurement : measurements) names.push_back(measurement.name);
+  app.add_option("--only", only, "Measure these kernels and no others")
+      ->check(CLI::IsMember(names));
   app.add_option("--mib", mebibytes, "Size of a buffer in MiB")->check(CLI::Range(1, 8192));
   app.add_option("--iterations", iterations, "Timed runs per kernel")->check(CLI::Range(1, 100000));
   app.add_option("--json", json_file, "Write the rows to this file");
@@ -106,7 +112,7 @@ int gpu_bench_main(int argc, char** argv, const std::string& description,
     return kSkipped;
   }
   try {
-    return run(measurements, mebibytes, iterations, json_file);
+    return run(measurements, only, mebibytes, iterations, json_file);
   } catch (const KoloError& error) {
     fmt::print(stderr, "{}\n", error.what());
     return exit_status(error.error().code);

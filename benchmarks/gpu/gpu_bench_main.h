@@ -10,7 +10,10 @@
 namespace kolo::bench {
 
 /// One question: kernels on data of its own.
-using Measurement = std::function<std::vector<KernelTime>(GpuBench&)>;
+struct Measurement {
+  std::string name;
+  std::function<std::vector<KernelTime>(GpuBench&)> measure;
+};
 
 /// The main function of a benchmark of GPU kernels: options, a copy inside the device as the
 /// ceiling of the run, the measurements, a table and JSON rows {kernel, bytes, us, share_of_copy,

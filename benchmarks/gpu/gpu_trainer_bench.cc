@@ -105,8 +105,7 @@ std::vector<KernelTime> measure_layer_norm(GpuBench& bench, std::size_t width) {
   const DeviceMemory x = activations(1), dy = activations(2), y = activations(3);
   const DeviceMemory gain = upload_floats(bench, width, 4), bias = upload_floats(bench, width, 5);
   const DeviceMemory mean = room(rows), rstd = room(rows), dgain = room(width), dbias = room(width);
-  const DeviceMemory partials =
-      room(cuda::plan_layer_norm_backward(rows, width, DType::kBFloat16).partials);
+  const DeviceMemory partials = room(cuda::plan_layer_norm(rows, width).partials);
   const auto forward = [&] {
     cuda::layer_norm(stream_of(bench), {.dtype = DType::kBFloat16,
                                         .rows = rows,
@@ -154,7 +153,8 @@ std::vector<KernelTime> measure_layer_norms(GpuBench& bench) {
 
 int main(int argc, char** argv) {
   using namespace kolo::bench;
-  const std::array<Measurement, 2> measurements = {measure_updates, measure_layer_norms};
+  const std::array<Measurement, 2> measurements = {Measurement{"updates", measure_updates},
+                                                   {"layer-norm", measure_layer_norms}};
   return gpu_bench_main(argc, argv,
                         "Speed of the trainer's GPU kernels beside a copy inside the device",
                         measurements);

@@ -27,6 +27,23 @@ DeviceMemory::Free free_with(int index, cudaError_t (*free)(void*), const char* 
   return [index, free, call](void* data) { close_on(index, [=] { log_cuda(free(data), call); }); };
 }
 
+/// An event of a capture belongs to its graph: no other stream can wait for it, and it tells
+/// nothing.
+void check_no_capture(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaError_t answer = cudaStreamIsCapturing(stream, &status);
+  if (answer == cudaErrorStreamCaptureImplicit) {
+    (void)cudaGetLastError();  // It is no error of the next CUDA call.
+    status = cudaStreamCaptureStatusActive;
+  } else {
+    require_cuda(answer, "cudaStreamIsCapturing");
+  }
+  check(status == cudaStreamCaptureStatusNone,
+        "the stream is being captured into a CUDA graph, which Kolo cannot be part of; call it "
+        "before or "
+        "after the graph is launched");
+}
+
 }  // namespace
 
 CudaDevice::CudaDevice(int index) : index_(index), description_(describe_gpu(index)) {}
@@ -63,11 +80,15 @@ DeviceMemory CudaDevice::allocate(std::size_t bytes, MemoryKind kind) {
 }
 
 void CudaDevice::record(NativeStream stream, Event& event) {
-  as_cuda(event).record_on(static_cast<cudaStream_t>(stream.handle));
+  const auto native = static_cast<cudaStream_t>(stream.handle);
+  check_no_capture(native);
+  as_cuda(event).record_on(native);
 }
 
 void CudaDevice::wait(NativeStream stream, const Event& event) {
-  as_cuda(event).hold_back(static_cast<cudaStream_t>(stream.handle));
+  const auto native = static_cast<cudaStream_t>(stream.handle);
+  check_no_capture(native);
+  as_cuda(event).hold_back(native);
 }
 
 AllocationCounts CudaDevice::allocation_counts() const {

@@ -55,8 +55,10 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::split(int color, int rank) {
   const CudaDeviceGuard guard(device_);
   connecting_ = std::make_shared<NcclCommunicator>(device_, deadline_);
   ncclConfig_t config = non_blocking();
-  // NCCL fills in the child once the parent has settled; the child settles on its own.
-  ncclResult_t result = settle(ncclCommSplit(comm_, color, rank, &connecting_->comm_, &config));
+  ncclResult_t result = ncclCommSplit(comm_, color, rank, &connecting_->comm_, &config);
+  // NCCL fills in the child once the parent has settled, whatever the call answered; the child
+  // settles on its own.
+  if (result == ncclSuccess || result == ncclInProgress) result = settle(ncclInProgress);
   if (result == ncclSuccess) result = connecting_->settle(ncclInProgress);
   if (result != ncclSuccess) {
     const Error error = nccl_error(result, comm_, "connecting the ranks of a node");

@@ -246,28 +246,38 @@ __global__ void __launch_bounds__(kThreads) refine(Work work) {
 
 /// Replaces values[0, count) by their exclusive prefix sums, in one block.
 __device__ void exclusive_sums(std::uint32_t* values, std::uint32_t count) {
+  constexpr std::uint32_t kShare =
+      16;  // Neighbours of one thread, whose loads are in flight together.
   __shared__ std::uint32_t sums[kThreads];
-  const std::uint32_t share = (count + kThreads - 1) / kThreads;
-  const std::uint32_t begin = min(count, threadIdx.x * share);
-  const std::uint32_t end = min(count, begin + share);
-  std::uint32_t own = 0;
-  for (std::uint32_t i = begin; i < end; ++i) own += __ldcg(&values[i]);
-  sums[threadIdx.x] = own;
-  __syncthreads();
-  for (int distance = 1; distance < kThreads; distance *= 2) {
-    const int from = static_cast<int>(threadIdx.x) - distance;
-    const std::uint32_t more = from >= 0 ? sums[from] : 0;
+  std::uint32_t before_tile = 0;
+  for (std::uint32_t tile = 0; tile < count; tile += kThreads * kShare) {
+    const std::uint32_t begin = tile + threadIdx.x * kShare;
+    std::uint32_t share[kShare];
+    std::uint32_t own = 0;
+#pragma unroll
+    for (std::uint32_t i = 0; i < kShare; ++i) {
+      share[i] = begin + i < count ? __ldcg(&values[begin + i]) : 0;
+    }
+#pragma unroll
+    for (std::uint32_t i = 0; i < kShare; ++i) own += share[i];
+    sums[threadIdx.x] = own;
     __syncthreads();
-    sums[threadIdx.x] += more;
+    for (int distance = 1; distance < kThreads; distance *= 2) {
+      const int from = static_cast<int>(threadIdx.x) - distance;
+      const std::uint32_t more = from >= 0 ? sums[from] : 0;
+      __syncthreads();
+      sums[threadIdx.x] += more;
+      __syncthreads();
+    }
+    std::uint32_t before = before_tile + sums[threadIdx.x] - own;
+#pragma unroll
+    for (std::uint32_t i = 0; i < kShare; ++i) {
+      if (begin + i < count) values[begin + i] = before;
+      before += share[i];
+    }
+    before_tile += sums[kThreads - 1];
     __syncthreads();
   }
-  std::uint32_t before = sums[threadIdx.x] - own;
-  for (std::uint32_t i = begin; i < end; ++i) {
-    const std::uint32_t value = __ldcg(&values[i]);
-    values[i] = before;
-    before += value;
-  }
-  __syncthreads();
 }
 
 // 5. Counts the elements above the threshold and equal to it that precede each section.
@@ -341,7 +351,7 @@ Work divide(const TopK& task, const TopKPlan& plan, std::byte* workspace) {
 }
 
 bool is_aligned(const void* pointer) {
-  return access::is_aligned(reinterpret_cast<std::uintptr_t>(pointer));
+  return access::is_aligned(reinterpret_cast<std::uintptr_t>(pointer), access::kBytes);
 }
 
 }  // namespace

@@ -54,6 +54,8 @@ message(STATUS "Kolo: CUDA ${KOLO_CUDA}, NCCL ${KOLO_NCCL}, cuDNN ${KOLO_CUDNN}"
 # kolo_cuda_sources(target a.cu ...): adds CUDA sources to a target, with its warnings.
 function(kolo_cuda_sources target)
   target_sources(${target} PRIVATE ${ARGN})
+  # Newer versions of CMake would make batches of these, too, whose helpers share names.
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   # By flag: CMake knows CUDA_STANDARD 20 only from 3.26 on.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
   target_link_libraries(${target} PUBLIC CUDA::cudart)

@@ -245,9 +245,9 @@ def to_markdown(report):
     if report["training"]:
         text += ["", "## Training", ""]
         text += table(
-            ["system", "parameters", "ms per step", "tokens/s", "training loss"],
+            ["system", "parameters", "ms per step", "tokens/s"],
             [[row.get("system", ""), row.get("parameters") or "", number(row.get("step_ms"), 2),
-              number(row.get("tokens_per_s"), 0), number(row.get("train_loss"), 3)] for row in report["training"]],
+              number(row.get("tokens_per_s"), 0)] for row in report["training"]],
         )  # fmt: skip
     for part in report["parts"]:
         if part["status"] in ("failed", "timed out"):

@@ -8,7 +8,8 @@
 #include <utility>
 #include <vector>
 
-/// A communicator; as in NCCL, its split is filled in once it has settled.
+/// A communicator; as in NCCL, its split is filled in once it has settled, which the answer of the
+/// split itself does not tell.
 struct ncclComm {
   int rank = 0;
   int size = 1;
@@ -129,7 +130,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int, int, ncclComm_t* child, ncclCon
   fake_nccl().record(config->blocking == 0 ? "split" : "blocking split");
   comm->split = child;
   begin(*comm);
-  return ncclInProgress;
+  return ncclSuccess;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {

@@ -40,7 +40,9 @@ KOLO_HOST_DEVICE constexpr std::size_t single(const Split& split, std::size_t gr
   return i < split.head ? i : i + split.groups * group;
 }
 
-KOLO_HOST_DEVICE constexpr bool is_aligned(std::uintptr_t address) { return address % kBytes == 0; }
+KOLO_HOST_DEVICE constexpr bool is_aligned(std::uintptr_t address, std::size_t bytes) {
+  return address % bytes == 0;
+}
 
 /// Number of blocks for a launch whose blocks share `work` units round-robin: as many as the device
 /// runs at once, and none without work.

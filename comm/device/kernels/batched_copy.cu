@@ -13,7 +13,8 @@ namespace kolo {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kLoadsInFlight = 4;  // 16-byte loads in flight per thread.
+constexpr int kBytesInFlight = 64;  // Of loads, per thread.
+constexpr int kMostInFlight = 8;    // Loads.
 
 /// Equal dtypes without scale: bits move. T is an unsigned integer unless values are checked.
 template <typename T>
@@ -28,10 +29,11 @@ template <typename ToType, typename FromType>
 struct CastAndScale {
   using To = ToType;
   using From = FromType;
-  // The dtype pairs of gradients get 16-byte accesses on both sides.
+  // For the dtype pairs of gradients the larger side has accesses of 16 bytes, the smaller one of
+  // fewer: the threads of a warp then touch neighbouring bytes on both.
   static constexpr bool kVectors =
       std::is_same_v<To, From> || std::is_same_v<element::Common<To, From>, float>;
-  static constexpr int kGroup = kVectors ? access::kBytes / std::min(sizeof(To), sizeof(From)) : 1;
+  static constexpr int kGroup = kVectors ? access::kBytes / std::max(sizeof(To), sizeof(From)) : 1;
   element::Common<To, From> factor;
   __device__ To operator()(From value) const { return element::convert<To>(value, factor); }
 };
@@ -44,9 +46,8 @@ __device__ bool copy_piece(typename Map::To* target, const typename Map::From* s
   using To = typename Map::To;
   using From = typename Map::From;
   constexpr int kGroup = Map::kGroup;
-  constexpr int kWideBytes = kGroup * static_cast<int>(std::max(sizeof(To), sizeof(From)));
   constexpr int kUnroll =
-      std::max(1, kLoadsInFlight / std::max(1, kWideBytes / static_cast<int>(access::kBytes)));
+      std::min(kMostInFlight, kBytesInFlight / (kGroup * static_cast<int>(sizeof(From))));
   const access::Split split = access::split(address(target), sizeof(To), kGroup, count);
   bool bad = false;
   for (std::size_t i = threadIdx.x; i < split.head + split.tail; i += kThreads) {

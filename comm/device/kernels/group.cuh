@@ -2,16 +2,21 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "comm/device/kernels/access.h"
 
 namespace kolo {
 
-/// Elements that a thread loads, computes and stores together.
+/// Elements that a thread loads, computes and stores together: several of 4, 8 or 16 bytes in all,
+/// or one.
 template <typename T, int kCount>
 struct Group {
-  static constexpr int kBytes = static_cast<int>(sizeof(T)) * kCount;
-  static constexpr bool kWide = kBytes % static_cast<int>(access::kBytes) == 0;
+  static constexpr std::size_t kBytes = sizeof(T) * kCount;
+  static constexpr bool kWide = kCount > 1;
+  static_assert(!kWide || kBytes == 4 || kBytes == 8 || kBytes == 16);
+  using Word =
+      std::conditional_t<kBytes == 16, uint4, std::conditional_t<kBytes == 8, uint2, unsigned>>;
   T values[kCount];
 };
 
@@ -19,28 +24,23 @@ inline __device__ std::uintptr_t address(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
-/// A group at a multiple of 16 bytes, accessed 16 bytes at a time. Data that is used once bypasses
-/// the first cache.
+/// A group at a multiple of its bytes, in one access. Data that is used once bypasses the first
+/// cache.
 template <typename T, int kCount>
 __device__ Group<T, kCount> load_wide(const T* from) {
-  uint4 words[Group<T, kCount>::kBytes / sizeof(uint4)];
-#pragma unroll
-  for (std::size_t i = 0; i < sizeof(words) / sizeof(uint4); ++i) {
-    words[i] = __ldcg(reinterpret_cast<const uint4*>(from) + i);
-  }
+  const auto word = __ldcg(reinterpret_cast<const typename Group<T, kCount>::Word*>(from));
   Group<T, kCount> group;
-  memcpy(group.values, words, sizeof(words));
+  memcpy(group.values, &word, sizeof(word));
   return group;
 }
 
 /// Loads the groups at from, from + stride, ... that lie in the next `left` elements, all in flight
-/// together. `stride` is a multiple of 16 bytes; `from` need not be.
-/// element.
+/// together. `stride` is a multiple of a group's bytes; `from` need not be.
 template <typename T, int kCount, int kUnroll>
 __device__ void load(Group<T, kCount> (&groups)[kUnroll], const T* from, std::size_t stride,
                      std::size_t left) {
   if constexpr (Group<T, kCount>::kWide) {
-    if (access::is_aligned(address(from))) {
+    if (access::is_aligned(address(from), Group<T, kCount>::kBytes)) {
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
         if (u * stride < left) groups[u] = load_wide<T, kCount>(from + u * stride);
@@ -56,18 +56,14 @@ __device__ void load(Group<T, kCount> (&groups)[kUnroll], const T* from, std::si
   }
 }
 
-/// Stores to a multiple of 16 bytes, or a single element.
+/// Stores to a multiple of the group's bytes.
 template <typename T, int kCount>
 __device__ void store(T* to, const Group<T, kCount>& group) {
   if constexpr (Group<T, kCount>::kWide) {
-    uint4 words[Group<T, kCount>::kBytes / sizeof(uint4)];
-    memcpy(words, group.values, sizeof(words));
-#pragma unroll
-    for (std::size_t i = 0; i < sizeof(words) / sizeof(uint4); ++i) {
-      __stcg(reinterpret_cast<uint4*>(to) + i, words[i]);
-    }
+    typename Group<T, kCount>::Word word;
+    memcpy(&word, group.values, sizeof(word));
+    __stcg(reinterpret_cast<typename Group<T, kCount>::Word*>(to), word);
   } else {
-    static_assert(kCount == 1);
     *to = group.values[0];
   }
 }

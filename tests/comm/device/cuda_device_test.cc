@@ -98,7 +98,9 @@ TEST_F(CudaDeviceTest, AnEventThatIsNotReadyLeavesNoError) {
 
 TEST_F(CudaDeviceTest, AStreamThatEndsFinishesItsWork) {
   CudaUnderTest under_test;
+  // To device memory: CUDA makes the host wait for a copy from host to host memory.
   const DeviceMemory source = under_test.device().allocate(64, MemoryKind::kPinned);
+  const DeviceMemory middle = under_test.device().allocate(64, MemoryKind::kDevice);
   const DeviceMemory target = under_test.device().allocate(64, MemoryKind::kPinned);
   std::memset(source.data(), 42, 64);
   std::memset(target.data(), 0, 64);
@@ -107,14 +109,37 @@ TEST_F(CudaDeviceTest, AStreamThatEndsFinishesItsWork) {
   {
     const auto stream = under_test.device().make_stream();
     under_test.hold(*stream, released);
-    stream->copy({target.data(), 64, DType::kUInt8, MemoryKind::kPinned},
+    stream->copy({middle.data(), 64, DType::kUInt8, MemoryKind::kDevice},
                  {source.data(), 64, DType::kUInt8, MemoryKind::kPinned});
+    stream->copy({target.data(), 64, DType::kUInt8, MemoryKind::kPinned},
+                 {middle.data(), 64, DType::kUInt8, MemoryKind::kDevice});
     stream->record(*event);
   }
   EXPECT_FALSE(event->done());
   released = true;
   while (!event->done()) std::this_thread::yield();
   EXPECT_EQ(std::memcmp(target.data(), source.data(), 64), 0);
+}
+
+TEST_F(CudaDeviceTest, AStreamThatIsBeingCapturedIsRefusedAndItsCaptureGoesOn) {
+  CudaUnderTest under_test;
+  Device& device = under_test.device();
+  const auto event = device.make_event();
+  cudaStream_t native = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&native), cudaSuccess);
+  const NativeStream callers{native};
+  ASSERT_EQ(cudaStreamBeginCapture(native, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_THROW(device.record(callers, *event), UsageError);
+  EXPECT_THROW(device.wait(callers, *event), UsageError);
+  EXPECT_THROW(device.record(NativeStream{}, *event), UsageError)
+      << "it waits for the captured one";
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(native, &graph), cudaSuccess);
+  cudaGraphDestroy(graph);
+  device.record(callers, *event);
+  while (!event->done()) std::this_thread::yield();
+  EXPECT_EQ(cudaStreamDestroy(native), cudaSuccess);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
 TEST_F(CudaDeviceTest, TheCurrentDeviceOfTheCallerStays) {

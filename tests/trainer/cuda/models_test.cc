@@ -30,6 +30,7 @@ struct ModelCase {
   std::size_t sample_bytes;
   std::size_t rows;  ///< Per sample.
   std::size_t classes;
+  bool has_pooling;
   std::function<std::unique_ptr<Model>(trainer::Device&)> on_host;
   std::function<std::unique_ptr<CudaModel>(kolo::Device&, const CudaModelOptions&)> on_device;
 };
@@ -52,11 +53,13 @@ Gpt::Options text() {
 
 std::vector<ModelCase> model_cases() {
   return {
-      {"mlp", 320, 1, 10, [](trainer::Device& d) { return std::make_unique<Mlp>(d, images()); },
+      {"mlp", 320, 1, 10, false,
+       [](trainer::Device& d) { return std::make_unique<Mlp>(d, images()); },
        [](kolo::Device& d, const CudaModelOptions& o) { return make_mlp(d, images(), o); }},
-      {"lenet", 320, 1, 10, [](trainer::Device& d) { return std::make_unique<Lenet>(d, images()); },
+      {"lenet", 320, 1, 10, true,
+       [](trainer::Device& d) { return std::make_unique<Lenet>(d, images()); },
        [](kolo::Device& d, const CudaModelOptions& o) { return make_lenet(d, images(), o); }},
-      {"gpt", 8, 8, 256, [](trainer::Device& d) { return std::make_unique<Gpt>(d, text()); },
+      {"gpt", 8, 8, 256, false, [](trainer::Device& d) { return std::make_unique<Gpt>(d, text()); },
        [](kolo::Device& d, const CudaModelOptions& o) { return make_gpt(d, text(), o); }}};
 }
 
@@ -117,11 +120,14 @@ class ModelTest : public CudaTest, public testing::WithParamInterface<ModelCase>
 double norm_of(std::span<const float> values) { return std::sqrt(dot(values, values)); }
 
 // Between an input and a gradient lie about 20 roundings to the dtype of activations; another 20
-// for what they turn over at the kinks of ReLU and pooling. In float32 only the order of sums
-// differs.
-double relative_bound(DType dtype) {
+// for what they turn over at the kink of ReLU. In float32 only the order of sums differs. Where the
+// largest of a few neighbours is taken, roundings choose another one of a share of them that grows
+// with the roundoff, and each moves a whole gradient elsewhere: the norm of that grows with the
+// square root, which is as much as the 20 roundings for bfloat16.
+double relative_bound(DType dtype, bool has_pooling) {
   if (dtype == DType::kFloat32) return 1e-4;
-  return 40.0 * static_cast<double>(unit_roundoff(dtype));
+  const auto roundoff = static_cast<double>(unit_roundoff(dtype));
+  return 20.0 * roundoff + (has_pooling ? 1.25 * std::sqrt(roundoff) : 20.0 * roundoff);
 }
 
 TEST_P(ModelTest, LossAndGradientsFollowTheHostModel) {
@@ -144,7 +150,7 @@ TEST_P(ModelTest, LossAndGradientsFollowTheHostModel) {
     model->forward_backward(inputs(), some, scaled);
     const LossSums sums = model->take_sums();
     EXPECT_EQ(sums.rows, expected.rows);
-    EXPECT_NEAR(sums.loss, expected.loss, relative_bound(dtype) * expected.loss);
+    EXPECT_NEAR(sums.loss, expected.loss, relative_bound(dtype, c().has_pooling) * expected.loss);
     model->evaluate(inputs(), some);
     EXPECT_EQ(model->take_sums().loss, sums.loss) << "the same forward pass";
     for (std::size_t i = 0; i < host->parameters().size(); ++i) {
@@ -153,7 +159,8 @@ TEST_P(ModelTest, LossAndGradientsFollowTheHostModel) {
       for (std::size_t k = 0; k < difference.size(); ++k) {
         difference[k] = difference[k] / scaled.loss_scale - wanted[k];
       }
-      EXPECT_LE(norm_of(difference), relative_bound(dtype) * norm_of(wanted) + 1e-7)
+      EXPECT_LE(norm_of(difference),
+                relative_bound(dtype, c().has_pooling) * norm_of(wanted) + 1e-7)
           << host->parameters()[i].name();
     }
   }

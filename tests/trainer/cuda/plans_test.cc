@@ -100,30 +100,18 @@ TEST(BatchPlan, PartsAreApartAndAligned) {
   EXPECT_EQ(plan.targets % 256, 0u);
 }
 
-template <int N>
-void expect_slots_are_distinct(std::size_t width) {
-  const std::size_t padded = round_up<std::size_t>(width, 32 * N);
-  std::vector<int> used(padded);
-  for (std::size_t c = 0; c < width; ++c) {
-    ASSERT_LT(lane_slot<N>(c), padded);
-    ++used[lane_slot<N>(c)];
-    EXPECT_EQ(lane_slot<N>(c) % 32, c / N % 32) << "a lane's slots lie in one bank";
-  }
-  EXPECT_EQ(*std::max_element(used.begin(), used.end()), 1);
-}
-
-TEST(LayerNormPlan, SlotsAreDistinctAndFitTheSharedMemory) {
-  expect_slots_are_distinct<1>(77);
-  expect_slots_are_distinct<4>(768);
-  expect_slots_are_distinct<8>(40);
-  for (const std::size_t width : {1u, 40u, 768u, 1600u, 6144u}) {
-    const LayerNormPlan plan = plan_layer_norm_backward(16384, width, DType::kBFloat16);
-    EXPECT_LE(plan.shared_bytes, std::size_t{48} << 10) << width;
-    EXPECT_GE(plan.warps, 1u) << width;
+TEST(LayerNormPlan, WarpsCoverARowAndBlocksFitTheDevice) {
+  for (const std::size_t width : {1u, 40u, 257u, 768u, 1600u, 4096u, 6144u}) {
+    const LayerNormPlan plan = plan_layer_norm(16384, width);
+    const std::size_t row_columns = plan.warps * 32 * kLaneColumns;
+    EXPECT_GE(row_columns, width);
+    EXPECT_LT(row_columns, width + 32 * kLaneColumns);
+    EXPECT_LE(plan.warps * plan.rows, std::size_t{kMostNormWarps}) << width;
+    EXPECT_LE((plan.rows - 1) * 2 * row_columns * sizeof(float), std::size_t{48} << 10) << width;
     EXPECT_EQ(plan.partials, plan.blocks * 2 * width);
   }
-  EXPECT_EQ(plan_layer_norm_backward(3, 8, DType::kFloat32).blocks, 1u);
-  EXPECT_THROW(plan_layer_norm_backward(3, 8192, DType::kFloat32), UsageError);
+  EXPECT_EQ(plan_layer_norm(3, 8).blocks, 1u);
+  EXPECT_THROW(plan_layer_norm(3, 8192), UsageError);
 }
 
 TEST(SumPlans, EveryShapeHasAPartAndNoneTooMany) {

@@ -18,9 +18,10 @@ __global__ void bias_activation_kernel(Activation activation, std::size_t packs,
   float v[N];
   load(x + begin, v);
   if (bias != nullptr) {
-    const float* row = bias + begin % width;
+    float added[N];
+    load(bias + begin % width, added);
 #pragma unroll
-    for (int i = 0; i < N; ++i) v[i] += row[i];
+    for (int i = 0; i < N; ++i) v[i] += added[i];
   }
   if (before != nullptr) store(v, before + begin);
 #pragma unroll

@@ -30,9 +30,9 @@ __device__ inline T round_to(float value) {
   }
 }
 
-/// N elements that one instruction loads or stores.
+/// N elements that one instruction loads or stores, or several if they have more than 16 bytes.
 template <typename T, int N>
-struct alignas(N * sizeof(T)) Pack {
+struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
   T values[N];
 };
 
@@ -41,10 +41,19 @@ template <typename T>
 inline constexpr int kPackSize = 16 / static_cast<int>(sizeof(T));
 
 template <int N, typename T>
-__device__ inline void load(const T* from, float (&into)[N]) {
-  const auto pack = *reinterpret_cast<const Pack<T, N>*>(from);
+__device__ inline Pack<T, N> load_pack(const T* from) {
+  return *reinterpret_cast<const Pack<T, N>*>(from);
+}
+
+template <int N, typename T>
+__device__ inline void widen(const Pack<T, N>& pack, float (&into)[N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) into[i] = widen(pack.values[i]);
+}
+
+template <int N, typename T>
+__device__ inline void load(const T* from, float (&into)[N]) {
+  widen(load_pack<N>(from), into);
 }
 
 template <int N, typename T>

@@ -14,7 +14,7 @@ inline constexpr std::size_t kTokens = 256;
 /// y[row] = token[bytes[row]] + position[row % length], added in float32.
 ///
 /// Shape: bytes [rows], token [256, width], position [length, width], y [rows, width] of `dtype`;
-///        the tables aligned to 32 bytes, y to 16.
+///        the tables and y aligned to 16 bytes.
 struct EmbeddingForward {
   DType dtype;
   std::size_t rows;

@@ -9,21 +9,17 @@
 
 namespace kolo::trainer::cuda {
 
-LayerNormPlan plan_layer_norm_backward(std::size_t rows, std::size_t width, DType dtype) {
-  constexpr std::size_t kSharedBytes = std::size_t{48}
-                                       << 10;  // per block, without an opt-in for more
-  constexpr std::size_t kMostWarps = 4;
+LayerNormPlan plan_layer_norm(std::size_t rows, std::size_t width) {
+  constexpr std::size_t kWarpsOfNarrowRows =
+      12;  // per block; a power of two would waste a quarter at 768 columns
+  constexpr std::size_t kMostRows = 8;
   constexpr std::size_t kMostBlocks = 512;
-  const std::size_t pack = 16 / size_of(dtype);
-  const std::size_t lanes = width % pack == 0 ? 32 * pack : 32;
-  const std::size_t warp_bytes = 2 * round_up(width, lanes) * sizeof(float);
-  check(warp_bytes <= kSharedBytes, "layer norm takes rows of at most 6144 columns");
-  const std::size_t warps = std::min(kMostWarps, kSharedBytes / warp_bytes);
-  const std::size_t blocks = std::clamp<std::size_t>(ceil_div(rows, warps), 1, kMostBlocks);
-  return {.warps = warps,
-          .blocks = blocks,
-          .partials = blocks * 2 * width,
-          .shared_bytes = warps * warp_bytes};
+  const std::size_t warps =
+      std::max<std::size_t>(ceil_div<std::size_t>(width, 32 * kLaneColumns), 1);
+  check(warps <= kMostNormWarps, "layer norm takes rows of at most 6144 columns");
+  const std::size_t at_once = std::clamp<std::size_t>(kWarpsOfNarrowRows / warps, 1, kMostRows);
+  const std::size_t blocks = std::clamp<std::size_t>(ceil_div(rows, at_once), 1, kMostBlocks);
+  return {.warps = warps, .rows = at_once, .blocks = blocks, .partials = blocks * 2 * width};
 }
 
 namespace reference {

@@ -8,42 +8,77 @@
 namespace kolo::trainer::cuda {
 namespace {
 
-constexpr int kWarps = 4;
+// threadIdx is (lane, warp of the row, row of the block). A lane keeps its kLaneColumns columns of
+// a row in registers, in packs of N neighbouring ones, so that every element is read once.
+constexpr int kWarpColumns = kWarpSize * kLaneColumns;
+constexpr int kMostThreads = kWarpSize * kMostNormWarps;
 
-// Each lane takes packs of N neighbouring columns, 32 N apart; the row is read from memory once and
-// twice more from the cache.
-template <typename T, int N>
-__global__ void layer_norm_kernel(std::size_t rows, std::size_t width, const T* x,
-                                  const float* gain, const float* bias, T* y, float* mean_out,
-                                  float* rstd_out) {
-  const std::size_t row = static_cast<std::size_t>(blockIdx.x) * kWarps + threadIdx.y;
-  if (row >= rows) return;
-  const T* in = x + row * width;
-  const std::size_t first = threadIdx.x * N;
-  const float scale = 1.0f / static_cast<float>(width);
-  float v[N];
+template <int N>
+using Columns = float[kLaneColumns / N][N];
 
-  float sum = 0.0f;
-  for (std::size_t c = first; c < width; c += kWarpSize * N) {
-    load(in + c, v);
+/// Calls body(pack, column of its first element) for the lane's packs that lie within the row.
+template <int N, typename Body>
+__device__ void for_packs(std::size_t width, Body&& body) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) sum += v[i];
+  for (int p = 0; p < kLaneColumns / N; ++p) {
+    const std::size_t column =
+        threadIdx.y * kWarpColumns + static_cast<std::size_t>(p) * kWarpSize * N + threadIdx.x * N;
+    if (column < width) body(p, column);
   }
-  const float mean = scale * warp_sum(sum);
-  float squares = 0.0f;
-  for (std::size_t c = first; c < width; c += kWarpSize * N) {
-    load(in + c, v);
+}
+
+/// Sums over the warps of each row, for all rows of the block. `scratch` is [warps of the
+/// block][kCount], unused since all threads passed the last barrier.
+template <int kCount>
+__device__ void row_sums(float (&values)[kCount], float* scratch) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) squares = fmaf(v[i] - mean, v[i] - mean, squares);
-  }
-  const float rstd = 1.0f / sqrtf(scale * warp_sum(squares) + 1e-5f);
-  for (std::size_t c = first; c < width; c += kWarpSize * N) {
-    load(in + c, v);
-#pragma unroll
-    for (int i = 0; i < N; ++i) v[i] = fmaf((v[i] - mean) * rstd, gain[c + i], bias[c + i]);
-    store(v, y + row * width + c);
-  }
+  for (int i = 0; i < kCount; ++i) values[i] = warp_sum(values[i]);
+  if (blockDim.y == 1) return;
+  float* const of_row = scratch + threadIdx.z * blockDim.y * kCount;
   if (threadIdx.x == 0) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) of_row[threadIdx.y * kCount + i] = values[i];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    values[i] = warp_sum(threadIdx.x < blockDim.y ? of_row[threadIdx.x * kCount + i] : 0.0f);
+  }
+}
+
+template <typename T, int N>
+__global__ void __launch_bounds__(kMostThreads)
+    layer_norm_kernel(std::size_t rows, std::size_t width, const T* x, const float* gain,
+                      const float* bias, T* y, float* mean_out, float* rstd_out) {
+  __shared__ float scratch[2][kMostNormWarps];
+  const std::size_t row = static_cast<std::size_t>(blockIdx.x) * blockDim.z + threadIdx.z;
+  const std::size_t columns = row < rows ? width : 0;  // All threads meet at the barriers.
+  const float scale = 1.0f / static_cast<float>(width);
+  Columns<N> v;
+  float sum[1] = {};
+  for_packs<N>(columns, [&](int p, std::size_t c) {
+    load(x + row * width + c, v[p]);
+#pragma unroll
+    for (int i = 0; i < N; ++i) sum[0] += v[p][i];
+  });
+  row_sums(sum, scratch[0]);
+  const float mean = scale * sum[0];
+  float squares[1] = {};
+  for_packs<N>(columns, [&](int p, std::size_t) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) squares[0] = fmaf(v[p][i] - mean, v[p][i] - mean, squares[0]);
+  });
+  row_sums(squares, scratch[1]);
+  const float rstd = 1.0f / sqrtf(scale * squares[0] + 1e-5f);
+  for_packs<N>(columns, [&](int p, std::size_t c) {
+    float g[N], b[N];
+    load(gain + c, g);
+    load(bias + c, b);
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[p][i] = fmaf((v[p][i] - mean) * rstd, g[i], b[i]);
+    store(v[p], y + row * width + c);
+  });
+  if (columns > 0 && threadIdx.x == 0 && threadIdx.y == 0) {
     mean_out[row] = mean;
     rstd_out[row] = rstd;
   }
@@ -52,93 +87,120 @@ __global__ void layer_norm_kernel(std::size_t rows, std::size_t width, const T* 
 // With n = (x - mean) rstd and g = dy gain:
 //   dx = rstd (g - average(g) - n average(g n)),   dgain = sum(dy n),   dbias = sum(dy).
 template <typename T, int N>
-__global__ void layer_norm_backward_kernel(LayerNormBackward s, std::size_t padded_width) {
-  extern __shared__ float sums[];  // [warps][dgain, dbias][padded_width], in the order of lane_slot
-  float* dgain = sums + threadIdx.y * 2 * padded_width;
-  float* dbias = dgain + padded_width;
-  const std::size_t first = threadIdx.x * N;
+__global__ void __launch_bounds__(kMostThreads) layer_norm_backward_kernel(LayerNormBackward s) {
+  __shared__ float scratch[2][2 * kMostNormWarps];
+  extern __shared__ float
+      others[];  // [rows of the block - 1][dgain, dbias][columns of the row's warps]
   const float scale = 1.0f / static_cast<float>(s.width);
-  float dy[N];
-  float x[N];
-  for (std::size_t c = first; c < s.width; c += kWarpSize * N) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) dgain[lane_slot<N>(c + i)] = dbias[lane_slot<N>(c + i)] = 0.0f;
-  }
+  Columns<N> gain, dgain = {}, dbias = {};
+  for_packs<N>(s.width, [&](int p, std::size_t c) { load(s.gain + c, gain[p]); });
 
-  const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.y;
-  for (std::size_t row = static_cast<std::size_t>(blockIdx.x) * blockDim.y + threadIdx.y;
-       row < s.rows; row += step) {
-    const T* dy_row = static_cast<const T*>(s.dy) + row * s.width;
-    const T* x_row = static_cast<const T*>(s.x) + row * s.width;
-    const float mean = s.mean[row];
-    const float rstd = s.rstd[row];
-    float average = 0.0f;
-    float along = 0.0f;
-    for (std::size_t c = first; c < s.width; c += kWarpSize * N) {
-      load(dy_row + c, dy);
-      load(x_row + c, x);
+  // The next row is on its way while sums of this one meet at the barrier.
+  struct {
+    Pack<T, N> dy[kLaneColumns / N], x[kLaneColumns / N];
+    float mean, rstd;
+  } next = {};
+  const auto fetch = [&](std::size_t row) {
+    if (row >= s.rows) return;
+    next.mean = s.mean[row];
+    next.rstd = s.rstd[row];
+    for_packs<N>(s.width, [&](int p, std::size_t c) {
+      next.dy[p] = load_pack<N>(static_cast<const T*>(s.dy) + row * s.width + c);
+      next.x[p] = load_pack<N>(static_cast<const T*>(s.x) + row * s.width + c);
+    });
+  };
+  int turn = 0;
+  const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.z;
+  fetch(static_cast<std::size_t>(blockIdx.x) * blockDim.z + threadIdx.z);
+  for (std::size_t first = static_cast<std::size_t>(blockIdx.x) * blockDim.z; first < s.rows;
+       first += step, turn ^= 1) {
+    const std::size_t row = first + threadIdx.z;
+    const std::size_t columns = row < s.rows ? s.width : 0;
+    const float mean = next.mean, rstd = next.rstd;
+    Columns<N> n, dy;
+    float sums[2] = {};  // of g, and of g n
+    for_packs<N>(columns, [&](int p, std::size_t) {
+      widen(next.dy[p], dy[p]);
+      widen(next.x[p], n[p]);
+    });
+    fetch(row + step);
+    for_packs<N>(columns, [&](int p, std::size_t) {
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        const float n = (x[i] - mean) * rstd;
-        const float g = dy[i] * s.gain[c + i];
-        average += g;
-        along = fmaf(g, n, along);
-        dgain[lane_slot<N>(c + i)] += dy[i] * n;
-        dbias[lane_slot<N>(c + i)] += dy[i];
+        n[p][i] = (n[p][i] - mean) * rstd;
+        dgain[p][i] = fmaf(dy[p][i], n[p][i], dgain[p][i]);
+        dbias[p][i] += dy[p][i];
+        const float g = dy[p][i] * gain[p][i];
+        sums[0] += g;
+        sums[1] = fmaf(g, n[p][i], sums[1]);
       }
-    }
-    average = scale * warp_sum(average);
-    along = scale * warp_sum(along);
-    for (std::size_t c = first; c < s.width; c += kWarpSize * N) {
-      load(dy_row + c, dy);
-      load(x_row + c, x);
+    });
+    row_sums(sums, scratch[turn]);  // By turns, so that one barrier a row is enough.
+    const float average = scale * sums[0];
+    const float along = scale * sums[1];
+    for_packs<N>(columns, [&](int p, std::size_t c) {
       float dx[N] = {};
-      if (s.residual != nullptr) {
-        load(static_cast<const T*>(s.residual) + row * s.width + c, dx);
-      }
+      if (s.residual != nullptr) load(static_cast<const T*>(s.residual) + row * s.width + c, dx);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        const float n = (x[i] - mean) * rstd;
-        dx[i] += rstd * (dy[i] * s.gain[c + i] - average - n * along);
+        dx[i] += rstd * (dy[p][i] * gain[p][i] - average - n[p][i] * along);
       }
       store(dx, static_cast<T*>(s.dx) + row * s.width + c);
-    }
+    });
   }
 
-  __syncthreads();
-  const std::size_t threads = static_cast<std::size_t>(blockDim.y) * kWarpSize;
-  float* partials = s.partials + blockIdx.x * 2 * s.width;
-  for (std::size_t i = threadIdx.y * kWarpSize + threadIdx.x; i < 2 * s.width; i += threads) {
-    const std::size_t slot =
-        i < s.width ? lane_slot<N>(i) : padded_width + lane_slot<N>(i - s.width);
-    float sum = 0.0f;
-    for (unsigned warp = 0; warp < blockDim.y; ++warp) sum += sums[warp * 2 * padded_width + slot];
-    partials[i] = sum;
+  const std::size_t row_columns = static_cast<std::size_t>(blockDim.y) * kWarpColumns;
+  if (threadIdx.z > 0) {
+    float* const mine = others + (threadIdx.z - 1) * 2 * row_columns;
+    for_packs<N>(s.width, [&](int p, std::size_t c) {
+      store(dgain[p], mine + c);
+      store(dbias[p], mine + row_columns + c);
+    });
   }
+  __syncthreads();
+  if (threadIdx.z > 0) return;
+  float* const partials = s.partials + blockIdx.x * 2 * s.width;
+  for_packs<N>(s.width, [&](int p, std::size_t c) {
+    for (unsigned other = 0; other + 1 < blockDim.z; ++other) {
+      const float* const more = others + other * 2 * row_columns;
+      float g[N], b[N];
+      load(more + c, g);
+      load(more + row_columns + c, b);
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        dgain[p][i] += g[i];
+        dbias[p][i] += b[i];
+      }
+    }
+    store(dgain[p], partials + c);
+    store(dbias[p], partials + s.width + c);
+  });
+}
+
+dim3 threads_of(const LayerNormPlan& plan) {
+  return dim3(kWarpSize, static_cast<unsigned>(plan.warps), static_cast<unsigned>(plan.rows));
 }
 
 }  // namespace
 
 void layer_norm(NativeStream stream, const LayerNormForward& s) {
-  const auto blocks = static_cast<unsigned>(ceil_div<std::size_t>(s.rows, kWarps));
+  const LayerNormPlan plan = plan_layer_norm(s.rows, s.width);
+  const auto blocks = static_cast<unsigned>(ceil_div(s.rows, plan.rows));
   visit_packed(s.dtype, s.width, [&](auto element, auto pack) {
     using T = decltype(element);
-    layer_norm_kernel<T, decltype(pack)::value>
-        <<<blocks, dim3(kWarpSize, kWarps), 0, native(stream)>>>(
-            s.rows, s.width, as<T>(s.x), s.gain, s.bias, as<T>(s.y), s.mean, s.rstd);
+    layer_norm_kernel<T, decltype(pack)::value><<<blocks, threads_of(plan), 0, native(stream)>>>(
+        s.rows, s.width, as<T>(s.x), s.gain, s.bias, as<T>(s.y), s.mean, s.rstd);
   });
   check_launch("layer_norm");
 }
 
 void layer_norm_backward(NativeStream stream, const LayerNormBackward& s) {
-  const LayerNormPlan plan = plan_layer_norm_backward(s.rows, s.width, s.dtype);
+  const LayerNormPlan plan = plan_layer_norm(s.rows, s.width);
+  const std::size_t shared_bytes = (plan.rows - 1) * 2 * plan.warps * kWarpColumns * sizeof(float);
   visit_packed(s.dtype, s.width, [&](auto element, auto pack) {
     using T = decltype(element);
-    constexpr int kPack = decltype(pack)::value;
-    layer_norm_backward_kernel<T, kPack>
-        <<<static_cast<unsigned>(plan.blocks), dim3(kWarpSize, static_cast<unsigned>(plan.warps)),
-           plan.shared_bytes, native(stream)>>>(s,
-                                                round_up<std::size_t>(s.width, kWarpSize * kPack));
+    layer_norm_backward_kernel<T, decltype(pack)::value>
+        <<<static_cast<unsigned>(plan.blocks), threads_of(plan), shared_bytes, native(stream)>>>(s);
   });
   check_launch("layer_norm_backward");
   const Fold gain{.partials = s.partials,

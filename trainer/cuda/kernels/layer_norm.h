@@ -8,10 +8,11 @@
 
 namespace kolo::trainer::cuda {
 
-/// Layer norm of each row as trainer/kernels/normalize.h defines it, in float32; a warp per row.
+/// Layer norm of each row as trainer/kernels/normalize.h defines it, in float32; a row is a
+/// few warps'.
 ///
 /// Shape: x and y are [rows, width] of `dtype`, aligned to 16 bytes; gain and bias are [width],
-///        mean and rstd [rows].
+///        aligned to 16 bytes, mean and rstd [rows].
 /// Source: Ba, Kiros and Hinton, "Layer Normalization", 2016.
 struct LayerNormForward {
   DType dtype;
@@ -28,11 +29,11 @@ struct LayerNormForward {
 void layer_norm(NativeStream stream, const LayerNormForward& step);
 
 /// Its gradients: dx = residual + d(norm), where residual is the gradient that bypasses the norm;
-/// dgain and dbias are overwritten. Three launches: a warp keeps the parameter gradients of its
-/// rows in shared memory, a block writes one partial sum, and `fold` adds the blocks in order.
+/// dgain and dbias are overwritten. Three launches: lanes keep the parameter gradients of their
+/// columns, a block writes one partial sum, and `fold` adds the blocks in order.
 ///
 /// Shape:  dy, x, residual and dx as x above; `residual` may be null, and may be `dx`; partials
-///         [plan.blocks, 2, width].
+///         [plan.blocks, 2, width], aligned to 16 bytes.
 struct LayerNormBackward {
   DType dtype;
   std::size_t rows;
@@ -49,26 +50,21 @@ struct LayerNormBackward {
   float* dbias;
 };
 
-/// Distribution of rows over warps: row r belongs to warp r % (blocks · warps). Depends only on the
-/// shape.
+/// Columns of a row that a lane keeps in registers: a pack of the 16-bit dtypes.
+inline constexpr int kLaneColumns = 8;
+inline constexpr int kMostNormWarps = 24;  ///< Of a block.
+
+/// Distribution over warps. Depends only on the shape.
 struct LayerNormPlan {
-  std::size_t warps;  ///< Per block.
-  std::size_t blocks;
-  std::size_t partials;      ///< Floats.
-  std::size_t shared_bytes;  ///< Per block.
+  std::size_t warps;  ///< That share a row.
+  std::size_t rows;   ///< That a block has in hand at a time.
+  std::size_t
+      blocks;  ///< Backward, where block b begins with rows b · rows, (b + blocks) · rows, ...
+  std::size_t partials;  ///< Floats.
 };
 
-/// Errors: UsageError when a row is wider than a warp's share of shared memory: 6144 columns.
-LayerNormPlan plan_layer_norm_backward(std::size_t rows, std::size_t width, DType dtype);
-
-/// Place of a lane's sum of `column`: packs of N neighbouring columns belong to one lane, whose
-/// sums lie 32 apart, so no two lanes use the same bank.
-template <int N>
-KOLO_HOST_DEVICE constexpr std::size_t lane_slot(std::size_t column) {
-  const std::size_t group = column / (32 * N);
-  const std::size_t lane = column / N % 32;
-  return (group * N + column % N) * 32 + lane;
-}
+/// Errors: UsageError when a row is wider than the registers of a block: 6144 columns.
+LayerNormPlan plan_layer_norm(std::size_t rows, std::size_t width);
 
 void layer_norm_backward(NativeStream stream, const LayerNormBackward& step);
 

@@ -14,7 +14,7 @@ LayerNorm::LayerNorm(Context& context, DeviceParameters& parameters,
       width_(width),
       mean_(context.floats(rows)),
       rstd_(context.floats(rows)) {
-  context.reserve_scratch(plan_layer_norm_backward(rows, width, context.dtype()).partials);
+  context.reserve_scratch(plan_layer_norm(rows, width).partials);
 }
 
 void LayerNorm::forward(const void* x, void* y) {

@@ -16,7 +16,7 @@ TEST(AccessTest, SplitTouchesEveryElementOnceAndGroupsAreAligned) {
         SCOPED_TRACE(testing::Message() << bytes << " bytes, shift " << shift << ", " << count);
         const std::uintptr_t address = 4096 + shift * bytes;
         const Split parts = split(address, bytes, group, count);
-        EXPECT_TRUE(parts.groups == 0 || is_aligned(address + parts.head * bytes));
+        EXPECT_TRUE(parts.groups == 0 || is_aligned(address + parts.head * bytes, kBytes));
         EXPECT_LT(parts.head, group);
         EXPECT_LT(parts.tail, group);
         std::multiset<std::size_t> touched;
