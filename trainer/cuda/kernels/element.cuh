@@ -41,19 +41,10 @@ template <typename T>
 inline constexpr int kPackSize = 16 / static_cast<int>(sizeof(T));
 
 template <int N, typename T>
-__device__ inline Pack<T, N> load_pack(const T* from) {
-  return *reinterpret_cast<const Pack<T, N>*>(from);
-}
-
-template <int N, typename T>
-__device__ inline void widen(const Pack<T, N>& pack, float (&into)[N]) {
+__device__ inline void load(const T* from, float (&into)[N]) {
+  const auto pack = *reinterpret_cast<const Pack<T, N>*>(from);
 #pragma unroll
   for (int i = 0; i < N; ++i) into[i] = widen(pack.values[i]);
-}
-
-template <int N, typename T>
-__device__ inline void load(const T* from, float (&into)[N]) {
-  widen(load_pack<N>(from), into);
 }
 
 template <int N, typename T>

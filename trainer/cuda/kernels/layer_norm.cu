@@ -95,35 +95,20 @@ __global__ void __launch_bounds__(kMostThreads) layer_norm_backward_kernel(Layer
   Columns<N> gain, dgain = {}, dbias = {};
   for_packs<N>(s.width, [&](int p, std::size_t c) { load(s.gain + c, gain[p]); });
 
-  // The next row is on its way while sums of this one meet at the barrier.
-  struct {
-    Pack<T, N> dy[kLaneColumns / N], x[kLaneColumns / N];
-    float mean, rstd;
-  } next = {};
-  const auto fetch = [&](std::size_t row) {
-    if (row >= s.rows) return;
-    next.mean = s.mean[row];
-    next.rstd = s.rstd[row];
-    for_packs<N>(s.width, [&](int p, std::size_t c) {
-      next.dy[p] = load_pack<N>(static_cast<const T*>(s.dy) + row * s.width + c);
-      next.x[p] = load_pack<N>(static_cast<const T*>(s.x) + row * s.width + c);
-    });
-  };
   int turn = 0;
   const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.z;
-  fetch(static_cast<std::size_t>(blockIdx.x) * blockDim.z + threadIdx.z);
   for (std::size_t first = static_cast<std::size_t>(blockIdx.x) * blockDim.z; first < s.rows;
        first += step, turn ^= 1) {
     const std::size_t row = first + threadIdx.z;
     const std::size_t columns = row < s.rows ? s.width : 0;
-    const float mean = next.mean, rstd = next.rstd;
+    const float mean = columns > 0 ? s.mean[row] : 0.0f;
+    const float rstd = columns > 0 ? s.rstd[row] : 0.0f;
     Columns<N> n, dy;
     float sums[2] = {};  // of g, and of g n
-    for_packs<N>(columns, [&](int p, std::size_t) {
-      widen(next.dy[p], dy[p]);
-      widen(next.x[p], n[p]);
+    for_packs<N>(columns, [&](int p, std::size_t c) {
+      load(static_cast<const T*>(s.dy) + row * s.width + c, dy[p]);
+      load(static_cast<const T*>(s.x) + row * s.width + c, n[p]);
     });
-    fetch(row + step);
     for_packs<N>(columns, [&](int p, std::size_t) {
 #pragma unroll
       for (int i = 0; i < N; ++i) {
