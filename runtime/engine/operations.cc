@@ -174,9 +174,13 @@ std::string_view Operations::stand_in(const OperationTerms& terms) {
   if (!obstacle.empty()) return obstacle;
   if (terms.shape.rows) {
     begin_call_(without_rows(terms));
-  } else {
-    submit(make_stand_in(terms, context_.grid.world_size()));
+    return {};
   }
+  const bool is_on_device = terms.shape.memory == MemoryKind::kDevice;
+  if (is_on_device && context_.copies == nullptr) return "it has no device";
+  if (is_on_device && !stand_in_memory_) stand_in_memory_.emplace(*context_.copies);
+  submit(make_stand_in(terms, context_.grid.world_size(),
+                       stand_in_memory_ ? &*stand_in_memory_ : nullptr));
   return {};
 }
 

@@ -15,6 +15,7 @@
 #include "runtime/engine/bucket_runner.h"
 #include "runtime/engine/operation_topic.h"
 #include "runtime/engine/plan_context.h"
+#include "runtime/join/stand_in_memory.h"
 
 namespace kolo {
 
@@ -105,7 +106,8 @@ class Operations {
   std::map<Topic, OperationTopic*> proposed_;
   std::deque<Name> by_age_;  // that have a bucket, oldest agreement first
   std::optional<Retirement> retirement_;
-  Nobody nobody_;  // waits for a retirement
+  Nobody nobody_;                                 // waits for a retirement
+  std::optional<StandInMemory> stand_in_memory_;  // once others work in device memory without it
   std::atomic<bool> keeps_order_{false};
   std::uint64_t places_ = 0;  // given so far to operations that keep one order
   bool closed_ = false;

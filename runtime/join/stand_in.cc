@@ -6,6 +6,7 @@
 #include "comm/base/aligned_memory.h"
 #include "comm/base/byte_codec.h"
 #include "comm/base/carrier.h"
+#include "comm/base/check.h"
 #include "comm/kernels/neutral.h"
 
 namespace kolo {
@@ -19,10 +20,39 @@ constexpr OperationKind kAllKinds[] = {OperationKind::kAllReduce, OperationKind:
 constexpr RowForm kAllForms[] = {RowForm::kAuto, RowForm::kRows, RowForm::kTable};
 constexpr MemoryKind kAllMemories[] = {MemoryKind::kHost, MemoryKind::kDevice};
 
-/// An operation that owns its buffers.
+/// An operation that owns its buffers, in host or device memory.
 struct StandIn : Operation {
   AlignedMemory result_memory, input_memory;
+  std::shared_ptr<StandInMemory::Block> result_block, input_block;
 };
+
+/// Gives it both buffers, and in the one that it contributes `count` neutral elements, if any.
+void give_host_memory(StandIn& part, std::size_t bytes, std::size_t count, DType dtype,
+                      ReduceOp op) {
+  part.result_memory = allocate_aligned(bytes);
+  std::byte* contribution = part.result_memory.get();
+  part.buffer.data = contribution;
+  if (part.out_of_place) {
+    part.input_memory = allocate_aligned(bytes);
+    part.input = contribution = part.input_memory.get();
+  }
+  if (count > 0) fill_neutral({.data = contribution, .count = count, .dtype = dtype}, op);
+}
+
+/// The same in device memory, where `ready` comes behind what is contributed.
+void give_device_memory(StandIn& part, StandInMemory& memory, std::size_t bytes, std::size_t count,
+                        DType dtype, ReduceOp op) {
+  part.result_block = memory.take(bytes);
+  part.buffer.data = part.result_block->data();
+  std::shared_ptr<StandInMemory::Block> contribution = part.result_block;
+  if (part.out_of_place) {
+    part.input_block = contribution = memory.take(bytes);
+    part.input = contribution->data();
+  }
+  if (count == 0) return;
+  contribution->fill(memory.copies().up(), count, dtype, op);
+  part.ready = std::shared_ptr<const Event>(contribution, &contribution->filled());
+}
 
 /// Divides the buffers among the tensors of a grouped operation of so many parts.
 void share_out(Operation& operation, std::size_t parts) {
@@ -154,7 +184,6 @@ std::optional<OperationTerms> operation_terms_from(std::span<const std::byte> by
 
 std::string_view obstacle_to(const OperationShape& shape, int rank) {
   if (shape.rows) return {};  // It has no rows.
-  if (shape.memory == MemoryKind::kDevice) return "it is in device memory";
   switch (shape.kind) {
     case OperationKind::kAllReduce:
     case OperationKind::kReduceScatter:
@@ -175,12 +204,14 @@ std::string_view obstacle_to(const OperationShape& shape, int rank) {
   return "all ranks must join first";
 }
 
-std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_size) {
+std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_size,
+                                         StandInMemory* memory) {
   const OperationShape& shape = terms.shape;
   auto part = std::make_shared<StandIn>();
   part->kind = shape.kind;
   part->name = terms.name;
-  part->buffer = {.data = nullptr, .count = shape.count, .dtype = shape.dtype};
+  part->buffer = {
+      .data = nullptr, .count = shape.count, .dtype = shape.dtype, .memory = shape.memory};
   part->counts = shape.counts;
   for (const std::size_t count : shape.tensors) part->tensors.push_back({.count = count});
   part->op = shape.op;
@@ -194,18 +225,17 @@ std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_
   const std::size_t numbers = goal.count();
   const Carrier carrier = Carrier::of(shape.dtype);
   const std::size_t bytes = numbers * size_of(carrier.dtype);
-  part->result_memory = allocate_aligned(bytes);
-  part->buffer.data = part->result_memory.get();
-  std::byte* contribution = part->result_memory.get();
-  if (shape.out_of_place) {
-    part->input_memory = allocate_aligned(bytes);
-    part->input = contribution = part->input_memory.get();
+  const bool only_receives =
+      shape.kind == OperationKind::kBroadcast || shape.kind == OperationKind::kScatter;
+  const std::size_t contributed = only_receives ? 0 : numbers;
+  const ReduceOp op = carried(shape.op, shape.dtype);
+  if (shape.memory == MemoryKind::kHost) {
+    give_host_memory(*part, bytes, contributed, carrier.dtype, op);
+  } else {
+    check(memory != nullptr, "a stand-in in device memory needs some");
+    give_device_memory(*part, *memory, bytes, contributed, carrier.dtype, op);
   }
   share_out(*part, goal.parts.size());
-  if (shape.kind != OperationKind::kBroadcast && shape.kind != OperationKind::kScatter) {
-    fill_neutral({.data = contribution, .count = numbers, .dtype = carrier.dtype},
-                 carried(shape.op, shape.dtype));
-  }
   return part;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/engine/operation.h"
+#include "runtime/join/stand_in_memory.h"
 
 namespace kolo {
 
@@ -29,7 +30,8 @@ std::string_view obstacle_to(const OperationShape& shape, int rank);
 
 /// The part of a rank that has no data, with buffers of its own: it contributes elements that
 /// change no result, and what it receives is lost. Before: there is no obstacle, and it is one
-/// operation.
-std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_size);
+/// operation; in device memory `memory` is not null. Errors: KoloError(kResources).
+std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_size,
+                                         StandInMemory* memory = nullptr);
 
 }  // namespace kolo

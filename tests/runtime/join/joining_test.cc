@@ -308,8 +308,8 @@ class Part {
 /// joined, and some change their length then.
 class UnevenRounds {
  public:
-  UnevenRounds(const std::vector<int>& nodes, unsigned seed)
-      : job_(ProcessGrid::with_node_sizes(nodes), options(), seed),
+  UnevenRounds(const std::vector<int>& nodes, unsigned seed, MemoryKind memory)
+      : job_(ProcessGrid::with_node_sizes(nodes), options(), seed, test::devices_for(memory)),
         random_(seed),
         ranks_(static_cast<std::size_t>(job_.world_size())) {
     for (Rank& rank : ranks_) rank.rounds = static_cast<int>(random_() % 6);
@@ -375,6 +375,7 @@ class UnevenRounds {
     if (!std::ranges::all_of(rank.parts, [](const Part& part) { return part.done(); })) {
       return false;
     }
+    job_.bring_back();
     for (const Part& part : rank.parts) part.check(active(rank.round - 1));
     rank.parts.clear();
     if (rank.round == rank.rounds) {
@@ -394,12 +395,35 @@ class UnevenRounds {
 };
 
 TEST(Joining, TakesPartInOperationsOfOthers) {
-  for (const std::vector<int>& nodes : kShapes) {
-    for (unsigned seed = 0; seed < seeds(12); ++seed) {
-      SCOPED_TRACE(test::shape_text(nodes) + ", seed " + std::to_string(seed));
-      UnevenRounds(nodes, seed).run();
-      if (HasFatalFailure()) return;
+  for (const MemoryKind memory : {MemoryKind::kHost, MemoryKind::kDevice}) {
+    for (const std::vector<int>& nodes : kShapes) {
+      for (unsigned seed = 0; seed < seeds(12); ++seed) {
+        SCOPED_TRACE(test::shape_text(nodes) + ", seed " + std::to_string(seed) + ", " +
+                     std::string(to_string(memory)));
+        UnevenRounds(nodes, seed, memory).run();
+        if (HasFatalFailure()) return;
+      }
     }
+  }
+}
+
+TEST(Joining, KeepsDeviceMemoryFromOneOperationToTheNext) {
+  EngineJob job(ProcessGrid::with_node_sizes({2}), options(), 1,
+                test::devices_for(MemoryKind::kDevice));
+  const auto ticket = join(job, 1);
+  std::vector<float> data(2000);
+  std::size_t allocations = 0;
+  for (int use = 0; use < 5; ++use) {
+    const std::size_t count = use % 2 == 0 ? 2000 : 10;
+    std::ranges::fill(data, 1.0f);
+    job.finish({job.submit(0, {.kind = OperationKind::kAllReduce,
+                               .name = "x" + std::to_string(count),
+                               .buffer = {data.data(), count, DType::kFloat32},
+                               .op = ReduceOp::kMin})});
+    EXPECT_EQ(data[count - 1], 1.0f);
+    const std::size_t now = job.device(1).allocation_counts().allocations;
+    if (use > 1) EXPECT_EQ(now, allocations) << "use " << use;
+    allocations = now;
   }
 }
 
