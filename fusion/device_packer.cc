@@ -23,13 +23,17 @@ void* element_zero(const void* place, std::size_t offset, DType dtype) {
   return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(place) - offset * size_of(dtype));
 }
 
+std::vector<Segment> inputs_of(std::span<const Segment> segments) {
+  std::vector<Segment> inputs(segments.begin(), segments.end());
+  for (Segment& each : inputs) each.data = const_cast<void*>(each.input);  // only read
+  return inputs;
+}
+
 }  // namespace
 
-DevicePacker::DevicePacker(Device& device, std::span<const Segment> segments,
+DevicePacker::Table::Table(Device& device, std::span<const Segment> segments,
                            const DevicePackerOptions& options)
-    : kernels_(device.kernels()),
-      options_(options),
-      table_(segments, options.bucket_dtype, options.bucket_count, options.cuts),
+    : table_(segments, options.bucket_dtype, options.bucket_count, options.cuts),
       upload_(device.make_event()) {
   std::size_t count = 0;
   for (const ChunkTable::Run& run : table_.runs()) {
@@ -44,8 +48,7 @@ DevicePacker::DevicePacker(Device& device, std::span<const Segment> segments,
   }
 }
 
-void DevicePacker::rebind(std::size_t index, void* data, const void* input) {
-  ensure(input == nullptr, "a device bucket is not out of place");
+void DevicePacker::Table::rebind(std::size_t index, void* data) {
   ensure(upload_->done(), "rebound while a copy is under way");
   const auto [r, part] = table_.rebind(index, data);
   const auto chunks = std::span(table_.runs()[r].chunks);
@@ -54,7 +57,7 @@ void DevicePacker::rebind(std::size_t index, void* data, const void* input) {
   is_uploaded_ = false;
 }
 
-void DevicePacker::upload_before(Stream& stream) {
+void DevicePacker::Table::upload_before(Stream& stream) {
   if (!is_uploaded_) {
     stream.copy(bytes_of(uploaded_), bytes_of(pinned_));
     stream.record(*upload_);
@@ -64,28 +67,47 @@ void DevicePacker::upload_before(Stream& stream) {
   }
 }
 
+std::span<const CopyChunk> DevicePacker::Table::chunks(std::size_t run, std::size_t offset,
+                                                       std::size_t count, Stream& stream) {
+  const auto [begin, end] = table_.part(run, offset, count);
+  if (begin == end) return {};
+  upload_before(stream);
+  return {chunks_in(uploaded_) + first_chunk_[run] + begin, end - begin};
+}
+
+DevicePacker::DevicePacker(Device& device, std::span<const Segment> segments,
+                           const DevicePackerOptions& options)
+    : kernels_(device.kernels()), options_(options), results_(device, segments, options) {
+  if (options.out_of_place) contributions_.emplace(device, inputs_of(segments), options);
+}
+
+void DevicePacker::rebind(std::size_t index, void* data, const void* input) {
+  results_.rebind(index, data);
+  if (contributions_) return contributions_->rebind(index, const_cast<void*>(input));
+  ensure(input == nullptr, "this device bucket is not out of place");
+}
+
 void DevicePacker::pack(Stream& stream, std::size_t offset, std::size_t count, void* bucket) {
-  copy(stream, offset, count,
+  copy(contributions_ ? *contributions_ : results_, stream, offset, count,
        {.direction = CopyDirection::kPack,
         .bucket = element_zero(bucket, offset, options_.bucket_dtype)});
 }
 
 void DevicePacker::unpack(Stream& stream, std::size_t offset, std::size_t count,
                           const void* bucket) {
-  copy(stream, offset, count,
+  copy(results_, stream, offset, count,
        {.direction = CopyDirection::kUnpack,
         .bucket = element_zero(bucket, offset, options_.bucket_dtype),
         .scale = options_.unpack_scale,
         .non_finite = options_.non_finite});
 }
 
-void DevicePacker::copy(Stream& stream, std::size_t offset, std::size_t count, BatchedCopy what) {
-  for (std::size_t r = 0; r < first_chunk_.size(); ++r) {
-    const auto [begin, end] = table_.part(r, offset, count);
-    if (begin == end) continue;
-    upload_before(stream);
-    what.chunks = {chunks_in(uploaded_) + first_chunk_[r] + begin, end - begin};
-    what.tensor_dtype = table_.runs()[r].tensor_dtype;
+void DevicePacker::copy(Table& table, Stream& stream, std::size_t offset, std::size_t count,
+                        BatchedCopy what) {
+  for (std::size_t r = 0; r < table.runs(); ++r) {
+    what.chunks = table.chunks(r, offset, count, stream);
+    if (what.chunks.empty()) continue;
+    what.tensor_dtype = table.dtype(r);
     what.bucket_dtype = options_.bucket_dtype;
     kernels_.copy_batched(stream, what);
   }

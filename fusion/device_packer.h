@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,14 +19,16 @@ struct DevicePackerOptions {
   std::size_t bucket_count = 0;        ///< Size of the bucket.
   std::vector<std::size_t> cuts = {};  ///< Where ranges begin or end; see `ChunkTable`.
   double unpack_scale = 1.0;           ///< Factor applied by the pass that unpacks.
+  /// Contributions are in memory of their own: that of `Segment::input`.
+  bool out_of_place = false;
   /// If not null, device memory that is set to 1 when an unpacked value is infinite or NaN.
   std::uint32_t* non_finite = nullptr;
 };
 
 /// The executor's view of the tensors of one staged device bucket. A range is one launch per dtype
-/// of its tensors, with cast and scale in the same pass. The chunk table lies in device memory; it
-/// is uploaded before the first launch and after a `rebind`, so a steady step uploads and allocates
-/// nothing.
+/// of its tensors, with cast and scale in the same pass. Chunk tables lie in device memory; they
+/// are uploaded before the first launch and after a `rebind`, so a steady step uploads and
+/// allocates nothing.
 ///
 /// Threads: the executor's.
 class DevicePacker final : public StreamPacker, public Rebindable {
@@ -36,23 +39,41 @@ class DevicePacker final : public StreamPacker, public Rebindable {
                const DevicePackerOptions& options);
 
   /// Points segment `index` to other memory. Before: no copy of this packer is in progress, and
-  /// `input` is null, because device buckets are in place.
+  /// `input` is null unless the bucket is out of place.
   void rebind(std::size_t index, void* data, const void* input) override;
 
   void pack(Stream& stream, std::size_t offset, std::size_t count, void* bucket) override;
   void unpack(Stream& stream, std::size_t offset, std::size_t count, const void* bucket) override;
 
  private:
-  void upload_before(Stream& stream);
-  void copy(Stream& stream, std::size_t offset, std::size_t count, BatchedCopy what);
+  /// A chunk table and its copy in device memory.
+  class Table {
+   public:
+    Table(Device& device, std::span<const Segment> segments, const DevicePackerOptions& options);
+
+    void rebind(std::size_t index, void* data);
+    std::size_t runs() const { return first_chunk_.size(); }
+    DType dtype(std::size_t run) const { return table_.runs()[run].tensor_dtype; }
+    /// The chunks of a run in a range, in device memory from where `stream` is now on.
+    std::span<const CopyChunk> chunks(std::size_t run, std::size_t offset, std::size_t count,
+                                      Stream& stream);
+
+   private:
+    void upload_before(Stream& stream);
+
+    ChunkTable table_;
+    std::vector<std::size_t> first_chunk_;  // by run, in the memory below
+    DeviceMemory pinned_, uploaded_;        // the chunks of all runs in succession
+    std::unique_ptr<Event> upload_;
+    bool is_uploaded_ = false;
+  };
+
+  void copy(Table& table, Stream& stream, std::size_t offset, std::size_t count, BatchedCopy what);
 
   DeviceKernels& kernels_;
   const DevicePackerOptions options_;
-  ChunkTable table_;
-  std::vector<std::size_t> first_chunk_;  // by run, in the memory below
-  DeviceMemory pinned_, uploaded_;        // the chunks of all runs in succession
-  std::unique_ptr<Event> upload_;
-  bool is_uploaded_ = false;
+  Table results_;
+  std::optional<Table> contributions_;  // if they are elsewhere
 };
 
 }  // namespace kolo

@@ -39,13 +39,26 @@ bool scales_contributions(const Operation& operation, int world_size) {
 }
 
 /// Whether the device's library has what the operation asks for; the same on all ranks. Its
-/// collectives work on one tensor, combine numbers and scale nothing.
+/// collectives combine numbers and scale nothing, and only what is summed for all is packed.
 bool suits_native(const Operation& operation) {
   const bool combines_numbers =
       !reduces(operation.kind) ||
       (is_number_op(operation.op) && is_number_op(carried(operation.op, operation.buffer.dtype)));
-  return operation.tensors.empty() && operation.scales == Scales() && combines_numbers &&
+  const bool is_one_or_packed =
+      operation.tensors.empty() || operation.kind == OperationKind::kAllReduce;
+  return is_one_or_packed && operation.scales == Scales() && combines_numbers &&
          !operation.sends_copy();
+}
+
+/// Whether contributions are packed into a bucket on the device. With collectives of its node
+/// beside those of all ranks there are hierarchies, which pack.
+bool takes_device_bucket(const Operation& operation, const Goal& goal, const PlanContext& context) {
+  if (!operation.tensors.empty()) return true;
+  if (context.grid.num_nodes() == 1 || !context.lane->has_node_group()) return false;
+  if (operation.out_of_place) return false;
+  return goal.kind == GoalKind::kAllReduce ||
+         (goal.kind == GoalKind::kBroadcast &&
+          context.collective_algorithm.algorithm() != &goal_algorithms::native);
 }
 
 /// An operation whose tensors are in device memory: where its bucket is, and whether it is packed.
@@ -57,16 +70,13 @@ BucketLayout on_device(const Operation& operation, const Goal& goal, const Bucke
   if (context.lane == nullptr || !suits_native(operation)) return layout;
   BucketLayout device = layout;
   device.memory = MemoryKind::kDevice;
-  // With collectives of its node beside those of all ranks, there are hierarchies, which pack.
-  const bool is_broadcast = goal.kind == GoalKind::kBroadcast &&
-                            context.collective_algorithm.algorithm() != &goal_algorithms::native;
-  const bool has_hierarchies = context.grid.num_nodes() > 1 && context.lane->has_node_group() &&
-                               !layout.out_of_place &&
-                               (goal.kind == GoalKind::kAllReduce || is_broadcast);
-  if (!has_hierarchies) {
-    return prefers_device(goal, device, context.inputs()) ? device : layout;
+  const bool is_packed = takes_device_bucket(operation, goal, context);
+  if (!is_packed || !operation.tensors.empty()) {
+    if (!prefers_device(goal, device, context.inputs())) return layout;
   }
+  if (!is_packed) return device;
   device.placement = Placement::kStaged;
+  device.out_of_place = false;  // That is the packer's.
   const std::size_t unit = device_padding(context.grid, device.dtype);
   device.count = (device.count + unit - 1) / unit * unit;
   return device;
@@ -278,7 +288,8 @@ PlannedOperation plan_operation(const Operation& operation, bool in_arenas,
     binding.packer = packer;
     planned.tensors.set_packer(std::move(packer));
   } else if (layout.is_on_device() && layout.placement == Placement::kStaged) {
-    auto packer = make_device_packer(context, planned.bucket.schedule, segments);
+    auto packer =
+        make_device_packer(context, planned.bucket.schedule, segments, operation.out_of_place);
     binding.stream_packer = packer;
     planned.tensors.set_packer(std::move(packer));
   } else {

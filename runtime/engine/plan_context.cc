@@ -15,6 +15,8 @@ PlanInputs PlanContext::inputs() const {
     inputs.device = {.network_takes_memory = lane->network_takes_memory(),
                      .native_spans_nodes = lane->has_world_group(),
                      .native_in_nodes = lane->has_node_group()};
+    // Hierarchies begin with collectives of a node.
+    if (!lane->has_node_group()) inputs.device_algorithm = "native";
   }
   return inputs;
 }
@@ -40,9 +42,11 @@ std::size_t fusion_bytes(const PlanContext& context, std::size_t bytes) {
 
 std::shared_ptr<DevicePacker> make_device_packer(const PlanContext& context,
                                                  const Schedule& schedule,
-                                                 std::span<const Segment> segments) {
+                                                 std::span<const Segment> segments,
+                                                 bool out_of_place) {
   DevicePackerOptions options{.bucket_dtype = schedule.layout.dtype,
-                              .bucket_count = schedule.layout.count};
+                              .bucket_count = schedule.layout.count,
+                              .out_of_place = out_of_place};
   for (const Step& step : schedule.steps) {
     if (step.kind != StepKind::kPack && step.kind != StepKind::kUnpack) continue;
     const Range& bucket = step.kind == StepKind::kPack ? step.target : step.sources[0];

@@ -108,6 +108,32 @@ TEST_F(DevicePackerTest, RebindIsSeenByTheNextLaunchOfAnyStream) {
   }
 }
 
+TEST_F(DevicePackerTest, ContributionsMayLieElsewhere) {
+  SeededHostDevice device(1);
+  const auto stream = device.make_stream();
+  std::vector<float> results(10, -1);
+  for (Segment& segment : segments) segment.input = segment.data;
+  segments[0].data = results.data();
+  auto apart = options();
+  apart.out_of_place = true;
+  DevicePacker packer(device, segments, apart);
+  std::vector<BFloat16> bucket(kCount);
+  packer.pack(*stream, 0, kCount, bucket.data());
+  packer.unpack(*stream, 0, kCount, bucket.data());
+  device.settle();
+  EXPECT_EQ(bucket, packed);
+  EXPECT_EQ(results, a);
+
+  const std::vector<float> next(10, 7);
+  std::vector<float> last(10, -1);
+  packer.rebind(0, last.data(), next.data());
+  packer.pack(*stream, 0, kCount, bucket.data());
+  packer.unpack(*stream, 0, kCount, bucket.data());
+  device.settle();
+  EXPECT_EQ(last, next);
+  EXPECT_EQ(results, a);
+}
+
 TEST_F(DevicePackerTest, RebindUnderAnUploadIsRefused) {
   SeededHostDevice device(1);
   const auto stream = device.make_stream();

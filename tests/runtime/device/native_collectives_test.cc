@@ -139,6 +139,26 @@ TEST(NativeCollectives, SumOnOneNodeWithoutABucket) {
   }
 }
 
+TEST(NativeCollectives, SumSeveralTensorsInOneBucket) {
+  for (const bool in_place : {false, true}) {
+    CountedJob counted({3});
+    const std::vector<float> input(40, 1);
+    std::vector<std::vector<float>> sums(3, std::vector<float>(40, 1));
+    counted.run([&](const OperationCalls& calls, int rank) {
+      float* const mine = sums[static_cast<std::size_t>(rank)].data();
+      const auto tensor = [&](std::size_t first, std::size_t count) {
+        return TensorBuffers{.input = in_place ? nullptr : input.data() + first,
+                             .result = mine + first,
+                             .count = count};
+      };
+      const TensorBuffers each[] = {tensor(0, 7), tensor(7, 0), tensor(7, 33)};
+      return calls.grouped(OperationKind::kAllReduce, "x", {.each = each});
+    });
+    for (const auto& mine : sums) EXPECT_EQ(mine, std::vector<float>(40, 3));
+    EXPECT_EQ(counted.calls(), 1U);
+  }
+}
+
 TEST(NativeCollectives, LeaveToMirrorsWhatTheLibraryHasNot) {
   CountedJob counted({2});
   std::vector<std::vector<float>> in(2, std::vector<float>(8, 1)), out(2, std::vector<float>(4));
