@@ -407,26 +407,6 @@ TEST(Joining, TakesPartInOperationsOfOthers) {
   }
 }
 
-TEST(Joining, KeepsDeviceMemoryFromOneOperationToTheNext) {
-  EngineJob job(ProcessGrid::with_node_sizes({2}), options(), 1,
-                test::devices_for(MemoryKind::kDevice));
-  const auto ticket = join(job, 1);
-  std::vector<float> data(2000);
-  std::size_t allocations = 0;
-  for (int use = 0; use < 5; ++use) {
-    const std::size_t count = use % 2 == 0 ? 2000 : 10;
-    std::ranges::fill(data, 1.0f);
-    job.finish({job.submit(0, {.kind = OperationKind::kAllReduce,
-                               .name = "x" + std::to_string(count),
-                               .buffer = {data.data(), count, DType::kFloat32},
-                               .op = ReduceOp::kMin})});
-    EXPECT_EQ(data[count - 1], 1.0f);
-    const std::size_t now = job.device(1).allocation_counts().allocations;
-    if (use > 1) EXPECT_EQ(now, allocations) << "use " << use;
-    allocations = now;
-  }
-}
-
 // --- Grouped
 // --------------------------------------------------------------------------------------
 
