@@ -78,7 +78,6 @@ GradientSet Group::register_gradients(std::string_view name, std::vector<Gradien
   state_->within_group([&] {
     check(!name.empty(), "a gradient set needs a name");
     check_gradients(gradients, options);
-    for (const GradientSpec& gradient : gradients) state_->check_memory(gradient.memory);
     resolve_compression(gradients, CompressionRules::parse(options.compression));
     check_compression(gradients, options);
   });

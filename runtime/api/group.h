@@ -40,7 +40,7 @@ struct GroupOptions {
 /// overlap.
 ///
 /// Groups use connections and threads of the job: each costs a part of the arena of its members,
-/// which is given back when all have released it. Gradient sets of groups are in host memory.
+/// which is given back when all have released it.
 ///
 /// Threads: any thread may call; each rank calls a collective once per name, and calls with
 ///          different names may come in any order.

@@ -102,12 +102,6 @@ std::shared_ptr<const Event> MemberState::ready_event(const BufferView& buffer,
   return event;
 }
 
-void MemberState::check_memory(MemoryKind memory) const {
-  check(group_ == nullptr || memory != MemoryKind::kDevice,
-        "gradient sets of groups are in host memory; register those in device memory with the "
-        "whole job");
-}
-
 Ticket MemberState::submit_operation(const std::shared_ptr<Operation>& operation,
                                      NativeStream stream) {
   check_free();

@@ -90,8 +90,6 @@ class MemberState {
   std::shared_ptr<GradientGroup> register_group(std::shared_ptr<GradientGroup> group);
   /// A call marked a gradient, and so completed this bucket or none.
   void marked(GradientGroup& group, const std::optional<GradientIterations::ReadyBucket>& bucket);
-  /// Of gradients. Errors: UsageError if a group is given device memory.
-  void check_memory(MemoryKind memory) const;
 
   /// Founds a group of ranks of this one. Errors: as `Group::group`.
   std::shared_ptr<MemberState> found(const std::vector<int>& ranks, const GroupOptions& options);
