@@ -40,8 +40,7 @@ void check_no_capture(cudaStream_t stream) {
   }
   check(status == cudaStreamCaptureStatusNone,
         "the stream is being captured into a CUDA graph, which Kolo cannot be part of; call it "
-        "before or "
-        "after the graph is launched");
+        "before or after the graph is launched");
 }
 
 }  // namespace

@@ -263,8 +263,8 @@ Complaint check_native(const Step& step, const Schedule& schedule, const Process
   };
   const bool is_contribution =
       step.native == NativeOp::kAllReduce && source.region == Region::kInput;
-  if (!(is_whole(source) || is_contribution) || !is_whole(step.target))
-    return "works outside the bucket";
+  const bool reads_whole = is_whole(source) || is_contribution;
+  if (!reads_whole || !is_whole(step.target)) return "works outside the bucket";
   if (step.native == NativeOp::kAllReduce) {
     if (source.count != step.target.count) return "has its whole in two lengths";
     if (source != step.target && source.overlaps(step.target)) {

@@ -327,6 +327,27 @@ TEST(DeviceVerifier, FindsContradictoryOrdersOfLaunches) {
   EXPECT_THAT(*wrong, HasSubstr("circle"));
 }
 
+TEST(DeviceVerifier, AnAllReduceReadsAndWritesAsMuchOfMemoryThatDoesNotOverlap) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({2});
+  const auto verdict = [&](const Range& source, const Range& target) {
+    Schedules schedules;
+    for (int rank = 0; rank < 2; ++rank) {
+      ScheduleBuilder builder(rank, "by hand", {.count = 64, .memory = MemoryKind::kDevice});
+      const auto own = [rank](Range range) {
+        range.rank = rank;
+        return range;
+      };
+      builder.native(NativeOp::kAllReduce, NativeGroup::kWorld, own(target), own(source), true);
+      schedules.push_back(std::move(builder).build());
+    }
+    return verify(schedules, grid, Goal::all_reduce(2)).value_or("");
+  };
+  const Range all{.count = 64}, shorter{.count = 48}, later{.offset = 16, .count = 48};
+  EXPECT_EQ(verdict(all, all), "");
+  EXPECT_THAT(verdict(shorter, later), HasSubstr("writes over elements that it has not read"));
+  EXPECT_THAT(verdict(all, shorter), HasSubstr("has its whole in two lengths"));
+}
+
 TEST(DeviceVerifier, RejectsWhatDevicesDoNotShare) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2});
   const BucketLayout host{.count = 64};

@@ -10,8 +10,7 @@
 namespace kolo::trainer::cuda {
 
 LayerNormPlan plan_layer_norm(std::size_t rows, std::size_t width) {
-  constexpr std::size_t kWarpsOfNarrowRows =
-      12;  // per block; a power of two would waste a quarter at 768 columns
+  constexpr std::size_t kWarpsOfNarrowRows = 12;  // per block: 4 rows of 768 columns
   constexpr std::size_t kMostRows = 8;
   constexpr std::size_t kMostBlocks = 512;
   const std::size_t warps =
