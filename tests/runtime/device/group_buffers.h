@@ -73,8 +73,44 @@ class GroupBuffers {
   std::vector<Moved> moved_;
 };
 
-/// Every collective of `collective_calls`, in a group of three ranks of a job of four, on devices
-/// that `make_device` makes, with collectives of their own through `connections`.
+/// Sums of two tensors in a group of three ranks, `ranks` of the job.
+inline void expect_grouped_sums(GroupJob& job, const std::vector<int>& ranks,
+                                const std::vector<std::shared_ptr<GroupEngine>>& members) {
+  GroupBuffers moved(job);
+  for (const bool in_place : {false, true}) {
+    std::vector<std::vector<float>> inputs, sums;
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (int rank = 0; rank < 3; ++rank) {
+      inputs.emplace_back(50, static_cast<float>(rank + 1));
+      sums.push_back(in_place ? inputs.back() : std::vector<float>(50, -1));
+    }
+    for (int rank = 0; rank < 3; ++rank) {
+      const auto me = static_cast<std::size_t>(rank);
+      const auto tensor = [&](std::size_t first, std::size_t count) {
+        return TensorBuffers{.input = in_place ? nullptr : inputs[me].data() + first,
+                             .result = sums[me].data() + first,
+                             .count = count};
+      };
+      const TensorBuffers each[] = {tensor(0, 7), tensor(7, 43)};
+      OperationPool pool;
+      auto operation = OperationCalls(pool, rank, 3)
+                           .grouped(OperationKind::kAllReduce,
+                                    in_place ? "tensors in place" : "tensors", {.each = each});
+      moved.move(*operation, rank, 3, ranks[me]);
+      operations.push_back(GroupJob::submit(members[me]->engine(), *operation));
+    }
+    job.finish(operations);
+    moved.bring_back();
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      ASSERT_EQ(error_of(*operations[rank]), "");
+      ASSERT_EQ(sums[rank], std::vector<float>(50, 6)) << "member " << rank;
+    }
+  }
+}
+
+/// Every collective of `collective_calls`, and sums of several tensors, in a group of three ranks
+/// of a job of four, on devices that `make_device` makes, with collectives of their own through
+/// `connections`.
 inline void expect_group_collectives(const GroupJob::MakeDevice& make_device, std::uint64_t seed,
                                      HostConnections* connections = nullptr) {
   GroupJob job(ProcessGrid::with_node_sizes({2, 2}), seed, std::size_t{4} << 20,
@@ -110,6 +146,7 @@ inline void expect_group_collectives(const GroupJob::MakeDevice& make_device, st
       }
     }
   }
+  expect_grouped_sums(job, ranks, members);
 }
 
 }  // namespace kolo::test
