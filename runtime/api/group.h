@@ -366,11 +366,11 @@ class Group {
   /// has another divisor. Gradients of this rank are absent, and their memory has the combined
   /// values, whose residuals are sent. What it receives of a broadcast or scatter is lost. Where it
   /// would have to contribute (all_gather, gather, all_to_all, its own data as a root, a reduce to
-  /// it, new gradient sets, `close`), and in single operations in device memory, all ranks get the
-  /// same KoloError(kMismatch), which names operation and rank; names and sets as after any
-  /// mismatch. So do all that found a group of this one with this rank. A rank that waits for a
-  /// message that only ranks which have joined could send, or for one of these to receive its
-  /// message, gets such an error, too; what was sent or asked for before the join arrives.
+  /// it, new gradient sets, `close`), or needs a device and has none, all ranks get the same
+  /// KoloError(kMismatch), which names operation and rank; names and sets as after any mismatch. So
+  /// do all that found a group of this one with this rank. A rank that waits for a message that
+  /// only ranks which have joined could send, or for one of these to receive its message, gets such
+  /// an error, too; what was sent or asked for before the join arrives.
   ///
   /// Threads: no other thread uses the group until it returns.
   /// Errors:  KoloError(kUsage) in the middle of an iteration of a set, and after `keep_order`.
