@@ -73,6 +73,7 @@ std::size_t count_wrong(std::span<const std::byte> actual, std::span<const std::
 // The questions, one source file each.
 std::vector<KernelTime> measure_batched_copies(GpuBench& bench);
 std::vector<KernelTime> measure_reductions(GpuBench& bench);
+std::vector<KernelTime> measure_row_sums(GpuBench& bench);
 std::vector<KernelTime> measure_top_k(GpuBench& bench);
 
 }  // namespace kolo::bench

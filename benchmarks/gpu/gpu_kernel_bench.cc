@@ -7,8 +7,9 @@
 
 int main(int argc, char** argv) {
   using namespace kolo::bench;
-  const std::array<Measurement, 3> measurements = {Measurement{"copies", measure_batched_copies},
+  const std::array<Measurement, 4> measurements = {Measurement{"copies", measure_batched_copies},
                                                    {"reductions", measure_reductions},
+                                                   {"rows", measure_row_sums},
                                                    {"top-k", measure_top_k}};
   return gpu_bench_main(argc, argv, "Speed of GPU kernels beside a copy inside the device",
                         measurements);

@@ -4,6 +4,7 @@
 #include "comm/device/cuda_stream.h"
 #include "comm/device/kernels/batched_copy.h"
 #include "comm/device/kernels/reduce.h"
+#include "comm/device/kernels/rows.h"
 
 namespace kolo {
 
@@ -19,6 +20,21 @@ void CudaKernels::reduce(Stream& stream, DType dtype, ReduceOp op, void* target,
   const CudaStream& on = as_cuda(stream);
   const CudaDeviceGuard guard(on.device());
   launch_reduce(dtype, op, target, sources, count, scale, on.native());
+}
+
+void CudaKernels::sum_rows(Stream& stream, const RowGroups& groups, const void* rows,
+                           std::size_t width, DType dtype, double scale, void* sums) {
+  const CudaStream& on = as_cuda(stream);
+  const CudaDeviceGuard guard(on.device());
+  launch_row_sums(groups, rows, width, dtype, scale, sums, on.native());
+}
+
+void CudaKernels::spread_rows(Stream& stream, std::span<const std::int64_t> indices,
+                              const void* rows, std::size_t row_bytes, void* table,
+                              std::size_t height) {
+  const CudaStream& on = as_cuda(stream);
+  const CudaDeviceGuard guard(on.device());
+  launch_row_spread(indices, rows, row_bytes, table, height, on.native());
 }
 
 }  // namespace kolo

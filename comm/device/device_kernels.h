@@ -8,6 +8,7 @@
 #include "comm/base/dtype.h"
 #include "comm/device/copy_chunk.h"
 #include "comm/device/stream.h"
+#include "comm/kernels/row_kernels.h"
 
 namespace kolo {
 
@@ -47,6 +48,18 @@ class DeviceKernels {
   /// memory. `target` may be one of the sources. At most kMostReduceSources sources.
   virtual void reduce(Stream& stream, DType dtype, ReduceOp op, void* target,
                       std::span<const void* const> sources, std::size_t count, double scale) = 0;
+
+  // All memory of the two below is the device's. Positions, ends and indices stay unchanged until
+  // the launch is complete; many threads read each of them.
+
+  /// As `sum_rows` in comm/kernels/row_kernels.h.
+  virtual void sum_rows(Stream& stream, const RowGroups& groups, const void* rows,
+                        std::size_t width, DType dtype, double scale, void* sums) = 0;
+
+  /// Row `indices[i]` of `table` becomes row i of `rows`, and each of its other `height` rows zero.
+  /// No index comes twice.
+  virtual void spread_rows(Stream& stream, std::span<const std::int64_t> indices, const void* rows,
+                           std::size_t row_bytes, void* table, std::size_t height) = 0;
 };
 
 /// Most sources of one `DeviceKernels::reduce`; the caller sums more in several launches.

@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
 #include <functional>
 #include <numeric>
-
-#include "comm/kernels/reduce_kernels.h"
 
 namespace kolo {
 namespace {
@@ -64,36 +61,6 @@ std::optional<std::size_t> first_outside(std::span<const std::int64_t> indices,
   const auto found = std::ranges::find_if(indices, is_outside);
   if (found == indices.end()) return std::nullopt;
   return static_cast<std::size_t>(found - indices.begin());
-}
-
-void sum_rows(const RowOrder& order, const std::byte* rows, std::size_t width, DType dtype,
-              double scale, std::byte* sums) {
-  const std::size_t row_bytes = width * size_of(dtype);
-  if (order.is_identity()) {
-    convert(dtype, sums, dtype, rows, order.count() * width, scale);
-    return;
-  }
-  std::vector<const void*> same;
-  std::size_t begin = 0;
-  for (const std::size_t end : order.ends) {
-    same.clear();
-    for (; begin < end; ++begin) same.push_back(rows + order.positions[begin] * row_bytes);
-    if (same.size() == 1) {
-      convert(dtype, sums, dtype, same.front(), width, scale);
-    } else {
-      reduce(dtype, ReduceOp::kSum, sums, same, width, scale);
-    }
-    sums += row_bytes;
-  }
-}
-
-void spread_rows(std::span<const std::int64_t> indices, const std::byte* rows,
-                 std::size_t row_bytes, std::byte* table) {
-  if (row_bytes == 0) return;  // rows of no columns may lie nowhere: null
-  for (const std::int64_t index : indices) {
-    std::memcpy(table + static_cast<std::size_t>(index) * row_bytes, rows, row_bytes);
-    rows += row_bytes;
-  }
 }
 
 }  // namespace kolo

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/base/dtype.h"
+#include "comm/kernels/row_kernels.h"
 
 namespace kolo {
 
@@ -29,18 +29,13 @@ struct RowOrder {
   bool is_identity() const { return positions.empty(); }
   /// Number of rows in the list.
   std::size_t count() const { return is_identity() ? indices.size() : positions.size(); }
+  /// Of rows with one index.
+  RowGroups groups() const {
+    return {.count = indices.size(), .positions = positions, .ends = ends};
+  }
 };
 
 /// The position of the first index that lies outside a table of `height` rows.
 std::optional<std::size_t> first_outside(std::span<const std::int64_t> indices, std::size_t height);
-
-/// Adds up the rows of each index in their order, as `reduce` does, times `scale`, to `sums`, which
-/// may not overlap `rows`. A row has `width` elements of `dtype`. Pure.
-void sum_rows(const RowOrder& order, const std::byte* rows, std::size_t width, DType dtype,
-              double scale, std::byte* sums);
-
-/// Writes row i of `rows` to place `indices[i]` of `table`. Pure.
-void spread_rows(std::span<const std::int64_t> indices, const std::byte* rows,
-                 std::size_t row_bytes, std::byte* table);
 
 }  // namespace kolo

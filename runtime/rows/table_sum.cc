@@ -59,7 +59,7 @@ void TableSum::add_up(const TableRows& given) {
   const double before = options_.scales.before;
   if (own.is_identity() && before == 1) return;
   std::byte* const sums = memory_->own_sums.resize(own.indices.size() * row_bytes());
-  sum_rows(own, rows_, table_.width, table_.dtype, before, sums);
+  sum_rows(own.groups(), rows_, table_.width, table_.dtype, before, sums);
   rows_ = sums;
 }
 
@@ -122,7 +122,7 @@ TableSum::IndicesAndRows TableSum::share() {
                     memory.indices.begin() + static_cast<std::ptrdiff_t>(before));
   std::byte* const rows = memory.rows.resize(all * row_bytes());
   const double divisor = options_.op == ReduceOp::kAverage ? static_cast<double>(ranks()) : 1.0;
-  sum_rows(memory.owned, memory.received_rows.data(), table_.width, table_.dtype,
+  sum_rows(memory.owned.groups(), memory.received_rows.data(), table_.width, table_.dtype,
            1.0 / divisor * options_.scales.after, rows + before * row_bytes());
   memory.elements = times(memory.owned_counts, table_.width);
   return {.indices = {.result = memory.indices.data(), .counts = memory.owned_counts},

@@ -256,6 +256,26 @@ TEST_P(DeviceConformance, AReductionTakesUpTo64Sources) {
   EXPECT_THROW(sum(), UsageError);
 }
 
+TEST_P(DeviceConformance, RowsAreSummedInGroupsAndSpreadOverATable) {
+  const DeviceMemory rows = upload(std::vector<float>{1, 2, 3, 4, 5, 6});
+  const DeviceMemory sums = upload(std::vector<float>(4, -1));
+  const DeviceMemory table = upload(std::vector<float>(10, -1));
+  const DeviceMemory positions = upload(std::vector<std::size_t>{1, 2, 0});
+  const DeviceMemory ends = upload(std::vector<std::size_t>{1, 3});
+  const DeviceMemory indices = upload(std::vector<std::int64_t>{4, 1});
+  const RowGroups groups{.count = 2,
+                         .positions = {reinterpret_cast<const std::size_t*>(positions.data()), 3},
+                         .ends = {reinterpret_cast<const std::size_t*>(ends.data()), 2}};
+  const auto stream = device().make_stream();
+  device().kernels().sum_rows(*stream, groups, rows.data(), 2, DType::kFloat32, 0.5, sums.data());
+  device().kernels().spread_rows(*stream,
+                                 {reinterpret_cast<const std::int64_t*>(indices.data()), 2},
+                                 sums.data(), 2 * sizeof(float), table.data(), 5);
+  finish(*stream);
+  EXPECT_EQ(download<float>(sums), (std::vector<float>{1.5F, 2, 3, 4}));
+  EXPECT_EQ(download<float>(table), (std::vector<float>{0, 0, 3, 4, 0, 0, 0, 0, 1.5F, 2}));
+}
+
 TEST_P(DeviceConformance, ASteadyStepAllocatesNothing) {
   const DeviceMemory a = upload(numbers(1000)), b = upload(numbers(1000));
   const auto first = device().make_stream(), second = device().make_stream();

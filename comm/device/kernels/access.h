@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -42,6 +43,12 @@ KOLO_HOST_DEVICE constexpr std::size_t single(const Split& split, std::size_t gr
 
 KOLO_HOST_DEVICE constexpr bool is_aligned(std::uintptr_t address, std::size_t bytes) {
   return address % bytes == 0;
+}
+
+/// Bytes of the widest access, at most kBytes, for addresses and distances whose bits, combined by
+/// or, are `bits`.
+constexpr std::size_t widest(std::uintptr_t bits) {
+  return std::size_t{1} << std::countr_zero(bits | kBytes);
 }
 
 /// Number of blocks for a launch whose blocks share `work` units round-robin: as many as the device

@@ -25,7 +25,7 @@ std::vector<float> sums_of(const List& list, std::size_t height, const std::vect
                            std::size_t width, double scale = 1) {
   const RowOrder order = order_of(list, height);
   std::vector<float> sums(order.indices.size() * width);
-  sum_rows(order, std::as_bytes(std::span(rows)).data(), width, DType::kFloat32, scale,
+  sum_rows(order.groups(), std::as_bytes(std::span(rows)).data(), width, DType::kFloat32, scale,
            std::as_writable_bytes(std::span(sums)).data());
   return sums;
 }
@@ -112,8 +112,8 @@ TEST(RowSum, RoundsSixteenBitFloatsOnce) {
   // 256 + 1 + 1 rounds to 258 in bfloat16 if it is rounded once, and to 256 otherwise.
   std::vector<BFloat16> rows{to_bfloat16(256.0F), to_bfloat16(1.0F), to_bfloat16(1.0F)};
   BFloat16 sum{};
-  sum_rows(order_of({0, 0, 0}, 1), std::as_bytes(std::span(rows)).data(), 1, DType::kBFloat16, 1,
-           std::as_writable_bytes(std::span(&sum, 1)).data());
+  sum_rows(order_of({0, 0, 0}, 1).groups(), std::as_bytes(std::span(rows)).data(), 1,
+           DType::kBFloat16, 1, std::as_writable_bytes(std::span(&sum, 1)).data());
   EXPECT_EQ(to_float(sum), 258.0F);
 }
 

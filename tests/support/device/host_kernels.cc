@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "comm/device/kernels/batched_copy_reference.h"
 #include "comm/kernels/reduce_kernels.h"
@@ -23,6 +24,26 @@ void HostKernels::reduce(Stream& stream, DType dtype, ReduceOp op, void* target,
   std::copy(sources.begin(), sources.end(), kept.begin());
   as_host(stream).enqueue([=, source_count = sources.size()] {
     kolo::reduce(dtype, op, target, std::span(kept).first(source_count), count, scale);
+    return true;
+  });
+}
+
+void HostKernels::sum_rows(Stream& stream, const RowGroups& groups, const void* rows,
+                           std::size_t width, DType dtype, double scale, void* sums) {
+  as_host(stream).enqueue([=] {
+    kolo::sum_rows(groups, static_cast<const std::byte*>(rows), width, dtype, scale,
+                   static_cast<std::byte*>(sums));
+    return true;
+  });
+}
+
+void HostKernels::spread_rows(Stream& stream, std::span<const std::int64_t> indices,
+                              const void* rows, std::size_t row_bytes, void* table,
+                              std::size_t height) {
+  as_host(stream).enqueue([=] {
+    if (height * row_bytes > 0) std::memset(table, 0, height * row_bytes);
+    kolo::spread_rows(indices, static_cast<const std::byte*>(rows), row_bytes,
+                      static_cast<std::byte*>(table));
     return true;
   });
 }

@@ -37,6 +37,15 @@ TEST(AccessTest, ElementsWithoutVectorsAreGroupsOfOne) {
   EXPECT_EQ(parts.groups, 10u);
 }
 
+TEST(AccessTest, WidestAccessDividesAddressesAndDistances) {
+  EXPECT_EQ(widest(0), kBytes);
+  EXPECT_EQ(widest(4096 | 48), kBytes);
+  EXPECT_EQ(widest(4096 | 40), 8u);
+  EXPECT_EQ(widest(4100 | 48), 4u);
+  EXPECT_EQ(widest(4096 | 6), 2u);
+  EXPECT_EQ(widest(4097), 1u);
+}
+
 TEST(AccessTest, GridHasNoBlockWithoutWorkAndNoneThatWaits) {
   EXPECT_EQ(grid_blocks(3, 100), 3u);
   EXPECT_EQ(grid_blocks(1000, 100), 100u);
