@@ -76,6 +76,14 @@ class Memory:
             raise BufferError("this memory is read-only, which DLPack before version 1 cannot say")
         return _dlpack.capsule_of(self.address, self.shape, self.dtype, self, self.read_only, versions)
 
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """For `torch.as_tensor`, `cupy.asarray` and their like, which see these elements where they lie on the device."""
+        if not self.is_device:
+            raise AttributeError("this is host memory, which __dlpack__ exports")
+        data = (self.address, self.read_only)
+        return {"shape": self.shape, "typestr": _dtypes.typestr_of(self.dtype), "data": data, "version": 3}
+
     def __repr__(self) -> str:
         return f"<kolo.Memory of {self.count} {self.dtype.name} at {self.address:#x}>"
 

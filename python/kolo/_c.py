@@ -228,6 +228,8 @@ class kolo_row_table(Structure):
         ("exchange", c_int32),
         ("scale_before", c_double),
         ("scale_after", c_double),
+        ("memory", c_int32),
+        ("stream", c_void_p),
     ]
 
 

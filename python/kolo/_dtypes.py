@@ -69,6 +69,16 @@ def of_typestr(text: str) -> DType:
     return _of_kind(text[1], int(text[2:]), text)
 
 
+def typestr_of(dtype: DType) -> str:
+    """The inverse. Errors: TypeError for a type that it has no name for."""
+    code, bits = dtype.dlpack
+    kinds = {_SIGNED: "i", _UNSIGNED: "u", _FLOAT: "f", _COMPLEX: "c", _BOOL: "b"}
+    if code not in kinds:
+        raise TypeError(f"no array interface has a name for {dtype.name}; take the bytes as uint8")
+    order = "|" if bits == 8 else "<" if sys.byteorder == "little" else ">"
+    return f"{order}{kinds[code]}{bits // 8}"
+
+
 def of_format(text: str, itemsize: int) -> DType:
     """The type that the buffer protocol calls, for example, "d" or "Zf"."""
     letters = text.lstrip("@=<" if sys.byteorder == "little" else "@=>!")

@@ -134,6 +134,7 @@ class Group(Collectives, Messages):
         exchange: str = "auto",
         scale_before: float = 1.0,
         scale_after: float = 1.0,
+        stream: int | None = None,
         wait: bool = True,
     ) -> Any:
         """Sums rows of a table over all ranks: the gradient of an embedding. Returns `Rows`; with `wait=False` a `Ticket`
@@ -146,8 +147,11 @@ class Group(Collectives, Messages):
         The scales, of each rank's sum of a row and of the result, are equal on all ranks.
         Lists of `indices`, `rows` and `height` are several tables of one type, which share their exchanges; the result
         is a list of `Rows`, each as of a call on its table alone.
+        `rows` in device memory, which the work enqueued on `stream`, a cudaStream_t, writes, stay there, and so do the
+        sums: a `Memory`, of which `torch.as_tensor` and `cupy.asarray` make an array. `indices` are in host memory.
         """
-        ticket = _rows.begin(self, indices, rows, height, name, op, result, exchange, scale_before, scale_after)
+        scales = (scale_before, scale_after)
+        ticket = _rows.begin(self, indices, rows, height, name, op, result, exchange, *scales, stream)
         return ticket.wait() if wait else ticket
 
     @property

@@ -24,7 +24,7 @@ class Rows:
     indices: Any
     """int64 [n], ascending; None: `rows` is the whole table."""
     rows: Any
-    """[n, width], or [height, width]."""
+    """[n, width], or [height, width]; a `Memory` if it is of a device."""
 
     def __init__(self, indices: Any, rows: Any) -> None:
         self.indices = indices
@@ -85,6 +85,8 @@ class _Given:
         self.indices = memory_of(indices, "indices")
         if self.indices.dtype.name != "int64":
             raise UsageError(f"indices are int64, not {self.indices.dtype.name}")
+        if self.indices.is_device:
+            raise UsageError("indices are in device memory, and Kolo takes them in host memory")
         self.rows = memory_of(rows, "rows")
         count, shape = self.indices.count, self.rows.shape
         if len(shape) != 2 or shape[0] != count:
@@ -110,6 +112,8 @@ def _given(indices: Any, rows: Any, height: Any) -> list[_Given]:
     types = sorted({each.rows.dtype.name for each in tables})
     if len(types) > 1:
         raise UsageError(f"rows of one operation have one type, not {' and '.join(types)}")
+    if len({each.rows.is_device for each in tables}) > 1:
+        raise UsageError("the rows of one operation are all in host memory, or all in device memory")
     return tables
 
 
@@ -124,6 +128,7 @@ def begin(
     exchange: str,
     scale_before: float,
     scale_after: float,
+    stream: int | None,
 ) -> Ticket:
     given = _given(indices, rows, height)
     terms = _c.sized(
@@ -134,6 +139,8 @@ def begin(
         exchange=choice(_FORMS, exchange, "exchange"),
         scale_before=scale_before,
         scale_after=scale_after,
+        memory=_c.KOLO_DEVICE if given[0].rows.is_device else _c.KOLO_HOST,
+        stream=stream,
     )
     tables = (_c.kolo_table_rows * len(given))(*(each.parameter() for each in given))
     results = _Results(group, [each.width for each in given], isinstance(rows, (list, tuple)))
@@ -159,7 +166,10 @@ def _result_of(sums: _Sums, width: int) -> Rows:
     check(library().kolo_row_sums_get(sums.pointer, *arguments))
     dtype = _dtypes.BY_CODE[rows.dtype]
     height = rows.count // width if width else 0
-    values = array_at(Memory(rows.data, rows.count, dtype, sums, shape=(height, width)))
+    is_device = rows.memory == _c.KOLO_DEVICE
+    values: Any = Memory(rows.data, rows.count, dtype, sums, is_device=is_device, shape=(height, width))
+    if not is_device:
+        values = array_at(values)
     if is_table.value:
         return Rows(None, values)
     address = cast(indices, c_void_p).value or 0

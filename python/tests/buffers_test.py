@@ -114,6 +114,17 @@ class Taken(unittest.TestCase):
         self.assertTrue(memory.is_device)
         self.assertFalse(memory_of(Capsule(3, 2, 32)).is_device)  # Pinned host memory.
 
+    def test_device_memory_for_other_libraries(self):
+        memory = kolo.Memory(0x1000, 6, "float32", is_device=True, shape=(3, 2))
+        expected = {"shape": (3, 2), "typestr": np.dtype("float32").str, "data": (0x1000, False), "version": 3}
+        self.assertEqual(memory.__cuda_array_interface__, expected)
+        self.assertFalse(hasattr(kolo.Memory(0x1000, 6, "float32"), "__cuda_array_interface__"))
+        for name in ("bool", "int8", "float16", "complex128"):
+            memory = kolo.Memory(0x1000, 1, name, is_device=True)
+            self.assertEqual(memory.__cuda_array_interface__["typestr"], np.dtype(name).str)
+        with self.assertRaisesRegex(TypeError, "no array interface has a name for bfloat16"):
+            kolo.Memory(0x1000, 6, "bfloat16", is_device=True).__cuda_array_interface__
+
     def test_buffers_of_python(self):
         for source, dtype, count in (
             (bytearray(5), "uint8", 5),

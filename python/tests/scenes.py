@@ -604,6 +604,8 @@ def device_memory(job):
     host = np.zeros(4 * job.size, np.float32)
     part, parts = (kolo.Memory(host.ctypes.data, n, "float32", host, is_device=True) for n in (4, host.size))
     other = kolo.Memory(np.empty_like(host).ctypes.data, host.size, "float32", is_device=True)
+    one, row_of_host = np.zeros(1, np.int64), host[:4].reshape(1, 4)
+    row = kolo.Memory(host.ctypes.data, 4, "float32", host, is_device=True, shape=(1, 4))
     for call, text in (
         (lambda: job.all_gather(out=parts, stream=0), "set the option `device`"),
         (lambda: job.all_reduce([part]), "set the option `device`"),
@@ -613,6 +615,9 @@ def device_memory(job):
         (lambda: job.all_gather(part, out=host), "out is in host memory, x in device memory"),
         (lambda: job.all_reduce([part, host]), "all in host memory, or all in device memory"),
         (lambda: job.reduce(parts, job.rank, out=other), "leave out `out`"),
+        (lambda: job.sparse_all_reduce(one, row, 3, stream=0), "set the option `device`"),
+        (lambda: job.sparse_all_reduce([one, one], [row, row_of_host], [3, 3]), "all in device memory"),
+        (lambda: job.sparse_all_reduce(kolo.Memory(one.ctypes.data, 1, "int64", is_device=True), row, 3), "indices are"),
     ):
         try:
             call()

@@ -314,36 +314,48 @@ void Group::all_to_all(std::string_view name, const Tensors& tensors, NativeStre
 
 void Group::sparse_all_reduce(std::string_view name, const RowTable& table,
                               std::span<const std::int64_t> indices, const void* rows,
-                              RowSums& sums, const RowOptions& options) {
+                              RowSums& sums, const RowOptions& options, NativeStream stream) {
   const TableRows only{.table = table, .indices = indices, .rows = rows};
-  sparse_all_reduce(name, {&only, 1}, {&sums, 1}, options);
+  sparse_all_reduce(name, {&only, 1}, {&sums, 1}, options, stream);
 }
 
 RowTicket Group::sparse_all_reduce_async(std::string_view name, const RowTable& table,
                                          std::span<const std::int64_t> indices, const void* rows,
-                                         const RowOptions& options, RowSums memory) {
+                                         const RowOptions& options, RowSums memory,
+                                         NativeStream stream) {
   const TableRows only{.table = table, .indices = indices, .rows = rows};
   std::vector<RowSums> memories;
   memories.push_back(std::move(memory));
-  return sparse_all_reduce_async(name, {&only, 1}, options, std::move(memories));
+  return sparse_all_reduce_async(name, {&only, 1}, options, std::move(memories), stream);
 }
 
 void Group::sparse_all_reduce(std::string_view name, std::span<const TableRows> tables,
-                              std::span<RowSums> sums, const RowOptions& options) {
-  RowReduction reduction = state_->within_group([&] {
+                              std::span<RowSums> sums, const RowOptions& options,
+                              NativeStream stream) {
+  state_->within_group([&] {
     check(sums.size() == tables.size(),
           fmt::format("there are {} results for {} tables", sums.size(), tables.size()));
-    return RowReduction(state_->plan_inputs(), name, tables, options, sums);
   });
+  if (!tables.empty() && tables.front().table.memory == MemoryKind::kDevice) {
+    // Whoever drives the engine looks at the device, too.
+    std::vector<RowSums> memory(std::move_iterator(sums.begin()), std::move_iterator(sums.end()));
+    RowTicket ticket = sparse_all_reduce_async(name, tables, options, std::move(memory), stream);
+    std::ranges::move(ticket.all_sums(), sums.begin());
+    return;
+  }
+  RowReduction reduction = state_->within_group(
+      [&] { return RowReduction(state_->plan_inputs(), name, tables, options, sums); });
   state_->run_sequence(reduction);
   std::ranges::move(reduction.take(), sums.begin());
 }
 
 RowTicket Group::sparse_all_reduce_async(std::string_view name, std::span<const TableRows> tables,
-                                         const RowOptions& options, std::vector<RowSums> memory) {
+                                         const RowOptions& options, std::vector<RowSums> memory,
+                                         NativeStream stream) {
   auto reduction = state_->within_group([&] {
     memory.resize(tables.size());
-    return std::make_shared<RowReduction>(state_->plan_inputs(), name, tables, options, memory);
+    return std::make_shared<RowReduction>(state_->plan_inputs(), name, tables, options, memory,
+                                          RowDevice{state_->device(), stream});
   });
   state_->submit_sequence(reduction);
   return {std::move(reduction), state_->shared_driver(), state_->limit()};

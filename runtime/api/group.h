@@ -97,8 +97,8 @@ class Group {
   ///
   /// A buffer may be in device memory. It is then read and written after the work enqueued on
   /// `stream` so far; with the ticket the result is there for every stream. All buffers of one call
-  /// are in memory of one kind, the same on all ranks. (One tensor stays on the device, unless it
-  /// is reduced with scales, as other than numbers, or by an all-reduce out of place; everything
+  /// are in memory of one kind, the same on all ranks. (One tensor, or several of one all-reduce,
+  /// stay on the device, unless they are reduced with scales or as other than numbers; everything
   /// else passes through pinned host memory, as does what is predicted to be faster so.)
   ///
   /// The buffer must stay valid and untouched until the ticket is done, also when a wait has timed
@@ -248,45 +248,51 @@ class Group {
   /// The same, and waits for the results.
   void all_to_all(std::string_view name, const Tensors& tensors, NativeStream stream = {});
 
-  /// Sums rows of a table over all ranks: the gradient of an embedding. `rows`, in host memory,
-  /// holds a row of `table.width` elements for each of `indices`, which may repeat and come in any
-  /// order. Each rank has as many as it likes, or none. The result, in `sums`, is either the sorted
-  /// indices that some rank had, with a row for each, or the whole table. Where `options` leave a
-  /// choice, the cost model predicts both ways from the numbers of rows of this call; all ranks
-  /// choose alike.
+  /// Sums rows of a table over all ranks: the gradient of an embedding. `rows` holds a row of
+  /// `table.width` elements for each of `indices`, which may repeat and come in any order. Each
+  /// rank has as many as it likes, or none. The result, in `sums`, is either the sorted indices
+  /// that some rank had, with a row for each, or the whole table. Where `options` leave a choice,
+  /// the cost model predicts both ways from the numbers of rows of this call; all ranks choose
+  /// alike.
   ///
   /// A rank adds up its own rows of one index in their order, rounded to the dtype; the sums of
   /// ranks are added in the order of ranks, rounded once more, and have the same bits on every run.
   /// 16-bit floats are added in float32. A table that is exchanged is summed as by `all_reduce`. An
   /// empty name is handled as by `all_reduce`.
   ///
-  /// Errors: UsageError at the call, for an index outside the table, naming it, and for a dtype
-  ///         that is no number; KoloError(kMismatch), the same on every rank, for another table,
-  ///         operation or option; KoloError(kTimeout), after which `rows` must outlive the runtime
-  ///         and the name is not used again.
+  /// Rows may be in device memory (`RowTable::memory`), and so is their sum then; indices are in
+  /// host memory. The device adds rows up after the work enqueued on `stream` so far, and its
+  /// library moves them.
+  ///
+  /// Errors: UsageError at the call, for an index outside the table, naming it, for a dtype that is
+  ///         no number, and for device memory without a device; KoloError(kMismatch), the same on
+  ///         every rank, for another table, operation or option; KoloError(kTimeout), after which
+  ///         `rows` must outlive the runtime and the name is not used again.
   /// Cost:   a rank sends each of its distinct rows once and receives each row of the result once;
   ///         three small exchanges, and two pairs of operations that are planned for the numbers of
   ///         rows of this call. A table that is exchanged takes two small exchanges and an
   ///         all-reduce whose plan is kept.
   void sparse_all_reduce(std::string_view name, const RowTable& table,
                          std::span<const std::int64_t> indices, const void* rows, RowSums& sums,
-                         const RowOptions& options = {});
+                         const RowOptions& options = {}, NativeStream stream = {});
   /// The same in the background; the ticket has the result. `rows` stay valid until it is done,
   /// `indices` need not; the memory of a former result is used again. This rank's rows are added up
   /// at the call, those that it owns by the thread that drives Kolo.
   RowTicket sparse_all_reduce_async(std::string_view name, const RowTable& table,
                                     std::span<const std::int64_t> indices, const void* rows,
-                                    const RowOptions& options = {}, RowSums memory = {});
+                                    const RowOptions& options = {}, RowSums memory = {},
+                                    NativeStream stream = {});
 
-  /// `sparse_all_reduce` of several tables of one dtype, which share its exchanges. Each gets what
-  /// the operation on it alone would give it, in one of `sums`; where `options` leave a choice,
-  /// each has its own.
+  /// `sparse_all_reduce` of several tables of one dtype, in memory of one kind, which share its
+  /// exchanges; in device memory all but those of rows. Each gets what the operation on it alone
+  /// would give it, in one of `sums`; where `options` leave a choice, each has its own.
   void sparse_all_reduce(std::string_view name, std::span<const TableRows> tables,
-                         std::span<RowSums> sums, const RowOptions& options = {});
+                         std::span<RowSums> sums, const RowOptions& options = {},
+                         NativeStream stream = {});
   /// The same in the background. The list of tables need not stay valid.
   RowTicket sparse_all_reduce_async(std::string_view name, std::span<const TableRows> tables,
                                     const RowOptions& options = {},
-                                    std::vector<RowSums> memory = {});
+                                    std::vector<RowSums> memory = {}, NativeStream stream = {});
 
   /// The ticket is done when every rank has called it.
   Ticket barrier_async();

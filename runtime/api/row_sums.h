@@ -18,12 +18,17 @@ struct RowTable {
   std::size_t height = 0;  ///< Rows.
   std::size_t width = 0;   ///< Elements of a row.
   DType dtype = DType::kFloat32;
+  /// Of rows and of their sums, kHost or kDevice; indices are always in host memory.
+  MemoryKind memory = MemoryKind::kHost;
+
+  std::size_t row_bytes() const { return width * size_of(dtype); }
+  std::size_t bytes() const { return height * row_bytes(); }
 
   friend bool operator==(const RowTable&, const RowTable&) = default;
 };
 
 /// One rank's rows of a table: one for each of `indices`, row after row. The memory is the
-/// caller's.
+/// caller's, and of the table's kind.
 struct TableRows {
   RowTable table;
   std::span<const std::int64_t> indices = {};
@@ -52,7 +57,8 @@ struct RowOptions {
 };
 
 /// The result of a row-sparse all-reduce, equal on all ranks. Keeps its memory for further calls,
-/// so use one again. Threads: those of a plain value.
+/// so use one again; with rows in device memory no longer than the runtime. Threads: those of a
+/// plain value.
 class RowSums {
  public:
   RowSums();

@@ -89,16 +89,16 @@ PlanInputs MemberState::plan_inputs() const {
 }
 const LinkCosts& MemberState::costs() const { return runtime_.costs(); }
 const Options& MemberState::options() const { return runtime_.options(); }
+Device* MemberState::device() const { return runtime_.device(); }
 Driver& MemberState::driver() { return *runtime_.driver(); }
 const std::shared_ptr<Driver>& MemberState::shared_driver() const { return runtime_.driver(); }
 
 /// Behind what `stream` does to a buffer in device memory.
 std::shared_ptr<const Event> MemberState::ready_event(const BufferView& buffer,
                                                       NativeStream stream) {
-  Device* const device = runtime_.device();
-  if (buffer.memory != MemoryKind::kDevice || device == nullptr) return nullptr;
-  std::shared_ptr<Event> event = device->make_event();
-  device->record(stream, *event);
+  if (buffer.memory != MemoryKind::kDevice || device() == nullptr) return nullptr;
+  std::shared_ptr<Event> event = device()->make_event();
+  device()->record(stream, *event);
   return event;
 }
 

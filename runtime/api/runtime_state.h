@@ -52,6 +52,7 @@ class MemberState {
   PlanInputs plan_inputs() const;
   const LinkCosts& costs() const;
   const Options& options() const;
+  Device* device() const;
   Driver& driver();
   /// For a ticket, which may outlive the runtime.
   const std::shared_ptr<Driver>& shared_driver() const;
@@ -82,7 +83,8 @@ class MemberState {
   void run(NativeStream stream, const Make& make) {
     run_operation(within_group([&] { return make(calls_); }), stream);
   }
-  /// The same of a call that several operations make up, all in host memory.
+  /// The same of a call that several operations make up; the caller's thread runs those of host
+  /// memory.
   void submit_sequence(const std::shared_ptr<CallSequence>& call);
   void run_sequence(CallSequence& call);
 

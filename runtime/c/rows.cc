@@ -34,6 +34,8 @@ struct RowTerms {
     height = given.height;
     width = given.width;
     dtype = kolo::dtype_of(given.dtype);
+    memory = kolo::memory_of(given.memory);
+    stream = {given.stream};
     options = {.op = kolo::op_of(given.op),
                .result = form_of(given.result),
                .exchange = form_of(given.exchange),
@@ -42,11 +44,13 @@ struct RowTerms {
 
   kolo::RowTable table() const { return table(height, width); }
   kolo::RowTable table(std::size_t rows, std::size_t elements) const {
-    return {.height = rows, .width = elements, .dtype = dtype};
+    return {.height = rows, .width = elements, .dtype = dtype, .memory = memory};
   }
 
   std::size_t height = 0, width = 0;
   kolo::DType dtype;
+  kolo::MemoryKind memory;
+  kolo::NativeStream stream;
   kolo::RowOptions options;
 };
 
@@ -96,8 +100,8 @@ kolo_status kolo_sparse_all_reduce(kolo_group* group, const char* name, const ko
     check_given(sums, "sums");
     const RowTerms with(table);
     group->group.sparse_all_reduce(kolo::text_or_empty(name), with.table(),
-                                   indices_of(indices, num_indices), rows, sums->sums,
-                                   with.options);
+                                   indices_of(indices, num_indices), rows, sums->sums, with.options,
+                                   with.stream);
   });
 }
 
@@ -112,8 +116,9 @@ kolo_status kolo_sparse_all_reduce_async(kolo_group* group, const char* name,
     const RowTerms with(table);
     const auto given = indices_of(indices, num_indices);
     kolo::RowSums memory = sums == nullptr ? kolo::RowSums() : std::move(sums->sums);
-    *ticket = new kolo_ticket{group->group.sparse_all_reduce_async(
-        kolo::text_or_empty(name), with.table(), given, rows, with.options, std::move(memory))};
+    *ticket = new kolo_ticket{
+        group->group.sparse_all_reduce_async(kolo::text_or_empty(name), with.table(), given, rows,
+                                             with.options, std::move(memory), with.stream)};
   });
 }
 
@@ -142,14 +147,15 @@ kolo_status kolo_grouped_sparse_all_reduce(kolo_group* group, const char* name,
     if (ticket == nullptr) {
       check_given(sums, "sums");
       std::vector<kolo::RowSums> results = take_from(sums, num_tables);
-      group->group.sparse_all_reduce(kolo::text_or_empty(name), given, results, with.options);
+      group->group.sparse_all_reduce(kolo::text_or_empty(name), given, results, with.options,
+                                     with.stream);
       return give_to(sums, results);
     }
     *ticket = nullptr;
     std::vector<kolo::RowSums> memory;
     if (sums != nullptr) memory = take_from(sums, num_tables);
     *ticket = new kolo_ticket{group->group.sparse_all_reduce_async(
-        kolo::text_or_empty(name), given, with.options, std::move(memory))};
+        kolo::text_or_empty(name), given, with.options, std::move(memory), with.stream)};
   });
 }
 

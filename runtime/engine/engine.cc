@@ -238,7 +238,7 @@ void Engine::apply(const Frame& decision) {
 }
 
 bool Engine::device_busy() const {
-  return executor_.device_busy() || mirrored_messages_.is_copying() ||
+  return executor_.device_busy() || mirrored_messages_.is_copying() || sequences_.awaits_device() ||
          (lane_ && failure_ && !ended());
 }
 

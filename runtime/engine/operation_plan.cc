@@ -38,6 +38,8 @@ bool scales_contributions(const Operation& operation, int world_size) {
          (world_size == 1 && operation.scales.after != 1);
 }
 
+bool is_several(const Operation& operation) { return operation.tensors.size() > 1; }
+
 /// Whether the device's library has what the operation asks for; the same on all ranks. Its
 /// collectives combine numbers and scale nothing, and only what is summed for all is packed.
 bool suits_native(const Operation& operation) {
@@ -45,7 +47,7 @@ bool suits_native(const Operation& operation) {
       !reduces(operation.kind) ||
       (is_number_op(operation.op) && is_number_op(carried(operation.op, operation.buffer.dtype)));
   const bool is_one_or_packed =
-      operation.tensors.empty() || operation.kind == OperationKind::kAllReduce;
+      !is_several(operation) || operation.kind == OperationKind::kAllReduce;
   return is_one_or_packed && operation.scales == Scales() && combines_numbers &&
          !operation.sends_copy();
 }
@@ -53,7 +55,7 @@ bool suits_native(const Operation& operation) {
 /// Whether contributions are packed into a bucket on the device. With collectives of its node
 /// beside those of all ranks there are hierarchies, which pack.
 bool takes_device_bucket(const Operation& operation, const Goal& goal, const PlanContext& context) {
-  if (!operation.tensors.empty()) return true;
+  if (is_several(operation)) return true;
   if (context.grid.num_nodes() == 1 || !context.lane->has_node_group()) return false;
   if (operation.out_of_place) return false;
   return goal.kind == GoalKind::kAllReduce ||
@@ -71,7 +73,7 @@ BucketLayout on_device(const Operation& operation, const Goal& goal, const Bucke
   BucketLayout device = layout;
   device.memory = MemoryKind::kDevice;
   const bool is_packed = takes_device_bucket(operation, goal, context);
-  if (!is_packed || !operation.tensors.empty()) {
+  if (!is_packed || is_several(operation)) {
     if (!prefers_device(goal, device, context.inputs())) return layout;
   }
   if (!is_packed) return device;

@@ -25,6 +25,12 @@ std::string topic_name(const std::string& name, bool is_step) {
   return (is_step ? "step " : "operation ") + name;
 }
 
+bool uses_device(const OperationShape& shape) {
+  const bool has_rows_there =
+      shape.rows && shape.rows->tables.front().memory == MemoryKind::kDevice;
+  return has_rows_there || shape.memory == MemoryKind::kDevice;
+}
+
 std::string topic_name(const Operation& operation) {
   if (operation.kind == OperationKind::kClose) return std::string(kCloseName);
   return topic_name(operation.name, operation.is_step);
@@ -172,12 +178,12 @@ std::string_view Operations::stand_in(const OperationTerms& terms) {
   if (terms.is_step) return {};  // Its call gets to it here, too.
   const std::string_view obstacle = obstacle_to(terms.shape, context_.transport.rank());
   if (!obstacle.empty()) return obstacle;
+  const bool is_on_device = uses_device(terms.shape);
+  if (is_on_device && context_.copies == nullptr) return "it has no device";
   if (terms.shape.rows) {
     begin_call_(without_rows(terms));
     return {};
   }
-  const bool is_on_device = terms.shape.memory == MemoryKind::kDevice;
-  if (is_on_device && context_.copies == nullptr) return "it has no device";
   if (is_on_device && !stand_in_memory_) stand_in_memory_.emplace(*context_.copies);
   submit(make_stand_in(terms, context_.grid.world_size(),
                        stand_in_memory_ ? &*stand_in_memory_ : nullptr));
@@ -194,7 +200,9 @@ std::shared_ptr<CallSequence> Operations::without_rows(const OperationTerms& ter
   std::vector<TableRows> tables;
   for (const RowTable& table : call.tables) tables.push_back({.table = table});
   std::vector<RowSums> memory(tables.size());
-  return std::make_shared<RowReduction>(inputs, terms.name, tables, call.options, memory);
+  Device* const device = context_.copies != nullptr ? &context_.copies->device() : nullptr;
+  return std::make_shared<RowReduction>(inputs, terms.name, tables, call.options, memory,
+                                        RowDevice{.device = device});
 }
 
 // --- Names that go ------------------------------------------------------------------------------

@@ -98,8 +98,8 @@ Scales read_scales(ByteReader& reader) {
   return {.before = before, .after = after};
 }
 
-/// Of a table's height, width and dtype.
-constexpr std::size_t kTableBytes = 2 * sizeof(std::uint64_t) + 1;
+/// Of a table's height, width, dtype and memory.
+constexpr std::size_t kTableBytes = 2 * sizeof(std::uint64_t) + 2;
 
 void write(ByteWriter& writer, const RowCall& rows) {
   writer.number(narrow<std::uint32_t>(rows.tables.size()));
@@ -107,6 +107,7 @@ void write(ByteWriter& writer, const RowCall& rows) {
     writer.number(std::uint64_t{table.height});
     writer.number(std::uint64_t{table.width});
     writer.number(static_cast<std::uint8_t>(table.dtype));
+    writer.number(static_cast<std::uint8_t>(table.memory));
   }
   writer.number(static_cast<std::uint8_t>(rows.options.op));
   writer.number(static_cast<std::uint8_t>(rows.options.result));
@@ -121,6 +122,7 @@ RowCall read_rows(ByteReader& reader) {
     table.height = reader.number<std::uint64_t>();
     table.width = reader.number<std::uint64_t>();
     table.dtype = reader.choice(kAllDTypes);
+    table.memory = reader.choice(kAllMemories);
   }
   rows.options.op = reader.choice(kAllReduceOps);
   rows.options.result = reader.choice(kAllForms);

@@ -19,17 +19,19 @@ std::string_view name_of(RowForm form) {
 /// More tables than these are told apart by a hash.
 constexpr std::size_t kMostInText = 16;
 
-/// "float32 [10, 4] + [20, 8]"; all have one dtype.
+/// "float32 [10, 4] + [20, 8] on device"; all have one dtype and are in memory of one kind.
 std::string describe(const std::vector<RowTable>& tables) {
   const std::string_view dtype = tables.empty() ? "" : to_string(tables.front().dtype);
   std::vector<std::string> shapes;
   for (const RowTable& table : tables) {
     shapes.push_back(fmt::format("[{}, {}]", table.height, table.width));
   }
+  const bool is_on_device = !tables.empty() && tables.front().memory == MemoryKind::kDevice;
+  const std::string_view place = is_on_device ? " on device" : "";
   std::string text = fmt::format("{}", fmt::join(shapes, " + "));
-  if (tables.size() <= kMostInText) return fmt::format("{} {}", dtype, text);
-  return fmt::format("{} in {} tables (hash {:016x})", dtype, tables.size(),
-                     XXH3_64bits(text.data(), text.size()));
+  if (tables.size() <= kMostInText) return fmt::format("{} {}{}", dtype, text, place);
+  return fmt::format("{} in {} tables (hash {:016x}){}", dtype, tables.size(),
+                     XXH3_64bits(text.data(), text.size()), place);
 }
 
 }  // namespace

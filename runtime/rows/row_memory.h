@@ -2,30 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
-#include "comm/base/aligned_memory.h"
+#include "runtime/rows/row_backend.h"
 #include "runtime/rows/row_order.h"
 
 namespace kolo {
-
-/// Aligned bytes that grow and are used again. Their contents are lost when they grow.
-class RowBytes {
- public:
-  std::byte* resize(std::size_t bytes) {
-    if (bytes > capacity_) {
-      memory_ = nullptr;
-      memory_ = allocate_aligned(bytes);
-      capacity_ = bytes;
-    }
-    return memory_.get();
-  }
-  std::byte* data() const { return memory_.get(); }
-
- private:
-  AlignedMemory memory_;
-  std::size_t capacity_ = 0;
-};
 
 /// The memory of one table of a row-sparse all-reduce; later of its result.
 struct RowMemory {
@@ -41,6 +24,8 @@ struct RowMemory {
   std::vector<std::size_t> owned_counts;  ///< By owner.
   std::vector<std::int64_t> indices;      ///< Of the result.
   RowBytes rows, table;
+  MemoryKind kind = MemoryKind::kHost;  ///< Of rows; the rest is in host memory.
+  std::unique_ptr<RowBackend> backend;  ///< Its work ends before the memory does.
 };
 
 }  // namespace kolo

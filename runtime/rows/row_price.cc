@@ -13,8 +13,8 @@ namespace {
 /// Bytes that a row's index adds to it.
 constexpr double kIndexBytes = sizeof(std::int64_t);
 
-BucketLayout user_layout(DType dtype, std::size_t count) {
-  return {.count = count, .dtype = dtype, .placement = Placement::kUser};
+BucketLayout user_layout(DType dtype, std::size_t count, MemoryKind memory = MemoryKind::kHost) {
+  return {.count = count, .dtype = dtype, .placement = Placement::kUser, .memory = memory};
 }
 
 /// One trip up and down.
@@ -42,21 +42,32 @@ class RowPricing {
   double rows_us() const {
     const double ranks = inputs_.grid.world_size();
     const double sent = ranks * size_.busiest;  // As if all ranks were as busy.
-    const double bytes = size_.row_bytes() + kIndexBytes;
-    return goal_us(GoalKind::kAllToAll, sent * bytes) +
+    return exchange_us(GoalKind::kAllToAll, sent) +
            goal_us(GoalKind::kAllGather, ranks * kIndexBytes) +
-           goal_us(GoalKind::kAllGather, size_.distinct * bytes) +
+           exchange_us(GoalKind::kAllGather, size_.distinct) +
            2 * agreement_us(inputs_.grid, inputs_.costs) +
            memory_us((size_.busiest + size_.distinct / ranks) * size_.row_bytes());
   }
 
   double table_us() const {
-    const BucketLayout layout = user_layout(size_.dtype, size_.height * size_.width);
+    const std::size_t count = size_.height * size_.width;
+    if (is_on_device()) {
+      return native_us(GoalKind::kAllReduce, static_cast<double>(count * size_of(size_.dtype)));
+    }
+    const BucketLayout layout = user_layout(size_.dtype, count);
     const Algorithm algorithm = resolve_algorithm(layout, inputs_.grid, options_);
     return CostModel(inputs_.grid, inputs_.costs).predict_us(algorithm, host_bucket(layout));
   }
 
  private:
+  bool is_on_device() const { return size_.memory == MemoryKind::kDevice; }
+
+  /// Rows with their indices, which are in host memory.
+  double exchange_us(GoalKind kind, double rows) const {
+    if (!is_on_device()) return goal_us(kind, rows * (size_.row_bytes() + kIndexBytes));
+    return goal_us(kind, rows * kIndexBytes) + native_us(kind, rows * size_.row_bytes());
+  }
+
   double goal_us(GoalKind kind, double bytes) const {
     const BucketLayout layout = user_layout(DType::kUInt8, static_cast<std::size_t>(bytes));
     const Goal goal{.kind = kind, .parts = {}};  // Prices take them to be equal.
@@ -65,8 +76,16 @@ class RowPricing {
                       goal, layout, context);
   }
 
+  double native_us(GoalKind kind, double bytes) const {
+    const BucketLayout layout =
+        user_layout(DType::kUInt8, static_cast<std::size_t>(bytes), MemoryKind::kDevice);
+    return predict_us(goal_algorithms::native, {.kind = kind, .parts = {}}, layout,
+                      {.grid = inputs_.grid, .options = options_});
+  }
+
   /// All ranks of a node read or write so many bytes each.
   double memory_us(double bytes) const {
+    if (is_on_device()) return 0;  // Several times as fast as its links.
     const double all = inputs_.grid.largest_node() * bytes;
     return NodeMemory(inputs_.costs.memory, all).own_us(all);
   }

@@ -31,6 +31,8 @@ void require_valid(std::string_view name, const RowCall& call, std::span<const T
       require(tables.size() > 1, problem);
       throw UsageError(fmt::format("table {} of '{}': {}", i, name, problem));
     }
+    require(tables[i].table.memory == call.tables.front().memory,
+            "tables of one call are in memory of one kind");
     const DType other = tables[i].table.dtype;
     if (other == dtype) continue;
     throw UsageError(fmt::format("'{}': tables of {} and of {}; those of one call have one dtype",
@@ -48,7 +50,7 @@ void require_valid(std::string_view name, const RowCall& call, std::span<const T
 
 RowReduction::RowReduction(const PlanInputs& inputs, std::string_view name,
                            std::span<const TableRows> tables, const RowOptions& options,
-                           std::span<RowSums> results)
+                           std::span<RowSums> results, const RowDevice& device)
     : inputs_(inputs),
       call_(call_of(tables, options)),
       name_(name.empty() ? to_string(call_) : name),
@@ -56,7 +58,7 @@ RowReduction::RowReduction(const PlanInputs& inputs, std::string_view name,
   require_valid(name_, call_, tables);
   sums_->reserve(tables.size());
   for (std::size_t i = 0; i < tables.size(); ++i) {
-    sums_->emplace_back(inputs_, tables[i], options, results[i]);
+    sums_->emplace_back(inputs_, tables[i], options, results[i], device);
   }
 }
 
@@ -83,6 +85,8 @@ CallSequence::Stage RowReduction::next() {
   return {};
 }
 
+bool RowReduction::is_settled() const { return std::ranges::all_of(*sums_, &TableSum::is_ready); }
+
 std::vector<RowSums> RowReduction::take() {
   std::vector<RowSums> results;
   results.reserve(sums_->size());
@@ -105,31 +109,32 @@ CallSequence::Stage RowReduction::count() {
   phase_ = Phase::kCounted;
   Buffers counts;
   for (TableSum& sum : *sums_) counts.push_back(sum.count());
-  return {step(OperationKind::kAllGather, "counts", DType::kInt64, counts)};
+  return {step(OperationKind::kAllGather, "counts", {.dtype = DType::kInt64, .each = counts})};
 }
 
 CallSequence::Stage RowReduction::exchange() {
-  Buffers indices, rows, tables;
+  Buffers indices;
+  Rows rows, tables;
   for (TableSum& sum : *sums_) {
     if (sum.exchanges_rows()) {
       const TableSum::IndicesAndRows sent = sum.send();
       indices.push_back(sent.indices);
-      rows.push_back(sent.rows);
+      rows.add(sent.rows, sum.ready());
     } else {
-      tables.push_back(sum.spread());
+      const TensorBuffers table = sum.spread();
+      tables.add(table, sum.ready());
     }
   }
-  phase_ = rows.empty() ? Phase::kGathered : Phase::kSent;
+  phase_ = indices.empty() ? Phase::kGathered : Phase::kSent;
   Stage stage;
-  if (!rows.empty()) {
-    stage.push_back(step(OperationKind::kAllToAll, "indices to owners", DType::kInt64, indices));
-    stage.push_back(step(OperationKind::kAllToAll, "rows to owners", dtype(), rows));
+  if (!indices.empty()) {
+    stage.push_back(step(OperationKind::kAllToAll, "indices to owners",
+                         {.dtype = DType::kInt64, .each = indices}));
   }
-  if (!tables.empty()) {
-    const RowOptions& options = call_.options;
-    stage.push_back(step(OperationKind::kAllReduce, "table", dtype(), tables,
-                         {options.op, {.after = options.scales.after}}));
-  }
+  append(stage, OperationKind::kAllToAll, "rows to owners", rows);
+  const RowOptions& options = call_.options;
+  append(stage, OperationKind::kAllReduce, "table", tables,
+         {options.op, {.after = options.scales.after}});
   return stage;
 }
 
@@ -139,28 +144,51 @@ CallSequence::Stage RowReduction::sum_up() {
   for (TableSum& sum : *sums_) {
     if (sum.exchanges_rows()) numbers.push_back(sum.sum_up());
   }
-  return {step(OperationKind::kAllGather, "sums", DType::kInt64, numbers)};
+  return {step(OperationKind::kAllGather, "sums", {.dtype = DType::kInt64, .each = numbers})};
 }
 
 CallSequence::Stage RowReduction::share() {
   phase_ = Phase::kGathered;
-  Buffers indices, rows;
+  Buffers indices;
+  Rows rows;
   for (TableSum& sum : *sums_) {
     if (!sum.exchanges_rows()) continue;
     const TableSum::IndicesAndRows shared = sum.share();
     indices.push_back(shared.indices);
-    rows.push_back(shared.rows);
+    rows.add(shared.rows, sum.ready());
   }
-  return {step(OperationKind::kAllGather, "indices", DType::kInt64, indices),
-          step(OperationKind::kAllGather, "rows", dtype(), rows)};
+  Stage stage{
+      step(OperationKind::kAllGather, "indices", {.dtype = DType::kInt64, .each = indices})};
+  append(stage, OperationKind::kAllGather, "rows", rows);
+  return stage;
+}
+
+void RowReduction::Rows::add(const TensorBuffers& buffers, std::shared_ptr<const Event> behind) {
+  each.push_back(buffers);
+  ready.push_back(std::move(behind));
+}
+
+void RowReduction::append(Stage& stage, OperationKind kind, std::string_view what, const Rows& rows,
+                          const Reduction& reduction) const {
+  const auto [dtype, memory] = std::pair(any_table().dtype, any_table().memory);
+  if (rows.each.empty()) return;
+  if (memory == MemoryKind::kHost) {
+    stage.push_back(step(kind, what, {.dtype = dtype, .each = rows.each}, reduction));
+    return;
+  }
+  for (std::size_t i = 0; i < rows.each.size(); ++i) {
+    stage.push_back(step(kind, fmt::format("{} of {}", what, i),
+                         {.dtype = dtype, .each = {&rows.each[i], 1}, .memory = memory},
+                         reduction));
+    stage.back()->ready = rows.ready[i];
+  }
 }
 
 std::shared_ptr<Operation> RowReduction::step(OperationKind kind, std::string_view what,
-                                              DType dtype, const Buffers& buffers,
+                                              const Tensors& tensors,
                                               const Reduction& reduction) const {
   // No step's name ends in another one's, so steps of different calls have different names.
-  auto operation = calls_.grouped(kind, fmt::format("{}: {}", name_, what),
-                                  {.dtype = dtype, .each = buffers}, 0, reduction);
+  auto operation = calls_.grouped(kind, fmt::format("{}: {}", name_, what), tensors, 0, reduction);
   operation->is_step = true;
   operation->memory = sums_;
   return operation;

@@ -29,17 +29,21 @@ namespace kolo {
 ///           all_gather   of these
 ///   or      all_reduce   of the table
 ///
+/// In device memory, whose library has no operation on several tensors, rows of each table have
+/// operations of their own; everything else about them is in host memory.
+///
 /// Threads: see `CallSequence`. Errors: as `Group::sparse_all_reduce`.
 class RowReduction final : public CallSequence {
  public:
-  /// Adds up this rank's rows. The inputs of plans, and the rows of `tables`, outlive it until it
-  /// is over; the memory of `results`, one for each table and empty then, is used again.
-  /// Errors: UsageError.
+  /// Adds up this rank's rows. The inputs of plans, the rows of `tables` and the device, outlive it
+  /// until it is over; the memory of `results`, one for each table and empty then, is used again.
+  /// Errors: UsageError; KoloError(kResources).
   RowReduction(const PlanInputs& inputs, std::string_view name, std::span<const TableRows> tables,
-               const RowOptions& options, std::span<RowSums> results);
+               const RowOptions& options, std::span<RowSums> results, const RowDevice& device = {});
 
   std::string subject() const override { return name_; }
   Stage next() override;
+  bool is_settled() const override;
   std::size_t tables() const { return sums_->size(); }
   /// The results, by table, once. Before: it is over, without an error.
   std::vector<RowSums> take();
@@ -56,14 +60,23 @@ class RowReduction final : public CallSequence {
   };
   using Buffers = std::vector<TensorBuffers>;
 
-  DType dtype() const { return call_.tables.front().dtype; }
+  const RowTable& any_table() const { return call_.tables.front(); }
   Stage agree();
   Stage count();
   Stage exchange();
   Stage sum_up();
   Stage share();
-  std::shared_ptr<Operation> step(OperationKind kind, std::string_view what, DType dtype,
-                                  const Buffers& buffers,
+  /// Rows of some tables, with what they are to be behind.
+  struct Rows {
+    Buffers each;
+    std::vector<std::shared_ptr<const Event>> ready;
+
+    void add(const TensorBuffers& buffers, std::shared_ptr<const Event> behind);
+  };
+  /// Appends what is done with rows; nothing if there are none.
+  void append(Stage& stage, OperationKind kind, std::string_view what, const Rows& rows,
+              const Reduction& reduction = ReduceOp::kSum) const;
+  std::shared_ptr<Operation> step(OperationKind kind, std::string_view what, const Tensors& tensors,
                                   const Reduction& reduction = ReduceOp::kSum) const;
 
   const PlanInputs inputs_;

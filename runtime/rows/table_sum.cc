@@ -1,7 +1,6 @@
 #include "runtime/rows/table_sum.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -9,6 +8,9 @@
 
 #include <fmt/format.h>
 
+#include "comm/base/check.h"
+#include "runtime/rows/device_rows.h"
+#include "runtime/rows/host_rows.h"
 #include "runtime/rows/row_price.h"
 
 namespace kolo {
@@ -18,6 +20,19 @@ std::vector<std::size_t> times(const std::vector<std::size_t>& rows, std::size_t
   std::vector<std::size_t> elements = rows;
   for (std::size_t& count : elements) count *= width;
   return elements;
+}
+
+std::shared_ptr<RowMemory> make_memory(MemoryKind kind, const RowDevice& device) {
+  auto memory = std::make_shared<RowMemory>();
+  memory->kind = kind;
+  if (kind == MemoryKind::kHost) {
+    memory->backend = std::make_unique<HostRows>();
+  } else {
+    check(device.device != nullptr,
+          "device memory needs a device: set the option `device`, e.g. KOLO_DEVICE=cuda");
+    memory->backend = std::make_unique<DeviceRows>(*device.device);
+  }
+  return memory;
 }
 
 /// For a rank that has nothing to send: a null input would mean an operation in place.
@@ -31,8 +46,8 @@ const void* input_at(const void* data) {
 std::string problem_with(const TableRows& given) {
   const auto& [table, indices, rows] = given;
   constexpr std::size_t kMost = std::numeric_limits<std::int64_t>::max();
-  const std::size_t row_bytes = table.width * size_of(table.dtype);
-  if (table.height > kMost / std::max<std::size_t>(row_bytes, 1)) {
+  if (table.memory == MemoryKind::kPinned) return "pinned memory is host memory; call it that";
+  if (table.height > kMost / std::max<std::size_t>(table.row_bytes(), 1)) {
     return "the table has more than 2^63 bytes";
   }
   if (const auto outside = first_outside(indices, table.height)) {
@@ -44,11 +59,12 @@ std::string problem_with(const TableRows& given) {
 }
 
 TableSum::TableSum(const PlanInputs& inputs, const TableRows& given, const RowOptions& options,
-                   RowSums& result)
+                   RowSums& result, const RowDevice& device)
     : inputs_(inputs), table_(given.table), options_(options) {
   // Until the call succeeds the result is empty: if it times out, operations still write to it.
   memory_ = std::exchange(result, {}).memory_;
-  if (!memory_) memory_ = std::make_shared<RowMemory>();
+  if (!memory_ || memory_->kind != table_.memory) memory_ = make_memory(table_.memory, device);
+  backend().begin(device.stream && !given.indices.empty() ? &*device.stream : nullptr);
   add_up(given);
 }
 
@@ -58,8 +74,9 @@ void TableSum::add_up(const TableRows& given) {
   rows_ = static_cast<const std::byte*>(given.rows);
   const double before = options_.scales.before;
   if (own.is_identity() && before == 1) return;
-  std::byte* const sums = memory_->own_sums.resize(own.indices.size() * row_bytes());
-  sum_rows(own.groups(), rows_, table_.width, table_.dtype, before, sums);
+  std::byte* const sums =
+      memory_->own_sums.resize(own.indices.size() * table_.row_bytes(), backend());
+  backend().sum_rows(own.groups(), rows_, table_, before, sums);
   rows_ = sums;
 }
 
@@ -86,6 +103,7 @@ void TableSum::choose() {
   const RowPrices prices = price_rows({.height = table_.height,
                                        .width = table_.width,
                                        .dtype = table_.dtype,
+                                       .memory = table_.memory,
                                        .busiest = static_cast<double>(traffic().busiest()),
                                        .distinct = traffic().distinct(*owners_)},
                                       inputs_);
@@ -100,7 +118,8 @@ TableSum::IndicesAndRows TableSum::send() {
                       .result = memory.received.data(),
                       .counts = memory.counts},
           .rows = {.input = input_at(rows_),
-                   .result = memory.received_rows.resize(memory.received.size() * row_bytes()),
+                   .result = memory.received_rows.resize(
+                       memory.received.size() * table_.row_bytes(), backend()),
                    .counts = memory.elements}};
 }
 
@@ -120,18 +139,17 @@ TableSum::IndicesAndRows TableSum::share() {
   memory.indices.resize(all);
   std::ranges::copy(memory.owned.indices,
                     memory.indices.begin() + static_cast<std::ptrdiff_t>(before));
-  std::byte* const rows = memory.rows.resize(all * row_bytes());
+  std::byte* const rows = memory.rows.resize(all * table_.row_bytes(), backend());
   const double divisor = options_.op == ReduceOp::kAverage ? static_cast<double>(ranks()) : 1.0;
-  sum_rows(memory.owned.groups(), memory.received_rows.data(), table_.width, table_.dtype,
-           1.0 / divisor * options_.scales.after, rows + before * row_bytes());
+  backend().sum_rows(memory.owned.groups(), memory.received_rows.data(), table_,
+                     1.0 / divisor * options_.scales.after, rows + before * table_.row_bytes());
   memory.elements = times(memory.owned_counts, table_.width);
   return {.indices = {.result = memory.indices.data(), .counts = memory.owned_counts},
           .rows = {.result = rows, .counts = memory.elements}};
 }
 
 TensorBuffers TableSum::spread() {
-  clear_table();
-  spread_rows(memory_->own.indices, rows_, row_bytes(), memory_->table.data());
+  spread_over_table(memory_->own.indices, rows_);
   return {.result = memory_->table.data(), .count = whole_table().count};
 }
 
@@ -142,25 +160,26 @@ void TableSum::finish() {
   if (!exchanges_rows_) {
     memory.indices.clear();
   } else if (result_.is_table_) {
-    clear_table();
-    spread_rows(memory.indices, memory.rows.data(), row_bytes(), memory.table.data());
+    spread_over_table(memory.indices, memory.rows.data());
   }
   result_.rows_ = result_.is_table_ ? whole_table()
                                     : BufferView{.data = memory.rows.data(),
                                                  .count = memory.indices.size() * table_.width,
-                                                 .dtype = table_.dtype};
+                                                 .dtype = table_.dtype,
+                                                 .memory = table_.memory};
   result_.memory_ = std::move(memory_);
 }
 
-void TableSum::clear_table() {
-  const std::size_t bytes = table_.height * row_bytes();
-  std::byte* const table = memory_->table.resize(bytes);
-  if (bytes > 0) std::memset(table, 0, bytes);
+void TableSum::spread_over_table(std::span<const std::int64_t> indices, const std::byte* rows) {
+  std::byte* const table = memory_->table.resize(table_.bytes(), backend());
+  backend().spread_rows(indices, rows, table_, table);
 }
 
 BufferView TableSum::whole_table() const {
-  return {
-      .data = memory_->table.data(), .count = table_.height * table_.width, .dtype = table_.dtype};
+  return {.data = memory_->table.data(),
+          .count = table_.height * table_.width,
+          .dtype = table_.dtype,
+          .memory = table_.memory};
 }
 
 }  // namespace kolo

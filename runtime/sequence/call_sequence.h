@@ -18,9 +18,11 @@ class CallSequence : public TicketState {
   /// Operations that run at the same time.
   using Stage = std::vector<std::shared_ptr<Operation>>;
 
-  /// Takes up the results of the last stage, and gives the next one; none when the call is over.
-  /// Before: all of the last stage has ended well.
+  /// Takes up the results of the last stage, and gives the next one; none when nothing is left but
+  /// work of a device. Before: all of the last stage has ended well.
   virtual Stage next() = 0;
+  /// Whether that work is done, too, which ends the call. Before: there is no next stage.
+  virtual bool is_settled() const { return true; }
 };
 
 /// The sequences of one engine that run in the background.
@@ -33,6 +35,8 @@ class CallSequences {
 
   void submit(std::shared_ptr<CallSequence> call);
   bool is_idle() const { return under_way_.empty(); }
+  /// One waits for a device, which must be polled for.
+  bool awaits_device() const;
   /// Moves on the sequences whose last stage is over. Returns whether there was any.
   bool poll();
   /// The job has failed.
@@ -41,7 +45,7 @@ class CallSequences {
  private:
   struct UnderWay {
     std::shared_ptr<CallSequence> call;  // null when it is over
-    CallSequence::Stage stage;
+    CallSequence::Stage stage;           // empty after the last one
   };
 
   static bool is_due(const UnderWay& each);

@@ -128,9 +128,14 @@ typedef struct kolo_row_table {
   kolo_row_form exchange; /* KOLO_AUTO_FORM: the one that is predicted to take less time. */
   double scale_before;    /* Multiplies contributions of floating-point elements. */
   double scale_after;     /* Multiplies the result. */
+  kolo_memory memory;     /* Of rows and their sums; indices are in host memory. */
+  void* stream;           /* For device memory: a cudaStream_t. */
 } kolo_row_table;
-#define KOLO_ROW_TABLE_INIT \
-  { sizeof(kolo_row_table), 0, 0, KOLO_FLOAT32, KOLO_SUM, KOLO_AUTO_FORM, KOLO_AUTO_FORM, 1.0, 1.0 }
+#define KOLO_ROW_TABLE_INIT                                                                    \
+  {                                                                                            \
+    sizeof(kolo_row_table), 0, 0, KOLO_FLOAT32, KOLO_SUM, KOLO_AUTO_FORM, KOLO_AUTO_FORM, 1.0, \
+        1.0, KOLO_HOST, NULL                                                                   \
+  }
 
 kolo_status kolo_row_sums_create(kolo_row_sums** sums);
 void kolo_row_sums_release(kolo_row_sums* sums);

@@ -212,6 +212,12 @@ TEST(CRows, AreSummed) {
     ok(kolo_sparse_all_reduce(world, nullptr, &table, indices, 2, rows.data(), sums));
     ok(kolo_row_sums_get(sums, nullptr, nullptr, nullptr, &result));
     require(static_cast<const float*>(result.data)[4] == 4, "a scaled row of both ranks");
+    table.memory = KOLO_DEVICE;
+    require(
+        kolo_sparse_all_reduce(world, nullptr, &table, indices, 2, rows.data(), sums) == KOLO_USAGE,
+        "device memory without a device");
+    require(std::string(kolo_last_error()->text).find("the option `device`") != std::string::npos,
+            "which option names one");
     table.size = offsetof(kolo_row_table, scale_before);  // As in an older header.
     ok(kolo_sparse_all_reduce(world, nullptr, &table, indices, 2, rows.data(), sums));
     ok(kolo_row_sums_get(sums, nullptr, nullptr, nullptr, &result));

@@ -1,11 +1,16 @@
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "runtime/rows/row_reduction.h"
 #include "tests/runtime/engine/collective_calls.h"
 #include "tests/support/device/moved_buffers.h"
 #include "tests/support/group_job.h"
@@ -30,17 +35,34 @@ class GroupBuffers {
                   .pinned = device.allocate(bytes, MemoryKind::kPinned),
                   .memory = device.allocate(bytes, MemoryKind::kDevice)};
       std::memcpy(moved.pinned.data(), host, bytes);
-      copy(device, moved.memory, moved.pinned);
+      copy(device, all_of(moved.memory), all_of(moved.pinned));
       buffer = moved.memory.data();
       moved_.push_back(std::move(moved));
     });
+  }
+
+  /// A copy of host memory on the device of a rank of the job.
+  DeviceMemory upload(int rank_of_job, std::span<const float> host) {
+    Device& device = job_.device(rank_of_job);
+    const DeviceMemory pinned = device.allocate(host.size_bytes(), MemoryKind::kPinned);
+    DeviceMemory memory = device.allocate(host.size_bytes(), MemoryKind::kDevice);
+    std::memcpy(pinned.data(), host.data(), host.size_bytes());
+    copy(device, all_of(memory), all_of(pinned));
+    return memory;
+  }
+  std::vector<float> download(int rank_of_job, const BufferView& view) {
+    Device& device = job_.device(rank_of_job);
+    const DeviceMemory pinned = device.allocate(view.bytes(), MemoryKind::kPinned);
+    copy(device, all_of(pinned), {view.data, view.bytes(), DType::kUInt8, view.memory});
+    const auto* const values = reinterpret_cast<const float*>(pinned.data());
+    return {values, values + view.count};
   }
 
   /// Copies results back, and frees everything. Before: the operations are done.
   void bring_back() {
     for (const Moved& moved : moved_) {
       if (moved.is_input) continue;
-      copy(job_.device(moved.rank), moved.pinned, moved.memory);
+      copy(job_.device(moved.rank), all_of(moved.pinned), all_of(moved.memory));
       std::memcpy(moved.host, moved.pinned.data(), moved.pinned.bytes());
     }
     moved_.clear();
@@ -61,10 +83,10 @@ class GroupBuffers {
             .memory = memory.kind()};
   }
 
-  void copy(Device& device, const DeviceMemory& to, const DeviceMemory& from) {
+  void copy(Device& device, const BufferView& to, const BufferView& from) {
     const auto stream = device.make_stream();
     const auto copied = device.make_event();
-    stream->copy(all_of(to), all_of(from));
+    stream->copy(to, from);
     stream->record(*copied);
     job_.run_until([&] { return copied->done(); });
   }
@@ -108,9 +130,54 @@ inline void expect_grouped_sums(GroupJob& job, const std::vector<int>& ranks,
   }
 }
 
-/// Every collective of `collective_calls`, and sums of several tensors, in a group of three ranks
-/// of a job of four, on devices that `make_device` makes, with collectives of their own through
-/// `connections`.
+/// Row-sparse sums of two tables likewise: each member has a row of its own, and two of another.
+inline void expect_rows(GroupJob& job, const std::vector<int>& ranks,
+                        const std::vector<std::shared_ptr<GroupEngine>>& members) {
+  constexpr std::size_t kHeight = 9, kWidth = 5, kShared = 7;
+  const RowTable table{.height = kHeight, .width = kWidth, .memory = MemoryKind::kDevice};
+  const Options options{.arena_bytes = GroupJob::kJobArena};
+  const LinkCosts costs;
+  GroupBuffers buffers(job);
+  std::vector<float> expected(kHeight * kWidth);
+  for (std::size_t i = 0; i < 3 * kWidth; ++i) {
+    const auto value = static_cast<float>(i / kWidth + 1);
+    expected[i] += value;
+    expected[kShared * kWidth + i % kWidth] += 2 * value;
+  }
+  for (const RowForm exchange : {RowForm::kRows, RowForm::kTable}) {
+    std::vector<DeviceMemory> rows;
+    std::vector<std::shared_ptr<RowReduction>> calls;
+    for (std::size_t me = 0; me < 3; ++me) {
+      const auto rank = static_cast<std::int64_t>(me);
+      const std::vector<std::int64_t> indices{kShared, rank, kShared};
+      const std::vector<float> mine(3 * kWidth, static_cast<float>(rank + 1));
+      rows.push_back(buffers.upload(ranks[me], mine));
+      const TableRows one{.table = table, .indices = indices, .rows = rows.back().data()};
+      const std::vector<TableRows> tables{one, one};
+      std::vector<RowSums> results(2);
+      calls.push_back(std::make_shared<RowReduction>(
+          PlanInputs{.rank = static_cast<int>(me),
+                     .grid = members[me]->grid(),
+                     .options = options,
+                     .costs = costs},
+          "rows", tables, RowOptions{.result = RowForm::kTable, .exchange = exchange}, results,
+          RowDevice{.device = &job.device(ranks[me])}));
+      members[me]->engine().submit(std::shared_ptr<CallSequence>(calls.back()));
+    }
+    job.run_until(
+        [&] { return std::ranges::all_of(calls, [](const auto& call) { return call->done(); }); });
+    for (std::size_t me = 0; me < 3; ++me) {
+      ASSERT_NO_THROW(calls[me]->wait(std::chrono::milliseconds(1)));
+      for (const RowSums& sums : calls[me]->take()) {
+        ASSERT_EQ(buffers.download(ranks[me], sums.rows()), expected) << "member " << me;
+      }
+    }
+  }
+}
+
+/// Every collective of `collective_calls`, and sums of several tensors and of rows, in a group of
+/// three ranks of a job of four, on devices that `make_device` makes, with collectives of their own
+/// through `connections`.
 inline void expect_group_collectives(const GroupJob::MakeDevice& make_device, std::uint64_t seed,
                                      HostConnections* connections = nullptr) {
   GroupJob job(ProcessGrid::with_node_sizes({2, 2}), seed, std::size_t{4} << 20,
@@ -147,6 +214,7 @@ inline void expect_group_collectives(const GroupJob::MakeDevice& make_device, st
     }
   }
   expect_grouped_sums(job, ranks, members);
+  expect_rows(job, ranks, members);
 }
 
 }  // namespace kolo::test

@@ -176,12 +176,23 @@ TEST(NativeCollectives, LeaveToMirrorsWhatTheLibraryHasNot) {
   scatter_sum("scaled", {ReduceOp::kSum, {.before = 0.5}});
   scatter_sum("premultiplied", {ReduceOp::kPremulSum, {.before = 1}});
   EXPECT_EQ(counted.calls(), 0U);
-  counted.run([&](const OperationCalls& calls, int rank) {
-    const auto me = static_cast<std::size_t>(rank);
-    const TensorBuffers each[] = {{.input = in[me].data(), .result = out[me].data(), .count = 4}};
-    return calls.grouped(OperationKind::kReduceScatter, "several", {.each = each});
-  });
+  const auto scatter_list = [&](const std::string& name, std::size_t tensors) {
+    counted.run([&](const OperationCalls& calls, int rank) {
+      const auto me = static_cast<std::size_t>(rank);
+      const std::size_t count = 4 / tensors;
+      std::vector<TensorBuffers> each;
+      for (std::size_t i = 0; i < tensors; ++i) {
+        each.push_back({.input = in[me].data() + 2 * i * count,
+                        .result = out[me].data() + i * count,
+                        .count = count});
+      }
+      return calls.grouped(OperationKind::kReduceScatter, name, {.each = each});
+    });
+  };
+  scatter_list("several", 2);
   EXPECT_EQ(counted.calls(), 0U);
+  scatter_list("a list of one", 1);
+  EXPECT_EQ(counted.calls(), 1U);
 }
 
 TEST(NativeCollectives, MoveElementsOfAnyDtype) {

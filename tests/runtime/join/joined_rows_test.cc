@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -17,20 +18,26 @@
 namespace kolo::joined {
 namespace {
 
-constexpr RowTable kTable{.height = 9, .width = 3};
+constexpr std::size_t kHeight = 9, kWidth = 3;
+
+RowTable table_in(MemoryKind memory) {
+  return {.height = kHeight, .width = kWidth, .memory = memory};
+}
 
 /// One rank's call on two tables with the same rows, with the memory that outlives it.
 class RowsCall {
  public:
   RowsCall(EngineJob& job, const Options& options, const LinkCosts& costs, int rank, int use,
-           const RowOptions& row_options)
-      : indices_(indices_of(rank, use)), rows_(indices_.size() * kTable.width, value_of(rank)) {
-    const TableRows mine{.table = kTable, .indices = indices_, .rows = rows_.data()};
+           const RowOptions& row_options, MemoryKind memory)
+      : indices_(indices_of(rank, use)), rows_(indices_.size() * kWidth, value_of(rank)) {
+    const TableRows mine{.table = table_in(memory), .indices = indices_, .rows = rows_.data()};
+    RowDevice device;
+    if (memory == MemoryKind::kDevice) device.device = &job.device(rank);
     const std::vector<TableRows> tables{mine, mine};
-    std::vector<RowSums> memory(tables.size());
+    std::vector<RowSums> results(tables.size());
     call_ = std::make_shared<RowReduction>(
         PlanInputs{.rank = rank, .grid = job.grid(), .options = options, .costs = costs}, "x",
-        tables, row_options, memory);
+        tables, row_options, results, device);
     job.engine(rank).submit(std::shared_ptr<CallSequence>(call_));
   }
 
@@ -39,7 +46,7 @@ class RowsCall {
   /// The table that it gives, where `active` ranks had rows.
   void check(const std::vector<int>& active, int use, int ranks, ReduceOp op) {
     call_->wait(std::chrono::milliseconds(1));
-    std::vector<float> expected(kTable.height, 0);
+    std::vector<float> expected(kHeight, 0);
     for (const int rank : active) {
       for (const std::int64_t index : indices_of(rank, use)) {
         expected[static_cast<std::size_t>(index)] += value_of(rank);
@@ -54,10 +61,10 @@ class RowsCall {
  private:
   /// The first element of each row.
   static std::vector<float> table_of(const RowSums& sums) {
-    std::vector<float> table(kTable.height, 0);
-    for (std::size_t i = 0; i < sums.rows().count / kTable.width; ++i) {
+    std::vector<float> table(kHeight, 0);
+    for (std::size_t i = 0; i < sums.rows().count / kWidth; ++i) {
       const std::size_t row = sums.is_table() ? i : static_cast<std::size_t>(sums.indices()[i]);
-      table[row] = static_cast<const float*>(sums.rows().data)[i * kTable.width];
+      table[row] = static_cast<const float*>(sums.rows().data)[i * kWidth];
     }
     return table;
   }
@@ -72,10 +79,13 @@ class RowsCall {
 };
 
 /// Rank r has data for r uses of the same name, and some ranks begin several at once.
-void run_rows(const std::vector<int>& nodes, const RowOptions& row_options, unsigned seed) {
+void run_rows(const std::vector<int>& nodes, const RowOptions& row_options, MemoryKind memory,
+              unsigned seed) {
   const Options with = options();
   const LinkCosts costs = parse_link_costs(with.link_costs);
-  EngineJob job(ProcessGrid::with_node_sizes(nodes), with, seed);
+  std::optional<test::JobDevices> devices;
+  if (memory == MemoryKind::kDevice) devices.emplace();
+  EngineJob job(ProcessGrid::with_node_sizes(nodes), with, seed, devices);
   std::mt19937 random(seed);
   const int ranks = job.world_size();
   struct Rank {
@@ -93,7 +103,8 @@ void run_rows(const std::vector<int>& nodes, const RowOptions& row_options, unsi
     if (use == number) {
       rank.ticket = join(job, number);  // Its calls may still be under way.
     } else {
-      rank.calls.push_back(std::make_unique<RowsCall>(job, with, costs, number, use, row_options));
+      rank.calls.push_back(
+          std::make_unique<RowsCall>(job, with, costs, number, use, row_options, memory));
     }
     return false;
   };
@@ -117,21 +128,25 @@ void run_rows(const std::vector<int>& nodes, const RowOptions& row_options, unsi
   EXPECT_EQ(job.close(), "");
 }
 
-TEST(JoinedRows, AreNone) {
+void run_all(MemoryKind memory) {
   const RowOptions all_options[] = {
       {}, {.exchange = RowForm::kRows}, {.op = ReduceOp::kAverage, .exchange = RowForm::kTable}};
   for (const std::vector<int>& nodes : kShapes) {
     for (const RowOptions& row_options : all_options) {
       for (unsigned seed = 0; seed < seeds(4); ++seed) {
+        const RowTable table = table_in(memory);
         SCOPED_TRACE(test::shape_text(nodes) + ", " +
-                     to_string(RowCall{.tables = {kTable, kTable}, .options = row_options}) +
+                     to_string(RowCall{.tables = {table, table}, .options = row_options}) +
                      ", seed " + std::to_string(seed));
-        run_rows(nodes, row_options, seed);
-        if (HasFailure()) return;
+        run_rows(nodes, row_options, memory, seed);
+        if (testing::Test::HasFailure()) return;
       }
     }
   }
 }
+
+TEST(JoinedRows, AreNone) { run_all(MemoryKind::kHost); }
+TEST(JoinedRows, AreNoneInDeviceMemory) { run_all(MemoryKind::kDevice); }
 
 }  // namespace
 }  // namespace kolo::joined

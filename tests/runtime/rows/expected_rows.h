@@ -12,7 +12,7 @@
 
 #include "comm/kernels/reduce_kernels.h"
 #include "runtime/api/row_sums.h"
-#include "tests/runtime/api/runtime_calls.h"
+#include "tests/support/runtime_job.h"
 
 namespace kolo::test {
 
