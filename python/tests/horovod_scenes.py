@@ -18,6 +18,7 @@ from horovod_training_scenes import (  # noqa: F401
     accumulation,
     batch,
     branches,
+    many_tables,
     network,
     norms,
     optimizers,

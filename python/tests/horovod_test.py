@@ -70,7 +70,7 @@ class Scenes(unittest.TestCase):
         self.check("elastic_states")
 
     def test_sparse_gradients_and_batch_normalization(self):
-        self.check("tables,norms", nodes=[3])
+        self.check("tables,many_tables,norms", nodes=[3])
 
     def test_misuse(self):
         self.check("misuse")

@@ -6,6 +6,7 @@ import warnings
 
 import torch
 
+import kolo
 import kolo.horovod as hvd
 from horovod_checks import check, raises, same_on_all_ranks
 
@@ -211,6 +212,43 @@ def tables():
         expected[0, 1] += 4
         expected[rank, 1] += 2
     check(total.to_dense(), expected, "a sparse matrix")
+
+
+def many_tables():
+    """Sparse gradients of several embeddings, of two types: those of one type share their exchanges."""
+
+    def bags():
+        torch.manual_seed(3)
+        shapes = ((30, 4, torch.float32), (7, 2, torch.float32), (9, 3, torch.float64), (5, 4, torch.float64))
+        return torch.nn.ModuleList(torch.nn.Embedding(*shape, sparse=True, dtype=dtype) for *shape, dtype in shapes)
+
+    ours, theirs = bags(), bags()
+    plain = torch.optim.SGD(theirs.parameters(), lr=0.5)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(ours.parameters(), lr=0.5), ours.named_parameters())
+    exchanged, whole = [], kolo.Group.sparse_all_reduce
+
+    def counted(group, indices, rows, *args, **options):
+        exchanged.append(sorted(str(each.dtype) for each in rows))
+        return whole(group, indices, rows, *args, **options)
+
+    def loss(model, rank, step):
+        rows = (torch.arange(4) * (rank + 1) + step) % 5
+        return sum(table(rows).square().sum() for table in model)
+
+    for step in range(3):
+        optimizer.zero_grad()
+        plain.zero_grad()
+        loss(ours, hvd.rank(), step).backward()
+        (sum(loss(theirs, rank, step) for rank in range(hvd.size())) / hvd.size()).backward()
+        kolo.Group.sparse_all_reduce = counted
+        try:
+            optimizer.step()
+        finally:
+            kolo.Group.sparse_all_reduce = whole
+        plain.step()
+        for mine, reference in zip(ours, theirs):
+            close(mine.weight, reference.weight, f"an embedding of {mine.weight.dtype}")
+    assert exchanged == 3 * [["float32", "float32"], ["float64", "float64"]], exchanged
 
 
 def states():

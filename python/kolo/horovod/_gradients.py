@@ -16,7 +16,7 @@ from ._allreduce import allreduce_
 from ._job import Job, current
 from ._process_sets import ProcessSet
 from ._reduce_op import Max, name_of
-from ._sparse import sparse_allreduce_async
+from ._sparse import sparse_allreduce
 
 _WIRE_DTYPES = (torch.float32, torch.float64)
 
@@ -69,8 +69,7 @@ class Exchange:
         for dense in self._dense.values():
             if not dense.is_sent:
                 self._send(dense)
-        for index, sparse_dim in self._sparse_dims.items():
-            self._exchange_rows(index, sparse_dim)
+        self._exchange_rows()
         if self._set is not None:
             self._set.wait()
         for dense in self._dense.values():
@@ -145,15 +144,23 @@ class Exchange:
         if self._predivide_factor != 1.0:
             parameter.grad.mul_(self._predivide_factor)
 
-    def _exchange_rows(self, index: int, sparse_dim: int) -> None:
+    def _exchange_rows(self) -> None:
+        """Those of one type share their exchanges."""
+        for is_double in (False, True):
+            indices = [i for i in self._sparse_dims if (self._parameters[i].dtype == torch.float64) == is_double]
+            if not indices:
+                continue
+            name = f"{self._name}.rows of {'float64' if is_double else 'float32'}"
+            sums = sparse_allreduce([self._sparse_gradient(i) for i in indices], name, self._op, self._process_set)
+            for index, total in zip(indices, sums):
+                self._parameters[index].grad = total
+
+    def _sparse_gradient(self, index: int) -> Tensor:
         parameter = self._parameters[index]
         gradient = parameter.grad
         if gradient is None:
             gradient = torch.zeros_like(parameter)
-        if not gradient.is_sparse:
-            gradient = gradient.to_sparse(sparse_dim)
-        name = f"{self._name}.{self._names[index]}"
-        parameter.grad = sparse_allreduce_async(gradient, name, self._op, self._process_set)()
+        return gradient if gradient.is_sparse else gradient.to_sparse(self._sparse_dims[index])
 
 
 class _Dense:

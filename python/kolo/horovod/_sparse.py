@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Callable, Sequence
 
 from torch import Tensor
 
-from kolo.torch._sparse import begin_sum
+from kolo import Group
+from kolo.torch._sparse import begin_sums
 
 from ._errors import internal_errors
 from ._process_sets import ProcessSet, global_process_set
@@ -20,13 +21,24 @@ def sparse_allreduce_async(
 
     The operation begins when the function is called, which all ranks do in one order.
     """
+    group = _group_of(process_set, op)
+    return lambda: _sum(group, [tensor], name, op)[0]
+
+
+def sparse_allreduce(
+    tensors: Sequence[Tensor], name: str, op: int, process_set: ProcessSet = global_process_set
+) -> list[Tensor]:
+    """The same of several tensors, which share their exchanges, at once. All are summed in one type."""
+    return _sum(_group_of(process_set, op), tensors, name, op)
+
+
+def _group_of(process_set: ProcessSet, op: int) -> Group:
     if op not in (Average, Sum):
         raise ValueError("sparse tensors are averaged or summed")
-    group = process_set.group()
+    return process_set.group()
 
-    def result() -> Tensor:
-        with internal_errors():
-            _, sums = begin_sum(group, tensor, name_of(op), f"allreduce.{name}")
-            return sums()
 
-    return result
+def _sum(group: Group, tensors: Sequence[Tensor], name: str, op: int) -> list[Tensor]:
+    with internal_errors():
+        _, sums = begin_sums(group, tensors, name_of(op), f"allreduce.{name}")
+        return sums()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Callable
+from typing import Any, Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -12,33 +12,53 @@ from kolo import Group, Ticket
 
 
 def begin_sum(group: Group, tensor: Tensor, op: str, name: str | None = None) -> tuple[Ticket, Callable[[], Tensor]]:
-    """Sums or averages sparse tensors of one shape. Returns a ticket, and what gives the result afterwards, coalesced.
+    """The sum or average of one tensor of each rank: see `begin_sums`."""
+    ticket, results = begin_sums(group, [tensor], op, name)
+    return ticket, lambda: results()[0]
+
+
+def begin_sums(
+    group: Group, tensors: Sequence[Tensor], op: str, name: str | None = None
+) -> tuple[Ticket, Callable[[], list[Tensor]]]:
+    """Sums or averages sparse tensors, each over all ranks, where it has one shape. They share their exchanges. Returns
+    a ticket, and what gives the results afterwards, coalesced.
 
     Each rank's elements go to the ranks that sum them, and the sums to all, so the bytes do not grow with the number of
-    ranks as long as they have elements at the same indices. Types other than float32 and float64 are summed in float32.
+    ranks as long as they have elements at the same indices. Types other than float32 and float64 are summed in float32;
+    all tensors are summed in one type.
     """
-    # A tensor of k sparse dimensions is a table with a row for each of their indices.
-    sparse_shape, row_shape = tensor.shape[: tensor.sparse_dim()], tensor.shape[tensor.sparse_dim() :]
-    rows = tensor._values().detach()
-    if rows.dtype not in (torch.float32, torch.float64):
-        rows = rows.float()
-    indices = torch.zeros(rows.shape[0], dtype=torch.int64)
-    for extent, along in zip(sparse_shape, tensor._indices()):
-        indices = indices * extent + along
+    tables = [_Table(tensor) for tensor in tensors]
     ticket = group.sparse_all_reduce(
-        indices.contiguous().numpy(),
-        rows.reshape(rows.shape[0], math.prod(row_shape)).contiguous().numpy(),
-        math.prod(sparse_shape),
+        [table.indices for table in tables],
+        [table.rows for table in tables],
+        [table.height for table in tables],
         name=name,
         op=op,
         result="rows",
         wait=False,
     )
+    return ticket, lambda: [table.tensor(sums) for table, sums in zip(tables, ticket.wait())]
 
-    def result() -> Tensor:
-        sums = ticket.wait()
-        along = torch.stack(torch.unravel_index(torch.from_numpy(sums.indices), sparse_shape))
-        values = torch.from_numpy(sums.rows).view(-1, *row_shape).to(tensor.dtype)
-        return torch.sparse_coo_tensor(along, values, tensor.shape, is_coalesced=True, check_invariants=False)
 
-    return ticket, result
+class _Table:
+    """A tensor of k sparse dimensions as a table with a row for each of their indices."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._sparse_shape, self._row_shape = tensor.shape[: tensor.sparse_dim()], tensor.shape[tensor.sparse_dim() :]
+        self._dtype = tensor.dtype
+        rows = tensor._values().detach()
+        if rows.dtype not in (torch.float32, torch.float64):
+            rows = rows.float()
+        indices = torch.zeros(rows.shape[0], dtype=torch.int64)
+        for extent, along in zip(self._sparse_shape, tensor._indices()):
+            indices = indices * extent + along
+        self.indices = indices.contiguous().numpy()
+        self.rows = rows.reshape(rows.shape[0], math.prod(self._row_shape)).contiguous().numpy()
+        self.height = math.prod(self._sparse_shape)
+
+    def tensor(self, sums: Any) -> Tensor:
+        """Of `kolo.Rows`."""
+        along = torch.stack(torch.unravel_index(torch.from_numpy(sums.indices), self._sparse_shape))
+        values = torch.from_numpy(sums.rows).view(-1, *self._row_shape).to(self._dtype)
+        shape = (*self._sparse_shape, *self._row_shape)
+        return torch.sparse_coo_tensor(along, values, shape, is_coalesced=True, check_invariants=False)
