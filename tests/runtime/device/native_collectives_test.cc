@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "tests/runtime/device/call_counter.h"
 #include "tests/runtime/engine/collective_calls.h"
 #include "tests/support/engine_job.h"
-#include "tests/support/fault_group.h"
 
 namespace kolo {
 namespace {
@@ -26,7 +26,7 @@ class CountedJob {
             test::JobDevices{
                 .holds_buffers = true,
                 .wrap = [this](int rank, const std::string& of, std::unique_ptr<LocalGroup> group) {
-                  return wrap(rank, of, std::move(group));
+                  return counter_.wrap(rank, of, std::move(group));
                 }}) {}
 
   int ranks() const { return job.world_size(); }
@@ -43,22 +43,10 @@ class CountedJob {
   }
 
   /// Calls of the first rank since the last time.
-  std::uint64_t calls() {
-    const std::uint64_t now = world_->calls();
-    return now - std::exchange(seen_, now);
-  }
+  std::uint64_t calls() { return counter_.calls(); }
 
  private:
-  std::unique_ptr<LocalGroup> wrap(int rank, const std::string& of,
-                                   std::unique_ptr<LocalGroup> group) {
-    if (rank != 0 || of != "world") return group;
-    auto counted = std::make_unique<test::FaultGroup>(std::move(group), test::FaultPlan{});
-    world_ = counted.get();
-    return counted;
-  }
-
-  test::FaultGroup* world_ = nullptr;  // before the job, which makes it
-  std::uint64_t seen_ = 0;
+  test::CallCounter counter_;
 
  public:
   EngineJob job;

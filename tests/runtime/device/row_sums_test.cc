@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "runtime/rows/row_reduction.h"
+#include "tests/runtime/device/call_counter.h"
 #include "tests/runtime/rows/expected_rows.h"
 #include "tests/support/device/host_stream.h"
 #include "tests/support/engine_job.h"
-#include "tests/support/fault_group.h"
 #include "tests/support/node_shapes.h"
 
 namespace kolo {
@@ -38,7 +38,7 @@ class RowsJob {
       : job(ProcessGrid::with_node_sizes(nodes), options_, seed,
             test::JobDevices{
                 .wrap = [this](int rank, const std::string& of, std::unique_ptr<LocalGroup> group) {
-                  return wrap(rank, of, std::move(group));
+                  return counter_.wrap(rank, of, std::move(group));
                 }}) {
     for (int rank = 0; rank < ranks(); ++rank) {
       streams_.push_back(job.device(rank).make_stream());
@@ -81,20 +81,9 @@ class RowsJob {
   std::vector<std::vector<RowSums>>& results() { return results_; }
 
   /// Calls of the first rank since the last time.
-  std::uint64_t calls() {
-    const std::uint64_t now = world_->calls();
-    return now - std::exchange(seen_, now);
-  }
+  std::uint64_t calls() { return counter_.calls(); }
 
  private:
-  std::unique_ptr<LocalGroup> wrap(int rank, const std::string& of,
-                                   std::unique_ptr<LocalGroup> group) {
-    if (rank != 0 || of != "world") return group;
-    auto counted = std::make_unique<test::FaultGroup>(std::move(group), test::FaultPlan{});
-    world_ = counted.get();
-    return counted;
-  }
-
   LateRows write_late(int rank, const Rows& rows) {
     Device& device = job.device(rank);
     const std::size_t bytes = std::max<std::size_t>(rows.elements.size(), 1);
@@ -111,8 +100,7 @@ class RowsJob {
 
   const Options options_{.verify_schedules = true};
   const LinkCosts costs_;
-  test::FaultGroup* world_ = nullptr;  // before the job, which makes it
-  std::uint64_t seen_ = 0;
+  test::CallCounter counter_;
 
  public:
   EngineJob job;
