@@ -337,7 +337,7 @@ void Group::sparse_all_reduce(std::string_view name, std::span<const TableRows> 
           fmt::format("there are {} results for {} tables", sums.size(), tables.size()));
   });
   if (!tables.empty() && tables.front().table.memory == MemoryKind::kDevice) {
-    // Whoever drives the engine looks at the device, too.
+    // The thread that drives the engine polls the device, too.
     std::vector<RowSums> memory(std::move_iterator(sums.begin()), std::move_iterator(sums.end()));
     RowTicket ticket = sparse_all_reduce_async(name, tables, options, std::move(memory), stream);
     std::ranges::move(ticket.all_sums(), sums.begin());

@@ -18,7 +18,7 @@ struct RowTable {
   std::size_t height = 0;  ///< Rows.
   std::size_t width = 0;   ///< Elements of a row.
   DType dtype = DType::kFloat32;
-  /// Of rows and of their sums, kHost or kDevice; indices are always in host memory.
+  /// The place of rows and sums, kHost or kDevice; indices are always in host memory.
   MemoryKind memory = MemoryKind::kHost;
 
   std::size_t row_bytes() const { return width * size_of(dtype); }

@@ -98,7 +98,7 @@ Scales read_scales(ByteReader& reader) {
   return {.before = before, .after = after};
 }
 
-/// Of a table's height, width, dtype and memory.
+/// The height, width, dtype and memory of a table take so many bytes.
 constexpr std::size_t kTableBytes = 2 * sizeof(std::uint64_t) + 2;
 
 void write(ByteWriter& writer, const RowCall& rows) {

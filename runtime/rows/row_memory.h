@@ -25,7 +25,7 @@ struct RowMemory {
   std::vector<std::int64_t> indices;      ///< Of the result.
   RowBytes rows, table;
   MemoryKind kind = MemoryKind::kHost;  ///< Of rows; the rest is in host memory.
-  std::unique_ptr<RowBackend> backend;  ///< Its work ends before the memory does.
+  std::unique_ptr<RowBackend> backend;  ///< Last: its stream ends before the memory does.
 };
 
 }  // namespace kolo

@@ -29,7 +29,7 @@ struct RowOrder {
   bool is_identity() const { return positions.empty(); }
   /// Number of rows in the list.
   std::size_t count() const { return is_identity() ? indices.size() : positions.size(); }
-  /// Of rows with one index.
+  /// The rows of each index.
   RowGroups groups() const {
     return {.count = indices.size(), .positions = positions, .ends = ends};
   }

@@ -50,11 +50,10 @@ class RowPricing {
   }
 
   double table_us() const {
-    const std::size_t count = size_.height * size_.width;
     if (is_on_device()) {
-      return native_us(GoalKind::kAllReduce, static_cast<double>(count * size_of(size_.dtype)));
+      return native_us(GoalKind::kAllReduce, static_cast<double>(size_.height) * size_.row_bytes());
     }
-    const BucketLayout layout = user_layout(size_.dtype, count);
+    const BucketLayout layout = user_layout(size_.dtype, size_.height * size_.width);
     const Algorithm algorithm = resolve_algorithm(layout, inputs_.grid, options_);
     return CostModel(inputs_.grid, inputs_.costs).predict_us(algorithm, host_bucket(layout));
   }

@@ -15,7 +15,7 @@
 
 namespace kolo {
 
-/// What rows in device memory need.
+/// The device that adds up rows in its memory.
 struct RowDevice {
   Device* device = nullptr;
   /// Behind whose work so far this rank's rows are there; empty: they are.
