@@ -99,7 +99,7 @@ class GroupTransport final : public Transport {
   void disarm() override { job_.disarm(); }
   bool arm_idle() override { return job_.arm_idle(); }
   void unarm() override { job_.unarm(); }
-  void sleep(Duration limit) override { job_.sleep(limit); }
+  bool sleep(Duration limit) override { return job_.sleep(limit); }
   std::vector<int> wake_fds() const override { return job_.wake_fds(); }
 
   std::optional<Error> failure() const override { return job_.failure(); }

@@ -16,8 +16,7 @@
 namespace kolo {
 
 bool Doorbell::sleep(Duration limit) noexcept {
-  std::uint32_t expected = kAwake;
-  if (!state_.compare_exchange_strong(expected, kSleeping, std::memory_order_acq_rel)) return true;
+  if (!rest_as(kSleeping)) return true;
   const timespec time{.tv_sec = limit.count() / 1'000'000'000,
                       .tv_nsec = limit.count() % 1'000'000'000};
   // Not a private futex: who rings may be another process. Returns at once if the word has changed,

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "comm/base/clock.h"
+#include "comm/base/full_fence.h"
 #include "comm/base/unique_handle.h"
 
 namespace kolo {
@@ -12,7 +13,8 @@ namespace kolo {
 /// operation while the owner is awake, one system call more when it sleeps and wants to know.
 ///
 ///   state      the owner                                         woken by
-///   quiet      is awake                                          -
+///   quiet      is awake, and looks at flags by itself            -
+///   listening  is awake, and about to rest                       -
 ///   parked     sleeps on an event descriptor                     any news
 ///   idle       the same, and waits for nothing                   urgent news only
 ///   sleeping   sleeps on this word (futex), in `sleep`           any news
@@ -20,9 +22,11 @@ namespace kolo {
 /// News are bits beside the state, which stay until the owner answers them, asleep or not:
 ///
 ///   ring       adds news           by anybody, after writing what the owner shall see
-///   answer     takes all news      by the owner, before it reads
+///   signal     rings, unless the owner is quiet              by anybody, after setting a flag
+///   listen     has signals add news                          by the owner, before it looks again
+///   answer     takes all news; the owner is quiet            by the owner, before it reads
 ///   park       rests, unless there are news                  by the owner
-///   unpark     is awake again; news stay                     by the owner
+///   unpark     is quiet again; news stay                     by the owner
 ///
 /// All changes are read-modify-writes of one word, so they have one order: a ring falls either
 /// before `park`, which then fails because it compares the whole word, or after it, and then sees
@@ -30,11 +34,16 @@ namespace kolo {
 /// owner: the first urgent ones), because the sleeper is awake from then on. A failed exchange
 /// of `park` orders nothing; its caller must not rely on what it saw, but answer and read again.
 ///
+/// A signal to a quiet owner only reads the word, which then stays in the caches of both: to write
+/// it would take it from the owner's, for as long as the flag itself takes to arrive. A fence in
+/// `signal` and one in `listen` see to it that either the signal finds the owner listening, or the
+/// look after `listen` finds the flag.
+///
 /// All zeroes is a valid, quiet doorbell: it may live in fresh shared memory.
 class Doorbell {
  public:
   enum class News : std::uint32_t {
-    kSignal = 0b001,  ///< A flag or counter has a new value.
+    kSignal = 0b001,  ///< A flag or counter has a new value; see `signal`.
     kMail = 0b011,    ///< A message has moved, or there is room for one.
     kUrgent = 0b111,  ///< A message that even an idle owner must read.
   };
@@ -45,21 +54,33 @@ class Doorbell {
     const auto bits = static_cast<std::uint32_t>(news);
     const std::uint32_t before = state_.fetch_or(bits, std::memory_order_acq_rel);
     const std::uint32_t rest = before & kRestMask;
-    if (rest != kAwake) wake(rest, bits & ~before, event_fd);
+    if (rest != 0) wake(rest, bits & ~before, event_fd);
+  }
+
+  /// A flag or counter has a new value. Threads: any.
+  void signal(int event_fd) noexcept {
+    full_fence();
+    const std::uint32_t state = state_.load(std::memory_order_relaxed);
+    if ((state & (kRestMask | kListening)) != 0) ring(News::kSignal, event_fd);
+  }
+
+  /// From now on signals add news. Returns whether they did before; if not, the owner looks at what
+  /// they announce before it rests. Threads: the owner's.
+  [[nodiscard]] bool listen() noexcept {
+    if ((state_.load(std::memory_order_relaxed) & kListening) != 0) return true;
+    state_.fetch_or(kListening, std::memory_order_acq_rel);
+    full_fence();
+    return false;
   }
 
   /// The rings since the last answer, as bits of News; 0 if there were none. Threads: the owner's.
   std::uint32_t answer() noexcept {
-    if (state_.load(std::memory_order_relaxed) == kAwake) return 0;
-    return state_.exchange(kAwake, std::memory_order_acq_rel);
+    if ((state_.load(std::memory_order_relaxed) & kNewsMask) == 0) return 0;
+    return state_.exchange(kQuiet, std::memory_order_acq_rel) & kNewsMask;
   }
 
   /// Returns false if somebody rang since the last `answer`. Threads: the owner's.
-  [[nodiscard]] bool park(Rest rest) noexcept {
-    std::uint32_t expected = kAwake;
-    return state_.compare_exchange_strong(expected, static_cast<std::uint32_t>(rest),
-                                          std::memory_order_acq_rel);
-  }
+  [[nodiscard]] bool park(Rest rest) noexcept { return rest_as(static_cast<std::uint32_t>(rest)); }
 
   /// Threads: the owner's.
   void unpark() noexcept { state_.fetch_and(kNewsMask, std::memory_order_acq_rel); }
@@ -69,14 +90,20 @@ class Doorbell {
   bool sleep(Duration limit) noexcept;
 
  private:
-  static constexpr std::uint32_t kAwake = 0;
+  static constexpr std::uint32_t kQuiet = 0;
   static constexpr std::uint32_t kSleeping = 0x40;
+  static constexpr std::uint32_t kListening = 0x80;
   static constexpr std::uint32_t kNewsMask = 0x0F;
   static constexpr std::uint32_t kRestMask = 0x70;
 
+  /// Rests, unless there are news.
+  bool rest_as(std::uint32_t rest) noexcept {
+    std::uint32_t awake = state_.load(std::memory_order_relaxed) & kListening;
+    return state_.compare_exchange_strong(awake, rest, std::memory_order_acq_rel);
+  }
   void wake(std::uint32_t rest, std::uint32_t fresh, int event_fd) noexcept;
 
-  std::atomic<std::uint32_t> state_{kAwake};
+  std::atomic<std::uint32_t> state_{kQuiet};
 };
 
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);

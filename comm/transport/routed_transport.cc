@@ -44,12 +44,13 @@ bool RoutedTransport::arm_idle() {
 
 void RoutedTransport::unarm() { local_->unarm(); }
 
-void RoutedTransport::sleep(Duration limit) {
-  if (!arm()) return;
+bool RoutedTransport::sleep(Duration limit) {
+  if (!arm()) return false;
   const timespec time{.tv_sec = limit.count() / 1'000'000'000,
                       .tv_nsec = limit.count() % 1'000'000'000};
   ::ppoll(waited_.data(), waited_.size(), &time, nullptr);
   disarm();
+  return true;
 }
 
 void RoutedTransport::disarm() {

@@ -78,7 +78,7 @@ class RoutedTransport final : public Transport {
   void disarm() override;
   bool arm_idle() override;
   void unarm() override;
-  void sleep(Duration limit) override;
+  bool sleep(Duration limit) override;
   std::vector<int> wake_fds() const override;
 
   std::optional<Error> failure() const override { return failure_; }

@@ -36,6 +36,7 @@ struct ShmTransport::Peer {
   }
 
   void ring(Doorbell::News news) { segment.doorbell().ring(news, bell_fd.get()); }
+  void signal() { segment.doorbell().signal(bell_fd.get()); }
 
   const int rank;
   Arena arena;
@@ -193,7 +194,7 @@ void ShmTransport::signal(int peer, std::uint32_t slot, std::uint64_t value) {
   check(slot < limits_.flags_per_peer, "flag slot out of range");
   Peer& to = peer_of(peer);
   to.segment.flag(own_index_, slot).store(value, std::memory_order_release);
-  to.ring(Doorbell::News::kSignal);
+  to.signal();
 }
 
 std::uint64_t ShmTransport::signalled(int peer, std::uint32_t slot) const {
@@ -232,7 +233,8 @@ bool ShmTransport::poll() {
 }
 
 void ShmTransport::ring(int peer) {
-  peer_of(peer).ring(peer == rank_ ? Doorbell::News::kUrgent : Doorbell::News::kSignal);
+  if (peer == rank_) return peer_of(peer).ring(Doorbell::News::kUrgent);
+  peer_of(peer).signal();
 }
 
 void ShmTransport::post_error(const Error& error) {
@@ -252,13 +254,21 @@ void ShmTransport::read_errors() {
   }
 }
 
-bool ShmTransport::arm() { return own_segment().doorbell().park(Doorbell::Rest::kParked); }
+bool ShmTransport::arm() {
+  Doorbell& bell = own_segment().doorbell();
+  return bell.listen() && bell.park(Doorbell::Rest::kParked);
+}
 
 bool ShmTransport::arm_idle() { return own_segment().doorbell().park(Doorbell::Rest::kIdle); }
 
 void ShmTransport::unarm() { own_segment().doorbell().unpark(); }
 
-void ShmTransport::sleep(Duration limit) { check_due_ |= !own_segment().doorbell().sleep(limit); }
+bool ShmTransport::sleep(Duration limit) {
+  Doorbell& bell = own_segment().doorbell();
+  if (!bell.listen()) return false;
+  check_due_ |= !bell.sleep(limit);
+  return true;
+}
 
 void ShmTransport::disarm() {
   unarm();

@@ -68,7 +68,7 @@ class ShmTransport final : public Transport {
   void disarm() override;
   bool arm_idle() override;
   void unarm() override;
-  void sleep(Duration limit) override;
+  bool sleep(Duration limit) override;
   std::vector<int> wake_fds() const override { return {waiter_.get()}; }
 
   std::optional<Error> failure() const override { return failure_; }

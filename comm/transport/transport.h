@@ -85,8 +85,9 @@ class MessageTransport {
   virtual bool poll() = 0;
 
   /// Between `arm` and `disarm` every ring makes one of `wake_fds` readable. Returns false if
-  /// something has arrived meanwhile and polling is due instead of waiting. `disarm` is for a
-  /// caller that has slept in between.
+  /// polling is due instead of waiting: something has arrived meanwhile, or flags and counters, at
+  /// which the caller looks, too, may have changed, which the first call of several never knows.
+  /// `disarm` is for a caller that has slept in between.
   virtual bool arm() = 0;
   virtual void disarm() = 0;
   /// They stay the same until `shutdown`.
@@ -190,7 +191,8 @@ class Transport : public MessageTransport {
   /// `wake_fds` readable may be left over and wake the next sleeper for nothing.
   virtual void unarm() = 0;
   /// Sleeps until polling is due: somebody rang or something arrived, or `limit` has passed.
-  virtual void sleep(Duration limit) = 0;
+  /// Returns false where `arm` would: polling is due, at flags and counters, too, before it sleeps.
+  virtual bool sleep(Duration limit) = 0;
 };
 
 /// Capacities that all ranks of a job, or of a group, share.

@@ -108,9 +108,12 @@ bool Driver::go_on(Deadline& deadline) {
     const TimePoint now = std::chrono::steady_clock::now();
     if (now >= deadline.get()) return false;
     const Duration limit = sleep_limit(engines_);
-    guard([&] { transport_.sleep(std::min({limit, kPendingSleep, deadline.get() - now})); });
+    bool has_slept = true;
+    guard([&] {
+      has_slept = transport_.sleep(std::min({limit, kPendingSleep, deadline.get() - now}));
+    });
     answer_door();
-    spinner_.renew();
+    if (has_slept) spinner_.renew();
   }
   return !engines_.ended();
 }
@@ -185,8 +188,8 @@ void Driver::run() noexcept {
 }
 
 Driver::Rest Driver::drive_for_all() {
+  spinner_.renew();
   for (;;) {
-    spinner_.renew();
     do {
       moved_ = engines_.poll();
       if (moved_) spinner_.renew();

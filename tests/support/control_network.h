@@ -113,7 +113,10 @@ class ControlNetwork {
     void disarm() override {}
     bool arm_idle() override { return true; }
     void unarm() override {}
-    void sleep(Duration) override { refuse(); }
+    bool sleep(Duration) override {
+      refuse();
+      return false;
+    }
     std::vector<int> wake_fds() const override { return {}; }
     void say_goodbye() override {}
     void shutdown(bool) override {}

@@ -62,6 +62,7 @@ struct InProcessHub::Station {
         counters(limits.counters) {}
 
   void ring(Doorbell::News news) { bell.ring(news, bell_fd.get()); }
+  void signal() { bell.signal(bell_fd.get()); }
 
   bool taken = false;
   std::atomic<Presence> presence{Presence::kThere};
@@ -180,7 +181,7 @@ class InProcessTransport final : public Transport {
   void signal(int peer, std::uint32_t slot, std::uint64_t value) override {
     Station& station = mapped(peer);
     station.flags[flag_index(rank_, slot)].store(value, std::memory_order_release);
-    station.ring(Doorbell::News::kSignal);
+    station.signal();
   }
 
   std::uint64_t signalled(int peer, std::uint32_t slot) const override {
@@ -234,16 +235,21 @@ class InProcessTransport final : public Transport {
   std::string stuck_in(int peer) const override { return mapped(peer).error.stuck_in(); }
 
   void ring(int peer) override {
-    mapped(peer).ring(peer == rank_ ? Doorbell::News::kUrgent : Doorbell::News::kSignal);
+    if (peer == rank_) return mine().ring(Doorbell::News::kUrgent);
+    mapped(peer).signal();
   }
-  bool arm() override { return mine().bell.park(Doorbell::Rest::kParked); }
+  bool arm() override { return mine().bell.listen() && mine().bell.park(Doorbell::Rest::kParked); }
   bool arm_idle() override { return mine().bell.park(Doorbell::Rest::kIdle); }
   void disarm() override {
     unarm();
     drain_event(mine().bell_fd.get());
   }
   void unarm() override { mine().bell.unpark(); }
-  void sleep(Duration limit) override { mine().bell.sleep(limit); }
+  bool sleep(Duration limit) override {
+    if (!mine().bell.listen()) return false;
+    mine().bell.sleep(limit);
+    return true;
+  }
   std::vector<int> wake_fds() const override { return {mine().bell_fd.get()}; }
 
   std::optional<Error> failure() const override { return failure_; }

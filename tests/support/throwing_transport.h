@@ -159,9 +159,9 @@ class ThrowingTransport final : public Transport {
     hook_.pass("unarm");
     transport_->unarm();
   }
-  void sleep(Duration limit) override {
+  bool sleep(Duration limit) override {
     hook_.pass("sleep");
-    transport_->sleep(limit);
+    return transport_->sleep(limit);
   }
   std::optional<Error> failure() const override {
     hook_.pass("failure");

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <tuple>
 
 namespace kolo {
 namespace {
@@ -22,6 +23,7 @@ class DoorbellTest : public testing::Test {
     return ::poll(&waited, 1, 0) == 1;
   }
   void ring(News news) { bell_.ring(news, fd_.get()); }
+  void signal() { bell_.signal(fd_.get()); }
 
   Doorbell bell_;
   FileDescriptor fd_ = make_event_fd();
@@ -36,6 +38,28 @@ TEST_F(DoorbellTest, CollectsNewsUntilTheyAreAnswered) {
   EXPECT_EQ(bell_.answer(), static_cast<std::uint32_t>(News::kMail));
   EXPECT_EQ(bell_.answer(), 0u);
   EXPECT_FALSE(is_raised()) << "an owner that is awake costs no system call";
+}
+
+TEST_F(DoorbellTest, SignalsAddNewsOnceTheOwnerListens) {
+  signal();
+  EXPECT_EQ(bell_.answer(), 0u) << "the owner looks by itself";
+  EXPECT_FALSE(bell_.listen()) << "there may be something";
+  EXPECT_TRUE(bell_.listen());
+  signal();
+  EXPECT_FALSE(bell_.park(Rest::kParked));
+  EXPECT_EQ(bell_.answer(), static_cast<std::uint32_t>(News::kSignal));
+  signal();
+  EXPECT_EQ(bell_.answer(), 0u) << "an answer ends listening";
+  EXPECT_FALSE(bell_.listen());
+}
+
+TEST_F(DoorbellTest, SignalsWakeAnOwnerThatRests) {
+  std::ignore = bell_.listen();
+  ASSERT_TRUE(bell_.park(Rest::kParked));
+  signal();
+  EXPECT_TRUE(is_raised());
+  bell_.unpark();
+  EXPECT_FALSE(bell_.listen()) << "the end of a rest ends listening";
 }
 
 TEST_F(DoorbellTest, RefusesRestWhenThereAreNews) {
@@ -74,7 +98,7 @@ TEST_F(DoorbellTest, SleepEndsWithItsLimit) {
   EXPECT_TRUE(bell_.park(Rest::kParked)) << "it is quiet again";
 }
 
-// Two threads pass a turn to and fro; a lost wake-up would end in the limit.
+// Two threads pass a turn to and fro by a flag; a lost wake-up would end in the limit.
 TEST_F(DoorbellTest, NoWakeUpOfASleeperIsLost) {
   constexpr int kTurns = 20'000;
   Doorbell bells[2];
@@ -84,13 +108,13 @@ TEST_F(DoorbellTest, NoWakeUpOfASleeperIsLost) {
     for (int mine = self; mine < kTurns && !lost; mine += 2) {
       while (turn.load(std::memory_order_acquire) != mine && !lost) {
         bells[self].answer();
-        if (turn.load(std::memory_order_acquire) == mine) break;
+        if (turn.load(std::memory_order_acquire) == mine || !bells[self].listen()) continue;
         const auto began = std::chrono::steady_clock::now();
         bells[self].sleep(kLong);
         if (std::chrono::steady_clock::now() - began >= kLong) lost = true;
       }
       turn.store(mine + 1, std::memory_order_release);
-      bells[1 - self].ring(News::kSignal, -1);
+      bells[1 - self].signal(-1);
     }
   };
   std::thread other([&] { play(1); });
