@@ -114,7 +114,8 @@ class SizeBench {
     for (int i = 0; i < warmup; ++i) contender.run->run();
     const std::uint64_t wire_before = contender.system->wire_bytes().value_or(0);
     for (int i = 0; i < iterations; ++i) {
-      if (options_.together) begin_together(contender);
+      if (options_.fresh) contender.run->write(sums_.contribution());
+      if (options_.together || options_.fresh) begin_together(contender);
       contender.run->align();
       const auto start = Clock::now();
       contender.run->run();
@@ -179,6 +180,7 @@ class SizeBench {
                       .algorithm = contender.run->algorithm(),
                       .iterations = static_cast<int>(contender.times_us.size()),
                       .together = options_.together,
+                      .fresh = options_.fresh,
                       .mean_us = contender.mean_us,
                       .slowest_us = summarise(contender.times_us)};
     row.algbw = static_cast<double>(row.what.bytes) / row.mean_us / 1e3;

@@ -141,6 +141,8 @@ std::vector<std::string> notes(const Runtime& runtime, const CollectiveOptions& 
         "one must send or receive; a lower bound where links and not processors take the time");
   }
   if (options.together) all.emplace_back("together: a barrier before each call");
+  if (options.fresh)
+    all.emplace_back("fresh: contributions written before each call, and a barrier");
   all.emplace_back("p99: of rows with at least 100 iterations");
   return all;
 }
@@ -189,6 +191,7 @@ nlohmann::json to_json(const Runtime& runtime, const std::string& label, const C
                          {"in_place", row.what.in_place},
                          {"iterations", row.iterations},
                          {"together", row.together},
+                         {"fresh", row.fresh},
                          {"time_us", row.mean_us},
                          {"median_us", row.slowest_us.median},
                          {"min_us", row.slowest_us.min},
@@ -268,6 +271,10 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
                   "Rounds within a size; each measures every system in turn")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  command_.add_flag("--fresh", options_.fresh,
+                    "Contributions written anew before each call, outside the time, and a barrier: "
+                    "as in a program, they are in the caches of the ranks that wrote them; without "
+                    "it peers may still have those of the last call in theirs");
   command_.add_flag("--together", options_.together,
                     "A barrier before each call, so that ranks begin it together; without it those "
                     "that wait for nobody, such as the root of a broadcast, run ahead");
