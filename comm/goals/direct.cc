@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -90,6 +91,17 @@ bool takes_shares(const Goal& goal, const BucketLayout& layout, const GoalContex
   return contributors > 2 && layout.bytes() > slot_bytes(layout.bytes(), context.options);
 }
 
+/// While the root of a reduce on one node adds up a piece, the others pack the next. A few pieces
+/// suffice, and smaller ones are not worth their flags.
+std::size_t most_piece_bytes(const Goal& goal, const BucketLayout& layout,
+                             const GoalContext& context) {
+  constexpr std::size_t kPieces = 16, kLeastBytes = std::size_t{8} << 10;
+  const bool packs_ahead = goal.kind == GoalKind::kReduce && context.grid.num_nodes() == 1 &&
+                           !takes_shares(goal, layout, context);
+  return packs_ahead ? std::max(layout.bytes() / kPieces, kLeastBytes)
+                     : std::numeric_limits<std::size_t>::max();
+}
+
 /// Also a reduce-scatter of elements that are cast. Others that sum would add up the sums of nodes
 /// one by one, and round each time.
 bool serves(const Goal& goal, const BucketLayout& layout, const ProcessGrid&) {
@@ -103,7 +115,8 @@ void append(ScheduleBuilder& builder, const Goal& goal, const GoalContext& conte
       builder, goal, context,
       {.append_round = append_round,
        .in_shares = takes_shares(goal, builder.layout(), context),
-       .puts = context.grid.num_nodes() == 1 && builder.layout().is_in_tensors(MemoryKind::kHost)});
+       .puts = context.grid.num_nodes() == 1 && builder.layout().is_in_tensors(MemoryKind::kHost),
+       .most_piece_bytes = most_piece_bytes(goal, builder.layout(), context)});
 }
 
 double predict_us(const HostLinks& links, const GoalSize& size, const CompileOptions& options) {
