@@ -219,7 +219,7 @@ bool ShmTransport::poll() {
   if (closed_) return false;
   // The end of a peer is noticed first, so that what it wrote before is read in the same poll.
   const bool found = (check_due_ || quiet_polls_ >= kPollsPerCheck) && check_sockets();
-  const std::uint32_t news = own_segment().doorbell().answer();
+  const std::uint32_t news = own_bell().answer();
   if (news == 0) {
     ++quiet_polls_;
     return found;
@@ -254,19 +254,9 @@ void ShmTransport::read_errors() {
   }
 }
 
-bool ShmTransport::arm() {
-  Doorbell& bell = own_segment().doorbell();
-  return bell.listen() && bell.park(Doorbell::Rest::kParked);
-}
-
-bool ShmTransport::arm_idle() { return own_segment().doorbell().park(Doorbell::Rest::kIdle); }
-
-void ShmTransport::unarm() { own_segment().doorbell().unpark(); }
-
 bool ShmTransport::sleep(Duration limit) {
-  Doorbell& bell = own_segment().doorbell();
-  if (!bell.listen()) return false;
-  check_due_ |= !bell.sleep(limit);
+  if (!own_bell().listen()) return false;
+  check_due_ |= !own_bell().sleep(limit);
   return true;
 }
 
@@ -329,6 +319,7 @@ ShmTransport::Peer& ShmTransport::peer_of(int rank) const {
 }
 
 ShmSegment ShmTransport::own_segment() const { return peers_[own_index_]->segment; }
+Doorbell& ShmTransport::own_bell() const { return own_segment().doorbell(); }
 
 std::atomic<std::uint64_t>& ShmTransport::counter_word(int owner, std::uint32_t counter) const {
   check(counter < limits_.counters, "counter out of range");

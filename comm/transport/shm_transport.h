@@ -64,10 +64,10 @@ class ShmTransport final : public Transport {
   void post_error(const Error& error) override;
   void note_stuck(std::string_view verb) override { own_segment().error().note_stuck(verb); }
   std::string stuck_in(int peer) const override;
-  bool arm() override;
+  bool arm() override { return own_bell().listen() && own_bell().park(Doorbell::Rest::kParked); }
   void disarm() override;
-  bool arm_idle() override;
-  void unarm() override;
+  bool arm_idle() override { return own_bell().park(Doorbell::Rest::kIdle); }
+  void unarm() override { own_bell().unpark(); }
   bool sleep(Duration limit) override;
   std::vector<int> wake_fds() const override { return {waiter_.get()}; }
 
@@ -82,6 +82,7 @@ class ShmTransport final : public Transport {
   Peer& peer_of(int rank) const;
   void try_memory(Peer& peer, const MemoryToken& token) const;
   ShmSegment own_segment() const;
+  Doorbell& own_bell() const;
   std::atomic<std::uint64_t>& counter_word(int owner, std::uint32_t counter) const;
   void move_messages(Peer& peer);
   void read_data(Peer& peer);
