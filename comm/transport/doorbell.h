@@ -21,12 +21,12 @@ namespace kolo {
 ///
 /// News are bits beside the state, which stay until the owner answers them, asleep or not:
 ///
-///   ring       adds news           by anybody, after writing what the owner shall see
-///   signal     rings, unless the owner is quiet              by anybody, after setting a flag
-///   listen     has signals add news                          by the owner, before it looks again
-///   answer     takes all news; the owner is quiet            by the owner, before it reads
-///   park       rests, unless there are news                  by the owner
-///   unpark     is quiet again; news stay                     by the owner
+///   ring       adds news                           by anybody, after writing what it announces
+///   signal     rings, unless the owner is quiet    by anybody, after setting a flag
+///   listen     lets signals add news               by the owner, before it looks once more
+///   answer     takes all news, and is quiet again  by the owner, before it reads
+///   park       rests, unless there are news        by the owner
+///   unpark     is quiet again; news stay           by the owner
 ///
 /// All changes are read-modify-writes of one word, so they have one order: a ring falls either
 /// before `park`, which then fails because it compares the whole word, or after it, and then sees
