@@ -86,7 +86,7 @@ Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clock
       joining_(coordinator_, runner_, operations_, gradients_, transport.rank()) {}
 
 void Engine::submit(std::shared_ptr<Operation> operation) {
-  if (operation->name.empty()) operation->name = operation->arguments();
+  if (operation->name.empty()) operation->name = operation->default_name();
   enqueue(std::move(operation));
 }
 

@@ -164,6 +164,13 @@ std::string Operation::arguments() const {
   return buffer.memory == MemoryKind::kDevice ? text + " on device" : text;
 }
 
+const std::string& Operation::default_name() {
+  if (!described || !described->shape.fits(*this)) {
+    described = {.shape = OperationShape::of(*this), .text = arguments()};
+  }
+  return described->text;
+}
+
 std::size_t Operation::count_in(std::size_t tensor, std::size_t part) const {
   if (has_uneven_tensors(*this)) return counts[tensor * (counts.size() / tensors.size()) + part];
   if (!tensors.empty()) return tensors[tensor].count;

@@ -32,6 +32,29 @@ bool reduces(OperationKind kind);
 /// Whether the elements are divided into a part for each rank, or for each pair.
 bool has_parts(OperationKind kind);
 
+struct Operation;
+
+/// The signature without the name, for comparing.
+struct OperationShape {
+  OperationKind kind = OperationKind::kBarrier;
+  std::size_t count = 0;  ///< Of operations without parts.
+  std::vector<std::size_t> counts = {};
+  /// Elements of each one's part, 0 where `counts` has them; empty if not grouped.
+  std::vector<std::size_t> tensors = {};
+  DType dtype = DType::kFloat32;
+  MemoryKind memory = MemoryKind::kHost;
+  bool out_of_place = false;
+  ReduceOp op = ReduceOp::kSum;
+  Scales scales = {};  ///< Those on which ranks agree.
+  std::optional<DType> wire = {};
+  int root = 0;
+  std::optional<RowCall> rows = {};
+
+  static OperationShape of(const Operation& operation);
+  /// Whether that is the shape of `operation`; allocates nothing.
+  bool fits(const Operation& operation) const;
+};
+
 /// One collective call on one buffer, or on several that are grouped, as a user's thread submits
 /// it.
 struct Operation {
@@ -68,8 +91,18 @@ struct Operation {
   std::shared_ptr<const void> memory = {};
   std::shared_ptr<TicketState> ticket = std::make_shared<TicketState>();
 
-  /// "all_reduce float32 [10] sum", which is also the name of an operation without one.
+  /// The last default name, and the shape that it describes.
+  struct Described {
+    OperationShape shape;
+    std::string text;
+  };
+  std::optional<Described> described = {};
+
+  /// "all_reduce float32 [10] sum".
   std::string arguments() const;
+  /// The same, which is the name of an operation without one. It is kept for the next operation in
+  /// this place (see `OperationPool`), mostly a call like this one.
+  const std::string& default_name();
   /// What all ranks must submit alike: "'x': all_reduce float32 [10] sum".
   std::string signature() const;
 
@@ -82,27 +115,6 @@ struct Operation {
   /// Of the numbers that carry its elements. Before: it moves elements, and every rank submits it
   /// alike.
   Goal goal(int world_size) const;
-};
-
-/// The signature without the name, for comparing.
-struct OperationShape {
-  OperationKind kind = OperationKind::kBarrier;
-  std::size_t count = 0;  ///< Of operations without parts.
-  std::vector<std::size_t> counts = {};
-  /// Elements of each one's part, 0 where `counts` has them; empty if not grouped.
-  std::vector<std::size_t> tensors = {};
-  DType dtype = DType::kFloat32;
-  MemoryKind memory = MemoryKind::kHost;
-  bool out_of_place = false;
-  ReduceOp op = ReduceOp::kSum;
-  Scales scales = {};  ///< Those on which ranks agree.
-  std::optional<DType> wire = {};
-  int root = 0;
-  std::optional<RowCall> rows = {};
-
-  static OperationShape of(const Operation& operation);
-  /// Whether that is the shape of `operation`; allocates nothing.
-  bool fits(const Operation& operation) const;
 };
 
 }  // namespace kolo

@@ -1,0 +1,56 @@
+#include "runtime/engine/operation.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "runtime/engine/operation_pool.h"
+
+namespace kolo {
+namespace {
+
+TEST(Operation, WithoutANameIsNamedByItsArguments) {
+  Operation operation{.kind = OperationKind::kAllReduce, .buffer = {.count = 10}};
+  EXPECT_EQ(operation.default_name(), "all_reduce float32 [10] sum");
+  const std::vector<std::function<void()>> changes = {
+      [&] { operation.buffer.count = 11; },
+      [&] { operation.buffer.dtype = DType::kBFloat16; },
+      [&] { operation.buffer.memory = MemoryKind::kDevice; },
+      [&] { operation.op = ReduceOp::kMax; },
+      [&] { operation.scales.after = 0.5; },
+      [&] { operation.wire = DType::kBFloat16; },
+      [&] { operation.kind = OperationKind::kReduce; },
+      [&] { operation.root = 3; },
+      [&] {
+        operation.tensors = {{.count = 5}, {.count = 6}};
+      },
+      [&] { operation.kind = OperationKind::kAllGather; },
+      [&] {
+        operation.counts = {4, 7};
+      },
+      [&] { operation.out_of_place = true; },
+  };
+  for (const auto& change : changes) {
+    change();
+    EXPECT_EQ(operation.default_name(), operation.arguments());
+  }
+}
+
+TEST(OperationPool, KeepsTheDefaultNameForTheNextCall) {
+  OperationPool pool;
+  const auto take = [&] {
+    auto operation = pool.take(OperationKind::kAllReduce, "");
+    operation->buffer.count = 10;
+    return operation;
+  };
+  auto first = take();
+  const char* const text = first->default_name().data();
+  first->ticket->complete();
+  pool.give_back(std::move(first));
+  EXPECT_EQ(take()->default_name().data(), text);
+}
+
+}  // namespace
+}  // namespace kolo
