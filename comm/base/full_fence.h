@@ -4,8 +4,8 @@
 
 namespace kolo {
 
-/// What the thread wrote before is visible to all others before it reads anything after. The thread
-/// sanitizer knows no fences: it reports nothing that one orders, if only atomics are ordered so.
+/// Makes all that this thread has written visible to others before it reads anything else. The
+/// thread sanitizer knows no fences, and need not where they order atomics only.
 inline void full_fence() noexcept {
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push

@@ -37,7 +37,8 @@ namespace kolo {
 /// A signal to a quiet owner only reads the word, which then stays in the caches of both: to write
 /// it would take it from the owner's, for as long as the flag itself takes to arrive. A fence in
 /// `signal` and one in `listen` see to it that either the signal finds the owner listening, or the
-/// look after `listen` finds the flag.
+/// look after `listen` finds the flag. Each look begins with `answer`, so `listen` knows whether
+/// there was one.
 ///
 /// All zeroes is a valid, quiet doorbell: it may live in fresh shared memory.
 class Doorbell {
@@ -64,10 +65,11 @@ class Doorbell {
     if ((state & (kRestMask | kListening)) != 0) ring(News::kSignal, event_fd);
   }
 
-  /// From now on signals add news. Returns whether they did before; if not, the owner looks at what
-  /// they announce before it rests. Threads: the owner's.
+  /// From now on signals add news. Returns whether they did so at the last `answer`; if not, the
+  /// owner answers and looks at what they announce before it rests. Threads: the owner's.
   [[nodiscard]] bool listen() noexcept {
-    if ((state_.load(std::memory_order_relaxed) & kListening) != 0) return true;
+    const std::uint32_t state = state_.load(std::memory_order_relaxed);
+    if ((state & kListening) != 0) return (state & kAnswered) != 0;
     state_.fetch_or(kListening, std::memory_order_acq_rel);
     full_fence();
     return false;
@@ -75,8 +77,14 @@ class Doorbell {
 
   /// The rings since the last answer, as bits of News; 0 if there were none. Threads: the owner's.
   std::uint32_t answer() noexcept {
-    if ((state_.load(std::memory_order_relaxed) & kNewsMask) == 0) return 0;
-    return state_.exchange(kQuiet, std::memory_order_acq_rel) & kNewsMask;
+    const std::uint32_t state = state_.load(std::memory_order_relaxed);
+    if ((state & kNewsMask) != 0) {
+      return state_.exchange(kQuiet, std::memory_order_acq_rel) & kNewsMask;
+    }
+    if ((state & (kListening | kAnswered)) == kListening) {
+      state_.fetch_or(kAnswered, std::memory_order_acq_rel);
+    }
+    return 0;
   }
 
   /// Returns false if somebody rang since the last `answer`. Threads: the owner's.
@@ -93,12 +101,13 @@ class Doorbell {
   static constexpr std::uint32_t kQuiet = 0;
   static constexpr std::uint32_t kSleeping = 0x40;
   static constexpr std::uint32_t kListening = 0x80;
+  static constexpr std::uint32_t kAnswered = 0x100;  // since it has been listening
   static constexpr std::uint32_t kNewsMask = 0x0F;
   static constexpr std::uint32_t kRestMask = 0x70;
 
   /// Rests, unless there are news.
   bool rest_as(std::uint32_t rest) noexcept {
-    std::uint32_t awake = state_.load(std::memory_order_relaxed) & kListening;
+    std::uint32_t awake = state_.load(std::memory_order_relaxed) & (kListening | kAnswered);
     return state_.compare_exchange_strong(awake, rest, std::memory_order_acq_rel);
   }
   void wake(std::uint32_t rest, std::uint32_t fresh, int event_fd) noexcept;

@@ -85,8 +85,8 @@ class MessageTransport {
   virtual bool poll() = 0;
 
   /// Between `arm` and `disarm` every ring makes one of `wake_fds` readable. Returns false if
-  /// polling is due instead of waiting: something has arrived meanwhile, or flags and counters, at
-  /// which the caller looks, too, may have changed, which the first call of several never knows.
+  /// something has arrived meanwhile and polling is due instead of waiting; and at the first call
+  /// of several, after which the caller polls, looks at its flags and counters, and calls again.
   /// `disarm` is for a caller that has slept in between.
   virtual bool arm() = 0;
   virtual void disarm() = 0;

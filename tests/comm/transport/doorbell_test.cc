@@ -44,6 +44,8 @@ TEST_F(DoorbellTest, SignalsAddNewsOnceTheOwnerListens) {
   signal();
   EXPECT_EQ(bell_.answer(), 0u) << "the owner looks by itself";
   EXPECT_FALSE(bell_.listen()) << "there may be something";
+  EXPECT_FALSE(bell_.listen()) << "nobody has looked since";
+  EXPECT_EQ(bell_.answer(), 0u);
   EXPECT_TRUE(bell_.listen());
   signal();
   EXPECT_FALSE(bell_.park(Rest::kParked));
@@ -55,6 +57,7 @@ TEST_F(DoorbellTest, SignalsAddNewsOnceTheOwnerListens) {
 
 TEST_F(DoorbellTest, SignalsWakeAnOwnerThatRests) {
   std::ignore = bell_.listen();
+  bell_.answer();
   ASSERT_TRUE(bell_.park(Rest::kParked));
   signal();
   EXPECT_TRUE(is_raised());
