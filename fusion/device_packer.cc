@@ -90,7 +90,8 @@ void DevicePacker::rebind(std::size_t index, void* data, const void* input) {
 void DevicePacker::pack(Stream& stream, std::size_t offset, std::size_t count, void* bucket) {
   copy(contributions_ ? *contributions_ : results_, stream, offset, count,
        {.direction = CopyDirection::kPack,
-        .bucket = element_zero(bucket, offset, options_.bucket_dtype)});
+        .bucket = element_zero(bucket, offset, options_.bucket_dtype),
+        .scale = pack_scale_});
 }
 
 void DevicePacker::unpack(Stream& stream, std::size_t offset, std::size_t count,

@@ -42,6 +42,9 @@ class DevicePacker final : public StreamPacker, public Rebindable {
   /// `input` is null unless the bucket is out of place.
   void rebind(std::size_t index, void* data, const void* input) override;
 
+  /// What is packed from now on is multiplied by `scale`.
+  void set_pack_scale(double scale) { pack_scale_ = scale; }
+
   void pack(Stream& stream, std::size_t offset, std::size_t count, void* bucket) override;
   void unpack(Stream& stream, std::size_t offset, std::size_t count, const void* bucket) override;
 
@@ -72,6 +75,7 @@ class DevicePacker final : public StreamPacker, public Rebindable {
 
   DeviceKernels& kernels_;
   const DevicePackerOptions options_;
+  double pack_scale_ = 1.0;
   Table results_;
   std::optional<Table> contributions_;  // if they are elsewhere
 };

@@ -26,7 +26,7 @@ struct Scales {
 ///     runtime.all_reduce("x", buffer, {ReduceOp::kPremulSum, {.before = my_weight}});
 ///
 /// result = after * (before * x_0 op before * x_1 op ...). Scaled contributions are rounded to the
-/// dtype before they are combined.
+/// dtype before they are combined; in device memory so are results before they are multiplied.
 struct Reduction {
   ReduceOp op;
   Scales scales;

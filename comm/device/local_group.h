@@ -23,16 +23,23 @@ struct GroupPart {
   std::size_t count = 0;
 };
 
+/// A tensor in device memory that has a part for each rank, side by side in group order: the parts
+/// are summed to their ranks, or each rank's part goes to all.
+struct GroupTensor {
+  const void* source = nullptr;              ///< Sums: all parts. Else this rank's.
+  void* target = nullptr;                    ///< Sums: this rank's part. Else all parts.
+  std::span<const std::size_t> counts = {};  ///< Elements of each part, equal on all ranks.
+};
+
 /// Collectives of a device library (NCCL) among some ranks: those of a node, or all.
 ///
 /// All ranks of the group make the same calls in the same order. A call enqueues on a stream and
 /// returns. Nothing blocks: failures of peers show in `async_error`, never as an exception, and a
 /// call after a failure does nothing.
 ///
-/// Shape:   all memory is device memory. `part_count` is the number of elements of one rank's part,
-///          `counts` those of each rank's; parts lie side by side in group order. In place where
-///          the pointers say so: `part` of a reduce-scatter may be this rank's part of `whole`;
-///          likewise for an all-gather.
+/// Shape:   all memory is device memory. `part_count` is the number of elements of one rank's part;
+///          parts lie side by side in group order. In place where the pointers say so: `part` of a
+///          reduce-scatter may be this rank's part of `whole`; likewise for an all-gather.
 /// Sums:    in the dtype of the data, in the order of the library, which is equal on all ranks and
 ///          in all runs of a job of one shape. kAverage divides once, by the group's size.
 /// Threads: one, the engine's.
@@ -53,16 +60,16 @@ class LocalGroup {
                               DType dtype, ReduceOp op) = 0;
   virtual void all_gather(Stream& stream, const void* part, void* whole, std::size_t part_count,
                           DType dtype) = 0;
-  /// The same with parts of any lengths, equal on all ranks. Where all but one are empty, the first
-  /// is a reduce to that rank, and the second a broadcast from it. `part` of an empty part, and
-  /// `whole` if all parts are empty, is not looked at.
-  virtual void reduce_parts(Stream& stream, const void* whole, void* part,
-                            std::span<const std::size_t> counts, DType dtype, ReduceOp op) = 0;
-  virtual void gather_parts(Stream& stream, const void* part, void* whole,
-                            std::span<const std::size_t> counts, DType dtype) = 0;
+  /// The same with parts of any lengths, of one tensor or of several in one launch. Where all parts
+  /// but one are empty, the first is a reduce to that rank, and the second a broadcast from it. The
+  /// pointer to an empty part, and to parts that are all empty, is not looked at.
+  virtual void reduce_parts(Stream& stream, std::span<const GroupTensor> tensors, DType dtype,
+                            ReduceOp op) = 0;
+  virtual void gather_parts(Stream& stream, std::span<const GroupTensor> tensors, DType dtype) = 0;
   /// What each rank sends to rank i, `sent[i]`, is as long as what that one receives from it, and
   /// lies elsewhere. Nothing that is sent is changed. A rank may send to itself, also to where it
-  /// sends from.
+  /// sends from. Of several tensors each has as many places as there are ranks, one tensor after
+  /// the other.
   virtual void exchange(Stream& stream, std::span<const GroupPart> sent,
                         std::span<const GroupPart> received, DType dtype) = 0;
   /// In place where `target` is `source`.

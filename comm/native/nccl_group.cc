@@ -159,6 +159,16 @@ void NcclGroup::launch(Stream& stream, std::string_view what, Call&& call) {
   if (result != ncclSuccess) failure_ = nccl_error(result, comm, what);
 }
 
+template <typename Collective>
+void NcclGroup::launch_tensors(Stream& stream, std::string_view what,
+                               std::span<const GroupTensor> tensors, Collective&& collective) {
+  launch(stream, what, [&](ncclComm_t comm, cudaStream_t native) {
+    return in_one_launch([&](Calls& calls) {
+      for (const GroupTensor& tensor : tensors) collective(calls, tensor, comm, native);
+    });
+  });
+}
+
 void NcclGroup::reduce_scatter(Stream& stream, const void* whole, void* part,
                                std::size_t part_count, DType dtype, ReduceOp op) {
   launch(stream, "a reduce-scatter", [&](ncclComm_t comm, cudaStream_t native) {
@@ -173,49 +183,58 @@ void NcclGroup::all_gather(Stream& stream, const void* part, void* whole, std::s
   });
 }
 
-// Of parts of different lengths each goes by a call of its own, all of them in one launch.
+// Of parts of different lengths each goes by a call of its own, and so does each tensor, all of
+// them in one launch.
 
-void NcclGroup::reduce_parts(Stream& stream, const void* whole, void* part,
-                             std::span<const std::size_t> counts, DType dtype, ReduceOp op) {
-  if (are_equal(counts)) return reduce_scatter(stream, whole, part, counts.front(), dtype, op);
-  launch(stream, "a reduce", [&](ncclComm_t comm, cudaStream_t native) {
-    return in_one_launch([&](Calls& calls) {
-      const auto* next = static_cast<const std::byte*>(whole);
-      for (int root = 0; root < size_; ++root) {
-        const std::size_t count = counts[static_cast<std::size_t>(root)];
-        if (count == 0) continue;
-        calls.add(ncclReduce(next, root == rank_ ? part : nullptr, count, to_nccl(dtype),
-                             to_nccl(op), root, comm, native));
-        next += count * size_of(dtype);
-      }
-    });
-  });
+void NcclGroup::reduce_parts(Stream& stream, std::span<const GroupTensor> tensors, DType dtype,
+                             ReduceOp op) {
+  const auto reduce = [&](Calls& calls, const GroupTensor& tensor, ncclComm_t comm,
+                          cudaStream_t native) {
+    if (are_equal(tensor.counts)) {
+      calls.add(ncclReduceScatter(tensor.source, tensor.target, tensor.counts.front(),
+                                  to_nccl(dtype), to_nccl(op), comm, native));
+      return;
+    }
+    const auto* next = static_cast<const std::byte*>(tensor.source);
+    for (int root = 0; root < size_; ++root) {
+      const std::size_t count = tensor.counts[static_cast<std::size_t>(root)];
+      if (count == 0) continue;
+      calls.add(ncclReduce(next, root == rank_ ? tensor.target : nullptr, count, to_nccl(dtype),
+                           to_nccl(op), root, comm, native));
+      next += count * size_of(dtype);
+    }
+  };
+  launch_tensors(stream, "a reduce", tensors, reduce);
 }
 
-void NcclGroup::gather_parts(Stream& stream, const void* part, void* whole,
-                             std::span<const std::size_t> counts, DType dtype) {
-  if (are_equal(counts)) return all_gather(stream, part, whole, counts.front(), dtype);
-  launch(stream, "a broadcast", [&](ncclComm_t comm, cudaStream_t native) {
-    return in_one_launch([&](Calls& calls) {
-      auto* next = static_cast<std::byte*>(whole);
-      for (int root = 0; root < size_; ++root) {
-        const std::size_t count = counts[static_cast<std::size_t>(root)];
-        if (count == 0) continue;
-        calls.add(ncclBroadcast(root == rank_ ? part : next, next, count, to_nccl(dtype), root,
-                                comm, native));
-        next += count * size_of(dtype);
-      }
-    });
-  });
+void NcclGroup::gather_parts(Stream& stream, std::span<const GroupTensor> tensors, DType dtype) {
+  const auto gather = [&](Calls& calls, const GroupTensor& tensor, ncclComm_t comm,
+                          cudaStream_t native) {
+    if (are_equal(tensor.counts)) {
+      calls.add(ncclAllGather(tensor.source, tensor.target, tensor.counts.front(), to_nccl(dtype),
+                              comm, native));
+      return;
+    }
+    auto* next = static_cast<std::byte*>(tensor.target);
+    for (int root = 0; root < size_; ++root) {
+      const std::size_t count = tensor.counts[static_cast<std::size_t>(root)];
+      if (count == 0) continue;
+      calls.add(ncclBroadcast(root == rank_ ? tensor.source : next, next, count, to_nccl(dtype),
+                              root, comm, native));
+      next += count * size_of(dtype);
+    }
+  };
+  launch_tensors(stream, "a broadcast", tensors, gather);
 }
 
 void NcclGroup::exchange(Stream& stream, std::span<const GroupPart> sent,
                          std::span<const GroupPart> received, DType dtype) {
   launch(stream, "an exchange", [&](ncclComm_t comm, cudaStream_t native) {
     return in_one_launch([&](Calls& calls) {
-      for (int peer = 0; peer < size_; ++peer) {
-        const GroupPart& to = sent[static_cast<std::size_t>(peer)];
-        const GroupPart& from = received[static_cast<std::size_t>(peer)];
+      for (std::size_t i = 0; i < sent.size(); ++i) {
+        const int peer = static_cast<int>(i % static_cast<std::size_t>(size_));
+        const GroupPart& to = sent[i];
+        const GroupPart& from = received[i];
         if (peer == rank_ && to.count == from.count && to.data == from.data) continue;
         if (to.count > 0) {
           calls.add(ncclSend(to.data, to.count, to_nccl(dtype), peer, comm, native));

@@ -57,10 +57,9 @@ class NcclGroup final : public LocalGroup {
                       DType dtype, ReduceOp op) override;
   void all_gather(Stream& stream, const void* part, void* whole, std::size_t part_count,
                   DType dtype) override;
-  void reduce_parts(Stream& stream, const void* whole, void* part,
-                    std::span<const std::size_t> counts, DType dtype, ReduceOp op) override;
-  void gather_parts(Stream& stream, const void* part, void* whole,
-                    std::span<const std::size_t> counts, DType dtype) override;
+  void reduce_parts(Stream& stream, std::span<const GroupTensor> tensors, DType dtype,
+                    ReduceOp op) override;
+  void gather_parts(Stream& stream, std::span<const GroupTensor> tensors, DType dtype) override;
   void exchange(Stream& stream, std::span<const GroupPart> sent,
                 std::span<const GroupPart> received, DType dtype) override;
   void all_reduce(Stream& stream, const void* source, void* target, std::size_t count, DType dtype,
@@ -76,6 +75,10 @@ class NcclGroup final : public LocalGroup {
   /// Enqueues `call` on `stream` unless the group has failed, and records a failure.
   template <typename Call>
   void launch(Stream& stream, std::string_view what, Call&& call);
+  /// The same for `collective` of each tensor, all of them together.
+  template <typename Collective>
+  void launch_tensors(Stream& stream, std::string_view what, std::span<const GroupTensor> tensors,
+                      Collective&& collective);
 
   std::shared_ptr<NcclCommunicator> communicator_;  ///< Shared with memory that it registered.
   int rank_ = 0;

@@ -154,6 +154,7 @@ void DeviceLane::launch_native(DeviceRun& run, const Step& step, DeviceRun::Part
                           ? ReduceOp::kSum
                           : run.schedule.layout.op;
   const auto at = [&](const Range& range) { return run.address(range); };
+  run.point(step, parts);
   switch (step.native) {
     case NativeOp::kReduceScatter:
       group->reduce_scatter(on, at(step.sources[0]), at(step.target), step.target.count, dtype, op);
@@ -165,16 +166,12 @@ void DeviceLane::launch_native(DeviceRun& run, const Step& step, DeviceRun::Part
       group->all_reduce(on, at(step.sources[0]), at(step.target), step.target.count, dtype, op);
       break;
     case NativeOp::kReduceParts:
-      group->reduce_parts(on, run.first_address(step.sources), at(step.target), parts.counts, dtype,
-                          op);
+      group->reduce_parts(on, parts.tensors, dtype, op);
       break;
     case NativeOp::kGatherParts:
-      group->gather_parts(on, at(step.sources[0]), run.first_address(step.mirrors), parts.counts,
-                          dtype);
+      group->gather_parts(on, parts.tensors, dtype);
       break;
     case NativeOp::kExchange:
-      run.point(step.sources, parts.sent);
-      run.point(step.mirrors, parts.received);
       group->exchange(on, parts.sent, parts.received, dtype);
       break;
   }

@@ -32,6 +32,11 @@ DeviceRun::Parts parts_of(const Step& step) {
   for (const Range& range : gathers ? step.mirrors : step.sources) {
     parts.counts.push_back(range.count);
   }
+  const std::size_t tensors = gathers ? step.sources.size() : step.mirrors.size();
+  const std::size_t ranks = parts.counts.size() / tensors;
+  for (std::size_t i = 0; i < tensors; ++i) {
+    parts.tensors.push_back({.counts = std::span(parts.counts).subspan(i * ranks, ranks)});
+  }
   return parts;
 }
 
@@ -131,15 +136,28 @@ std::byte* DeviceRun::address(const Range& range) const {
   return memory.data() + range.offset * size_of(schedule.layout.dtype);
 }
 
-std::byte* DeviceRun::first_address(const std::vector<Range>& ranges) const {
+std::byte* DeviceRun::first_address(std::span<const Range> ranges) const {
   for (const Range& range : ranges) {
     if (range.count > 0) return address(range);
   }
   return nullptr;
 }
 
-void DeviceRun::point(const std::vector<Range>& ranges, std::vector<GroupPart>& parts) const {
-  for (std::size_t i = 0; i < ranges.size(); ++i) parts[i].data = address(ranges[i]);
+void DeviceRun::point(const Step& step, Parts& parts) const {
+  for (std::size_t i = 0; i < parts.sent.size(); ++i) {
+    parts.sent[i].data = address(step.sources[i]);
+    parts.received[i].data = address(step.mirrors[i]);
+  }
+  const bool gathers = step.native == NativeOp::kGatherParts;
+  const std::span<const Range> all = gathers ? step.mirrors : step.sources;
+  for (std::size_t i = 0; i < parts.tensors.size(); ++i) {
+    GroupTensor& tensor = parts.tensors[i];
+    const std::size_t ranks = tensor.counts.size();
+    std::byte* const whole = first_address(all.subspan(i * ranks, ranks));
+    std::byte* const part = address(gathers ? step.sources[i] : step.mirrors[i]);
+    tensor.source = gathers ? part : whole;
+    tensor.target = gathers ? whole : part;
+  }
 }
 
 BufferView DeviceRun::view(const Range& range) const {

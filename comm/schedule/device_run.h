@@ -14,8 +14,6 @@
 
 namespace kolo {
 
-;
-
 /// The streams of a device, which run side by side.
 enum class DeviceLine : std::uint8_t {
   kPacks,        ///< Wait for the caller's kernels.
@@ -31,10 +29,12 @@ inline constexpr std::size_t kDeviceLines = 6;
 /// used in every iteration. Threads: the executor's.
 class DeviceRun {
  public:
-  /// The ranges of a native step that has one for each rank.
+  /// The ranges of a native step that has one for each rank, as its library wants them. `point`
+  /// says where they are.
   struct Parts {
-    std::vector<std::size_t> counts = {};             ///< Of an exchange, none.
-    std::vector<GroupPart> sent = {}, received = {};  ///< Of an exchange; `point` says where.
+    std::vector<std::size_t> counts = {};             ///< Tensor by tensor. Of an exchange, none.
+    std::vector<GroupTensor> tensors = {};            ///< The same.
+    std::vector<GroupPart> sent = {}, received = {};  ///< Of an exchange.
   };
 
   struct OnDevice {
@@ -56,10 +56,8 @@ class DeviceRun {
   /// Where a range of this rank's memory is, which for one in tensors is asked anew at each use.
   /// Null for an empty one there.
   std::byte* address(const Range& range) const;
-  /// Where the first of these ranges that is not empty is; null if all are.
-  std::byte* first_address(const std::vector<Range>& ranges) const;
-  /// Writes the addresses of `ranges` to `parts`, which are as many.
-  void point(const std::vector<Range>& ranges, std::vector<GroupPart>& parts) const;
+  /// Writes to `parts` where the ranges of a native step that has them are now.
+  void point(const Step& step, Parts& parts) const;
   BufferView view(const Range& range) const;
   bool has_turns_under_way() const;
 
@@ -73,6 +71,8 @@ class DeviceRun {
   std::uint64_t iteration = 0;
 
  private:
+  /// Where the first of these ranges that is not empty is; null if all are.
+  std::byte* first_address(std::span<const Range> ranges) const;
   void allocate(const DeviceAccess& access);
   void link_steps(Device& device);
 

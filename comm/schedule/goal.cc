@@ -33,6 +33,33 @@ using Ranks = std::pair<std::vector<int>, std::vector<int>>;
 
 }  // namespace
 
+Goal Goal::of_tensors(std::vector<Goal> each) {
+  Goal all = std::move(each.front());
+  all.tensors = each.size();
+  for (std::size_t tensor = 1; tensor < each.size(); ++tensor) {
+    const std::size_t begin = all.count();
+    for (Part& part : each[tensor].parts) {
+      part.extent.offset += begin;
+      all.parts.push_back(std::move(part));
+    }
+  }
+  return all;
+}
+
+Goal merged(Goal goal) {
+  if (goal.tensors == 1) return goal;
+  Goal one{.kind = goal.kind, .root = goal.root, .parts = {}};
+  for (std::size_t i = 0; i < goal.parts_of(0).size(); ++i) {
+    Goal::Part part = goal.parts[i];
+    part.extent = {one.count(), 0};
+    for (std::size_t tensor = 0; tensor < goal.tensors; ++tensor) {
+      part.extent.count += goal.parts_of(tensor)[i].extent.count;
+    }
+    one.parts.push_back(std::move(part));
+  }
+  return one;
+}
+
 Goal Goal::all_reduce(int world_size, std::size_t count) {
   return {.kind = GoalKind::kAllReduce,
           .parts = {{{0, count}, all_ranks(world_size), all_ranks(world_size)}}};

@@ -38,7 +38,8 @@ enum class GoalKind : std::uint8_t {
 ///   | all-to-all     | 1 for each (s, r) | s            | r         |
 ///
 /// The bucket holds all parts side by side. A rank needs memory for those that it contributes to
-/// and those that it receives.
+/// and those that it receives. A goal for several tensors has the parts of each, one tensor after
+/// the other.
 struct Goal {
   struct Part {
     Extent extent;
@@ -56,13 +57,21 @@ struct Goal {
   GoalKind kind = GoalKind::kOther;
   int root = 0;             ///< Of a kind that has one.
   std::vector<Part> parts;  ///< Ascending, side by side from offset 0 on; some may be empty.
+  std::size_t tensors = 1;  ///< Each has as many of the parts.
 
   /// Elements of all parts.
   std::size_t count() const { return parts.empty() ? 0 : parts.back().extent.end(); }
+  /// The parts of one tensor.
+  std::span<const Part> parts_of(std::size_t tensor) const {
+    const std::size_t each = parts.size() / tensors;
+    return std::span(parts).subspan(tensor * each, each);
+  }
   /// Whether each of `world_size` ranks receives something that every rank contributes to, so that
   /// none is done before all have begun.
   bool is_mutual(int world_size) const;
 
+  /// One goal for the tensors of all: goals of one kind, root and number of ranks, with counts.
+  static Goal of_tensors(std::vector<Goal> each);
   /// The number of elements is that of the bucket, unless it is given.
   static Goal all_reduce(int world_size, std::size_t count = kWhole);
   static Goal reduce(int root, int world_size, std::size_t count = kWhole);
@@ -75,5 +84,8 @@ struct Goal {
   /// `counts[s * world_size + r]`: elements that rank s has for rank r.
   static Goal all_to_all(int world_size, std::span<const std::size_t> counts);
 };
+
+/// The same work with one tensor, whose parts are made up of those of all, one after the other.
+Goal merged(Goal goal);
 
 }  // namespace kolo

@@ -199,18 +199,18 @@ void ScheduleBuilder::native(NativeOp op, NativeGroup group, const Range& target
       {.target = target, .sources = {source}, .finishes = finishes, .native = op, .group = group});
 }
 
-void ScheduleBuilder::reduce_parts(NativeGroup group, const Range& target, std::vector<Range> parts,
-                                   bool finishes) {
-  append_native({.target = target,
-                 .sources = std::move(parts),
+void ScheduleBuilder::reduce_parts(NativeGroup group, std::vector<Range> targets,
+                                   std::vector<Range> parts, bool finishes) {
+  append_native({.sources = std::move(parts),
+                 .mirrors = std::move(targets),
                  .finishes = finishes,
                  .native = NativeOp::kReduceParts,
                  .group = group});
 }
 
-void ScheduleBuilder::gather_parts(NativeGroup group, const Range& source,
+void ScheduleBuilder::gather_parts(NativeGroup group, std::vector<Range> sources,
                                    std::vector<Range> parts) {
-  append_native({.sources = {source},
+  append_native({.sources = std::move(sources),
                  .mirrors = std::move(parts),
                  .native = NativeOp::kGatherParts,
                  .group = group});

@@ -142,11 +142,11 @@ class ScheduleBuilder {
   /// reduction.
   void native(NativeOp op, NativeGroup group, const Range& target, const Range& source,
               bool finishes = false);
-  /// The same with a range for each rank of `group`: see NativeOp. All its ranks call it alike,
-  /// even those with nothing to do in it.
-  void reduce_parts(NativeGroup group, const Range& target, std::vector<Range> parts,
+  /// The same with a range for each rank of `group`, and that for each tensor: see NativeOp. All
+  /// its ranks call it alike, even those with nothing to do in it.
+  void reduce_parts(NativeGroup group, std::vector<Range> targets, std::vector<Range> parts,
                     bool finishes);
-  void gather_parts(NativeGroup group, const Range& source, std::vector<Range> parts);
+  void gather_parts(NativeGroup group, std::vector<Range> sources, std::vector<Range> parts);
   void exchange_parts(NativeGroup group, std::vector<Range> sent, std::vector<Range> received);
 
   /// Host buckets only: one verb of the bucket's codec. Payloads with nothing to stand for are left

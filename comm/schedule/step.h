@@ -80,14 +80,16 @@ enum class CodecVerb : std::uint8_t {
 };
 
 /// The collective of a kNative step. The first two are in place in the bucket, with p equal parts
-/// for p ranks; the last three have a range for each of the p ranks, in their order, which may be
-/// empty. All but the first two work in the caller's tensors, too.
+/// for p ranks; the last three work on one tensor or several, each of which has a range for each of
+/// the p ranks, in their order, which may be empty. All but the first two work in the caller's
+/// tensors, too.
 enum class NativeOp : std::uint8_t {
   kReduceScatter,  ///< sources[0] = the whole; target = this rank's part, combined.
   kAllGather,      ///< sources[0] = this rank's part; target = the whole.
   kAllReduce,      ///< sources[0] = the whole; target = the same, or as much elsewhere.
-  kReduceParts,    ///< sources = the parts, side by side; target = this rank's, combined.
-  kGatherParts,    ///< sources[0] = this rank's part; mirrors = the parts, side by side.
+  kReduceParts,    ///< sources = each tensor's parts, side by side; mirrors = this rank's part of
+                   ///< each, combined.
+  kGatherParts,    ///< The reverse: sources = this rank's part of each; mirrors = each one's parts.
   kExchange,       ///< sources = what each rank gets of this one; mirrors = what it gets of each.
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -202,46 +203,52 @@ Complaint check_outputs(const Step& step, const Schedule& schedule) {
   return std::nullopt;
 }
 
-bool are_side_by_side(const std::vector<Range>& ranges) {
+bool are_side_by_side(std::span<const Range> ranges) {
   return std::ranges::adjacent_find(ranges, [](const Range& a, const Range& b) {
            return a.region != b.region || a.end() != b.offset;
          }) == ranges.end();
 }
 
-bool overlaps_any(const Range& output, const std::vector<Range>& ranges) {
+bool overlaps_any(const Range& output, std::span<const Range> ranges) {
   return std::ranges::any_of(ranges, [&](const Range& range) { return range.overlaps(output); });
 }
 
-// A range for each of the ranks that meet.
-Complaint check_native_parts(const Step& step, std::size_t position, std::size_t members) {
-  const bool reduces = step.native == NativeOp::kReduceParts;
-  const bool gathers = step.native == NativeOp::kGatherParts;
-  if (step.sources.size() != (gathers ? 1 : members)) return "has not a source for each rank";
-  if (step.mirrors.size() != (reduces ? 0 : members)) return "has not a target for each rank";
-  if (!reduces && step.target.count > 0) return "has two kinds of targets";
-  if (!are_side_by_side(gathers ? step.mirrors : step.sources) &&
-      step.native != NativeOp::kExchange) {
-    return "has parts that are not side by side";
-  }
-  const Range& own = gathers ? step.mirrors[position] : step.sources[position];
-  const Range& given = reduces ? step.target : gathers ? step.sources[0] : step.mirrors[position];
-  if (own.count != given.count) return "has its part in two lengths";
-  if (reduces) {
-    const bool is_in_place = step.target == own;
-    if (is_in_place || !overlaps_any(step.target, step.sources)) return std::nullopt;
-    return "writes over elements that it has not read";
-  }
-  for (std::size_t i = 0; i < members; ++i) {
+// Outputs lie apart from each other and from all that is read, but for this rank's own part, which
+// may be in place.
+Complaint check_native_outputs(const Step& step, std::size_t position, std::size_t members) {
+  for (std::size_t i = 0; i < step.mirrors.size(); ++i) {
     const Range& output = step.mirrors[i];
-    const bool is_in_place = gathers && i == position && output == step.sources[0];
-    if (!is_in_place && overlaps_any(output, step.sources)) {
+    const bool is_own = step.native == NativeOp::kGatherParts && i % members == position &&
+                        output == step.sources[i / members];
+    const bool is_own_sum =
+        step.native == NativeOp::kReduceParts && output == step.sources[i * members + position];
+    if (!is_own && !is_own_sum && overlaps_any(output, step.sources)) {
       return "writes over elements that it has not read";
     }
-    const std::vector<Range> others(step.mirrors.begin() + static_cast<std::ptrdiff_t>(i) + 1,
-                                    step.mirrors.end());
-    if (overlaps_any(output, others)) return "writes one element twice";
+    if (overlaps_any(output, std::span(step.mirrors).subspan(i + 1))) {
+      return "writes one element twice";
+    }
   }
   return std::nullopt;
+}
+
+// For each tensor, a range for each of the ranks that meet; and but in an exchange, one that is
+// this rank's alone.
+Complaint check_native_parts(const Step& step, std::size_t position, std::size_t members) {
+  const bool exchanges = step.native == NativeOp::kExchange;
+  const bool gathers = step.native == NativeOp::kGatherParts;
+  const std::vector<Range>& all = gathers ? step.mirrors : step.sources;
+  const std::vector<Range>& own = gathers ? step.sources : step.mirrors;
+  if (step.target.count > 0) return "has two kinds of targets";
+  if (all.empty() || all.size() % members != 0) return "has not a range for each rank";
+  if (own.size() * (exchanges ? 1 : members) != all.size()) return "has not a part of each tensor";
+  for (std::size_t first = 0; first < all.size(); first += members) {
+    const std::span<const Range> ranges = std::span(all).subspan(first, members);
+    const Range& given = exchanges ? own[first + position] : own[first / members];
+    if (!exchanges && !are_side_by_side(ranges)) return "has parts that are not side by side";
+    if (ranges[position].count != given.count) return "has its part in two lengths";
+  }
+  return check_native_outputs(step, position, members);
 }
 
 // With p ranks the whole is p equal parts, of which the rank's is in its place.

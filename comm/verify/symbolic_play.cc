@@ -153,10 +153,11 @@ class Play {
     return write(node, std::move(result), elements);
   }
 
-  /// Writes the results of a native step: that of its target, if it has one, then its mirrors'.
+  /// Writes the results of a native step: that of its target, or its mirrors'.
   std::optional<std::string> write_native(Node node, std::vector<SymbolicRuns>& results) {
-    std::vector<Range> outputs = steps_[node].mirrors;
-    if (steps_[node].target.count > 0) outputs.insert(outputs.begin(), steps_[node].target);
+    const Step& line = steps_[node];
+    const std::vector<Range> outputs =
+        has_parts(line.native) ? line.mirrors : std::vector<Range>{line.target};
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (auto wrong = write(node, std::move(results[i]), outputs[i])) return wrong;
     }
@@ -193,37 +194,39 @@ class Play {
       return;
     }
     for (Node node : steps) {  // All of it, or one's own part of it.
+      results[node].resize(1);
       const std::size_t skipped = steps_[node].target.offset - steps_[node].sources[0].offset;
       for (Node other : steps) {
         Range range = steps_[other].sources[0];
         range.offset += skipped;
         range.count = steps_[node].target.count;
-        combine_into(results[node], other == steps.front(), read(range));
+        combine_into(results[node].front(), other == steps.front(), read(range));
       }
     }
   }
 
-  static void combine_into(std::vector<SymbolicRuns>& sum, bool is_first, SymbolicRuns addend) {
-    if (is_first) {
-      sum = {std::move(addend)};
-    } else {
-      sum.front() = combine(sum.front(), addend);
-    }
+  static void combine_into(SymbolicRuns& sum, bool is_first, SymbolicRuns addend) {
+    sum = is_first ? std::move(addend) : combine(sum, addend);
   }
 
   void play_parts(const std::vector<Node>& steps, NativeOp op,
                   std::map<Node, std::vector<SymbolicRuns>>& results) {
-    for (std::size_t i = 0; i < steps.size(); ++i) {
+    const std::size_t ranks = steps.size();
+    for (std::size_t i = 0; i < ranks; ++i) {
       std::vector<SymbolicRuns>& result = results[steps[i]];
-      if (op == NativeOp::kReduceParts && steps_[steps[i]].target.count == 0) continue;
-      for (Node other : steps) {
-        const auto& sources = steps_[other].sources;
-        const SymbolicRuns part = read(op == NativeOp::kGatherParts ? sources[0] : sources[i]);
-        if (op == NativeOp::kReduceParts) {
-          combine_into(result, other == steps.front(), part);
-        } else {
-          result.push_back(part);
+      result.resize(steps_[steps[i]].mirrors.size());
+      for (std::size_t target = 0; target < result.size(); ++target) {
+        if (op == NativeOp::kReduceParts) {  // Of tensor `target`, one's own part.
+          for (Node other : steps) {
+            const Range& part = steps_[other].sources[target * ranks + i];
+            combine_into(result[target], other == steps.front(), read(part));
+          }
+          continue;
         }
+        const std::size_t tensor = target / ranks;
+        const std::vector<Range>& sources = steps_[steps[target % ranks]].sources;
+        const bool gathers = op == NativeOp::kGatherParts;
+        result[target] = read(gathers ? sources[tensor] : sources[tensor * ranks + i]);
       }
     }
   }

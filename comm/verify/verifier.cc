@@ -194,9 +194,12 @@ class Verification {
       case NativeOp::kExchange: {
         const auto position =
             static_cast<std::size_t>(std::ranges::find(steps, node) - steps.begin());
-        for (std::size_t i = 0; i < steps.size(); ++i) {
-          if (step(steps[i]).native != b.native) return false;
-          if (step(steps[i]).sources[position].count != b.mirrors[i].count) return false;
+        for (std::size_t i = 0; i < b.mirrors.size(); ++i) {
+          const Step& other = step(steps[i % steps.size()]);
+          const std::size_t tensor = i / steps.size();
+          if (other.native != b.native || other.sources.size() != b.mirrors.size()) return false;
+          const Range& sent = other.sources[tensor * steps.size() + position];
+          if (sent.count != b.mirrors[i].count) return false;
         }
         return true;
       }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -117,6 +118,32 @@ std::string describe_tensors(const Operation& operation) {
 
 std::size_t square(std::size_t number) { return number * number; }
 
+/// For `count` elements, or these parts.
+Goal goal_of(OperationKind kind, int root, int world_size, std::size_t count,
+             const std::vector<std::size_t>& parts) {
+  switch (kind) {
+    case OperationKind::kBroadcast:
+      return Goal::broadcast(root, world_size, count);
+    case OperationKind::kReduce:
+      return Goal::reduce(root, world_size, count);
+    case OperationKind::kReduceScatter:
+      return Goal::reduce_scatter(parts);
+    case OperationKind::kAllGather:
+      return Goal::all_gather(parts);
+    case OperationKind::kGather:
+      return Goal::gather(root, parts);
+    case OperationKind::kScatter:
+      return Goal::scatter(root, parts);
+    case OperationKind::kAllToAll:
+      return Goal::all_to_all(world_size, parts);
+    case OperationKind::kAllReduce:
+    case OperationKind::kBarrier:
+    case OperationKind::kClose:
+      break;
+  }
+  return Goal::all_reduce(world_size, count);
+}
+
 }  // namespace
 
 bool reduces(OperationKind kind) {
@@ -178,38 +205,18 @@ std::size_t Operation::count_in(std::size_t tensor, std::size_t part) const {
   return counts.size() == 1 ? counts.front() : counts[part];
 }
 
-Goal Operation::goal(int world_size) const {
+Goal Operation::goal_of_tensors(int world_size) const {
   const auto ranks = static_cast<std::size_t>(world_size);
   const std::size_t numbers = Carrier::of(buffer.dtype).per_element;
-  const std::size_t count = buffer.count * numbers;
   std::vector<std::size_t> parts;
   if (has_parts(kind)) parts.resize(kind == OperationKind::kAllToAll ? square(ranks) : ranks);
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    for (std::size_t tensor = 0; tensor < std::max<std::size_t>(tensors.size(), 1); ++tensor) {
-      parts[i] += count_in(tensor, i) * numbers;
-    }
+  std::vector<Goal> goals;
+  for (std::size_t tensor = 0; tensor < std::max<std::size_t>(tensors.size(), 1); ++tensor) {
+    for (std::size_t i = 0; i < parts.size(); ++i) parts[i] = count_in(tensor, i) * numbers;
+    const std::size_t count = parts.empty() ? count_in(tensor, 0) * numbers : 0;
+    goals.push_back(goal_of(kind, root, world_size, count, parts));
   }
-  switch (kind) {
-    case OperationKind::kBroadcast:
-      return Goal::broadcast(root, world_size, count);
-    case OperationKind::kReduce:
-      return Goal::reduce(root, world_size, count);
-    case OperationKind::kReduceScatter:
-      return Goal::reduce_scatter(parts);
-    case OperationKind::kAllGather:
-      return Goal::all_gather(parts);
-    case OperationKind::kGather:
-      return Goal::gather(root, parts);
-    case OperationKind::kScatter:
-      return Goal::scatter(root, parts);
-    case OperationKind::kAllToAll:
-      return Goal::all_to_all(world_size, parts);
-    case OperationKind::kAllReduce:
-    case OperationKind::kBarrier:
-    case OperationKind::kClose:
-      break;
-  }
-  return Goal::all_reduce(world_size, count);
+  return Goal::of_tensors(std::move(goals));
 }
 
 OperationShape OperationShape::of(const Operation& operation) {

@@ -112,9 +112,11 @@ struct Operation {
   /// An all-to-all in place: results would replace what is still to be sent.
   bool sends_copy() const { return kind == OperationKind::kAllToAll && !out_of_place; }
 
-  /// Of the numbers that carry its elements. Before: it moves elements, and every rank submits it
-  /// alike.
-  Goal goal(int world_size) const;
+  /// Of the numbers that carry its elements; grouped, each part has those of all tensors. Before:
+  /// it moves elements, and every rank submits it alike.
+  Goal goal(int world_size) const { return merged(goal_of_tensors(world_size)); }
+  /// The same; grouped, each tensor has parts of its own.
+  Goal goal_of_tensors(int world_size) const;
 };
 
 }  // namespace kolo

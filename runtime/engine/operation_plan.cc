@@ -6,6 +6,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "comm/base/carrier.h"
 #include "comm/base/check.h"
@@ -40,31 +41,30 @@ bool scales_contributions(const Operation& operation, int world_size) {
 
 bool is_several(const Operation& operation) { return operation.tensors.size() > 1; }
 
-/// Whether the device's library has what the operation asks for; the same on all ranks. Its
-/// collectives combine numbers and scale nothing, and only what is summed for all is packed.
-bool suits_native(const Operation& operation) {
-  const bool combines_numbers =
-      !reduces(operation.kind) ||
-      (is_number_op(operation.op) && is_number_op(carried(operation.op, operation.buffer.dtype)));
-  const bool is_one_or_packed =
-      !is_several(operation) || operation.kind == OperationKind::kAllReduce;
-  return is_one_or_packed && operation.scales == Scales() && combines_numbers &&
-         !operation.sends_copy();
+bool is_scaled(const Operation& operation) {
+  return operation.op == ReduceOp::kPremulSum || operation.scales != Scales();
 }
 
-/// Whether contributions are packed into a bucket on the device. With collectives of its node
-/// beside those of all ranks there are hierarchies, which pack.
-bool takes_device_bucket(const Operation& operation, const Goal& goal, const PlanContext& context) {
-  if (is_several(operation)) return true;
+/// Whether the device's library has what the operation asks for; the same on all ranks. Its
+/// collectives combine numbers; only a bucket scales them, which only an all-reduce has.
+bool suits_native(const Operation& operation) {
+  if (!reduces(operation.kind)) return !operation.sends_copy();
+  return is_number_op(carried(operation.op, operation.buffer.dtype)) &&
+         (operation.kind == OperationKind::kAllReduce || !is_scaled(operation));
+}
+
+/// Whether the work on one tensor, which nothing scales, is packed: between nodes with collectives
+/// of their own there are hierarchies, which pack.
+bool takes_hierarchy(const Operation& operation, const PlanContext& context) {
   if (context.grid.num_nodes() == 1 || !context.lane->has_node_group()) return false;
-  if (operation.out_of_place) return false;
-  return goal.kind == GoalKind::kAllReduce ||
-         (goal.kind == GoalKind::kBroadcast &&
+  if (operation.out_of_place || is_several(operation) || is_scaled(operation)) return false;
+  return operation.kind == OperationKind::kAllReduce ||
+         (operation.kind == OperationKind::kBroadcast &&
           context.collective_algorithm.algorithm() != &goal_algorithms::native);
 }
 
 /// An operation whose tensors are in device memory: where its bucket is, and whether it is packed.
-/// `layout` is that of a bucket of the host. The same on all ranks.
+/// `goal` is that of its tensors, `layout` that of a bucket of the host. The same on all ranks.
 BucketLayout on_device(const Operation& operation, const Goal& goal, const BucketLayout& layout,
                        const PlanContext& context) {
   check(context.copies != nullptr,
@@ -72,9 +72,11 @@ BucketLayout on_device(const Operation& operation, const Goal& goal, const Bucke
   if (context.lane == nullptr || !suits_native(operation)) return layout;
   BucketLayout device = layout;
   device.memory = MemoryKind::kDevice;
-  const bool is_packed = takes_device_bucket(operation, goal, context);
-  if (!is_packed || is_several(operation)) {
-    if (!prefers_device(goal, device, context.inputs())) return layout;
+  const bool is_hierarchy = takes_hierarchy(operation, context);
+  const bool is_packed = is_hierarchy || (operation.kind == OperationKind::kAllReduce &&
+                                          (is_several(operation) || is_scaled(operation)));
+  if (!is_hierarchy && !prefers_device(is_packed ? merged(goal) : goal, device, context.inputs())) {
+    return layout;
   }
   if (!is_packed) return device;
   device.placement = Placement::kStaged;
@@ -127,48 +129,55 @@ std::shared_ptr<WirePacker> make_wire_packer(const BucketLayout& layout,
 }  // namespace
 
 OperationTensors::OperationTensors(const Operation& operation, const Goal& goal, int rank) {
-  std::vector<Place> ends(std::max<std::size_t>(operation.tensors.size(), 1),
-                          Place{.result = 0, .input = 0});
-  const Carrier carrier = Carrier::of(operation.buffer.dtype);
+  const std::size_t tensors = std::max<std::size_t>(operation.tensors.size(), 1);
+  const std::size_t parts = goal.parts.size() / goal.tensors;
+  const std::size_t numbers = Carrier::of(operation.buffer.dtype).per_element;
+  std::vector<Place> ends(tensors, Place{.result = 0, .input = 0});
   for (std::size_t i = 0; i < goal.parts.size(); ++i) {
-    const Goal::Part& part = goal.parts[i];
-    const bool contributes = part.contributes(rank);
-    const bool receives = part.receives(rank);
-    if (part.extent.count == 0 || !(contributes || receives)) continue;
-    std::size_t offset = part.extent.offset;
-    for (std::size_t tensor = 0; tensor < ends.size(); ++tensor) {
-      const std::size_t count = operation.count_in(tensor, i) * carrier.per_element;
-      if (count == 0) continue;
-      const std::size_t bytes = count * size_of(carrier.dtype);
-      Place& end = ends[tensor];
-      const bool has_inputs = operation.out_of_place || operation.sends_copy();
-      const bool stays = contributes && !has_inputs && !reduces(operation.kind);
-      Place place{.tensor = tensor,
-                  .bytes = bytes,
-                  .is_read = contributes,
-                  .is_written = receives && !stays};
-      if (receives || !has_inputs) {
-        place.result = end.result;
-        *end.result += bytes;
-      }
-      if (contributes && has_inputs) {
-        place.input = end.input;
-        *end.input += bytes;
-      }
-      if (operation.sends_copy() && !receives) {
-        place.copy = copied_bytes_;
-        copied_bytes_ += bytes;
-      }
-      const TensorBuffers buffers = tensor_of(operation, tensor);
-      places_.push_back(place);
-      segments_.push_back({.data = at<std::byte>(buffers.result, place.result),
-                           .input = at<const std::byte>(buffers.input, place.input),
-                           .dtype = carrier.dtype,
-                           .count = count,
-                           .offset = offset});
-      offset += count;
+    if (!goal.parts[i].contributes(rank) && !goal.parts[i].receives(rank)) continue;
+    Goal::Part part = goal.parts[i];
+    // Merged, a part has elements of all tensors.
+    const std::size_t first = i / parts;
+    const std::size_t end = goal.tensors > 1 ? first + 1 : tensors;
+    for (std::size_t tensor = first; tensor < end; ++tensor) {
+      part.extent.count = operation.count_in(tensor, i % parts) * numbers;
+      if (part.extent.count > 0) append_place(operation, tensor, part, rank, ends);
+      part.extent.offset += part.extent.count;
     }
   }
+}
+
+/// Appends the place of what `tensor` has of `part`; `ends` are those of what the tensors have had.
+void OperationTensors::append_place(const Operation& operation, std::size_t tensor,
+                                    const Goal::Part& part, int rank, std::vector<Place>& ends) {
+  const DType dtype = Carrier::of(operation.buffer.dtype).dtype;
+  const std::size_t bytes = part.extent.count * size_of(dtype);
+  const bool contributes = part.contributes(rank);
+  const bool receives = part.receives(rank);
+  const bool has_inputs = operation.out_of_place || operation.sends_copy();
+  const bool stays = contributes && !has_inputs && !reduces(operation.kind);
+  Place& end = ends[tensor];
+  Place place{
+      .tensor = tensor, .bytes = bytes, .is_read = contributes, .is_written = receives && !stays};
+  if (receives || !has_inputs) {
+    place.result = end.result;
+    *end.result += bytes;
+  }
+  if (contributes && has_inputs) {
+    place.input = end.input;
+    *end.input += bytes;
+  }
+  if (operation.sends_copy() && !receives) {
+    place.copy = copied_bytes_;
+    copied_bytes_ += bytes;
+  }
+  const TensorBuffers buffers = tensor_of(operation, tensor);
+  places_.push_back(place);
+  segments_.push_back({.data = at<std::byte>(buffers.result, place.result),
+                       .input = at<const std::byte>(buffers.input, place.input),
+                       .dtype = dtype,
+                       .count = part.extent.count,
+                       .offset = part.extent.offset});
 }
 
 void OperationTensors::append(std::vector<PinnedMirror::Copy>& runs,
@@ -239,7 +248,7 @@ void OperationTensors::begin_mirror(const Operation& operation) {
 }
 
 void OperationTensors::bind(const Operation& operation) {
-  if (scaling_) scaling_->set_scale(operation.scales.before * factor_);
+  if (set_scale_) set_scale_(operation.scales.before * factor_);
   if (mirror_) return begin_mirror(operation);
   if (copied_bytes_ > 0 && !copies_) copies_ = allocate_aligned(copied_bytes_);
   for (std::size_t i = 0; i < places_.size(); ++i) {
@@ -271,9 +280,10 @@ bool is_in_arena(const Operation& operation, std::span<const std::byte> shared) 
 
 PlannedOperation plan_operation(const Operation& operation, bool in_arenas,
                                 const PlanContext& context) {
-  const Goal goal = operation.goal(context.grid.world_size());
+  Goal goal = operation.goal_of_tensors(context.grid.world_size());
   BucketLayout layout = layout_of(operation, goal, context);
   layout.in_arenas = in_arenas;
+  if (!layout.is_in_tensors(MemoryKind::kDevice)) goal = merged(std::move(goal));
   const PlanInputs inputs = context.inputs();
   PlannedOperation planned{
       .bucket = plan_bucket(request_for(operation, goal, layout, inputs), inputs),
@@ -290,9 +300,11 @@ PlannedOperation plan_operation(const Operation& operation, bool in_arenas,
     binding.packer = packer;
     planned.tensors.set_packer(std::move(packer));
   } else if (layout.is_on_device() && layout.placement == Placement::kStaged) {
-    auto packer =
-        make_device_packer(context, planned.bucket.schedule, segments, operation.out_of_place);
+    auto packer = make_device_packer(
+        context, planned.bucket.schedule, segments,
+        {.out_of_place = operation.out_of_place, .unpack_scale = operation.scales.after});
     binding.stream_packer = packer;
+    planned.tensors.set_scaling([packer](double scale) { packer->set_pack_scale(scale); }, 1);
     planned.tensors.set_packer(std::move(packer));
   } else {
     auto packer = std::make_shared<SegmentPacker>(layout.dtype, segments);
@@ -301,7 +313,8 @@ PlannedOperation plan_operation(const Operation& operation, bool in_arenas,
     binding.packs_contributions = scales_contributions(operation, ranks);
     binding.scale *= operation.scales.after;
     if (binding.packs_contributions) {
-      planned.tensors.set_scaling(packer, ranks == 1 ? operation.scales.after : 1.0);
+      planned.tensors.set_scaling([packer](double scale) { packer->set_scale(scale); },
+                                  ranks == 1 ? operation.scales.after : 1.0);
     }
     planned.tensors.set_packer(std::move(packer));
   }

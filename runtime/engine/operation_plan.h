@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,7 +23,7 @@ class OperationTensors {
  public:
   OperationTensors() = default;
   /// What `rank` contributes to `goal` and receives of it lies in its buffers part by part; in
-  /// those of each tensor, if it is grouped.
+  /// those of each tensor, if it is grouped. `goal` is that of the operation, merged or not.
   OperationTensors(const Operation& operation, const Goal& goal, int rank);
 
   /// The buffers are in device memory, and the bucket is the host's: from now on segments are in a
@@ -35,9 +36,10 @@ class OperationTensors {
   const std::vector<Segment>& segments() const { return segments_; }
   /// `packer` was made of the segments.
   void set_packer(std::shared_ptr<Rebindable> packer) { packer_ = std::move(packer); }
-  /// The same packer, if it multiplies contributions by a scale of each use; times `factor`.
-  void set_scaling(std::shared_ptr<SegmentPacker> scaling, double factor) {
-    scaling_ = std::move(scaling);
+  /// Multiplies what the packer packs: by the scale of each use, times `factor`.
+  using SetScale = std::function<void(double)>;
+  void set_scaling(SetScale scaling, double factor) {
+    set_scale_ = std::move(scaling);
     factor_ = factor;
   }
 
@@ -56,6 +58,8 @@ class OperationTensors {
     std::size_t result_in_mirror = 0, input_in_mirror = 0;
   };
 
+  void append_place(const Operation& operation, std::size_t tensor, const Goal::Part& part,
+                    int rank, std::vector<Place>& ends);
   /// Appends a run, or lengthens the last one if it goes on there.
   static void append(std::vector<PinnedMirror::Copy>& runs, const PinnedMirror::Copy& run);
   void begin_mirror(const Operation& operation);
@@ -63,7 +67,7 @@ class OperationTensors {
   std::vector<Place> places_;  // by segment
   std::vector<Segment> segments_;
   std::shared_ptr<Rebindable> packer_;
-  std::shared_ptr<SegmentPacker> scaling_;  // null where contributions are not scaled
+  SetScale set_scale_;  // null where contributions are not scaled
   double factor_ = 1;
   std::size_t copied_bytes_ = 0;
   AlignedMemory copies_;  // null before they are needed

@@ -43,10 +43,11 @@ std::size_t fusion_bytes(const PlanContext& context, std::size_t bytes) {
 std::shared_ptr<DevicePacker> make_device_packer(const PlanContext& context,
                                                  const Schedule& schedule,
                                                  std::span<const Segment> segments,
-                                                 bool out_of_place) {
+                                                 const DevicePacking& packing) {
   DevicePackerOptions options{.bucket_dtype = schedule.layout.dtype,
                               .bucket_count = schedule.layout.count,
-                              .out_of_place = out_of_place};
+                              .unpack_scale = packing.unpack_scale,
+                              .out_of_place = packing.out_of_place};
   for (const Step& step : schedule.steps) {
     if (step.kind != StepKind::kPack && step.kind != StepKind::kUnpack) continue;
     const Range& bucket = step.kind == StepKind::kPack ? step.target : step.sources[0];

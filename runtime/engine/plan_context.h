@@ -40,11 +40,16 @@ bool fails_alike(const Error& error);
 /// The largest bucket of a gradient set of `bytes` in all: the option, or what costs least.
 std::size_t fusion_bytes(const PlanContext& context, std::size_t bytes);
 
-/// A packer for a staged device bucket with this schedule. `out_of_place`: contributions are in the
-/// segments' inputs.
+/// What an operation asks of the packer of its device bucket; see `DevicePackerOptions`.
+struct DevicePacking {
+  bool out_of_place = false;
+  double unpack_scale = 1.0;
+};
+
+/// A packer for a staged device bucket with this schedule.
 std::shared_ptr<DevicePacker> make_device_packer(const PlanContext& context,
                                                  const Schedule& schedule,
                                                  std::span<const Segment> segments,
-                                                 bool out_of_place = false);
+                                                 const DevicePacking& packing = {});
 
 }  // namespace kolo

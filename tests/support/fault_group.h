@@ -65,13 +65,12 @@ class FaultGroup final : public LocalGroup {
                   DType dtype) override {
     if (passes(stream)) group_->all_gather(stream, part, whole, part_count, dtype);
   }
-  void reduce_parts(Stream& stream, const void* whole, void* part,
-                    std::span<const std::size_t> counts, DType dtype, ReduceOp op) override {
-    if (passes(stream)) group_->reduce_parts(stream, whole, part, counts, dtype, op);
+  void reduce_parts(Stream& stream, std::span<const GroupTensor> tensors, DType dtype,
+                    ReduceOp op) override {
+    if (passes(stream)) group_->reduce_parts(stream, tensors, dtype, op);
   }
-  void gather_parts(Stream& stream, const void* part, void* whole,
-                    std::span<const std::size_t> counts, DType dtype) override {
-    if (passes(stream)) group_->gather_parts(stream, part, whole, counts, dtype);
+  void gather_parts(Stream& stream, std::span<const GroupTensor> tensors, DType dtype) override {
+    if (passes(stream)) group_->gather_parts(stream, tensors, dtype);
   }
   void exchange(Stream& stream, std::span<const GroupPart> sent,
                 std::span<const GroupPart> received, DType dtype) override {

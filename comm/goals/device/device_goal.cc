@@ -48,7 +48,8 @@ const GoalAlgorithm* choose_device_goal(const Goal& goal, const BucketLayout& la
   BucketLayout host = layout;
   host.memory = MemoryKind::kHost;
   const GoalAlgorithm* const asked = request.algorithm();
-  const bool is_for_host = asked != nullptr && asked->serves(goal, host, context.grid);
+  const Goal by_host = merged(goal);
+  const bool is_for_host = asked != nullptr && asked->serves(by_host, host, context.grid);
   if (is_for_host) return nullptr;
   const GoalAlgorithm* cheapest = nullptr;
   double least_us = std::numeric_limits<double>::infinity();
@@ -61,7 +62,7 @@ const GoalAlgorithm* choose_device_goal(const Goal& goal, const BucketLayout& la
     cheapest = each;
     least_us = us;
   }
-  return least_us < predict_mirror_us(goal, host, context, {}) ? cheapest : nullptr;
+  return least_us < predict_mirror_us(by_host, host, context, {}) ? cheapest : nullptr;
 }
 
 }  // namespace kolo

@@ -59,7 +59,7 @@ void append_all_gather(ScheduleBuilder& builder, const Goal& goal, const Process
     }
     const Range source = node == own_node ? builder.input(part.offset, part.count)
                                           : builder.home(part.offset, part.count);
-    builder.gather_parts(NativeGroup::kNode, source, std::move(block));
+    builder.gather_parts(NativeGroup::kNode, {source}, std::move(block));
   }
 }
 
@@ -81,7 +81,7 @@ void append_reduce_scatter(ScheduleBuilder& builder, const Goal& goal, const Pro
       block.push_back(builder.input(places.part(rank).offset, places.part(rank).count));
     }
     if (!places.is_empty(node)) {
-      builder.reduce_parts(NativeGroup::kNode, sum, std::move(block), false);
+      builder.reduce_parts(NativeGroup::kNode, {sum}, std::move(block), false);
     }
     if (node != own_node) builder.send(peer, sum);
   }
@@ -106,8 +106,8 @@ bool has_blocks(const ProcessGrid& grid) {
 bool serves(const Goal& goal, const BucketLayout& layout, const ProcessGrid& grid) {
   const bool sums = goal.kind == GoalKind::kReduceScatter && !sums_in_one_place(layout);
   const auto nodes = static_cast<std::size_t>(grid.num_nodes());
-  return layout.is_in_tensors(MemoryKind::kDevice) && nodes > 1 && nodes <= kMostNodes &&
-         has_blocks(grid) && (sums || goal.kind == GoalKind::kAllGather);
+  return layout.is_in_tensors(MemoryKind::kDevice) && goal.tensors == 1 && nodes > 1 &&
+         nodes <= kMostNodes && has_blocks(grid) && (sums || goal.kind == GoalKind::kAllGather);
 }
 
 void append(ScheduleBuilder& builder, const Goal& goal, const GoalContext& context) {

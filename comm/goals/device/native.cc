@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "comm/goals/goal_price.h"
@@ -9,21 +11,23 @@ namespace kolo {
 namespace {
 
 // One collective of the device's own library, in the caller's tensors: nothing is packed. Parts may
-// have any lengths. The library sums in an order of its own, which is the same in every run.
+// have any lengths; those of several tensors go in one launch. The library sums in an order of its
+// own, which is the same in every run.
 //
 //   a sum for all                   all-reduce                        native
 //   sums into one place each        reduce, reduce-scatter            reduce_parts
 //   one contributor, all receive    broadcast, all-gather             gather_parts
 //   one contributor, one receiver   gather, scatter, all-to-all       exchange_parts
 
-/// The extent of each rank's part, side by side; `rank_of` gives the only contributor or receiver.
+/// The extent of each rank's part of a tensor, side by side; `rank_of` gives the only contributor
+/// or receiver.
 template <typename RankOf>
-std::vector<Extent> extents(const Goal& goal, int ranks, RankOf rank_of) {
+std::vector<Extent> extents(std::span<const Goal::Part> tensor, int ranks, RankOf rank_of) {
   std::vector<Extent> all(static_cast<std::size_t>(ranks));
-  for (const Goal::Part& part : goal.parts) {
+  for (const Goal::Part& part : tensor) {
     all[static_cast<std::size_t>(rank_of(part))] = part.extent;
   }
-  std::size_t end = 0;
+  std::size_t end = tensor.front().extent.offset;
   for (Extent& each : all) {
     if (each.count == 0) each.offset = end;
     end = each.end();
@@ -32,44 +36,50 @@ std::vector<Extent> extents(const Goal& goal, int ranks, RankOf rank_of) {
 }
 
 void append_sums(ScheduleBuilder& builder, const Goal& goal, int ranks) {
-  std::vector<Range> parts;
-  for (const Extent& part :
-       extents(goal, ranks, [](const Goal::Part& of) { return of.receivers.front(); })) {
-    parts.push_back(builder.input(part.offset, part.count));
+  std::vector<Range> parts, targets;
+  for (std::size_t i = 0; i < goal.tensors; ++i) {
+    const std::vector<Extent> each =
+        extents(goal.parts_of(i), ranks, [](const Goal::Part& of) { return of.receivers.front(); });
+    for (const Extent& part : each) parts.push_back(builder.input(part.offset, part.count));
+    const Extent& mine = each[static_cast<std::size_t>(builder.rank())];
+    targets.push_back(builder.home(mine.offset, mine.count));
   }
-  const Range& mine = parts[static_cast<std::size_t>(builder.rank())];
-  const Range target = builder.home(mine.offset, mine.count);
-  builder.reduce_parts(NativeGroup::kWorld, target, std::move(parts), ranks > 1);
+  builder.reduce_parts(NativeGroup::kWorld, std::move(targets), std::move(parts), ranks > 1);
 }
 
 void append_copies(ScheduleBuilder& builder, const Goal& goal, int ranks) {
-  std::vector<Range> parts;
-  for (const Extent& part :
-       extents(goal, ranks, [](const Goal::Part& of) { return of.contributors.front(); })) {
-    parts.push_back(builder.home(part.offset, part.count));
+  std::vector<Range> parts, sources;
+  for (std::size_t i = 0; i < goal.tensors; ++i) {
+    const std::vector<Extent> each = extents(
+        goal.parts_of(i), ranks, [](const Goal::Part& of) { return of.contributors.front(); });
+    for (const Extent& part : each) parts.push_back(builder.home(part.offset, part.count));
+    const Extent& mine = each[static_cast<std::size_t>(builder.rank())];
+    sources.push_back(builder.input(mine.offset, mine.count));
   }
-  const Range& mine = parts[static_cast<std::size_t>(builder.rank())];
-  const Range source = builder.input(mine.offset, mine.count);
-  builder.gather_parts(NativeGroup::kWorld, source, std::move(parts));
+  builder.gather_parts(NativeGroup::kWorld, std::move(sources), std::move(parts));
 }
 
 void append_exchange(ScheduleBuilder& builder, const Goal& goal, int ranks) {
   const auto size = static_cast<std::size_t>(ranks);
-  std::vector<Range> sent(size, builder.input(0, 0)), received(size, builder.home(0, 0));
-  for (const Goal::Part& part : goal.parts) {
-    const int from = part.contributors.front();
-    const int to = part.receivers.front();
-    const Range source = builder.input(part.extent.offset, part.extent.count);
-    const Range target = builder.home(part.extent.offset, part.extent.count);
-    if (from == to && source == target) continue;  // It is there.
-    if (from == builder.rank()) sent[static_cast<std::size_t>(to)] = source;
-    if (to == builder.rank()) received[static_cast<std::size_t>(from)] = target;
+  std::vector<Range> sent(goal.tensors * size, builder.input(0, 0));
+  std::vector<Range> received(goal.tensors * size, builder.home(0, 0));
+  for (std::size_t i = 0; i < goal.tensors; ++i) {
+    for (const Goal::Part& part : goal.parts_of(i)) {
+      const int from = part.contributors.front();
+      const int to = part.receivers.front();
+      const Range source = builder.input(part.extent.offset, part.extent.count);
+      const Range target = builder.home(part.extent.offset, part.extent.count);
+      if (from == to && source == target) continue;  // It is there.
+      if (from == builder.rank()) sent[i * size + static_cast<std::size_t>(to)] = source;
+      if (to == builder.rank()) received[i * size + static_cast<std::size_t>(from)] = target;
+    }
   }
   builder.exchange_parts(NativeGroup::kWorld, std::move(sent), std::move(received));
 }
 
 bool serves(const Goal& goal, const BucketLayout& layout, const ProcessGrid&) {
-  return layout.is_in_tensors(MemoryKind::kDevice) && goal.kind != GoalKind::kOther;
+  const bool is_one_call = goal.tensors == 1 || goal.kind != GoalKind::kAllReduce;
+  return layout.is_in_tensors(MemoryKind::kDevice) && goal.kind != GoalKind::kOther && is_one_call;
 }
 
 void append(ScheduleBuilder& builder, const Goal& goal, const GoalContext& context) {

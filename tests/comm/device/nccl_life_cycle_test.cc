@@ -82,10 +82,12 @@ TEST_F(NcclLifeCycle, PartsOfDifferentLengthsAreCallsOfOneLaunch) {
   const std::vector<std::size_t> even{4, 4, 4}, uneven{2, 0, 5};
   std::vector<float> in(12), out(12);
   const auto reduce = [&](const std::vector<std::size_t>& counts) {
-    group->reduce_parts(stream_, in.data(), out.data(), counts, DType::kFloat32, ReduceOp::kSum);
+    const GroupTensor tensor{in.data(), out.data(), counts};
+    group->reduce_parts(stream_, {&tensor, 1}, DType::kFloat32, ReduceOp::kSum);
   };
   const auto gather = [&](const std::vector<std::size_t>& counts) {
-    group->gather_parts(stream_, in.data(), out.data(), counts, DType::kFloat32);
+    const GroupTensor tensor{in.data(), out.data(), counts};
+    group->gather_parts(stream_, {&tensor, 1}, DType::kFloat32);
   };
   reduce(even);
   reduce(uneven);
@@ -99,12 +101,32 @@ TEST_F(NcclLifeCycle, PartsOfDifferentLengthsAreCallsOfOneLaunch) {
   const std::vector<GroupPart> here{{}, {in.data() + 2, 3}, {out.data(), 1}};
   group->exchange(stream_, stays, here, DType::kFloat32);
   EXPECT_FALSE(group->async_error());
+  EXPECT_THAT(
+      fake_nccl().calls(),
+      ElementsAre("init", "start", "reduce_scatter", "end", "start", "reduce to 0", "reduce to 2",
+                  "end", "start", "reduce to 1, here", "end", "start", "all_gather", "end", "start",
+                  "broadcast from 0", "broadcast from 2", "end", "start", "send 2 to 0",
+                  "send 3 to 1", "receive 3 from 1", "receive 1 from 2", "end", "start",
+                  "send 2 to 0", "receive 1 from 2", "end"));
+}
+
+TEST_F(NcclLifeCycle, SeveralTensorsAreOneLaunch) {
+  const std::vector<std::string> three(3, NcclGroup::introduce(0));
+  const auto group = NcclGroup::connect(three, 1, 0, kLate);
+  const std::vector<std::size_t> even{4, 4, 4}, uneven{2, 0, 5};
+  std::vector<float> in(20), out(20);
+  const std::vector<GroupTensor> tensors{{in.data(), out.data(), even},
+                                         {in.data() + 12, out.data() + 12, uneven}};
+  group->reduce_parts(stream_, tensors, DType::kFloat32, ReduceOp::kSum);
+  group->gather_parts(stream_, tensors, DType::kFloat32);
+  const std::vector<GroupPart> sent{{in.data(), 2}, {}, {}, {}, {}, {in.data() + 2, 3}};
+  const std::vector<GroupPart> received{{}, {}, {}, {}, {}, {out.data(), 1}};
+  group->exchange(stream_, sent, received, DType::kFloat32);
+  EXPECT_FALSE(group->async_error());
   EXPECT_THAT(fake_nccl().calls(),
-              ElementsAre("init", "reduce_scatter", "start", "reduce to 0", "reduce to 2", "end",
-                          "start", "reduce to 1, here", "end", "all_gather", "start",
-                          "broadcast from 0", "broadcast from 2", "end", "start", "send 2 to 0",
-                          "send 3 to 1", "receive 3 from 1", "receive 1 from 2", "end", "start",
-                          "send 2 to 0", "receive 1 from 2", "end"));
+              ElementsAre("init", "start", "reduce_scatter", "reduce to 0", "reduce to 2", "end",
+                          "start", "all_gather", "broadcast from 0", "broadcast from 2", "end",
+                          "start", "send 2 to 0", "send 3 to 2", "receive 1 from 2", "end"));
 }
 
 TEST_F(NcclLifeCycle, ALaunchOfSeveralCallsThatDoesNotComeIsATimeOut) {

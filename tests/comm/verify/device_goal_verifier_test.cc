@@ -120,6 +120,13 @@ bool forbid_tensors(Natives& schedules, std::mt19937& random) {
   return true;
 }
 
+/// Tensors of different lengths, one of them empty.
+template <typename MakeGoal>
+Goal of_tensors(const MakeGoal& make) {
+  return Goal::of_tensors({make(kParts), make(std::vector<std::size_t>{0, 3, 3, 1}),
+                           make(std::vector<std::size_t>(4)), make(kParts)});
+}
+
 class DeviceGoalMutations : public testing::TestWithParam<GoalCase> {};
 
 TEST_P(DeviceGoalMutations, AreCaught) {
@@ -181,7 +188,21 @@ INSTANTIATE_TEST_SUITE_P(
         GoalCase{"gather", Goal::gather(3, kParts)}, GoalCase{"scatter", Goal::scatter(0, kParts)},
         GoalCase{"all_to_all",
                  Goal::all_to_all(4, std::vector<std::size_t>{1, 2, 3, 4, 5, 6, 7, 0, 9, 8, 7, 6, 0,
-                                                              4, 3, 2})}),
+                                                              4, 3, 2})},
+        GoalCase{"reduce_scatter_of_tensors", of_tensors(Goal::reduce_scatter)},
+        GoalCase{"all_gather_of_tensors", of_tensors(Goal::all_gather)},
+        GoalCase{"all_gather_of_tensors_in_place",
+                 of_tensors(Goal::all_gather),
+                 false,
+                 {"write_to_input", "read_result"}},
+        GoalCase{"gather_of_tensors",
+                 of_tensors([](const auto& parts) { return Goal::gather(1, parts); })},
+        GoalCase{"scatter_of_tensors",
+                 of_tensors([](const auto& parts) { return Goal::scatter(2, parts); })},
+        GoalCase{"broadcast_of_tensors",
+                 of_tensors([](const auto& parts) { return Goal::broadcast(1, 4, parts[1] + 2); }),
+                 false,
+                 {"write_to_input", "read_result"}}),
     [](const auto& each) { return each.param.name; });
 
 }  // namespace

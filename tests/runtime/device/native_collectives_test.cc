@@ -164,6 +164,11 @@ TEST(NativeCollectives, LeaveToMirrorsWhatTheLibraryHasNot) {
   scatter_sum("scaled", {ReduceOp::kSum, {.before = 0.5}});
   scatter_sum("premultiplied", {ReduceOp::kPremulSum, {.before = 1}});
   EXPECT_EQ(counted.calls(), 0U);
+}
+
+TEST(NativeCollectives, TakeOneCallForSeveralTensors) {
+  CountedJob counted({2});
+  std::vector<std::vector<float>> in(2, std::vector<float>(8, 1)), out(2, std::vector<float>(4));
   const auto scatter_list = [&](const std::string& name, std::size_t tensors) {
     counted.run([&](const OperationCalls& calls, int rank) {
       const auto me = static_cast<std::size_t>(rank);
@@ -178,9 +183,81 @@ TEST(NativeCollectives, LeaveToMirrorsWhatTheLibraryHasNot) {
     });
   };
   scatter_list("several", 2);
-  EXPECT_EQ(counted.calls(), 0U);
+  EXPECT_EQ(counted.calls(), 1U);
+  EXPECT_EQ(out[1], std::vector<float>(4, 2));
   scatter_list("a list of one", 1);
   EXPECT_EQ(counted.calls(), 1U);
+}
+
+TEST(NativeCollectives, OfSeveralTensorsGoWithoutPinnedMemory) {
+  CountedJob counted({3});
+  const std::size_t before = counted.job.device(0).allocation_counts().allocations;
+  constexpr std::size_t kTensors = 3, kMost = 9 * 5;
+  const std::vector<OperationKind> kinds{OperationKind::kBroadcast,     OperationKind::kReduce,
+                                         OperationKind::kReduceScatter, OperationKind::kAllGather,
+                                         OperationKind::kGather,        OperationKind::kScatter,
+                                         OperationKind::kAllToAll};
+  for (const OperationKind kind : kinds) {
+    std::vector<std::vector<float>> in(3, std::vector<float>(kTensors * kMost, 1)), out(in);
+    counted.run([&](const OperationCalls& calls, int rank) {
+      const auto me = static_cast<std::size_t>(rank);
+      std::vector<TensorBuffers> each;
+      for (std::size_t i = 0; i < kTensors; ++i) {
+        each.push_back({.input = in[me].data() + i * kMost,
+                        .result = out[me].data() + i * kMost,
+                        .count = i == 1 ? 0 : 3 + i});
+      }
+      return calls.grouped(kind, "kind " + std::to_string(static_cast<int>(kind)), {.each = each},
+                           1);
+    });
+    EXPECT_EQ(counted.calls(), 1U) << "kind " << static_cast<int>(kind);
+  }
+  EXPECT_EQ(counted.job.device(0).allocation_counts().allocations, before);
+}
+
+TEST(NativeCollectives, ScaleSumsForAllInABucket) {
+  for (const std::vector<int>& nodes : {std::vector<int>{1}, std::vector<int>{3}, {2, 2}}) {
+    CountedJob counted(nodes);
+    const auto ranks = static_cast<std::size_t>(counted.ranks());
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    const auto n = static_cast<float>(ranks);
+    const std::vector<float> input(40, 4);
+    std::vector<std::vector<float>> sums(ranks, std::vector<float>(40));
+    std::vector<float> weights(ranks);
+    const auto sum = [&](const std::string& name, ReduceOp op, Scales scales, bool in_place) {
+      for (auto& mine : sums) mine = input;
+      counted.run([&](const OperationCalls& calls, int rank) {
+        const auto me = static_cast<std::size_t>(rank);
+        Scales own = scales;
+        own.before += weights[me];
+        const BufferView mine = test::view(sums[me]);
+        return in_place ? calls.all_reduce(name, mine, {op, own})
+                        : calls.all_reduce(name, input.data(), mine, {op, own});
+      });
+      EXPECT_EQ(counted.calls(), ranks > 1 ? 1U : 0U) << name;
+      for (const auto& mine : sums) EXPECT_EQ(mine, sums[0]);
+      return sums[0];
+    };
+    for (const bool in_place : {true, false}) {
+      SCOPED_TRACE(in_place);
+      const std::string place = in_place ? " in place" : "";
+      const auto all = [](float value) { return std::vector<float>(40, value); };
+      EXPECT_EQ(sum("sum" + place, ReduceOp::kSum, {.before = 0.5, .after = 3}, in_place),
+                all(6 * n));
+      EXPECT_EQ(sum("average" + place, ReduceOp::kAverage, {.after = 0.25}, in_place), all(1));
+      EXPECT_EQ(sum("max" + place, ReduceOp::kMax, {.before = 2}, in_place), all(8));
+      for (const float use : {1.0F, 2.0F}) {
+        float of_all = 0;
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+          weights[rank] = use + static_cast<float>(rank);
+          of_all += 4 * weights[rank];
+        }
+        EXPECT_EQ(sum("weighted" + place, ReduceOp::kPremulSum, {.before = 0}, in_place),
+                  all(of_all));
+        weights.assign(ranks, 0);
+      }
+    }
+  }
 }
 
 TEST(NativeCollectives, MoveElementsOfAnyDtype) {

@@ -133,17 +133,19 @@ TEST(DeviceRows, AreSummedInTheOrderOfRanks) {
   for (const std::vector<int>& nodes :
        {std::vector<int>{1}, std::vector<int>{3}, std::vector<int>{2, 2}}) {
     RowsJob job(nodes, 5);
-    for (unsigned seed = 0; seed < 2 * cases.size(); ++seed) {
+    for (unsigned seed = 0; seed < 4 * cases.size(); ++seed) {
+      const std::size_t round = seed / cases.size();
       const std::vector<RowTable>& tables = cases[seed % cases.size()];
       for (const RowForm exchange : {RowForm::kAuto, RowForm::kRows, RowForm::kTable}) {
         for (const RowForm form : {RowForm::kAuto, RowForm::kRows, RowForm::kTable}) {
           if (exchange == RowForm::kTable && form == RowForm::kRows) continue;
-          const bool is_scaled = seed % 3 == 1 && is_float(tables.front().dtype);
+          const bool is_scaled = round >= 2 && is_float(tables.front().dtype);
+          // The library rounds sums before they are multiplied, by 2 without another error.
           const RowOptions options{
-              .op = seed % 2 == 0 ? ReduceOp::kSum : ReduceOp::kAverage,
+              .op = round % 2 == 0 ? ReduceOp::kSum : ReduceOp::kAverage,
               .result = form,
               .exchange = exchange,
-              .scales = is_scaled ? Scales{.before = 0.3, .after = 1.7} : Scales()};
+              .scales = is_scaled ? Scales{.before = 0.3, .after = 2} : Scales()};
           const std::string what = test::shape_text(nodes) + ", " +
                                    to_string(RowCall{.tables = tables, .options = options}) +
                                    ", seed " + std::to_string(seed);

@@ -1,5 +1,6 @@
 #include "tests/support/device/host_group.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -7,6 +8,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -29,6 +31,32 @@ enum class Kind : std::uint8_t {
   kEnd
 };
 
+/// A `GroupTensor` that has its own counts.
+struct Tensor {
+  const std::byte* source = nullptr;
+  std::byte* target = nullptr;
+  std::vector<std::size_t> counts = {};
+};
+
+std::vector<Tensor> kept(std::span<const GroupTensor> tensors) {
+  std::vector<Tensor> all;
+  for (const GroupTensor& each : tensors) {
+    all.push_back({.source = static_cast<const std::byte*>(each.source),
+                   .target = static_cast<std::byte*>(each.target),
+                   .counts = {each.counts.begin(), each.counts.end()}});
+  }
+  return all;
+}
+
+/// "4, 0, 4" or "4, 0, 4 + 1, 1, 1".
+std::string describe_counts(const std::vector<Tensor>& tensors) {
+  std::vector<std::string> each;
+  for (const Tensor& tensor : tensors) {
+    each.push_back(fmt::format("{}", fmt::join(tensor.counts, ", ")));
+  }
+  return fmt::format("{}", fmt::join(each, " + "));
+}
+
 /// One collective call of one rank.
 struct Call {
   Kind kind = Kind::kEnd;
@@ -37,18 +65,24 @@ struct Call {
   std::size_t count = 0;
   const std::byte* source = nullptr;
   std::byte* target = nullptr;
-  std::vector<std::size_t> counts = {};             ///< Of parts.
+  std::vector<Tensor> tensors = {};                 ///< Where there are parts.
   std::vector<GroupPart> sent = {}, received = {};  ///< In an exchange.
 
-  std::size_t count_of(std::size_t part) const { return counts.empty() ? count : counts[part]; }
-
-  /// Between the ranks `mine` and `theirs`.
-  bool matches(const Call& other, std::size_t mine, std::size_t theirs) const {
-    const bool same_exchange = kind != Kind::kExchange || kind != other.kind ||
-                               (sent[theirs].count == other.received[mine].count &&
-                                received[theirs].count == other.sent[mine].count);
+  /// Between the ranks `mine` and `theirs` of so many.
+  bool matches(const Call& other, std::size_t mine, std::size_t theirs, std::size_t ranks) const {
     return kind == other.kind && dtype == other.dtype && op == other.op && count == other.count &&
-           counts == other.counts && same_exchange;
+           std::ranges::equal(tensors, other.tensors, {}, &Tensor::counts, &Tensor::counts) &&
+           sent.size() == other.sent.size() && exchanges_alike(other, mine, theirs, ranks);
+  }
+  bool exchanges_alike(const Call& other, std::size_t mine, std::size_t theirs,
+                       std::size_t ranks) const {
+    for (std::size_t first = 0; first < sent.size(); first += ranks) {
+      if (sent[first + theirs].count != other.received[first + mine].count ||
+          received[first + theirs].count != other.sent[first + mine].count) {
+        return false;
+      }
+    }
+    return true;
   }
   std::string to_string() const {
     switch (kind) {
@@ -62,9 +96,9 @@ struct Call {
                            kolo::to_string(dtype));
       case Kind::kReduceParts:
         return fmt::format("a reduction ({}) in parts of {} {}", kolo::to_string(op),
-                           fmt::join(counts, ", "), kolo::to_string(dtype));
+                           describe_counts(tensors), kolo::to_string(dtype));
       case Kind::kGatherParts:
-        return fmt::format("a gathering of parts of {} {}", fmt::join(counts, ", "),
+        return fmt::format("a gathering of parts of {} {}", describe_counts(tensors),
                            kolo::to_string(dtype));
       case Kind::kExchange:
         return fmt::format("an exchange of {}", kolo::to_string(dtype));
@@ -148,7 +182,7 @@ class HostGroupHub::Table {
     for (int other = 0; other < size(); ++other) {
       if (!seat(other).call ||
           seat(other).call->matches(*seat(rank).call, static_cast<std::size_t>(other),
-                                    static_cast<std::size_t>(rank))) {
+                                    static_cast<std::size_t>(rank), seats_.size())) {
         continue;
       }
       failure_ = Error{
@@ -165,15 +199,22 @@ class HostGroupHub::Table {
     switch (shape.kind) {
       case Kind::kReduceScatter:
       case Kind::kReduceParts:
-        combine_parts(shape);
+        for (std::size_t tensor = 0; tensor < shape.tensors.size(); ++tensor) {
+          combine_parts(shape, tensor);
+        }
         break;
       case Kind::kAllGather:
       case Kind::kGatherParts:
-        spread_parts(shape);
+        for (std::size_t tensor = 0; tensor < shape.tensors.size(); ++tensor) {
+          spread_parts(shape, tensor);
+        }
         break;
       case Kind::kAllReduce:
         if (shape.count == 0) break;
-        combine(shape, 0, shape.count, seats_[0].call->target);
+        for (std::size_t rank = 0; rank < seats_.size(); ++rank) {
+          sources_[rank] = seats_[rank].call->source;
+        }
+        combine(shape, shape.count, seats_[0].call->target);
         for (std::size_t rank = 1; rank < seats_.size(); ++rank) {
           std::memcpy(seats_[rank].call->target, seats_[0].call->target,
                       shape.count * size_of(shape.dtype));
@@ -187,52 +228,50 @@ class HostGroupHub::Table {
     }
   }
 
-  void combine_parts(const Call& shape) KOLO_REQUIRES(mutex_) {
-    std::size_t offset = 0;
+  void combine_parts(const Call& shape, std::size_t tensor) KOLO_REQUIRES(mutex_) {
+    std::size_t offset = 0;  // bytes
     for (std::size_t part = 0; part < seats_.size(); ++part) {
-      const std::size_t count = shape.count_of(part);
-      if (count > 0) combine(shape, offset, count, seats_[part].call->target);
-      offset += count;
+      const std::size_t count = shape.tensors[tensor].counts[part];
+      if (count == 0) continue;
+      for (std::size_t rank = 0; rank < seats_.size(); ++rank) {
+        sources_[rank] = seats_[rank].call->tensors[tensor].source + offset;
+      }
+      combine(shape, count, seats_[part].call->tensors[tensor].target);
+      offset += count * size_of(shape.dtype);
     }
   }
 
-  void spread_parts(const Call& shape) KOLO_REQUIRES(mutex_) {
-    std::size_t offset = 0;
+  /// Copies each rank's part to its place in every target, unless it is there.
+  void spread_parts(const Call& shape, std::size_t tensor) KOLO_REQUIRES(mutex_) {
+    std::size_t offset = 0;  // bytes
     for (std::size_t part = 0; part < seats_.size(); ++part) {
-      const std::size_t count = shape.count_of(part);
-      if (count > 0) spread(shape, part, offset, count);
-      offset += count;
+      const std::size_t bytes = shape.tensors[tensor].counts[part] * size_of(shape.dtype);
+      if (bytes == 0) continue;
+      const std::byte* const source = seats_[part].call->tensors[tensor].source;
+      for (const Seat& seat : seats_) {
+        std::byte* const target = seat.call->tensors[tensor].target + offset;
+        if (target != source) std::memcpy(target, source, bytes);
+      }
+      offset += bytes;
     }
   }
 
   /// What rank `from` sends goes to those for whom it is.
   void hand_out(std::size_t from, DType dtype) KOLO_REQUIRES(mutex_) {
-    for (std::size_t to = 0; to < seats_.size(); ++to) {
-      const GroupPart& part = seats_[from].call->sent[to];
-      if (part.count == 0 || part.data == seats_[to].call->received[from].data) continue;
-      std::memcpy(seats_[to].call->received[from].data, part.data, part.count * size_of(dtype));
+    const std::vector<GroupPart>& sent = seats_[from].call->sent;
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+      const std::size_t to = i % seats_.size();
+      const GroupPart& received = seats_[to].call->received[i - to + from];
+      if (sent[i].count == 0 || sent[i].data == received.data) continue;
+      std::memcpy(received.data, sent[i].data, sent[i].count * size_of(dtype));
     }
   }
 
-  /// target = all ranks' values at `count` elements from `offset` of their sources, combined.
-  void combine(const Call& shape, std::size_t offset, std::size_t count, std::byte* target)
-      KOLO_REQUIRES(mutex_) {
-    for (std::size_t rank = 0; rank < seats_.size(); ++rank) {
-      sources_[rank] = seats_[rank].call->source + offset * size_of(shape.dtype);
-    }
+  /// target = the `count` elements of all `sources_`, combined.
+  void combine(const Call& shape, std::size_t count, std::byte* target) KOLO_REQUIRES(mutex_) {
     const double scale =
         shape.op == ReduceOp::kAverage ? 1.0 / static_cast<double>(seats_.size()) : 1.0;
     reduce(shape.dtype, shape.op, target, sources_, count, scale);
-  }
-
-  /// Copies the source of rank `from` to element `offset` of every target, unless it is there.
-  void spread(const Call& shape, std::size_t from, std::size_t offset, std::size_t count)
-      KOLO_REQUIRES(mutex_) {
-    for (const Seat& seat : seats_) {
-      std::byte* const target = seat.call->target + offset * size_of(shape.dtype);
-      if (target == seats_[from].call->source) continue;
-      std::memcpy(target, seats_[from].call->source, count * size_of(shape.dtype));
-    }
   }
 
   const std::vector<int> members_;
@@ -266,31 +305,22 @@ class HostGroup final : public LocalGroup {
 
   void reduce_scatter(Stream& stream, const void* whole, void* part, std::size_t part_count,
                       DType dtype, ReduceOp op) override {
-    enqueue(stream, Kind::kReduceScatter, whole, part, part_count, dtype, op);
+    enqueue_equal(stream, Kind::kReduceScatter, whole, part, part_count, dtype, op);
   }
 
   void all_gather(Stream& stream, const void* part, void* whole, std::size_t part_count,
                   DType dtype) override {
-    enqueue(stream, Kind::kAllGather, part, whole, part_count, dtype, ReduceOp::kSum);
+    enqueue_equal(stream, Kind::kAllGather, part, whole, part_count, dtype, ReduceOp::kSum);
   }
 
-  void reduce_parts(Stream& stream, const void* whole, void* part,
-                    std::span<const std::size_t> counts, DType dtype, ReduceOp op) override {
-    enqueue(stream, {.kind = Kind::kReduceParts,
-                     .dtype = dtype,
-                     .op = op,
-                     .source = static_cast<const std::byte*>(whole),
-                     .target = static_cast<std::byte*>(part),
-                     .counts = {counts.begin(), counts.end()}});
+  void reduce_parts(Stream& stream, std::span<const GroupTensor> tensors, DType dtype,
+                    ReduceOp op) override {
+    enqueue(stream,
+            {.kind = Kind::kReduceParts, .dtype = dtype, .op = op, .tensors = kept(tensors)});
   }
 
-  void gather_parts(Stream& stream, const void* part, void* whole,
-                    std::span<const std::size_t> counts, DType dtype) override {
-    enqueue(stream, {.kind = Kind::kGatherParts,
-                     .dtype = dtype,
-                     .source = static_cast<const std::byte*>(part),
-                     .target = static_cast<std::byte*>(whole),
-                     .counts = {counts.begin(), counts.end()}});
+  void gather_parts(Stream& stream, std::span<const GroupTensor> tensors, DType dtype) override {
+    enqueue(stream, {.kind = Kind::kGatherParts, .dtype = dtype, .tensors = kept(tensors)});
   }
 
   void exchange(Stream& stream, std::span<const GroupPart> sent,
@@ -303,7 +333,13 @@ class HostGroup final : public LocalGroup {
 
   void all_reduce(Stream& stream, const void* source, void* target, std::size_t count, DType dtype,
                   ReduceOp op) override {
-    enqueue(stream, Kind::kAllReduce, source, target, count, dtype, op);
+    check(count == 0 || (source != nullptr && target != nullptr), "a collective without memory");
+    enqueue(stream, {.kind = Kind::kAllReduce,
+                     .dtype = dtype,
+                     .op = op,
+                     .count = count,
+                     .source = static_cast<const std::byte*>(source),
+                     .target = static_cast<std::byte*>(target)});
   }
 
   std::optional<Error> async_error() override { return table_.failure(rank_); }
@@ -330,15 +366,14 @@ class HostGroup final : public LocalGroup {
   }
 
  private:
-  void enqueue(Stream& stream, Kind kind, const void* source, void* target, std::size_t count,
-               DType dtype, ReduceOp op) {
+  void enqueue_equal(Stream& stream, Kind kind, const void* source, void* target, std::size_t count,
+                     DType dtype, ReduceOp op) {
     check(count == 0 || (source != nullptr && target != nullptr), "a collective without memory");
-    enqueue(stream, {.kind = kind,
-                     .dtype = dtype,
-                     .op = op,
-                     .count = count,
-                     .source = static_cast<const std::byte*>(source),
-                     .target = static_cast<std::byte*>(target)});
+    const std::vector<std::size_t> counts(static_cast<std::size_t>(size()), count);
+    const GroupTensor tensor{.source = source, .target = target, .counts = counts};
+    enqueue(
+        stream,
+        {.kind = kind, .dtype = dtype, .op = op, .count = count, .tensors = kept({&tensor, 1})});
   }
 
   void enqueue(Stream& stream, Call call) {
