@@ -285,7 +285,7 @@ const std::vector<OptionEntry>& option_table() {
                   &Options::algorithm, true, check_algorithm),
       text_option("collective_algorithm", "NAME",
                   "algorithm of the other collectives: auto, direct, tree, recursive_doubling, "
-                  "bruck, ring, scatter_allgather or pairwise in host memory, native or "
+                  "bruck, ring, scatter_allgather, pairwise or halving in host memory, native or "
                   "hierarchical in device memory; where a collective has no such algorithm, auto",
                   &Options::collective_algorithm, true, check_collective_algorithm),
       text_option(

@@ -36,8 +36,9 @@ struct Options {
   /// "hierarchical:LOCAL,CROSS".
   std::string algorithm = "auto";
   /// `algorithm` of the other collectives: "auto", "direct", "tree", "recursive_doubling", "bruck",
-  /// "ring", "scatter_allgather" or "pairwise"; in device memory "native" or "hierarchical". One
-  /// that does not serve a collective, or does not hold it, leaves the choice to "auto".
+  /// "ring", "scatter_allgather", "pairwise" or "halving"; in device memory "native" or
+  /// "hierarchical". One that does not serve a collective, or does not hold it, leaves the choice
+  /// to "auto".
   std::string collective_algorithm = "auto";
   /// Link costs for the cost model, as comma-separated key=value, for example
   /// "network_latency_us=2.5,network_bytes_per_us=12000"; keys left out keep their defaults.
