@@ -183,14 +183,15 @@ void NcclGroup::all_gather(Stream& stream, const void* part, void* whole, std::s
   });
 }
 
-// Of parts of different lengths each goes by a call of its own, and so does each tensor, all of
-// them in one launch.
+// Each tensor takes a call, or one for each part where parts have different lengths. All calls go
+// in one launch.
 
 void NcclGroup::reduce_parts(Stream& stream, std::span<const GroupTensor> tensors, DType dtype,
                              ReduceOp op) {
   const auto reduce = [&](Calls& calls, const GroupTensor& tensor, ncclComm_t comm,
                           cudaStream_t native) {
     if (are_equal(tensor.counts)) {
+      if (tensor.counts.front() == 0) return;
       calls.add(ncclReduceScatter(tensor.source, tensor.target, tensor.counts.front(),
                                   to_nccl(dtype), to_nccl(op), comm, native));
       return;
@@ -211,6 +212,7 @@ void NcclGroup::gather_parts(Stream& stream, std::span<const GroupTensor> tensor
   const auto gather = [&](Calls& calls, const GroupTensor& tensor, ncclComm_t comm,
                           cudaStream_t native) {
     if (are_equal(tensor.counts)) {
+      if (tensor.counts.front() == 0) return;
       calls.add(ncclAllGather(tensor.source, tensor.target, tensor.counts.front(), to_nccl(dtype),
                               comm, native));
       return;

@@ -113,9 +113,10 @@ TEST_F(NcclLifeCycle, PartsOfDifferentLengthsAreCallsOfOneLaunch) {
 TEST_F(NcclLifeCycle, SeveralTensorsAreOneLaunch) {
   const std::vector<std::string> three(3, NcclGroup::introduce(0));
   const auto group = NcclGroup::connect(three, 1, 0, kLate);
-  const std::vector<std::size_t> even{4, 4, 4}, uneven{2, 0, 5};
+  const std::vector<std::size_t> even{4, 4, 4}, uneven{2, 0, 5}, none(3);
   std::vector<float> in(20), out(20);
   const std::vector<GroupTensor> tensors{{in.data(), out.data(), even},
+                                         {nullptr, nullptr, none},
                                          {in.data() + 12, out.data() + 12, uneven}};
   group->reduce_parts(stream_, tensors, DType::kFloat32, ReduceOp::kSum);
   group->gather_parts(stream_, tensors, DType::kFloat32);
