@@ -17,7 +17,7 @@ std::vector<CollectiveTime> collective_times(Cluster& cluster, const std::string
   const GoalAlgorithm& choice = resolve_goal_algorithm(goal, layout, context, {});
   std::vector<CollectiveTime> times;
   for (const GoalAlgorithm* each : goal_algorithms_of_all()) {
-    if (!each->serves(goal, layout, grid) || !each->makes_same_sums(layout)) continue;
+    if (!each->serves(goal, layout, grid)) continue;
     const double predicted_us = predict_us(*each, goal, layout, context);
     if (!std::isfinite(predicted_us)) continue;
     const SimulatorSchedules& schedules = cluster.schedules(goal, layout, *each);
