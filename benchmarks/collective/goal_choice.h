@@ -17,7 +17,7 @@ class GoalChoice {
   /// Collective.
   explicit GoalChoice(Runtime& runtime);
 
-  /// The names of all that serve the case.
+  /// The names of all that serve the case and that a price may choose.
   std::vector<std::string> algorithms(const CollectiveCase& what) const;
   /// The one that the runtime of these options takes: the one they name, if it holds the case.
   std::string taken(const CollectiveCase& what, const Options& options) const;

@@ -68,8 +68,8 @@ class LocalGroup {
   virtual void gather_parts(Stream& stream, std::span<const GroupTensor> tensors, DType dtype) = 0;
   /// What each rank sends to rank i, `sent[i]`, is as long as what that one receives from it, and
   /// lies elsewhere. Nothing that is sent is changed. A rank may send to itself, also to where it
-  /// sends from. Of several tensors each has as many places as there are ranks, one tensor after
-  /// the other.
+  /// sends from. With several tensors, both lists have a place for each rank for the first tensor,
+  /// then for the next.
   virtual void exchange(Stream& stream, std::span<const GroupPart> sent,
                         std::span<const GroupPart> received, DType dtype) = 0;
   /// In place where `target` is `source`.

@@ -19,8 +19,9 @@ namespace kolo {
 /// - scatter_allgather: broadcast; a share to each node, which passes it on at once.
 /// - pairwise: gather, scatter, all-to-all, and reduce-scatter but of 16-bit floats; round after
 ///   round, one peer at a time.
-/// - halving: reduce-scatter among 2^k nodes, but of 16-bit floats; few messages. Of floats
-///   only where it is asked for: it adds them in another order.
+/// - halving: reduce-scatter among 2^k nodes, but of 16-bit floats; few messages. It adds in
+/// another
+///   order, so other floats take it only where it is asked for.
 /// - native: all, in device memory; one collective of the device's own library.
 /// - hierarchical: all-gather and reduce-scatter in device memory; these inside nodes, messages
 ///   between them.

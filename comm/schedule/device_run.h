@@ -32,8 +32,8 @@ class DeviceRun {
   /// The ranges of a native step that has one for each rank, as its library wants them. `point`
   /// says where they are.
   struct Parts {
-    std::vector<std::size_t> counts = {};             ///< Tensor by tensor. Of an exchange, none.
-    std::vector<GroupTensor> tensors = {};            ///< The same.
+    std::vector<std::size_t> counts = {};             ///< By tensor and rank; not for an exchange.
+    std::vector<GroupTensor> tensors = {};            ///< With these counts.
     std::vector<GroupPart> sent = {}, received = {};  ///< Of an exchange.
   };
 

@@ -216,7 +216,7 @@ class Play {
       std::vector<SymbolicRuns>& result = results[steps[i]];
       result.resize(steps_[steps[i]].mirrors.size());
       for (std::size_t target = 0; target < result.size(); ++target) {
-        if (op == NativeOp::kReduceParts) {  // Of tensor `target`, one's own part.
+        if (op == NativeOp::kReduceParts) {  // One's own part of tensor `target`.
           for (Node other : steps) {
             const Range& part = steps_[other].sources[target * ranks + i];
             combine_into(result[target], other == steps.front(), read(part));

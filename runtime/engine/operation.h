@@ -112,10 +112,10 @@ struct Operation {
   /// An all-to-all in place: results would replace what is still to be sent.
   bool sends_copy() const { return kind == OperationKind::kAllToAll && !out_of_place; }
 
-  /// Of the numbers that carry its elements; grouped, each part has those of all tensors. Before:
-  /// it moves elements, and every rank submits it alike.
+  /// The goal for the numbers that carry its elements. In that of a group of tensors each part has
+  /// elements of all. Before: it moves elements, and every rank submits it alike.
   Goal goal(int world_size) const { return merged(goal_of_tensors(world_size)); }
-  /// The same; grouped, each tensor has parts of its own.
+  /// The same, with parts for each tensor.
   Goal goal_of_tensors(int world_size) const;
 };
 

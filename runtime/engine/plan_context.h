@@ -40,7 +40,7 @@ bool fails_alike(const Error& error);
 /// The largest bucket of a gradient set of `bytes` in all: the option, or what costs least.
 std::size_t fusion_bytes(const PlanContext& context, std::size_t bytes);
 
-/// What an operation asks of the packer of its device bucket; see `DevicePackerOptions`.
+/// Those `DevicePackerOptions` of a device bucket that depend on the operation.
 struct DevicePacking {
   bool out_of_place = false;
   double unpack_scale = 1.0;
