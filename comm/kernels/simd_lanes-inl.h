@@ -7,10 +7,12 @@
 #define KOLO_COMM_COLLECTIVE_SIMD_LANES_INL_H
 #endif
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
 
+#include "comm/kernels/own_lines.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -49,6 +51,19 @@ template <class D>
 std::size_t misaligned_elements(D d, const hn::TFromD<D>* to) {
   const std::size_t bytes = hn::Lanes(d) * sizeof(*to);
   return (bytes - reinterpret_cast<std::uintptr_t>(to) % bytes) % bytes / sizeof(*to);
+}
+
+// Calls work(end) for blocks of elements [begin, count) that are whole steps and whose lines can be
+// owned at once. What is less than a step then remains.
+template <class Work>
+void for_each_block(std::size_t begin, std::size_t count, std::size_t step,
+                    std::size_t element_bytes, const Work& work) {
+  const std::size_t block = std::max(kOwnedBytes / element_bytes / step, std::size_t{1}) * step;
+  while (count - begin >= step) {
+    const std::size_t end = begin + std::min(block, (count - begin) / step * step);
+    work(end);
+    begin = end;
+  }
 }
 
 // The same elements, stored past the cache to aligned vectors.

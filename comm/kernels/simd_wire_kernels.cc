@@ -130,20 +130,24 @@ std::uint16_t from_wire_lanes(float* to, const std::uint16_t* from, std::size_t 
   const std::size_t lanes = hn::Lanes(d);
   auto largest_lanes = hn::Zero(halves);
   std::size_t i = 0;
-  for (; count - i >= 4 * lanes; i += 4 * lanes) {
-    auto v0 = Wire::load(d, from + i);
-    auto v1 = Wire::load(d, from + i + lanes);
-    auto v2 = Wire::load(d, from + i + 2 * lanes);
-    auto v3 = Wire::load(d, from + i + 3 * lanes);
-    const auto bits0 = hn::And(hn::LoadU(halves, from + i), magnitude);
-    const auto bits1 = hn::And(hn::LoadU(halves, from + i + 2 * lanes), magnitude);
-    largest_lanes = hn::Max(largest_lanes, hn::Max(bits0, bits1));
-    finish(d, v0, v1, v2, v3, scale);
-    To::put(d, v0, to + i);
-    To::put(d, v1, to + i + lanes);
-    To::put(d, v2, to + i + 2 * lanes);
-    To::put(d, v3, to + i + 3 * lanes);
-  }
+  const auto convert_block = [&](std::size_t end) HWY_ATTR {
+    To::own(to + i, to + end);
+    for (; i < end; i += 4 * lanes) {
+      auto v0 = Wire::load(d, from + i);
+      auto v1 = Wire::load(d, from + i + lanes);
+      auto v2 = Wire::load(d, from + i + 2 * lanes);
+      auto v3 = Wire::load(d, from + i + 3 * lanes);
+      const auto bits0 = hn::And(hn::LoadU(halves, from + i), magnitude);
+      const auto bits1 = hn::And(hn::LoadU(halves, from + i + 2 * lanes), magnitude);
+      largest_lanes = hn::Max(largest_lanes, hn::Max(bits0, bits1));
+      finish(d, v0, v1, v2, v3, scale);
+      To::put(d, v0, to + i);
+      To::put(d, v1, to + i + lanes);
+      To::put(d, v2, to + i + 2 * lanes);
+      To::put(d, v3, to + i + 3 * lanes);
+    }
+  };
+  for_each_block(i, count, 4 * lanes, sizeof(*to), convert_block);
   HWY_ALIGN std::uint16_t by_lane[hn::MaxLanes(halves)];
   hn::Store(largest_lanes, halves, by_lane);
   std::uint16_t largest = *std::max_element(by_lane, by_lane + hn::Lanes(halves));
@@ -156,6 +160,7 @@ std::uint16_t from_wire_lanes(float* to, const std::uint16_t* from, std::size_t 
 }
 
 struct Cached {
+  static void own(float* begin, float* end) { own_lines(begin, end); }
   template <class D>
   static void put(D d, hn::Vec<D> v, float* to) {
     hn::StoreU(v, d, to);
@@ -163,6 +168,7 @@ struct Cached {
 };
 // Before: `to` is aligned to the vector.
 struct Streaming {
+  static void own(float*, float*) {}
   template <class D>
   static void put(D d, hn::Vec<D> v, float* to) {
     hn::Stream(v, d, to);
