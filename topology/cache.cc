@@ -2,19 +2,45 @@
 
 #include <algorithm>
 #include <fstream>
+#include <sstream>
 #include <string>
 
 namespace kolo {
+namespace {
 
-// The kernel's view; in a virtual machine the processor itself may tell of caches of the host.
-std::size_t last_level_cache_bytes() {
+/// AMD EPYC 7373X: 96 MiB for two cores, of two threads each.
+constexpr std::size_t kMostBytesPerThread = std::size_t{24} << 20;
+
+/// The number of processors in a list such as "0-3,8"; 0 if there is none.
+std::size_t count_of(const std::string& list) {
+  std::size_t count = 0;
+  std::istringstream ranges(list);
+  for (std::string range; std::getline(ranges, range, ',');) {
+    std::istringstream numbers(range);
+    std::size_t first = 0, last = 0;
+    char dash = 0;
+    if (!(numbers >> first)) return 0;
+    if (!(numbers >> dash >> last)) last = first;
+    count += last - std::min(first, last) + 1;
+  }
+  return count;
+}
+
+}  // namespace
+
+// The kernel's view: the processor itself may tell a virtual machine of even more.
+std::size_t last_level_cache_bytes(const std::filesystem::path& cpu) {
   std::size_t most = 0;
   for (int index = 0;; ++index) {
-    std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) +
-                       "/size");
+    const std::filesystem::path cache = cpu / "cache" / ("index" + std::to_string(index));
     std::size_t kib = 0;
-    if (!(file >> kib)) return most;
-    most = std::max(most, kib * 1024);
+    if (!(std::ifstream(cache / "size") >> kib)) return most;
+    std::size_t bytes = kib * 1024;
+    std::string threads;
+    if (std::ifstream(cache / "shared_cpu_list") >> threads && count_of(threads) > 0) {
+      bytes = std::min(bytes, count_of(threads) * kMostBytesPerThread);
+    }
+    most = std::max(most, bytes);
   }
 }
 
