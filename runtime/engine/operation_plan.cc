@@ -46,11 +46,17 @@ bool is_scaled(const Operation& operation) {
 }
 
 /// Whether the device's library has what the operation asks for; the same on all ranks. Its
-/// collectives combine numbers; only a bucket scales them, which only an all-reduce has.
+/// collectives combine numbers.
 bool suits_native(const Operation& operation) {
-  if (!reduces(operation.kind)) return !operation.sends_copy();
-  return is_number_op(carried(operation.op, operation.buffer.dtype)) &&
-         (operation.kind == OperationKind::kAllReduce || !is_scaled(operation));
+  return reduces(operation.kind) ? is_number_op(carried(operation.op, operation.buffer.dtype))
+                                 : !operation.sends_copy();
+}
+
+/// Whether the work of one collective of that library is packed: what it combines is scaled by
+/// those who pack and unpack, and it combines one tensor.
+bool is_packed_for_native(const Operation& operation) {
+  return is_scaled(operation) ||
+         (operation.kind == OperationKind::kAllReduce && is_several(operation));
 }
 
 /// Whether the work on one tensor, which nothing scales, is packed: between nodes with collectives
@@ -73,16 +79,21 @@ BucketLayout on_device(const Operation& operation, const Goal& goal, const Bucke
   BucketLayout device = layout;
   device.memory = MemoryKind::kDevice;
   const bool is_hierarchy = takes_hierarchy(operation, context);
-  const bool is_packed = is_hierarchy || (operation.kind == OperationKind::kAllReduce &&
-                                          (is_several(operation) || is_scaled(operation)));
+  const bool is_packed = is_hierarchy || is_packed_for_native(operation);
+  if (is_packed && operation.kind != OperationKind::kAllReduce) {
+    device.placement = Placement::kStaged;
+    device.out_of_place = false;  // That is the packer's.
+  }
   if (!is_hierarchy && !prefers_device(is_packed ? merged(goal) : goal, device, context.inputs())) {
     return layout;
   }
   if (!is_packed) return device;
   device.placement = Placement::kStaged;
-  device.out_of_place = false;  // That is the packer's.
-  const std::size_t unit = device_padding(context.grid, device.dtype);
-  device.count = (device.count + unit - 1) / unit * unit;
+  device.out_of_place = false;
+  if (is_hierarchy || operation.kind == OperationKind::kAllReduce) {
+    const std::size_t unit = device_padding(context.grid, device.dtype);
+    device.count = (device.count + unit - 1) / unit * unit;
+  }
   return device;
 }
 

@@ -109,8 +109,8 @@ BucketRequest goal_request(std::string name, const Goal& goal, const BucketLayou
   // The options that name an algorithm name one for all-reduces; chunks are those of the cheapest.
   const CompileOptions options = options_for(layout, inputs, {});
   BucketRequest request{.name = std::move(name), .layout = layout, .goal = goal, .compile = {}};
-  if (layout.is_on_device() && layout.placement == Placement::kStaged) {
-    ensure(goal.kind == GoalKind::kBroadcast, "a staged device bucket for another goal");
+  const bool is_packed = layout.is_on_device() && layout.placement == Placement::kStaged;
+  if (is_packed && goal.kind == GoalKind::kBroadcast) {
     request.goal = Goal::broadcast(goal.root, inputs.grid.world_size());  // With its padding.
     request.compile = [root = goal.root, layout, options, &grid = inputs.grid](int rank) {
       return compile_device_broadcast(rank, root, layout, grid, options);

@@ -47,6 +47,7 @@ const GoalAlgorithm* choose_device_goal(const Goal& goal, const BucketLayout& la
                                         const GoalAlgorithmRequest& request) {
   BucketLayout host = layout;
   host.memory = MemoryKind::kHost;
+  host.placement = Placement::kUser;
   const GoalAlgorithm* const asked = request.algorithm();
   const Goal by_host = merged(goal);
   const bool is_for_host = asked != nullptr && asked->serves(by_host, host, context.grid);

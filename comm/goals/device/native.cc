@@ -10,9 +10,9 @@
 namespace kolo {
 namespace {
 
-// One collective of the device's own library, in the caller's tensors: nothing is packed. Parts may
-// have any lengths; those of several tensors go in one launch. The library sums in an order of its
-// own, which is the same in every run.
+// One collective of the device's own library. Nothing is packed, unless sums are made of what is in
+// a bucket. Parts may have any lengths; those of several tensors go in one launch. The library sums
+// in an order of its own, which is the same in every run.
 //
 //   a sum for all                   all-reduce                        native
 //   sums into one place each        reduce, reduce-scatter            reduce_parts
@@ -47,6 +47,17 @@ void append_sums(ScheduleBuilder& builder, const Goal& goal, int ranks) {
   builder.reduce_parts(NativeGroup::kWorld, std::move(targets), std::move(parts), ranks > 1);
 }
 
+void append_packed_sums(ScheduleBuilder& builder, const Goal& goal, int ranks) {
+  builder.load(builder.bucket(0, builder.layout().count));
+  const std::vector<Extent> each =
+      extents(goal.parts, ranks, [](const Goal::Part& of) { return of.receivers.front(); });
+  std::vector<Range> parts;
+  for (const Extent& part : each) parts.push_back(builder.bucket(part.offset, part.count));
+  const Range mine = parts[static_cast<std::size_t>(builder.rank())];
+  if (ranks > 1) builder.reduce_parts(NativeGroup::kWorld, {mine}, std::move(parts), true);
+  builder.deliver(mine, Sink::kUser);
+}
+
 void append_copies(ScheduleBuilder& builder, const Goal& goal, int ranks) {
   std::vector<Range> parts, sources;
   for (std::size_t i = 0; i < goal.tensors; ++i) {
@@ -77,15 +88,21 @@ void append_exchange(ScheduleBuilder& builder, const Goal& goal, int ranks) {
   builder.exchange_parts(NativeGroup::kWorld, std::move(sent), std::move(received));
 }
 
+bool is_packed(const BucketLayout& layout) { return layout.placement == Placement::kStaged; }
+
 bool serves(const Goal& goal, const BucketLayout& layout, const ProcessGrid&) {
+  if (layout.is_on_device() && is_packed(layout)) {
+    return goal.kind == GoalKind::kReduce || goal.kind == GoalKind::kReduceScatter;
+  }
   const bool is_one_call = goal.tensors == 1 || goal.kind != GoalKind::kAllReduce;
   return layout.is_in_tensors(MemoryKind::kDevice) && goal.kind != GoalKind::kOther && is_one_call;
 }
 
 void append(ScheduleBuilder& builder, const Goal& goal, const GoalContext& context) {
+  const int ranks = context.grid.world_size();
+  if (is_packed(builder.layout())) return append_packed_sums(builder, goal, ranks);
   builder.forgo_bucket();
   if (goal.count() == 0) return;
-  const int ranks = context.grid.world_size();
   switch (goal.kind) {
     case GoalKind::kAllReduce: {
       const std::size_t count = builder.layout().count;

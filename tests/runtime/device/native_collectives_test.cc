@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -147,7 +148,7 @@ TEST(NativeCollectives, SumSeveralTensorsInOneBucket) {
   }
 }
 
-TEST(NativeCollectives, LeaveToMirrorsWhatTheLibraryHasNot) {
+TEST(NativeCollectives, SumParts) {
   CountedJob counted({2});
   std::vector<std::vector<float>> in(2, std::vector<float>(8, 1)), out(2, std::vector<float>(4));
   const auto scatter_sum = [&](const std::string& name, const Reduction& reduction) {
@@ -161,15 +162,19 @@ TEST(NativeCollectives, LeaveToMirrorsWhatTheLibraryHasNot) {
   scatter_sum("average", ReduceOp::kAverage);
   EXPECT_EQ(counted.calls(), 1U);
   EXPECT_EQ(out[1], std::vector<float>(4, 1));
-  scatter_sum("scaled", {ReduceOp::kSum, {.before = 0.5}});
-  scatter_sum("premultiplied", {ReduceOp::kPremulSum, {.before = 1}});
-  EXPECT_EQ(counted.calls(), 0U);
+  scatter_sum("scaled", {ReduceOp::kSum, {.before = 0.5, .after = 3}});
+  EXPECT_EQ(counted.calls(), 1U);
+  EXPECT_EQ(out[1], std::vector<float>(4, 3));
+  scatter_sum("premultiplied", {ReduceOp::kPremulSum, {.before = 2}});
+  EXPECT_EQ(counted.calls(), 1U);
+  EXPECT_EQ(out[0], std::vector<float>(4, 4));
 }
 
 TEST(NativeCollectives, TakeOneCallForSeveralTensors) {
   CountedJob counted({2});
   std::vector<std::vector<float>> in(2, std::vector<float>(8, 1)), out(2, std::vector<float>(4));
-  const auto scatter_list = [&](const std::string& name, std::size_t tensors) {
+  const auto scatter_list = [&](const std::string& name, std::size_t tensors,
+                                const Reduction& reduction = ReduceOp::kSum) {
     counted.run([&](const OperationCalls& calls, int rank) {
       const auto me = static_cast<std::size_t>(rank);
       const std::size_t count = 4 / tensors;
@@ -179,7 +184,7 @@ TEST(NativeCollectives, TakeOneCallForSeveralTensors) {
                         .result = out[me].data() + i * count,
                         .count = count});
       }
-      return calls.grouped(OperationKind::kReduceScatter, name, {.each = each});
+      return calls.grouped(OperationKind::kReduceScatter, name, {.each = each}, 0, reduction);
     });
   };
   scatter_list("several", 2);
@@ -187,6 +192,9 @@ TEST(NativeCollectives, TakeOneCallForSeveralTensors) {
   EXPECT_EQ(out[1], std::vector<float>(4, 2));
   scatter_list("a list of one", 1);
   EXPECT_EQ(counted.calls(), 1U);
+  scatter_list("several, scaled", 2, {ReduceOp::kSum, {.before = 2, .after = 0.25}});
+  EXPECT_EQ(counted.calls(), 1U);
+  EXPECT_EQ(out[1], std::vector<float>(4, 1));
 }
 
 TEST(NativeCollectives, OfSeveralTensorsGoWithoutPinnedMemory) {
@@ -255,6 +263,74 @@ TEST(NativeCollectives, ScaleSumsForAllInABucket) {
         EXPECT_EQ(sum("weighted" + place, ReduceOp::kPremulSum, {.before = 0}, in_place),
                   all(of_all));
         weights.assign(ranks, 0);
+      }
+    }
+  }
+}
+
+/// The buffers of a rank after a sum in which elements of rank r counted `weight(r)` times.
+std::vector<float> weighted(const Goal& goal, int rank, bool in_place,
+                            const std::function<float(int)>& weight) {
+  std::vector<float> expected;
+  for (const Goal::Part& part : goal.parts) {
+    if (!part.receives(rank) && !in_place) continue;
+    const std::vector<float> unit = test::pattern(part.extent, 1);
+    float factor = static_cast<float>(rank + 1);
+    if (part.receives(rank)) {
+      factor = 0;
+      for (const int each : part.contributors)
+        factor += static_cast<float>(each + 1) * weight(each);
+    }
+    for (const float value : unit) expected.push_back(value * factor);
+  }
+  return expected;
+}
+
+TEST(NativeCollectives, ScaleSumsForOneRankInABucket) {
+  for (const std::vector<int>& nodes : {std::vector<int>{1}, std::vector<int>{3}, {2, 2}}) {
+    CountedJob counted(nodes);
+    std::vector<std::size_t> counts;
+    for (int rank = 0; rank < counted.ranks(); ++rank) {
+      counts.push_back(static_cast<std::size_t>(7 + 30 * (rank % 3)));
+    }
+    const int root = counted.ranks() - 1;
+    const auto total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+    const auto run = [&](const Goal& goal, bool in_place, ReduceOp op, Scales scales, bool weighs,
+                         float factor) {
+      const std::string called = std::to_string(static_cast<int>(goal.kind)) + " " +
+                                 std::to_string(static_cast<int>(op)) + " " +
+                                 std::to_string(scales.after) + (in_place ? " in place" : "");
+      Buffers buffers;
+      for (int rank = 0; rank < counted.ranks(); ++rank) {
+        buffers.push_back(test::buffers_for(goal, rank, in_place));
+      }
+      counted.run([&](const OperationCalls& calls, int rank) {
+        test::CollectiveBuffers& mine = buffers[static_cast<std::size_t>(rank)];
+        Scales own = scales;
+        if (weighs) own.before = static_cast<float>(rank + 1);
+        BufferView result = test::view(mine.result);
+        const float* const input = test::input_of(mine, in_place);
+        if (goal.kind == GoalKind::kReduceScatter) {
+          return calls.reduce_scatter(called, input, result, {op, own}, counts);
+        }
+        result.count = total;
+        return calls.reduce(called, input, result, root, {op, own});
+      });
+      EXPECT_EQ(counted.calls(), counted.ranks() > 1 ? 1U : 0U) << called;
+      for (int rank = 0; rank < counted.ranks(); ++rank) {
+        EXPECT_EQ(
+            buffers[static_cast<std::size_t>(rank)].result,
+            weighted(goal, rank, in_place,
+                     [&](int of) { return factor * (weighs ? static_cast<float>(of + 1) : 1); }))
+            << called << ", rank " << rank << " of " << counted.ranks();
+      }
+    };
+    for (const Goal& goal :
+         {Goal::reduce(root, counted.ranks(), total), Goal::reduce_scatter(counts)}) {
+      for (const bool in_place : {false, true}) {
+        run(goal, in_place, ReduceOp::kSum, {.before = 0.5, .after = 3}, false, 1.5F);
+        run(goal, in_place, ReduceOp::kPremulSum, {}, true, 1);
+        run(goal, in_place, ReduceOp::kPremulSum, {.after = 0.25}, true, 0.25F);
       }
     }
   }
