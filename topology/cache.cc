@@ -37,9 +37,9 @@ std::size_t last_level_cache_bytes(const std::filesystem::path& cpu) {
     if (!(std::ifstream(cache / "size") >> kib)) return most;
     std::size_t bytes = kib * 1024;
     std::string threads;
-    if (std::ifstream(cache / "shared_cpu_list") >> threads && count_of(threads) > 0) {
-      bytes = std::min(bytes, count_of(threads) * kMostBytesPerThread);
-    }
+    std::ifstream(cache / "shared_cpu_list") >> threads;
+    const std::size_t count = count_of(threads);
+    if (count > 0) bytes = std::min(bytes, count * kMostBytesPerThread);
     most = std::max(most, bytes);
   }
 }

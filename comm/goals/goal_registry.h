@@ -20,8 +20,7 @@ namespace kolo {
 /// - pairwise: gather, scatter, all-to-all, and reduce-scatter but of 16-bit floats; round after
 ///   round, one peer at a time.
 /// - halving: reduce-scatter among 2^k nodes, but of 16-bit floats; few messages. It adds in
-/// another
-///   order, so other floats take it only where it is asked for.
+///   another order, so other floats take it only where it is asked for.
 /// - native: all, in device memory; one collective of the device's own library.
 /// - hierarchical: all-gather and reduce-scatter in device memory; these inside nodes, messages
 ///   between them.

@@ -14,8 +14,8 @@ inline void own_lines(const void* begin, const void* end) {
   constexpr std::size_t kLine = 64;
   for (auto* line = static_cast<const std::byte*>(begin); line < end; line += kLine) {
 #if defined(__x86_64__)
-    // A processor that lacks it does nothing. Of a builtin, compilers would make a prefetch to
-    // read.
+    // It does nothing on a processor that lacks it. Compilers turn the builtin into a prefetch for
+    // reading.
     asm volatile("prefetchw %0" : : "m"(*line));
 #else
     __builtin_prefetch(line, 1);

@@ -80,21 +80,21 @@ BucketLayout on_device(const Operation& operation, const Goal& goal, const Bucke
   device.memory = MemoryKind::kDevice;
   const bool is_hierarchy = takes_hierarchy(operation, context);
   const bool is_packed = is_hierarchy || is_packed_for_native(operation);
-  if (is_packed && operation.kind != OperationKind::kAllReduce) {
-    device.placement = Placement::kStaged;
-    device.out_of_place = false;  // That is the packer's.
+  BucketLayout bucket = device;
+  if (is_packed) {
+    bucket.placement = Placement::kStaged;
+    bucket.out_of_place = false;  // That is the packer's.
   }
-  if (!is_hierarchy && !prefers_device(is_packed ? merged(goal) : goal, device, context.inputs())) {
+  // Buckets have all-reduces of their own, which are no goal's.
+  const bool has_own = is_packed && operation.kind == OperationKind::kAllReduce;
+  if (!is_hierarchy && !prefers_device(is_packed ? merged(goal) : goal, has_own ? device : bucket,
+                                       context.inputs())) {
     return layout;
   }
-  if (!is_packed) return device;
-  device.placement = Placement::kStaged;
-  device.out_of_place = false;
-  if (is_hierarchy || operation.kind == OperationKind::kAllReduce) {
-    const std::size_t unit = device_padding(context.grid, device.dtype);
-    device.count = (device.count + unit - 1) / unit * unit;
-  }
-  return device;
+  if (!has_own && !is_hierarchy) return bucket;
+  const std::size_t unit = device_padding(context.grid, bucket.dtype);
+  bucket.count = (bucket.count + unit - 1) / unit * unit;
+  return bucket;
 }
 
 BucketLayout layout_of(const Operation& operation, const Goal& goal, const PlanContext& context) {

@@ -278,8 +278,9 @@ std::vector<float> weighted(const Goal& goal, int rank, bool in_place,
     float factor = static_cast<float>(rank + 1);
     if (part.receives(rank)) {
       factor = 0;
-      for (const int each : part.contributors)
+      for (const int each : part.contributors) {
         factor += static_cast<float>(each + 1) * weight(each);
+      }
     }
     for (const float value : unit) expected.push_back(value * factor);
   }
