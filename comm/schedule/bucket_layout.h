@@ -40,6 +40,9 @@ struct BucketLayout {
   /// Contributions lie in tensors of their own, which are only read. Host buckets not in place, and
   /// device buckets of kUser.
   bool out_of_place = false;
+  /// Contributions lie where results go, in other places of the bucket: steps read what they send
+  /// before they write. Device buckets that are `out_of_place`; those of the host get copies.
+  bool replaces_inputs = false;
   /// A hint, for algorithms: the tensors of all ranks lie in their arenas, where peers of the node
   /// can work in them. They may lie elsewhere in another iteration.
   bool in_arenas = false;

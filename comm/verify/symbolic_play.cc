@@ -100,6 +100,10 @@ class Play {
         .value = contribution_of(static_cast<std::size_t>(rank), schedules_.size()),
         .element = extent.offset};
     contents_[{rank, input_region()}].write(extent.offset, {run});
+    // What is to stay where it lies is seen there, too.
+    if (schedules_[0].layout.replaces_inputs) {
+      contents_[{rank, result_region()}].write(extent.offset, {run});
+    }
   }
 
   std::optional<std::string> check_part(int rank, const Goal::Part& part) {

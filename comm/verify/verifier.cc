@@ -37,6 +37,7 @@ class Verification {
     timing_.close();
     if (auto wrong = check_launch_order()) return wrong;
     if (auto wrong = check_races()) return wrong;
+    if (auto wrong = check_inputs()) return wrong;
     if (auto wrong = check_visits()) return wrong;
     if (auto wrong = check_copies()) return wrong;
     return play_symbolically(steps_, timing_.order(), meetings_, goal_);
@@ -277,6 +278,28 @@ class Verification {
             return at(a->node) + " and " + at(b->node) +
                    fmt::format(" touch element {} of rank {} in no fixed order", b->range.offset,
                                where.first);
+          }
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+  // Where results replace contributions, all of these are read before.
+  std::optional<std::string> check_inputs() const {
+    if (!schedules_.front().layout.replaces_inputs) return std::nullopt;
+    for (std::size_t rank = 0; rank < schedules_.size(); ++rank) {
+      std::vector<Node> readers, writers;
+      for (Node node = steps_.first(rank); node < steps_.first(rank + 1); ++node) {
+        for (const auto& [range, access] : accesses_of(node)) {
+          if (range.count > 0 && range.region == Region::kInput) readers.push_back(node);
+          if (range.count > 0 && range.region == Region::kUser) writers.push_back(node);
+        }
+      }
+      for (const Node reader : readers) {
+        for (const Node writer : writers) {
+          if (!timing_.precedes(reader, writer)) {
+            return at(writer) + " may replace what " + at(reader) + " reads";
           }
         }
       }

@@ -31,6 +31,7 @@ struct VerifyOptions {
 ///    they share in one order;
 ///  - nothing waits in a circle, even if a send lasts until its receive is posted and a native step
 ///    until all its ranks have come;
+///  - where results replace contributions, all of these are read before any is replaced;
 ///  - no two unordered steps, of the same or of different ranks, touch one range when one of them
 ///    writes;
 ///  - a rank's memory is touched by others only after one of its steps and before another, so never

@@ -48,8 +48,7 @@ bool is_scaled(const Operation& operation) {
 /// Whether the device's library has what the operation asks for; the same on all ranks. Its
 /// collectives combine numbers.
 bool suits_native(const Operation& operation) {
-  return reduces(operation.kind) ? is_number_op(carried(operation.op, operation.buffer.dtype))
-                                 : !operation.sends_copy();
+  return !reduces(operation.kind) || is_number_op(carried(operation.op, operation.buffer.dtype));
 }
 
 /// Whether the work of one collective of that library is packed: what it combines is scaled by
@@ -78,6 +77,7 @@ BucketLayout on_device(const Operation& operation, const Goal& goal, const Bucke
   if (context.lane == nullptr || !suits_native(operation)) return layout;
   BucketLayout device = layout;
   device.memory = MemoryKind::kDevice;
+  device.replaces_inputs = operation.sends_copy();
   const bool is_hierarchy = takes_hierarchy(operation, context);
   const bool is_packed = is_hierarchy || is_packed_for_native(operation);
   BucketLayout bucket = device;
@@ -178,7 +178,9 @@ void OperationTensors::append_place(const Operation& operation, std::size_t tens
     place.input = end.input;
     *end.input += bytes;
   }
-  if (operation.sends_copy() && !receives) {
+  // On a device, a mirror or the schedule has copies.
+  const bool is_on_device = operation.buffer.memory == MemoryKind::kDevice;
+  if (operation.sends_copy() && !is_on_device && !receives) {
     place.copy = copied_bytes_;
     copied_bytes_ += bytes;
   }

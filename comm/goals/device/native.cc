@@ -70,18 +70,28 @@ void append_copies(ScheduleBuilder& builder, const Goal& goal, int ranks) {
   builder.gather_parts(NativeGroup::kWorld, std::move(sources), std::move(parts));
 }
 
+Range copy_of(ScheduleBuilder& builder, const Range& source) {
+  const Range copy = builder.scratch(source.count);
+  builder.move(copy, source);
+  return copy;
+}
+
 void append_exchange(ScheduleBuilder& builder, const Goal& goal, int ranks) {
   const auto size = static_cast<std::size_t>(ranks);
+  const bool replaces_inputs = builder.layout().replaces_inputs;
   std::vector<Range> sent(goal.tensors * size, builder.input(0, 0));
   std::vector<Range> received(goal.tensors * size, builder.home(0, 0));
   for (std::size_t i = 0; i < goal.tensors; ++i) {
     for (const Goal::Part& part : goal.parts_of(i)) {
       const int from = part.contributors.front();
       const int to = part.receivers.front();
-      const Range source = builder.input(part.extent.offset, part.extent.count);
+      Range source = builder.input(part.extent.offset, part.extent.count);
       const Range target = builder.home(part.extent.offset, part.extent.count);
-      if (from == to && source == target) continue;  // It is there.
-      if (from == builder.rank()) sent[i * size + static_cast<std::size_t>(to)] = source;
+      if (from == to && (replaces_inputs || source == target)) continue;  // It is there.
+      if (from == builder.rank()) {
+        if (replaces_inputs) source = copy_of(builder, source);
+        sent[i * size + static_cast<std::size_t>(to)] = source;
+      }
       if (to == builder.rank()) received[i * size + static_cast<std::size_t>(from)] = target;
     }
   }

@@ -205,5 +205,37 @@ INSTANTIATE_TEST_SUITE_P(
                  {"write_to_input", "read_result"}}),
     [](const auto& each) { return each.param.name; });
 
+TEST(DeviceGoals, NothingReplacesAContributionThatIsStillToBeSent) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({3});
+  const Goal goal = Goal::all_to_all(3, std::vector<std::size_t>{1, 2, 3, 2, 5, 0, 3, 0, 4});
+  const BucketLayout layout{.count = goal.count(),
+                            .placement = Placement::kUser,
+                            .memory = MemoryKind::kDevice,
+                            .out_of_place = true,
+                            .replaces_inputs = true};
+  Natives correct;
+  for (int rank = 0; rank < 3; ++rank) {
+    correct.push_back(compile_goal(rank, goal, layout, grid, {}, "native"));
+  }
+  ASSERT_EQ(verify(correct, grid, goal), std::nullopt);
+  const auto exchange = [](Schedule& schedule) -> Step& { return schedule.steps.back(); };
+
+  Natives hasty = correct;
+  exchange(hasty[0]).after.clear();
+  EXPECT_NE(verify(hasty, grid, goal), std::nullopt) << "sends what is not copied yet";
+
+  Natives careless = correct;
+  Step& copy = careless[0].steps.front();
+  ASSERT_EQ(copy.kind, StepKind::kCopy);
+  for (Range& sent : exchange(careless[0]).sources) {
+    if (sent == copy.target) sent = copy.sources[0];
+  }
+  EXPECT_EQ(verify(careless, grid, goal),
+            "rank 0 step 2 (native) may replace what rank 0 step 2 (native) reads");
+  for (Schedule& each : careless) each.layout.replaces_inputs = false;
+  EXPECT_NE(verify(careless, grid, goal), std::nullopt)
+      << "what a rank has for itself goes nowhere";
+}
+
 }  // namespace
 }  // namespace kolo
