@@ -48,10 +48,10 @@ struct NetworkCost {
   /// Bytes in each direction that a shaped link passes at once after a rest, as a token bucket
   /// does; 0: the link is not shaped.
   double burst_bytes = 0;
-  /// Share of a link's time that is lost while several peers send to it at once, or it to several:
-  /// packets queue before the link and are dropped. Source of the default: 0.02 to 0.04 between
-  /// four hosts with TCP's control of congestion by CUBIC, 0.15 to 0.2 with BBR (docs/results.md);
-  /// nothing between two.
+  /// Share of a link's time that is lost while several peers send to it at once: packets queue
+  /// before the link and are dropped. Source of the default: 0.02 to 0.04 between four hosts with
+  /// TCP's control of congestion by CUBIC, 0.15 to 0.2 with BBR (docs/results.md); nothing between
+  /// two, or where one sends to several.
   double crowded_loss = 0.03;
 };
 

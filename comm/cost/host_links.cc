@@ -34,6 +34,12 @@ Passage HostLinks::message_pair(double messages) const {
           .processor_us = 2 * costs_.network.message_us * messages / at_once};
 }
 
+Passage HostLinks::messages_of_root(double peers) const {
+  const double on_each_core = 2 * peers / (costs_.rank_cores * ranks());
+  return {.wait_us = costs_.network.latency_us,
+          .processor_us = costs_.network.message_us * std::max(peers + 1, on_each_core)};
+}
+
 double HostLinks::flags_us(double local, double trips) const {
   return trips * 2 * (local - 1) * costs_.step_us;
 }

@@ -131,8 +131,9 @@ double predict_us(const HostLinks& links, const GoalSize& size, const CompileOpt
     messages += price.ranks() - price.local();
   }
   const double rounds = std::max(1.0, price.part_bytes() * (messages + 1) / slot);
-  Passage one = links.messages(messages);
-  one.link_us = one.one_way_us = price.link_us(bytes, true) / rounds;
+  const bool is_from_root = price.is_from_root();
+  Passage one = is_from_root ? links.messages_of_root(messages) : links.messages(messages);
+  one.link_us = one.one_way_us = price.link_us(bytes, !is_from_root) / rounds;
   one.processor_us += price.copies_us() / rounds;
   return price.rounds_us(one, rounds);
 }

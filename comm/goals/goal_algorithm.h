@@ -50,8 +50,8 @@ struct GoalAlgorithm {
 /// All algorithms for goals, preferred first among equals. One line adds one: the file that defines
 /// the steps of NAME defines `goal_algorithms::NAME`.
 #define KOLO_GOAL_ALGORITHMS(ENTRY) \
-  ENTRY(tree)                       \
   ENTRY(direct)                     \
+  ENTRY(tree)                       \
   ENTRY(recursive_doubling)         \
   ENTRY(bruck)                      \
   ENTRY(ring)                       \

@@ -25,6 +25,10 @@ class GoalPrice {
   double doublings() const;
   /// Bytes of one part.
   double part_bytes() const;
+  /// The root sends, and nobody else where contributions go straight to their receivers.
+  bool is_from_root() const {
+    return size_.kind == GoalKind::kBroadcast || size_.kind == GoalKind::kScatter;
+  }
   /// Messages that the busiest rank sends or receives if each contribution goes straight to its
   /// receiver.
   double direct_messages() const;

@@ -127,6 +127,31 @@ TEST(GoalRegistry, BlocksThatASlotDoesNotHoldLeaveTheChoice) {
   EXPECT_NE(resolve_goal_algorithm(large, layout_of(large), context, "tree").name, "tree");
 }
 
+// A root sends faster than a tree passes on, and its link is not crowded; what a root receives is
+// sent at once, by ranks that share the cores with it.
+TEST(GoalRegistry, AFewSmallMessagesOfARootGoStraight) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1, 1, 1});
+  CompileOptions options;
+  options.link_costs.network = {
+      .latency_us = 0, .bytes_per_us = 117, .message_us = 4.5, .burst_bytes = 300'000};
+  options.link_costs.rank_cores = 0.5;
+  const auto taken = [&](const Goal& goal) {
+    return resolve_goal_algorithm(goal, layout_of(goal), {grid, options}, "auto").name;
+  };
+  for (const std::size_t count : {1, 64, 1024, 4096}) {
+    const std::vector<std::size_t> counts(4, count);
+    EXPECT_EQ(taken(Goal::scatter(0, counts)), "direct") << count;
+    EXPECT_EQ(taken(Goal::gather(0, counts)), "tree") << count;
+  }
+  EXPECT_EQ(taken(Goal::broadcast(0, 4, 64)), "direct");
+  EXPECT_EQ(taken(Goal::broadcast(0, 4, 256)), "tree")
+      << "the root's link would pass it three times";
+  EXPECT_EQ(taken(Goal::broadcast(0, 4, 4096)), "ring");
+  const ProcessGrid many = ProcessGrid::with_node_sizes(std::vector<int>(32, 1));
+  const Goal wide = Goal::broadcast(0, 32, 1);
+  EXPECT_EQ(resolve_goal_algorithm(wide, layout_of(wide), {many, options}, "auto").name, "tree");
+}
+
 // Nobody measures how much crowded links lose, so it may be four times as much or as little as
 // believed: docs/decisions/0041-constants.md.
 TEST(GoalRegistry, AWrongLossOfCrowdedLinksHardlyMatters) {
