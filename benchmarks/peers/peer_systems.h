@@ -50,20 +50,19 @@ inline constexpr std::size_t kLeastBoundBytes = std::size_t{64} << 10;
 ///         KoloError(kIo) if a neighbour cannot be reached; those of `network_address`.
 std::unique_ptr<CollectiveSystem> make_wire_limit(Runtime& runtime);
 
-/// A reference inside a node: the copies and additions that no rank can avoid, in private memory,
-/// without flags and without cache lines that move between cores. With P ranks and S bytes:
+/// A reference inside a node: the copies and additions that no rank can avoid, between buffers that
+/// all ranks have mapped and those who contribute have written, without flags. With P ranks and S
+/// bytes:
 ///
-/// - all-reduce: each rank reads P streams of S/P bytes, adds them and writes P streams;
-/// - reduce and reduce-scatter: the same, but it writes one stream;
+/// - all-reduce: each rank reads S/P bytes of each contribution, adds them and writes P results;
+/// - reduce and reduce-scatter: the same, but it writes one result;
 /// - all others: each rank copies what it receives; out of place, its own part, too.
 ///
-/// It is not a lower bound: its streams lie in private memory, so a collective over shared buffers
-/// finds lines in a shared cache that each stream here must load for itself.
+/// It is no lower bound where ranks could share the copies: the root of a gather makes all.
 ///
-/// If ranks outnumber the cores, as many ranks as there are cores move the streams of all, because
-/// time slices would only add the scheduler's time. The streams hold the contribution, because
-/// memory moves zeros faster than other numbers. Errors: KoloError(kConfig) between nodes; prepare
-/// throws UsageError for device memory.
+/// If ranks outnumber the cores, as many ranks as there are cores do the work of all, because time
+/// slices would only add the scheduler's time. Errors: KoloError(kConfig) between nodes; prepare
+/// throws UsageError for device memory, and the errors of `NodeArenas`.
 std::unique_ptr<CollectiveSystem> make_streaming_reference(Runtime& runtime);
 
 }  // namespace kolo::bench

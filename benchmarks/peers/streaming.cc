@@ -1,15 +1,22 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <memory>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "benchmarks/common/host_memory.h"
+#include <fmt/format.h>
+
+#include "benchmarks/peers/node_arenas.h"
 #include "benchmarks/peers/peer_systems.h"
 #include "benchmarks/peers/streaming_sum.h"
 #include "comm/base/aligned_memory.h"
 #include "comm/base/check.h"
+#include "comm/collective/chunking.h"
 
 namespace kolo::bench {
 namespace {
@@ -17,31 +24,118 @@ namespace {
 /// Time for which a thread of the runtime may poll after a barrier, on a core that is measured.
 constexpr std::chrono::microseconds kRest{200};
 
+/// One sum, or copy, of whole floats.
+struct Stream {
+  std::vector<const float*> in = {};
+  std::vector<float*> out = {};
+  std::size_t count = 0;
+};
+
+/// The contributions and results of all ranks of a node for one case, in memory that all have
+/// mapped. Threads: the main thread.
+class CaseMemory {
+ public:
+  /// Collective; `name` is new for every call. Errors: those of `NodeArenas`.
+  CaseMemory(Runtime& runtime, std::string_view name, const CollectiveCase& what)
+      : rank_(runtime.rank()),
+        ranks_(runtime.world_size()),
+        is_in_place_(what.in_place),
+        bytes_of_element_(size_of(what.dtype)),
+        goal_(what.goal(ranks_)),
+        begins_(begins()),
+        arenas_(runtime, name, 2 * begins_.back()) {
+    for (std::size_t i = 0; i < goal_.parts.size(); ++i) {
+      const std::size_t bytes = begins_[i + 1] - begins_[i];
+      if (goal_.parts[i].contributes(rank_)) arenas_.own().commit(begins_[i], bytes);
+      if (goal_.parts[i].receives(rank_)) arenas_.own().commit(result_at(i), bytes);
+    }
+  }
+
+  /// Copies the contribution of this rank to where it is read.
+  void write(const std::byte* elements) {
+    for (std::size_t i = 0; i < goal_.parts.size(); ++i) {
+      if (!goal_.parts[i].contributes(rank_)) continue;
+      const std::size_t bytes = goal_.parts[i].extent.count * bytes_of_element_;
+      std::memcpy(arenas_.data(rank_) + begins_[i], elements, bytes);
+      elements += bytes;
+    }
+  }
+
+  /// The work of `rank`: a share of the one sum that all contribute to, or what it receives.
+  std::vector<Stream> streams(int rank) const {
+    std::vector<Stream> all;
+    for (std::size_t i = 0; i < goal_.parts.size(); ++i) {
+      const Goal::Part& part = goal_.parts[i];
+      Extent floats{0, part.extent.count * bytes_of_element_ / sizeof(float)};
+      const bool is_shared = part.sums() && goal_.parts.size() == 1;
+      if (is_shared) {
+        floats = part_of(floats, static_cast<std::size_t>(ranks_), static_cast<std::size_t>(rank),
+                         DType::kFloat32);
+        all.push_back(stream(i, part.receivers, floats));
+      } else if (part.receives(rank)) {
+        all.push_back(stream(i, std::span(&rank, 1), floats));
+      }
+    }
+    std::erase_if(all, [](const Stream& each) {
+      return each.count == 0 || (each.in.size() == 1 && each.in[0] == each.out[0]);
+    });
+    return all;
+  }
+
+ private:
+  /// Where parts begin, and the last one ends. One line lies between them, so that they do not map
+  /// to the same sets of a cache.
+  std::vector<std::size_t> begins() const {
+    std::vector<std::size_t> all{0};
+    for (const Goal::Part& part : goal_.parts) {
+      const std::size_t lines = part.extent.count * bytes_of_element_ / kMemoryAlignment;
+      all.push_back(all.back() + (lines + 2) * kMemoryAlignment);
+    }
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    all.back() = (all.back() + page - 1) / page * page;
+    return all;
+  }
+
+  std::size_t result_at(std::size_t part) const {
+    return (is_in_place_ ? 0 : begins_.back()) + begins_[part];
+  }
+
+  Stream stream(std::size_t part, std::span<const int> targets, const Extent& floats) const {
+    const auto at = [&](int rank, std::size_t begin) {
+      return reinterpret_cast<float*>(arenas_.data(rank) + begin) + floats.offset;
+    };
+    Stream stream{.count = floats.count};
+    for (const int rank : goal_.parts[part].contributors) {
+      stream.in.push_back(at(rank, begins_[part]));
+    }
+    for (const int rank : targets) stream.out.push_back(at(rank, result_at(part)));
+    return stream;
+  }
+
+  int rank_, ranks_;
+  bool is_in_place_;
+  std::size_t bytes_of_element_;
+  Goal goal_;
+  std::vector<std::size_t> begins_;
+  NodeArenas arenas_;
+};
+
 /// Threads: the main thread. Errors: those of the runtime.
 class StreamingRun final : public CollectiveRun {
  public:
-  StreamingRun(Runtime& runtime, const CollectiveCase& what, Stores stores)
-      : runtime_(runtime), stores_(stores) {
+  StreamingRun(Runtime& runtime, std::shared_ptr<CaseMemory> memory, Stores stores)
+      : runtime_(runtime), memory_(std::move(memory)), stores_(stores) {
     const int ranks = runtime.local_size();
-    const int me = runtime.local_rank();
-    bytes_ = counts_of(what, me, ranks).contributed * size_of(what.dtype);
     const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
     const int workers = std::min(ranks, cores);
+    const int me = runtime.local_rank();
     for (int rank = me; me < workers && rank < ranks; rank += workers) {
-      streams_.push_back(make_streams(what, rank, ranks));
+      for (Stream& stream : memory_->streams(rank)) streams_.push_back(std::move(stream));
     }
   }
 
   void write(const void* elements) override {
-    for (const Streams& streams : streams_) {
-      const std::size_t bytes = streams.count * sizeof(float);
-      for (std::size_t i = 0; i < streams.in.size(); ++i) {
-        std::byte* const stream = streams.contribution.data() + i * stride(streams.count);
-        for (std::size_t at = 0; bytes_ > 0 && at < bytes; at += bytes_) {
-          std::memcpy(stream + at, elements, std::min(bytes_, bytes - at));
-        }
-      }
-    }
+    memory_->write(static_cast<const std::byte*>(elements));
   }
   void read(void*) override {}
   void read_contribution(void*) override {}
@@ -53,8 +147,8 @@ class StreamingRun final : public CollectiveRun {
     }
   }
   void run() override {
-    for (const Streams& streams : streams_) {
-      streaming_sum(streams.in, streams.out, streams.count, stores_);
+    for (const Stream& stream : streams_) {
+      streaming_sum(stream.in, stream.out, stream.count, stores_);
     }
   }
   std::string algorithm() const override {
@@ -62,51 +156,10 @@ class StreamingRun final : public CollectiveRun {
   }
 
  private:
-  /// The streams of one rank.
-  struct Streams {
-    std::size_t count = 0;  ///< Floats per stream.
-    HostMemory contribution;
-    HostMemory result;  ///< Null in place.
-    std::vector<const float*> in;
-    std::vector<float*> out;
-  };
-
-  /// Bytes from one stream to the next: one line more than a stream, so that they do not map to the
-  /// same sets of a cache.
-  static std::size_t stride(std::size_t count) {
-    return (count * sizeof(float) / kMemoryAlignment + 1) * kMemoryAlignment;
-  }
-
-  static Streams make_streams(const CollectiveCase& what, int rank, int ranks) {
-    const auto parts = static_cast<std::size_t>(ranks);
-    const bool sums = reduces(what.verb);
-    const std::size_t sources = sums ? parts : 1;
-    const std::size_t targets = what.verb == Verb::kAllReduce ? parts : 1;
-    const CaseCounts counts = counts_of(what, rank, ranks);
-    // In place, what a rank contributes is there.
-    const std::size_t received =
-        counts.received - (what.in_place && !sums ? counts.contributed : 0);
-    Streams streams;
-    streams.count = sums ? (what.bytes / sizeof(float) + parts - 1) / parts
-                         : received * size_of(what.dtype) / sizeof(float);
-    const bool is_in_place = what.in_place && sums;
-    streams.contribution = HostMemory(sources * stride(streams.count));
-    if (!is_in_place) streams.result = HostMemory(targets * stride(streams.count));
-    std::byte* const source = streams.contribution.data();
-    std::byte* const target = is_in_place ? source : streams.result.data();
-    for (std::size_t i = 0; i < sources; ++i) {
-      streams.in.push_back(reinterpret_cast<const float*>(source + i * stride(streams.count)));
-    }
-    for (std::size_t i = 0; i < targets; ++i) {
-      streams.out.push_back(reinterpret_cast<float*>(target + i * stride(streams.count)));
-    }
-    return streams;
-  }
-
   Runtime& runtime_;
+  std::shared_ptr<CaseMemory> memory_;
   Stores stores_;
-  std::size_t bytes_ = 0;  ///< Of the contribution.
-  std::vector<Streams> streams_;
+  std::vector<Stream> streams_;
 };
 
 class StreamingSystem final : public CollectiveSystem {
@@ -118,15 +171,18 @@ class StreamingSystem final : public CollectiveSystem {
   bool covers(std::size_t bytes) const override { return bytes >= kLeastBoundBytes; }
   std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
     check(what.home == Home::kUser, "streaming is measured in host memory; leave streaming out");
+    const auto memory =
+        std::make_shared<CaseMemory>(runtime_, fmt::format("streaming {}", ++cases_), what);
     std::vector<std::unique_ptr<CollectiveRun>> runs;
     for (const Stores stores : {Stores::kCached, Stores::kStreaming}) {
-      runs.push_back(std::make_unique<StreamingRun>(runtime_, what, stores));
+      runs.push_back(std::make_unique<StreamingRun>(runtime_, memory, stores));
     }
     return runs;
   }
 
  private:
   Runtime& runtime_;
+  int cases_ = 0;
 };
 
 }  // namespace
