@@ -97,9 +97,8 @@ class Group {
   ///
   /// A buffer may be in device memory. It is then read and written after the work enqueued on
   /// `stream` so far; with the ticket the result is there for every stream. All buffers of one call
-  /// are in memory of one kind, the same on all ranks. (One tensor, or several of one all-reduce,
-  /// stay on the device, unless they are reduced with scales or as other than numbers; everything
-  /// else passes through pinned host memory, as does what is predicted to be faster so.)
+  /// are in memory of one kind, the same on all ranks. Elements stay on the device, unless bits are
+  /// combined, or a way through pinned host memory is predicted to be faster.
   ///
   /// The buffer must stay valid and untouched until the ticket is done, also when a wait has timed
   /// out. Errors: UsageError at the call; every other error through the ticket.

@@ -117,11 +117,25 @@ bool Engines::poll_groups() noexcept {
     if (engine.failure()->code == ErrorCode::kShutdown) {
       give_back(each.place);
     } else {
+      report_loss(*each.group);
       ended_.push_back(std::move(each));
     }
     return true;
   });
   return moved;
+}
+
+/// A rank that is lost to a group is lost to all.
+void Engines::report_loss(GroupEngine& ended) {
+  const Error& failure = *ended.engine().failure();
+  if (failure.code != ErrorCode::kPeerLost || failure.peer < 0) return;
+  const int lost = ended.ranks()[static_cast<std::size_t>(failure.peer)];
+  job_.abort({.code = ErrorCode::kPeerLost,
+              .rank = shared_.transport.rank(),
+              .peer = lost,
+              .verb = failure.verb,
+              .what = fmt::format("rank {} is lost: {}", lost, failure.to_string()),
+              .logged = failure.logged});
 }
 
 /// Moves what is being founded on.

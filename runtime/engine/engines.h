@@ -124,6 +124,7 @@ class Engines {
   }
   bool poll_groups() noexcept;
   bool found();
+  void report_loss(GroupEngine& ended);
   std::set<int> joined_in(ControlSwitch::Number group) const;
   void propose(const std::shared_ptr<GroupFounding>& founding);
   void decide(GroupFounder::Outcome outcome);

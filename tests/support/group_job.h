@@ -34,7 +34,8 @@ class GroupJob {
     for (int rank = 0; rank < world_size(); ++rank) {
       ranks_.push_back(std::make_unique<Rank>(
           *this, rank, groups_arena, make_device ? make_device(rank) : nullptr, connections));
-      pollables.push_back([engines = &ranks_.back()->engines] { return engines->poll(); });
+      pollables.push_back(
+          [of = ranks_.back().get()] { return !of->is_frozen && of->engines.poll(); });
       if (auto* const device = dynamic_cast<SeededHostDevice*>(ranks_.back()->device.get())) {
         pollables.push_back([device] { return device->step(); });
       }
@@ -53,6 +54,8 @@ class GroupJob {
   Engine& engine(int rank) { return at(rank).engine; }
   Device& device(int rank) { return *at(rank).device; }
   Engines& engines(int rank) { return at(rank).engines; }
+  /// The rank does nothing any more.
+  void freeze(int rank) { at(rank).is_frozen = true; }
 
   /// A rank begins to found a group.
   std::shared_ptr<GroupFounding> found(int rank, const std::vector<int>& ranks,
@@ -136,6 +139,7 @@ class GroupJob {
     Engine engine;
     LocalArena arena;
     Engines engines;
+    bool is_frozen = false;
   };
 
   Rank& at(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }

@@ -312,6 +312,27 @@ TEST(Groups, AFailureEndsItsGroupOnly) {
   EXPECT_THAT(error_of(*later), HasSubstr("rank 2: broke"));
 }
 
+TEST(Groups, ARankThatIsLostToOneIsLostToTheJob) {
+  GroupJob job(ProcessGrid::with_node_sizes({2, 1}), 5);
+  const auto group = job.found_all({2, 0}, "g");
+  std::vector<float> data(10, 1);
+  const auto pending = GroupJob::submit(
+      group[1]->engine(), {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(data)});
+  job.freeze(2);
+  job.run_until([&] { return job.engines(0).ended() && job.engines(1).ended(); },
+                std::chrono::milliseconds(10));
+  EXPECT_THAT(error_of(*pending),
+              AllOf(HasSubstr("group 'g' [2, 0]: "), HasSubstr("rank 0 has been silent")));
+  for (const int rank : {0, 1}) {
+    const std::optional<Error>& error = job.engine(rank).failure();
+    ASSERT_TRUE(error) << rank;
+    EXPECT_EQ(error->code, ErrorCode::kPeerLost);
+    EXPECT_EQ(error->peer, 2);
+    EXPECT_EQ(error->group, "");
+    EXPECT_THAT(error->what, HasSubstr("rank 2 is lost: group 'g' [2, 0]: "));
+  }
+}
+
 TEST(Groups, TheEndOfTheJobIsTheirs) {
   GroupJob job(ProcessGrid::with_node_sizes({3}), 4);
   const auto group = job.found_all({2, 0}, "g");
