@@ -78,8 +78,8 @@ class DelayedSums {
   }
 
  private:
-  /// Elements of each rank's part.
-  static constexpr std::size_t kSmall = 150, kLarge = 20'001;
+  /// Elements of each rank's part. Of the large ones several threads add up all but 16-bit floats.
+  static constexpr std::size_t kSmall = 150, kLarge = 60'001;
   static constexpr DType kDTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16,
                                       DType::kBFloat16, DType::kComplex64};
   /// A rank joins after one or two steps.
@@ -192,6 +192,11 @@ class DelayedSums {
     put_in_place(add("in place", [](Group& of, const auto& name, auto&, const auto& view) {
       return of.all_reduce_async(name, view, {ReduceOp::kSum, {.before = 0.3, .after = 1.7}});
     }));
+    if (!is_complex(dtype)) {
+      add("product", [](Group& of, const auto& name, auto& sum, const auto& view) {
+        return of.all_reduce_async(name, sum.input.data(), view, ReduceOp::kProd);
+      });
+    }
     if (is_cast(dtype) && all_reduces_16_bits_) {
       add("rounded", [](Group& of, const auto& name, auto& sum, const auto& view) {
         return of.all_reduce_async(name, sum.input.data(), view, kAverageAsBFloat16);
