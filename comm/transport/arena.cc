@@ -112,15 +112,21 @@ Arena::~Arena() {
 bool Arena::populate(std::size_t offset, std::size_t bytes) {
   const std::size_t begin = offset / kPage * kPage;
   const std::size_t end = std::min((offset + bytes + kPage - 1) / kPage * kPage, size());
-  int failed = 0;
-  do {
-    failed = ::madvise(data() + begin, end - begin, kPopulateWrite);
-  } while (failed != 0 && (errno == EINTR || errno == EAGAIN));
-  if (failed != 0) return false;
+  const auto write = [this](std::size_t from, std::size_t to) {
+    int failed = 0;
+    do {
+      failed = ::madvise(data() + from, to - from, kPopulateWrite);
+    } while (failed != 0 && (errno == EINTR || errno == EAGAIN));
+    return failed == 0;
+  };
   const std::size_t first = (begin + kHugePage - 1) / kHugePage * kHugePage;
   const std::size_t last = end / kHugePage * kHugePage;
+  // Of one page the kernel makes a huge one by clearing the rest; 512 pages it would copy.
+  for (std::size_t page = first; page < last; page += kHugePage) {
+    if (!write(page, page + kPage)) return false;
+  }
   if (first < last) ::madvise(data() + first, last - first, kCollapse);  // If it can be had.
-  return true;
+  return write(begin, end);
 }
 
 bool Arena::is_committed(std::size_t begin, std::size_t end) const {

@@ -16,8 +16,8 @@ namespace kolo {
 ///
 /// Memory comes in huge pages where the kernel has them. By itself it takes them only if
 /// `shmem_enabled` says so; a range then ends with the huge page it ends in, which the next range
-/// fills, so an arena wastes less than one. Elsewhere those that lie wholly in a range are put
-/// together after the fact, and nothing is wasted. Who commits touches first, so pages lie on the
+/// fills, so an arena wastes less than one. Elsewhere those that lie wholly in a range are asked
+/// for one by one, and nothing is wasted. Who commits touches first, so pages lie on the
 /// NUMA node of the owner.
 ///
 /// Threads: one; what the memory holds is the users' business.
