@@ -371,12 +371,8 @@ void CollectiveCommand::resolve() {
   }
   const VerbTraits& traits = traits_of(verb_);
   if (other_place_ && !traits.has_other_place) {
-    fail(fmt::format("{}: {} has {} only", other_place_name(verb_), subject(verb_),
-                     traits.in_place
-                         ? "one buffer, which its root sends and the others receive; it is "
-                           "measured in place"
-                         : "separate buffers for contribution and result; it is measured "
-                           "out of place"));
+    fail(fmt::format("{}: {} is measured {} only", other_place_name(verb_), subject(verb_),
+                     traits.in_place ? "in place" : "out of place"));
   }
   options_.places = {traits.in_place};
   if (other_place_) options_.places.push_back(!traits.in_place);
