@@ -87,6 +87,25 @@ TEST_P(Collectives, GiveTheSameForAnyInterleaving) {
   }
 }
 
+// Whose schedules other tests prove.
+TEST_P(Collectives, GiveTheSameAmongManyRanks) {
+  if (test::kSanitized) GTEST_SKIP() << "takes minutes under sanitizers";
+  const std::vector<std::vector<int>> shapes = {
+      {9}, {1, 1, 1, 1, 1, 1, 1, 1}, {5, 1, 4, 2}, {4, 4, 4, 4}};
+  const std::vector<std::string> algorithms = goal_algorithm_texts();
+  for (std::uint64_t seed = 0; seed < algorithms.size(); ++seed) {
+    for (const std::vector<int>& nodes : shapes) {
+      EngineJob job(ProcessGrid::with_node_sizes(nodes), {.collective_algorithm = algorithms[seed]},
+                    seed, devices());
+      const auto ranks = static_cast<std::size_t>(job.world_size());
+      std::vector<std::size_t> counts(ranks, 67);
+      if (call().takes_counts) counts[seed % ranks] += 5;
+      expect_result(job, counts, static_cast<int>(seed % ranks), seed % 2 == 1, call().name);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST_P(Collectives, MoveMoreThanTheirSlotsHold) {
   const auto shapes = test::kSanitized ? std::vector<std::vector<int>>{{3}, {2, 1}}
                                        : std::vector<std::vector<int>>{{2}, {3}, {2, 1}, {1, 1, 1}};
