@@ -126,8 +126,28 @@ std::span<const Agreed> Coordinator::take_agreed() {
   return taken_;
 }
 
+void Coordinator::answer_pings() {
+  ControlFrame frame;
+  while (!failure_ && transport_.receive_control(frame)) {
+    if (switch_ != nullptr && switch_->take(frame)) continue;
+    const auto known = decode(frame.bytes);
+    const auto is = [&](FrameKind kind) { return known && known->kind == kind; };
+    if (is(FrameKind::kPing) || is(FrameKind::kStalled) || is(FrameKind::kQuery)) {
+      send(frame.peer, {.kind = FrameKind::kPong});
+    }
+    if (!is(FrameKind::kPing)) postponed_.push_back(std::move(frame));
+  }
+}
+
+bool Coordinator::take_frame() {
+  if (postponed_.empty()) return transport_.receive_control(incoming_);
+  incoming_ = std::move(postponed_.front());
+  postponed_.pop_front();
+  return true;
+}
+
 void Coordinator::receive() {
-  while (!failure_ && transport_.receive_control(incoming_)) {
+  while (!failure_ && take_frame()) {
     if (switch_ != nullptr && switch_->take(incoming_)) continue;
     const auto frame = decode(incoming_.bytes);
     if (frame) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -157,6 +158,11 @@ class Coordinator {
 
   /// Moves agreement on. Returns whether anything happened.
   bool poll();
+  /// Answers peers that ask whether this rank lives. Everything else waits for the next `poll`, so
+  /// this may be called in the middle of other work.
+  void answer_pings();
+  /// Whether anything so waits.
+  bool has_postponed() const { return !postponed_.empty(); }
 
   /// Whether `check_peers` is due; never while nothing waits for other ranks and nothing `runs`.
   bool is_check_due(bool runs);
@@ -218,6 +224,7 @@ class Coordinator {
 
   Topic propose(std::string_view name, std::uint64_t value, Negotiator::Rule rule, std::string text,
                 const Waited& waited, std::uint64_t sequence);
+  bool take_frame();
   void receive();
   void handle(int peer, const Frame& frame);
   void fail_stray(int peer);
@@ -279,6 +286,7 @@ class Coordinator {
   TimePoint next_complaint_{};
   bool parent_owes_answer_ = false;  // to a complaint
   ControlFrame incoming_;
+  std::deque<ControlFrame> postponed_;
   std::vector<std::byte> outgoing_;
   std::optional<Error> failure_;
   bool has_told_ = false;

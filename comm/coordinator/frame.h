@@ -25,7 +25,7 @@ enum class FrameKind : std::uint8_t {
   kReport,   ///< Up: the answer.
   kWarn,     ///< Down: log `error.what` as a warning.
   kPing,     ///< Any to any: are you there?
-  kPong,     ///< The answer, also to kStalled, and to kQuery from a rank that has to ask others.
+  kPong,     ///< The answer, also to kStalled, and to kQuery from a rank whose report takes long.
   kFail,     ///< Up and down, and around a lost rank: the job has failed with `error`.
   kOffer,    ///< Sender to receiver: a message of `offer`, with its elements if it is small.
   kTake,     ///< Receiver to sender: it has a buffer for that message, which is to come now.

@@ -23,7 +23,8 @@ bool leaves_node(const Step& step, const Transport& transport) {
 }  // namespace
 
 struct Executor::Run {
-  Run(Schedule of, Binding at, Transport& transport, DeviceLane* lane, std::size_t threads)
+  Run(Schedule of, Binding at, Transport& transport, DeviceLane* lane, std::size_t threads,
+      const std::function<void()>& pause)
       : schedule(std::move(of)),
         binding(std::move(at)),
         progress(schedule),
@@ -35,7 +36,7 @@ struct Executor::Run {
       if (step.kind == StepKind::kNative) native_group = step.group;
     }
     if (lane == nullptr) {
-      host.emplace(transport, schedule, binding, threads);
+      host.emplace(transport, schedule, binding, threads, pause);
       const auto leaves = [&](const Step& step) { return leaves_node(step, transport); };
       const auto messages = std::ranges::count_if(schedule.steps, leaves);
       const bool has_turns = binding.urgency > 0 && !schedule.eager && messages > 0;
@@ -83,13 +84,11 @@ void Executor::add(Schedule schedule, Binding binding) {
   const BucketId bucket = binding.bucket;
   ensure(bucket < kMaxBuckets, "too many buckets for the message tag");
   const bool on_device = schedule.layout.is_on_device();
-  if (on_device) {
-    check(lane_ != nullptr, "device memory without a device; see the option `device`");
-  }
+  check(!on_device || lane_ != nullptr, "device memory without a device; see the option `device`");
   if (runs_.size() <= bucket) runs_.resize(bucket + 1);
   ensure(!runs_[bucket], "bucket added twice");
   runs_[bucket] = std::make_unique<Run>(std::move(schedule), std::move(binding), transport_,
-                                        on_device ? lane_ : nullptr, threads_);
+                                        on_device ? lane_ : nullptr, threads_, pause_);
   reserve_pieces(runs_[bucket]->schedule);
   active_.reserve(runs_.size());
   for (auto* buckets : {&finished_, &taken_finished_, &enqueued_, &taken_enqueued_}) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,6 +34,9 @@ class Executor {
   /// `lane`, if there is a device, and `team`, if there are helpers, outlive the executor.
   explicit Executor(Transport& transport, DeviceLane* lane = nullptr, ReduceTeam* team = nullptr);
   ~Executor();
+
+  /// Calls `pause` now and then while memory is made, which can take seconds.
+  void on_pause(std::function<void()> pause) { pause_ = std::move(pause); }
 
   /// Prepares a bucket. Errors: KoloError(kResources) if arena or device cannot hold it;
   /// UsageError for a device bucket without a device.
@@ -114,7 +118,8 @@ class Executor {
   Transport& transport_;
   DeviceLane* lane_;
   ReduceTeam* team_;
-  const std::size_t threads_;               // that compute
+  const std::size_t threads_;  // that compute
+  std::function<void()> pause_;
   std::vector<std::unique_ptr<Run>> runs_;  // by bucket
   std::vector<Run*> active_;                // in order of urgency, then of start
   SendTurns turns_;

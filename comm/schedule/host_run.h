@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "comm/base/aligned_memory.h"
@@ -18,10 +19,11 @@ namespace kolo {
 /// iteration. Threads: the executor's, but for `compute`. Steady state allocates nothing.
 class HostRun {
  public:
-  /// Commits arena memory. `schedule` and `binding` outlive the run; at most `threads` compute at a
-  /// time. Errors: KoloError(kResources).
+  /// Commits arena memory; `pause` is called now and then, for that can take seconds. `schedule`
+  /// and `binding` outlive the run; at most `threads` compute at a time. Errors:
+  /// KoloError(kResources).
   HostRun(Transport& transport, const Schedule& schedule, const Binding& binding,
-          std::size_t threads = 1);
+          std::size_t threads = 1, const std::function<void()>& pause = {});
 
   /// Whether the step is one of these kernels.
   static bool runs(const Schedule& schedule, const Step& step);

@@ -243,9 +243,9 @@ bool Engine::device_busy() const {
 }
 
 bool Engine::idle() const {
-  return ended() ||
-         (!failure_ && !coordinator_.waiting() && !executor_.busy() && !messages_.waiting() &&
-          !mirrored_messages_.waiting() && !attends_ && queue_.empty());
+  return ended() || (!failure_ && !coordinator_.waiting() && !executor_.busy() &&
+                     !messages_.waiting() && !mirrored_messages_.waiting() && !attends_ &&
+                     queue_.empty() && !coordinator_.has_postponed());
 }
 
 std::string Engine::describe_wait() const {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -101,6 +102,10 @@ class Engine {
 
   /// Ends this engine, a group's, because the job has ended with `error` on all ranks.
   void end_with_job(const Error& error) noexcept;
+
+  /// In the middle of planning, now and then: `pause` may call `answer_pings`, and nothing else.
+  void on_pause(std::function<void()> pause) { executor_.on_pause(std::move(pause)); }
+  void answer_pings() { coordinator_.answer_pings(); }
 
   /// Why everything fails from now on, if it does.
   const std::optional<Error>& failure() const { return failure_; }

@@ -56,9 +56,18 @@ Engines::Engines(Engine& job, ControlSwitch& control_switch, const GroupEngine::
       founder_(shared.transport.rank(), patience_of(shared.options)),
       arena_(arena) {
   ensure(switch_.open(founders_inbox_) == ControlSwitch::kFounders, "another inbox came first");
+  job_.on_pause([this] { pause(); });
 }
 
-Engines::~Engines() = default;
+Engines::~Engines() { job_.on_pause({}); }
+
+/// One of the engines makes memory: peers of all of them hear that this rank lives.
+void Engines::pause() {
+  if (shared_.pulse != nullptr) shared_.pulse->beat(EngineVerb::kPlan);
+  shared_.transport.poll();
+  job_.answer_pings();
+  for (const Holding& each : groups_) each.group->engine().answer_pings();
+}
 
 void Engines::submit(std::shared_ptr<GroupFounding> founding) {
   const std::shared_ptr<GroupFounding> refused = founding;
@@ -236,6 +245,7 @@ void Engines::decide(GroupFounder::Outcome outcome) {
       GroupMembers{.ranks = founding.ranks,
                    .places = std::get<std::vector<GroupPlace>>(std::move(outcome.result))},
       limits_of(founding), std::move(proposed.inbox), named.text());
+  founding.group->engine().on_pause([this] { pause(); });
   groups_.push_back({.place = *proposed.place, .group = founding.group});
   founding.ticket.complete();
 }

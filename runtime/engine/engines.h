@@ -123,6 +123,7 @@ class Engines {
            !founders_inbox_.empty();
   }
   bool poll_groups() noexcept;
+  void pause();
   bool found();
   void report_loss(GroupEngine& ended);
   std::set<int> joined_in(ControlSwitch::Number group) const;

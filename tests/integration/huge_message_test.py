@@ -29,9 +29,9 @@ def available_gib():
 
 
 INSIDE = ("message", "reduce_scatter")
-BETWEEN = ("all_gather", "all_to_all")
+BETWEEN = ("all_reduce", "all_to_all")
 if FULL:
-    INSIDE = BETWEEN = INSIDE + BETWEEN + ("reduce", "gather", "scatter", "all_reduce", "broadcast", "table")
+    INSIDE = BETWEEN = INSIDE + BETWEEN + ("all_gather", "reduce", "gather", "scatter", "broadcast", "table")
 
 
 @unittest.skipUnless(

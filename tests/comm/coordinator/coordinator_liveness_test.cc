@@ -164,5 +164,41 @@ TEST(Liveness, LimitsOfAnyLengthDoNotOverflow) {
   EXPECT_FALSE(job.coordinator(0).failure());
 }
 
+// As where memory is made: a rank that only answers pings for long is not lost, misses nothing, and
+// finds nobody lost.
+TEST(Coordinator, ARankThatOnlyAnswersPingsLives) {
+  for (const int busy : {0, 1, 2}) {
+    SCOPED_TRACE(busy);
+    CoordinatorJob job({2, 1});
+    Wait wait;
+    wait.count = 1;
+    for (int rank = 0; rank < job.size(); ++rank) {
+      job.threads(rank) = 1;
+      job.coordinator(rank).propose("x", 1, "'x'", wait);
+    }
+    for (const TimePoint end = job.clock.now() + 5 * kOptions.peer_timeout;
+         job.clock.now() < end;) {
+      for (int i = 0; i < 2 * job.size(); ++i) {
+        const int rank = i % job.size();
+        if (rank != busy) {
+          job.poll(rank, {busy});
+        } else {
+          job.transport(rank).poll();
+          job.coordinator(rank).answer_pings();
+        }
+      }
+      job.clock.advance(kTick);
+    }
+    EXPECT_TRUE(job.coordinator(busy).has_postponed());
+    for (int i = 0; i < 20 * job.size(); ++i) job.poll(i % job.size());
+    EXPECT_FALSE(job.coordinator(busy).has_postponed());
+    for (int rank = 0; rank < job.size(); ++rank) {
+      const auto& failure = job.coordinator(rank).failure();
+      EXPECT_FALSE(failure) << failure->to_string();
+      EXPECT_EQ(job.coordinator(rank).take_decisions().size(), 1U) << rank;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kolo
