@@ -133,8 +133,7 @@ std::vector<std::string> notes(const Runtime& runtime, const CollectiveOptions& 
   if (compares("streaming")) {
     all.emplace_back(
         "streaming, from 64 KiB on: the copies and additions that no rank can avoid, in memory "
-        "that "
-        "all have mapped, without flags; a reference, no lower bound");
+        "that all have mapped, without flags; a reference, no lower bound");
   }
   if (compares("limit")) {
     all.emplace_back(
