@@ -96,13 +96,13 @@ std::span<std::byte> GroupTransport::memory(int peer) {
   return {part_of(peer) + layout_.data_offset, limits_.arena_bytes};
 }
 
-void GroupTransport::commit(std::size_t offset, std::size_t bytes) {
+void GroupTransport::commit(std::size_t offset, std::size_t bytes, const Pause& pause) {
   if (offset > limits_.arena_bytes || bytes > limits_.arena_bytes - offset) {
     throw KoloError({.code = ErrorCode::kResources,
                      .what = "the arena of the group needs " + std::to_string(offset + bytes) +
                              " bytes and is limited to " + std::to_string(limits_.arena_bytes)});
   }
-  job_.commit(at(members_.places, rank_).arena_offset + layout_.data_offset + offset, bytes);
+  job_.commit(at(members_.places, rank_).arena_offset + layout_.data_offset + offset, bytes, pause);
 }
 
 void GroupTransport::signal(int peer, std::uint32_t slot, std::uint64_t value) {

@@ -83,7 +83,7 @@ class GroupTransport final : public Transport {
   void write_memory(int peer, std::uint64_t address, std::span<const std::byte> from) override {
     job_.write_memory(at(members_.ranks, peer), address, from);
   }
-  void commit(std::size_t offset, std::size_t bytes) override;
+  void commit(std::size_t offset, std::size_t bytes, const Pause& pause) override;
   void signal(int peer, std::uint32_t slot, std::uint64_t value) override;
   std::uint64_t signalled(int peer, std::uint32_t slot) const override;
   std::uint64_t arrive(int owner, std::uint32_t counter) override;

@@ -24,7 +24,7 @@ bool leaves_node(const Step& step, const Transport& transport) {
 
 struct Executor::Run {
   Run(Schedule of, Binding at, Transport& transport, DeviceLane* lane, std::size_t threads,
-      const std::function<void()>& pause)
+      const Pause& pause)
       : schedule(std::move(of)),
         binding(std::move(at)),
         progress(schedule),

@@ -2,13 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "comm/base/pause.h"
 #include "comm/schedule/binding.h"
 #include "comm/schedule/device_lane.h"
 #include "comm/schedule/kernel_pieces.h"
@@ -36,7 +36,7 @@ class Executor {
   ~Executor();
 
   /// Calls `pause` now and then while memory is made, which can take seconds.
-  void on_pause(std::function<void()> pause) { pause_ = std::move(pause); }
+  void on_pause(Pause pause) { pause_ = std::move(pause); }
 
   /// Prepares a bucket. Errors: KoloError(kResources) if arena or device cannot hold it;
   /// UsageError for a device bucket without a device.
@@ -119,7 +119,7 @@ class Executor {
   DeviceLane* lane_;
   ReduceTeam* team_;
   const std::size_t threads_;  // that compute
-  std::function<void()> pause_;
+  Pause pause_;
   std::vector<std::unique_ptr<Run>> runs_;  // by bucket
   std::vector<Run*> active_;                // in order of urgency, then of start
   SendTurns turns_;

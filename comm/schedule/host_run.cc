@@ -46,22 +46,10 @@ std::optional<Range> tensor_operand(const Step& step) {
   return std::nullopt;
 }
 
-/// The system clears some GB/s, and less than 1 where a virtual machine has to get its memory
-/// first.
-constexpr std::size_t kCommittedAtOnce = std::size_t{256} << 20;
-
-void commit(Transport& transport, std::size_t offset, std::size_t bytes,
-            const std::function<void()>& pause) {
-  for (const std::size_t end = offset + bytes; offset < end; offset += kCommittedAtOnce) {
-    transport.commit(offset, std::min(end - offset, kCommittedAtOnce));
-    if (pause) pause();
-  }
-}
-
 }  // namespace
 
 HostRun::HostRun(Transport& transport, const Schedule& schedule, const Binding& binding,
-                 std::size_t threads, const std::function<void()>& pause)
+                 std::size_t threads, const Pause& pause)
     : transport_(transport),
       schedule_(schedule),
       binding_(binding),
@@ -74,8 +62,8 @@ HostRun::HostRun(Transport& transport, const Schedule& schedule, const Binding& 
       turn_offset_(binding.staging_offset),
       operands_(threads) {
   const ArenaNeeds needs = arena_needs(schedule);
-  commit(transport, binding.arena_offset, needs.bucket_bytes, pause);
-  commit(transport, binding.staging_offset, needs.staging_bytes, pause);
+  transport.commit(binding.arena_offset, needs.bucket_bytes, pause);
+  transport.commit(binding.staging_offset, needs.staging_bytes, pause);
   for (int rank = 0; rank < transport.world_size(); ++rank) {
     arenas_.push_back(transport.is_mapped(rank) ? transport.memory(rank).data() : nullptr);
   }

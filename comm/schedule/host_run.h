@@ -2,11 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "comm/base/aligned_memory.h"
 #include "comm/base/clock.h"
+#include "comm/base/pause.h"
 #include "comm/schedule/binding.h"
 #include "comm/schedule/kernel_pieces.h"
 #include "comm/schedule/loan.h"
@@ -23,7 +23,7 @@ class HostRun {
   /// and `binding` outlive the run; at most `threads` compute at a time. Errors:
   /// KoloError(kResources).
   HostRun(Transport& transport, const Schedule& schedule, const Binding& binding,
-          std::size_t threads = 1, const std::function<void()>& pause = {});
+          std::size_t threads = 1, const Pause& pause = {});
 
   /// Whether the step is one of these kernels.
   static bool runs(const Schedule& schedule, const Step& step);

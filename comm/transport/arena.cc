@@ -27,6 +27,9 @@ constexpr int kPopulateWrite = 23;
 /// MADV_COLLAPSE of Linux 6.1, likewise.
 constexpr int kCollapse = 25;
 
+/// The system clears some GB/s, and less than 1 where a virtual machine has to get its memory
+/// first.
+constexpr std::size_t kPartBytes = std::size_t{256} << 20;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 [[noreturn]] void throw_error(ErrorCode code, std::string what) {
@@ -129,6 +132,16 @@ bool Arena::populate(std::size_t offset, std::size_t bytes) {
   return write(begin, end);
 }
 
+bool Arena::populate_in_parts(std::size_t offset, std::size_t bytes, const Pause& pause) {
+  for (const std::size_t end = offset + bytes; offset < end;) {
+    const std::size_t next = std::min(end, (offset / kPartBytes + 1) * kPartBytes);
+    if (!populate(offset, next - offset)) return false;
+    if (pause) pause();
+    offset = next;
+  }
+  return true;
+}
+
 bool Arena::is_committed(std::size_t begin, std::size_t end) const {
   const auto after = committed_.upper_bound(begin);
   return after != committed_.begin() && std::prev(after)->second >= end;
@@ -145,7 +158,8 @@ void Arena::set_committed(std::size_t begin, std::size_t end) {
   committed_.emplace(begin, end);
 }
 
-void Arena::commit(std::size_t offset, std::size_t bytes, const std::filesystem::path& root) {
+void Arena::commit(std::size_t offset, std::size_t bytes, const Pause& pause,
+                   const std::filesystem::path& root) {
   if (offset > size() || bytes > size() - offset) {
     throw_error(ErrorCode::kResources, "the arena needs " + std::to_string(offset + bytes) +
                                            " bytes and is limited to " + std::to_string(size()));
@@ -160,7 +174,7 @@ void Arena::commit(std::size_t offset, std::size_t bytes, const std::filesystem:
                     available.limit + " leaves " + std::to_string(available.bytes) +
                     "; give the job more memory, or register fewer gradients");
   }
-  int failed = populate(offset, bytes) ? 0 : 1;
+  int failed = populate_in_parts(offset, bytes, pause) ? 0 : 1;
   while (failed != 0) {
     failed = ::fallocate(fd(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
     if (failed != 0 && errno != EINTR) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <span>
 
+#include "comm/base/pause.h"
 #include "comm/base/unique_handle.h"
 
 namespace kolo {
@@ -39,16 +40,19 @@ class Arena {
   std::size_t size() const { return memory_.size(); }
 
   /// Makes a range real memory, so that touching it cannot fail later. A range that is real already
-  /// costs a look-up. `root` is for tests (see `available_memory`).
-  /// Errors: KoloError(kResources) that names the bytes needed, those available and what limits
+  /// costs a look-up. That of many GB can take seconds: `pause` is called now and then. `root` is
+  /// for tests (see `available_memory`). Errors: KoloError(kResources) that names the bytes needed,
+  /// those available and what limits
   ///         them.
-  void commit(std::size_t offset, std::size_t bytes, const std::filesystem::path& root = "/");
+  void commit(std::size_t offset, std::size_t bytes, const Pause& pause = {},
+              const std::filesystem::path& root = "/");
 
  private:
   Arena(FileDescriptor fd, std::size_t bytes);
   /// Writes to the pages of a range, in the kernel, so that what cannot be had is an error here and
   /// no SIGBUS later. Unlike `fallocate` it takes huge pages. Returns false where it cannot.
   bool populate(std::size_t offset, std::size_t bytes);
+  bool populate_in_parts(std::size_t offset, std::size_t bytes, const Pause& pause);
   bool is_committed(std::size_t begin, std::size_t end) const;
   void set_committed(std::size_t begin, std::size_t end);
 

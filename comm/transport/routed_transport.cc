@@ -16,8 +16,8 @@ RoutedTransport::RoutedTransport(std::unique_ptr<Transport> local,
   list_wake_fds();
 }
 
-void RoutedTransport::commit(std::size_t offset, std::size_t bytes) {
-  local_->commit(offset, bytes);
+void RoutedTransport::commit(std::size_t offset, std::size_t bytes, const Pause& pause) {
+  local_->commit(offset, bytes, pause);
   network_->expect_messages_in(local_->memory(rank()).subspan(offset, bytes));
 }
 

@@ -52,7 +52,7 @@ class RoutedTransport final : public Transport {
   void write_memory(int peer, std::uint64_t address, std::span<const std::byte> from) override {
     local_->write_memory(peer, address, from);
   }
-  void commit(std::size_t offset, std::size_t bytes) override;
+  void commit(std::size_t offset, std::size_t bytes, const Pause& pause) override;
   void signal(int peer, std::uint32_t slot, std::uint64_t value) override {
     local_->signal(peer, slot, value);
   }

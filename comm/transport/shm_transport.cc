@@ -178,7 +178,7 @@ void ShmTransport::write_memory(int peer, std::uint64_t address, std::span<const
   }
 }
 
-void ShmTransport::commit(std::size_t offset, std::size_t bytes) {
+void ShmTransport::commit(std::size_t offset, std::size_t bytes, const Pause& pause) {
   if (offset > layout_.data_bytes() || bytes > layout_.data_bytes() - offset) {
     throw KoloError(Error{.code = ErrorCode::kResources,
                           .rank = rank_,
@@ -187,7 +187,7 @@ void ShmTransport::commit(std::size_t offset, std::size_t bytes) {
                                   std::to_string(layout_.data_bytes())});
   }
   const MutexLock lock(commit_mutex_);
-  peers_[own_index_]->arena.commit(layout_.data_offset() + offset, bytes);
+  peers_[own_index_]->arena.commit(layout_.data_offset() + offset, bytes, pause);
 }
 
 void ShmTransport::signal(int peer, std::uint32_t slot, std::uint64_t value) {

@@ -52,7 +52,7 @@ class ShmTransport final : public Transport {
   }
   void read_memory(int peer, std::uint64_t address, std::span<std::byte> to) override;
   void write_memory(int peer, std::uint64_t address, std::span<const std::byte> from) override;
-  void commit(std::size_t offset, std::size_t bytes) override;
+  void commit(std::size_t offset, std::size_t bytes, const Pause& pause) override;
   void signal(int peer, std::uint32_t slot, std::uint64_t value) override;
   std::uint64_t signalled(int peer, std::uint32_t slot) const override;
   std::uint64_t arrive(int owner, std::uint32_t counter) override;

@@ -10,6 +10,7 @@
 
 #include "comm/base/clock.h"
 #include "comm/base/error.h"
+#include "comm/base/pause.h"
 #include "comm/transport/tag.h"
 
 namespace kolo {
@@ -152,9 +153,9 @@ class Transport : public MessageTransport {
   virtual void write_memory(int peer, std::uint64_t address, std::span<const std::byte> from) = 0;
 
   /// Commits memory for a range of this rank's own arena, so that touching it cannot fail later.
-  /// Threads: any.
+  /// That of many GB can take seconds, in which `pause` is called now and then. Threads: any.
   /// Errors: KoloError(kResources) that names the bytes needed and the limit.
-  virtual void commit(std::size_t offset, std::size_t bytes) = 0;
+  virtual void commit(std::size_t offset, std::size_t bytes, const Pause& pause = {}) = 0;
 
   /// Sets my flag number `slot` at `peer` to `value` (values only grow) and wakes the peer. What I
   /// wrote before is visible to a reader of the value.

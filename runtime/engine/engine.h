@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "comm/base/clock.h"
+#include "comm/base/pause.h"
 #include "comm/coordinator/coordinator.h"
 #include "comm/message/messages.h"
 #include "comm/message/mirrored_messages.h"
@@ -104,7 +104,7 @@ class Engine {
   void end_with_job(const Error& error) noexcept;
 
   /// In the middle of planning, now and then: `pause` may call `answer_pings`, and nothing else.
-  void on_pause(std::function<void()> pause) { executor_.on_pause(std::move(pause)); }
+  void on_pause(Pause pause) { executor_.on_pause(std::move(pause)); }
   void answer_pings() { coordinator_.answer_pings(); }
 
   /// Why everything fails from now on, if it does.

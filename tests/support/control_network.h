@@ -106,7 +106,7 @@ class ControlNetwork {
     bool is_in_huge_pages(std::span<const std::byte>) override { return true; }
     void read_memory(int, std::uint64_t, std::span<std::byte>) override {}
     void write_memory(int, std::uint64_t, std::span<const std::byte>) override {}
-    void commit(std::size_t, std::size_t) override { refuse(); }
+    void commit(std::size_t, std::size_t, const Pause&) override { refuse(); }
     void signal(int, std::uint32_t, std::uint64_t) override { refuse(); }
     std::uint64_t signalled(int, std::uint32_t) const override { return 0; }
     bool arm() override { return true; }

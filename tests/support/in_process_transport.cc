@@ -167,7 +167,7 @@ class InProcessTransport final : public Transport {
     std::memcpy(reinterpret_cast<void*>(address), from.data(), from.size());
   }
 
-  void commit(std::size_t offset, std::size_t bytes) override {
+  void commit(std::size_t offset, std::size_t bytes, const Pause&) override {
     if (offset <= limits_.arena_bytes && bytes <= limits_.arena_bytes - offset) return;
     throw KoloError(Error{.code = ErrorCode::kResources,
                           .rank = rank_,

@@ -191,9 +191,9 @@ class ThrowingTransport final : public Transport {
     hook_.pass("write_memory");
     transport_->write_memory(peer, address, from);
   }
-  void commit(std::size_t offset, std::size_t bytes) override {
+  void commit(std::size_t offset, std::size_t bytes, const Pause& pause) override {
     hook_.pass("commit");
-    transport_->commit(offset, bytes);
+    transport_->commit(offset, bytes, pause);
   }
   void signal(int peer, std::uint32_t slot, std::uint64_t value) override {
     hook_.pass("signal");

@@ -101,7 +101,7 @@ TEST_F(GroupTransportTest, MemoryOfAPeerIsWhatThePeerWrites) {
   EXPECT_EQ(one[0]->memory(1).back(), std::byte{11});
   EXPECT_EQ(one[1]->memory(0).front(), std::byte{10});
   EXPECT_EQ(other[0]->memory(1).front(), std::byte{21});
-  EXPECT_THROW(one[0]->commit(1, kLimits.arena_bytes), KoloError);
+  EXPECT_THROW(one[0]->commit(1, kLimits.arena_bytes, {}), KoloError);
 }
 
 TEST_F(GroupTransportTest, MessagesOfOneTagInTwoGroupsAndTheJobAreApart) {

@@ -147,6 +147,16 @@ TEST(ArenaPages, AreHugeWhereTheKernelHasHugePages) {
   EXPECT_GE(huge_bytes(arena.data()), kHugePage);
 }
 
+TEST(ArenaPages, ComeWithPauses) {
+  constexpr std::size_t kMuch = std::size_t{300} << 20;
+  Arena arena = Arena::create(kMuch);
+  int pauses = 0;
+  arena.commit(0, kMuch, [&] { ++pauses; });
+  EXPECT_EQ(pauses, 2) << "one for each 256 MiB, and the rest";
+  arena.commit(0, kMuch, [&] { ++pauses; });
+  EXPECT_EQ(pauses, 2) << "it is there already";
+}
+
 TEST_F(ArenaPlacement, WhatIsNotCommittedTakesNoMemory) {
   for (const int node : nodes_of(arena_.data(), kBytes)) ASSERT_LT(node, 0);
   arena_.commit(0, kPage);

@@ -81,9 +81,9 @@ TEST(AvailableMemory, ThatAnArenaExceedsIsAnErrorThatNamesTheLimit) {
   system.write("sys/fs/cgroup/memory.max", std::to_string(10 * kMiB));
   system.write("sys/fs/cgroup/memory.current", std::to_string(4 * kMiB));
   Arena arena = Arena::create(64 * kMiB);
-  arena.commit(0, 5 * kMiB, system.root());
+  arena.commit(0, 5 * kMiB, {}, system.root());
   try {
-    arena.commit(0, 32 * kMiB, system.root());
+    arena.commit(0, 32 * kMiB, {}, system.root());
     FAIL() << "took more than the limit leaves";
   } catch (const KoloError& e) {
     EXPECT_EQ(e.error().code, ErrorCode::kResources);
@@ -100,13 +100,13 @@ TEST(AvailableMemory, IsNotAskedForAgain) {
   system.write("sys/fs/cgroup/memory.current", "0");
   Arena arena = Arena::create(64 * kMiB);
   for (const std::size_t place : std::initializer_list<std::size_t>{4, 0, 2, 1}) {
-    arena.commit(place * kMiB, kMiB, system.root());
+    arena.commit(place * kMiB, kMiB, {}, system.root());
   }
   system.write("sys/fs/cgroup/memory.current", std::to_string(10 * kMiB));
-  arena.commit(0, 3 * kMiB, system.root());
-  arena.commit(kMiB / 2, 2 * kMiB, system.root());
-  arena.commit(4 * kMiB, kMiB, system.root());
-  EXPECT_THROW(arena.commit(0, 5 * kMiB, system.root()), KoloError);
+  arena.commit(0, 3 * kMiB, {}, system.root());
+  arena.commit(kMiB / 2, 2 * kMiB, {}, system.root());
+  arena.commit(4 * kMiB, kMiB, {}, system.root());
+  EXPECT_THROW(arena.commit(0, 5 * kMiB, {}, system.root()), KoloError);
 }
 
 }  // namespace

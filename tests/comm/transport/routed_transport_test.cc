@@ -59,7 +59,7 @@ TEST(RoutedTransport, TellsItsNetworkWhatIsCommitted) {
   auto network = std::make_unique<NetworkThatTakes>(false);
   const auto& expected = network->expected;
   RoutedTransport routed(hub.transport(0), std::move(network));
-  routed.commit(64, 4096);
+  routed.commit(64, 4096, {});
   ASSERT_EQ(expected.size(), 1u);
   EXPECT_EQ(expected[0].data(), routed.memory(0).data() + 64);
   EXPECT_EQ(expected[0].size(), 4096u);
