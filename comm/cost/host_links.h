@@ -44,6 +44,8 @@ class HostLinks {
   /// sequence, and shares its core with other ranks where they outnumber the cores. The time of
   /// their bytes is not included.
   Passage messages(double in_a_row) const;
+  /// The same where one rank of each node handles them and the others rest.
+  Passage messages_of_heads(double in_a_row) const;
   /// The same of one message, which one rank sends and another receives, while `messages` such
   /// pairs are at work.
   Passage message_pair(double messages) const;

@@ -171,7 +171,7 @@ double predict_us(const HostLinks& links, const GoalSize& size, const CompileOpt
     bytes = rounds * all / 2;
     held = (1 + rounds) * all;
   }
-  Passage one = rounds * links.messages(2);
+  Passage one = rounds * links.messages_of_heads(2);
   one.link_us = one.one_way_us = price.link_us(bytes, false);
   return price.blocks_us(one, held, options);
 }

@@ -68,7 +68,7 @@ bool makes_same_sums(const BucketLayout& layout) { return !is_float(layout.dtype
 double predict_us(const HostLinks& links, const GoalSize& size, const CompileOptions& options) {
   const GoalPrice price(links, size);
   const double received = (price.nodes() - 1) / price.nodes() * size.bytes;
-  Passage one = price.doublings() * links.messages(2);
+  Passage one = price.doublings() * links.messages_of_heads(2);
   one.link_us = one.one_way_us = price.link_us(price.direct_bytes(), false);
   one.processor_us += links.memory().own_us(3 * received);  // Both addends and the sum.
   return price.blocks_us(one, size.bytes + received, options);

@@ -52,7 +52,7 @@ bool serves(const Goal& goal, const BucketLayout& layout, const ProcessGrid& gri
 
 double predict_us(const HostLinks& links, const GoalSize& size, const CompileOptions& options) {
   const GoalPrice price(links, size);
-  Passage one = price.doublings() * links.messages(2);
+  Passage one = price.doublings() * links.messages_of_heads(2);
   one.link_us = one.one_way_us = price.link_us(price.direct_bytes(), false);
   return price.blocks_us(one, size.bytes, options);
 }

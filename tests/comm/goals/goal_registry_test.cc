@@ -152,6 +152,23 @@ TEST(GoalRegistry, AFewSmallMessagesOfARootGoStraight) {
   EXPECT_EQ(resolve_goal_algorithm(wide, layout_of(wide), {many, options}, "auto").name, "tree");
 }
 
+// Where ranks share cores, blocks that one rank of each node exchanges cost less than messages of
+// all.
+TEST(GoalRegistry, SmallBlocksGoByHeadsWhereRanksShareCores) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
+  CompileOptions options;
+  options.link_costs.network = {.latency_us = 0, .bytes_per_us = 117, .message_us = 4.5};
+  const auto taken = [&](const Goal& goal, double rank_cores) {
+    options.link_costs.rank_cores = rank_cores;
+    return resolve_goal_algorithm(goal, layout_of(goal), {grid, options}, "auto").name;
+  };
+  const std::vector<std::size_t> counts(4, 64);
+  EXPECT_EQ(taken(Goal::all_gather(counts), 0.5), "recursive_doubling");
+  EXPECT_EQ(taken(Goal::reduce_scatter(counts), 0.5), "bruck");
+  EXPECT_EQ(taken(Goal::all_gather(counts), 1), "direct");
+  EXPECT_EQ(taken(Goal::reduce_scatter(counts), 1), "direct");
+}
+
 // Nobody measures how much crowded links lose, so it may be four times as much or as little as
 // believed: docs/decisions/0041-constants.md.
 TEST(GoalRegistry, AWrongLossOfCrowdedLinksHardlyMatters) {
