@@ -96,6 +96,13 @@ double GoalPrice::copies_us() const {
   return 2 * links_.costs().step_us + links_.memory().own_us(2 * moved) + packed_us;
 }
 
+double GoalPrice::handed_on_us() const {
+  if (local() <= 1) return 0;
+  const LinkCosts& costs = links_.costs();
+  const double woken_us = costs.rank_cores < 1 ? costs.network.message_us : 0;
+  return costs.memory.latency_us + woken_us;
+}
+
 double GoalPrice::link_us(double bytes, bool is_crowded) const {
   const double loss = is_crowded && nodes() > 2 ? links_.costs().network.crowded_loss : 0;
   return links_.link_us(bytes) * (1 + loss);
@@ -103,7 +110,10 @@ double GoalPrice::link_us(double bytes, bool is_crowded) const {
 
 double GoalPrice::rounds_us(const Passage& one, double rounds) const {
   const NetworkCost& network = links_.costs().network;
-  return links_.costs().bucket_us +
+  // Not all of what happens while a link is busy is hidden behind it.
+  constexpr double kNotHidden = 0.05;
+  const double beside_us = one.wait_us + std::max(rounds, 1.0) * one.processor_us;
+  return links_.costs().bucket_us + kNotHidden * beside_us +
          pipeline_us(one, rounds, network.burst_bytes / network.bytes_per_us);
 }
 
@@ -113,7 +123,10 @@ double GoalPrice::blocks_us(const Passage& all, double held, const CompileOption
   Passage one = all;
   // Each block is copied to the head's memory and from it.
   one.processor_us += copies_us() + links_.memory().own_us(2 * held);
-  if (local() > 1) one.wait_us += 2 * links_.costs().memory.latency_us;
+  // From members to the head, and back; a root needs one of these.
+  const bool has_root = size_.kind == GoalKind::kGather || size_.kind == GoalKind::kScatter ||
+                        size_.kind == GoalKind::kReduce;
+  one.wait_us += (has_root ? 1 : 2) * handed_on_us();
   return rounds_us(one, 1);
 }
 

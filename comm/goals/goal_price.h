@@ -29,6 +29,11 @@ class GoalPrice {
   bool is_from_root() const {
     return size_.kind == GoalKind::kBroadcast || size_.kind == GoalKind::kScatter;
   }
+  /// Each contribution has one receiver, which gets it from the contributor itself.
+  bool goes_straight() const {
+    return size_.kind == GoalKind::kScatter || size_.kind == GoalKind::kGather ||
+           size_.kind == GoalKind::kAllToAll;
+  }
   /// Messages that the busiest rank sends or receives if each contribution goes straight to its
   /// receiver.
   double direct_messages() const;
@@ -36,6 +41,9 @@ class GoalPrice {
   double direct_bytes() const;
   /// Kernels of the busiest node: contributions are copied to slots, and results from them.
   double copies_us() const;
+  /// Until what came from another node is handed on inside this one. Ranks that share cores have to
+  /// be woken for it, as by a message.
+  double handed_on_us() const;
   /// A link that passes `bytes`, to or from several peers at once or one by one.
   double link_us(double bytes, bool is_crowded) const;
 

@@ -101,6 +101,7 @@ double predict_us(const HostLinks& links, const GoalSize& size, double piece) {
     one.processor_us = to_send_on_us;
   }
   one.processor_us += price.copies_us() / rounds;
+  one.wait_us += price.handed_on_us();
   return price.rounds_us(one, rounds);
 }
 

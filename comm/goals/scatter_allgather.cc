@@ -73,6 +73,7 @@ double predict_us(const HostLinks& links, const GoalSize& size, double piece) {
   one.one_way_us = price.link_us(others * share / rounds, true);
   one.link_us = one.one_way_us * (1 + (others - 1) / others);
   one.processor_us += price.copies_us() / rounds;
+  one.wait_us += price.handed_on_us();
   return price.rounds_us(one, rounds);
 }
 

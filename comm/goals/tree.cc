@@ -142,6 +142,7 @@ double predict_broadcast_us(const HostLinks& links, const GoalSize& size,
   Passage one = hops(links);
   one.link_us = one.one_way_us = price.doublings() * links.link_us(chunk);
   one.processor_us += price.copies_us() / rounds;
+  one.wait_us += price.handed_on_us();
   return price.rounds_us(one, rounds);
 }
 
