@@ -4,7 +4,7 @@
 
 namespace kolo {
 
-/// What long work calls now and then, so that something else can go on; may be empty.
+/// Called now and then in the middle of long work, so that something else can go on. May be empty.
 using Pause = std::function<void()>;
 
 }  // namespace kolo

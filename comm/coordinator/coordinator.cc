@@ -128,19 +128,30 @@ std::span<const Agreed> Coordinator::take_agreed() {
 
 void Coordinator::answer_pings() {
   ControlFrame frame;
-  while (!failure_ && transport_.receive_control(frame)) {
-    if (switch_ != nullptr && switch_->take(frame)) continue;
+  while (!failure_ && receive_own(frame)) {
     const auto known = decode(frame.bytes);
     const auto is = [&](FrameKind kind) { return known && known->kind == kind; };
     if (is(FrameKind::kPing) || is(FrameKind::kStalled) || is(FrameKind::kQuery)) {
       send(frame.peer, {.kind = FrameKind::kPong});
     }
-    if (!is(FrameKind::kPing)) postponed_.push_back(std::move(frame));
+    if (is(FrameKind::kPing)) {
+      watch_.heard(frame.peer);
+    } else {
+      postponed_.push_back(std::move(frame));
+    }
   }
 }
 
+/// Takes a frame that is not for a group.
+bool Coordinator::receive_own(ControlFrame& frame) {
+  while (transport_.receive_control(frame)) {
+    if (switch_ == nullptr || !switch_->take(frame)) return true;
+  }
+  return false;
+}
+
 bool Coordinator::take_frame() {
-  if (postponed_.empty()) return transport_.receive_control(incoming_);
+  if (postponed_.empty()) return receive_own(incoming_);
   incoming_ = std::move(postponed_.front());
   postponed_.pop_front();
   return true;
@@ -148,7 +159,6 @@ bool Coordinator::take_frame() {
 
 void Coordinator::receive() {
   while (!failure_ && take_frame()) {
-    if (switch_ != nullptr && switch_->take(incoming_)) continue;
     const auto frame = decode(incoming_.bytes);
     if (frame) {
       watch_.heard(incoming_.peer);

@@ -224,6 +224,7 @@ class Coordinator {
 
   Topic propose(std::string_view name, std::uint64_t value, Negotiator::Rule rule, std::string text,
                 const Waited& waited, std::uint64_t sequence);
+  bool receive_own(ControlFrame& frame);
   bool take_frame();
   void receive();
   void handle(int peer, const Frame& frame);

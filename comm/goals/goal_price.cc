@@ -110,7 +110,8 @@ double GoalPrice::link_us(double bytes, bool is_crowded) const {
 
 double GoalPrice::rounds_us(const Passage& one, double rounds) const {
   const NetworkCost& network = links_.costs().network;
-  // Not all of what happens while a link is busy is hidden behind it.
+  // A link does not hide all that happens beside it. How much was not measured: a small share
+  // decides between algorithms that fill a link alike, and hardly anything else.
   constexpr double kNotHidden = 0.05;
   const double beside_us = one.wait_us + std::max(rounds, 1.0) * one.processor_us;
   return links_.costs().bucket_us + kNotHidden * beside_us +

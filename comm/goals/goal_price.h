@@ -44,7 +44,7 @@ class GoalPrice {
   /// Until what came from another node is handed on inside this one. Ranks that share cores have to
   /// be woken for it, as by a message.
   double handed_on_us() const;
-  /// A link that passes `bytes`, to or from several peers at once or one by one.
+  /// A link that passes `bytes`, from several peers at once or one by one.
   double link_us(double bytes, bool is_crowded) const;
 
   /// The time of rounds that follow each other as closely as the busiest resource allows.

@@ -124,7 +124,7 @@ bool Arena::populate(std::size_t offset, std::size_t bytes) {
   };
   const std::size_t first = (begin + kHugePage - 1) / kHugePage * kHugePage;
   const std::size_t last = end / kHugePage * kHugePage;
-  // Of one page the kernel makes a huge one by clearing the rest; 512 pages it would copy.
+  // The kernel makes a huge page of a small one by clearing the rest. It would copy 512 small ones.
   for (std::size_t page = first; page < last; page += kHugePage) {
     if (!write(page, page + kPage)) return false;
   }

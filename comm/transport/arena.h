@@ -18,8 +18,8 @@ namespace kolo {
 /// Memory comes in huge pages where the kernel has them. By itself it takes them only if
 /// `shmem_enabled` says so; a range then ends with the huge page it ends in, which the next range
 /// fills, so an arena wastes less than one. Elsewhere those that lie wholly in a range are asked
-/// for one by one, and nothing is wasted. Who commits touches first, so pages lie on the
-/// NUMA node of the owner.
+/// for one by one, and nothing is wasted. Who commits touches first, so pages lie on the NUMA node
+/// of the owner.
 ///
 /// Threads: one; what the memory holds is the users' business.
 class Arena {
@@ -41,8 +41,8 @@ class Arena {
 
   /// Makes a range real memory, so that touching it cannot fail later. A range that is real already
   /// costs a look-up. That of many GB can take seconds: `pause` is called now and then. `root` is
-  /// for tests (see `available_memory`). Errors: KoloError(kResources) that names the bytes needed,
-  /// those available and what limits
+  /// for tests (see `available_memory`).
+  /// Errors: KoloError(kResources) that names the bytes needed, those available and what limits
   ///         them.
   void commit(std::size_t offset, std::size_t bytes, const Pause& pause = {},
               const std::filesystem::path& root = "/");

@@ -137,7 +137,8 @@ bool Engines::poll_groups() noexcept {
 /// A rank that is lost to a group is lost to all.
 void Engines::report_loss(GroupEngine& ended) {
   const Error& failure = *ended.engine().failure();
-  if (failure.code != ErrorCode::kPeerLost || failure.peer < 0) return;
+  const bool names_member = failure.group == ended.text() && failure.peer >= 0;
+  if (failure.code != ErrorCode::kPeerLost || !names_member) return;
   const int lost = ended.ranks()[static_cast<std::size_t>(failure.peer)];
   job_.abort({.code = ErrorCode::kPeerLost,
               .rank = shared_.transport.rank(),

@@ -78,7 +78,7 @@ class DelayedSums {
   }
 
  private:
-  /// Elements of each rank's part. Of the large ones several threads add up all but 16-bit floats.
+  /// Elements of each rank's part. Several threads add up the large ones, but for 16-bit floats.
   static constexpr std::size_t kSmall = 150, kLarge = 60'001;
   static constexpr DType kDTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16,
                                       DType::kBFloat16, DType::kComplex64};
