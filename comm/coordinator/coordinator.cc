@@ -135,11 +135,16 @@ void Coordinator::answer_pings() {
       send(frame.peer, {.kind = FrameKind::kPong});
     }
     if (is(FrameKind::kPing)) {
-      watch_.heard(frame.peer);
+      hear(frame.peer);
     } else {
       postponed_.push_back(std::move(frame));
     }
   }
+}
+
+void Coordinator::hear(int peer) {
+  watch_.heard(peer);
+  if (!mute_.empty()) mute_.erase(peer);
 }
 
 /// Takes a frame that is not for a group.
@@ -161,7 +166,7 @@ void Coordinator::receive() {
   while (!failure_ && take_frame()) {
     const auto frame = decode(incoming_.bytes);
     if (frame) {
-      watch_.heard(incoming_.peer);
+      hear(incoming_.peer);
       if (incoming_.peer == tree_.parent) parent_owes_answer_ = false;
       handle(incoming_.peer, *frame);
     } else {

@@ -80,10 +80,11 @@ struct Agreed {
 /// Nothing is sent while nothing is pending. A rank whose oldest pending topic makes no progress
 /// complains; one complaint per subtree and interval reaches the root, which asks all ranks
 /// (`StallInspector`). Questions go down the tree, and one report per subtree comes up (`Inquiry`).
-/// Ranks that running buckets or inquiries wait for are pinged; a rank that does not answer within
-/// `peer_timeout` is lost. Both are repeated at bounded intervals, so a rank that freezes at any
-/// time is noticed by its neighbours. That the job has failed goes along the tree, too, and around
-/// a lost rank (`ranks_to_tell`).
+/// Ranks that running buckets or inquiries wait for are pinged; a rank that does not answer is mute
+/// after half of `peer_timeout`, or `warn_after`, and inquiries go on without its report; after
+/// `peer_timeout` it is lost. All of this is repeated at bounded intervals, so a rank that freezes
+/// at any time is noticed by its neighbours. That the job has failed goes along the tree, too, and
+/// around a lost rank (`ranks_to_tell`).
 ///
 /// While some ranks have joined, the others invite them to everything that they propose or begin
 /// (`Invitations`).
@@ -194,7 +195,7 @@ class Coordinator {
   /// Whether anything waits for other ranks, so that time matters, or a decision is to be taken.
   bool waiting() const {
     return !proposals_.empty() || !arrivals_.empty() || !begun_.empty() || !decisions_.empty() ||
-           inspector_.is_busy() || inquiry_.is_open() || parent_owes_answer_;
+           inspector_.is_busy() || inquiry_.is_open() || !mute_.empty() || parent_owes_answer_;
   }
 
  private:
@@ -227,6 +228,7 @@ class Coordinator {
   bool receive_own(ControlFrame& frame);
   bool take_frame();
   void receive();
+  void hear(int peer);
   void handle(int peer, const Frame& frame);
   void fail_stray(int peer);
   void send(int peer, const Frame& frame);
@@ -238,6 +240,8 @@ class Coordinator {
   void invite(const Pending& pending);
   void invite_to_everything();
   void inquire(const Frame& query);
+  void give_up_mute_children();
+  std::string stuck_in(int rank) const;
   void answer();
   void count_arrivals();
   bool forget(const Topic& topic);
@@ -251,6 +255,7 @@ class Coordinator {
   void for_each_pending(Visit visit) const;
   void fail_with(Error error);
   void tell(const Error& error, int teller);
+  void warn_of_silence();
   void complain(TimePoint now);
   void take_complaint(const Topic& topic);
   void pass_complaint(const Topic& topic);
@@ -283,6 +288,7 @@ class Coordinator {
   std::vector<Frame> decisions_;
   std::vector<Agreed> agreed_, taken_;
   PeerWatch watch_;
+  std::set<int> mute_;  // children whose report was given up, until they are heard
   TimePoint next_check_{};
   TimePoint next_complaint_{};
   bool parent_owes_answer_ = false;  // to a complaint

@@ -29,13 +29,20 @@ Duration check_interval(const CoordinatorOptions& options) {
   return std::min(options.mismatch_after / 4, options.peer_timeout / 16);
 }
 
+/// A rank that owes an answer for this long is taken for mute: others no longer wait for its
+/// report. With the same limits the watchdog of a stuck rank says so.
+Duration mute_after(const CoordinatorOptions& options) {
+  return std::min(options.warn_after, options.peer_timeout / 2);
+}
+
+double in_seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
+
 /// `verb`: in which the rank is stuck, if it has said so.
-std::string tell_silence(int rank, Duration peer_timeout, const std::string& verb) {
-  const auto seconds = std::chrono::duration<double>(peer_timeout).count();
-  std::string text = fmt::format("rank {} has been silent for {:.3g} s", rank, seconds);
+std::string tell_silence(int rank, Duration silence, const std::string& verb) {
+  std::string text = fmt::format("rank {} has been silent for {:.3g} s", rank, in_seconds(silence));
   if (!verb.empty())
     text += fmt::format(": it is stuck in '{}', in a call that has not returned", verb);
-  return text + "; if it was only slow, raise peer_timeout";
+  return text;
 }
 
 }  // namespace
@@ -45,9 +52,31 @@ void Coordinator::inquire(const Frame& query) {
   next_complaint_ = later(clock_.now(), complaint_interval(options_));
   last_.look(clock_.now());
   inquiry_.begin(query.least, report(query));
-  send_to_children(query);
-  for (const int child : tree_.children) watch_.expect(child);
+  give_up_mute_children();
+  if (!inquiry_.silent_children().empty()) encode(query, outgoing_);
+  for (const int child : inquiry_.silent_children()) {
+    transport_.send_control(child, outgoing_);
+    watch_.expect(child);
+  }
   answer();
+}
+
+/// They still owe a sign of life, and may be lost later.
+void Coordinator::give_up_mute_children() {
+  for (const int child : std::set<int>(inquiry_.silent_children())) {
+    const Duration silence = watch_.silence(child);
+    if (silence < mute_after(options_)) continue;
+    mute_.insert(child);
+    inquiry_.give_up({.rank = child,
+                      .silence = std::chrono::duration_cast<std::chrono::milliseconds>(silence),
+                      .stuck_in = stuck_in(child)});
+  }
+}
+
+/// The verb that the rank says it is stuck in; empty: it has not said so where this one can read
+/// it.
+std::string Coordinator::stuck_in(int rank) const {
+  return transport_.is_mapped(rank) ? transport_.stuck_in(rank) : std::string();
 }
 
 /// Hands the report of this rank's subtree on when it is complete.
@@ -144,20 +173,34 @@ void Coordinator::check_peers(std::span<const int> awaited) {
   last_.look(now);
   if (const auto lost = watch_.check(now)) {
     const bool is_awaited = contains(awaited, *lost);
-    const std::string stuck =
-        transport_.is_mapped(*lost) ? transport_.stuck_in(*lost) : std::string();
     return fail({.code = ErrorCode::kPeerLost,
                  .rank = transport_.rank(),
                  .peer = *lost,
                  .verb = is_awaited ? "run" : "agree",
-                 .what = tell_silence(*lost, options_.peer_timeout, stuck)});
+                 .what = tell_silence(*lost, options_.peer_timeout, stuck_in(*lost)) +
+                         "; if it was only slow, raise peer_timeout"});
   }
+  give_up_mute_children();
+  answer();
+  warn_of_silence();
   complain(now);
   inspector_.tick(now);
   std::set<int> watched(awaited.begin(), awaited.end());
   watched.insert(inquiry_.silent_children().begin(), inquiry_.silent_children().end());
+  watched.insert(mute_.begin(), mute_.end());
   for (const int peer : watch_.take_overdue(std::move(watched))) {
     send(peer, {.kind = FrameKind::kPing});
+  }
+}
+
+/// Of a child that is given up the root's table tells, and not its parent.
+void Coordinator::warn_of_silence() {
+  if (options_.warn_after == Duration::max()) return;
+  for (const int peer : watch_.take_silent(mute_after(options_))) {
+    if (mute_.contains(peer)) continue;
+    warn(fmt::format("{}; after {:.3g} s it is taken for lost",
+                     tell_silence(peer, watch_.silence(peer), stuck_in(peer)),
+                     in_seconds(options_.peer_timeout)));
   }
 }
 

@@ -16,6 +16,11 @@ void Inquiry::report(int child, std::uint64_t number, JointReport report) {
   reports_.push_back(std::move(report));
 }
 
+void Inquiry::give_up(MuteRank child) {
+  if (silent_.erase(child.rank) == 0) return;
+  reports_.push_back({.mute = {std::move(child)}});
+}
+
 std::optional<JointReport> Inquiry::take_complete() {
   if (!is_open() || !silent_.empty()) return std::nullopt;
   return combine(std::exchange(reports_, {}));

@@ -11,8 +11,9 @@
 namespace kolo {
 
 /// One rank's part in the inquiries of the root, which go down the tree and whose reports come up:
-/// a rank answers when all of its children have, with one report for its whole subtree. So no rank
-/// handles more than one question and one bounded answer per child. Pure state machine.
+/// a rank answers when all of its children have, or are given up, with one report for its whole
+/// subtree. So no rank handles more than one question and one bounded answer per child. Pure state
+/// machine.
 class Inquiry {
  public:
   explicit Inquiry(const CombiningTree& tree) : tree_(tree) {}
@@ -22,6 +23,9 @@ class Inquiry {
 
   /// Takes the report of a child; one that is not owed, or answers another inquiry, is ignored.
   void report(int child, std::uint64_t number, JointReport report);
+
+  /// The report of a child that does not answer is waited for no longer.
+  void give_up(MuteRank child);
 
   /// The report of this rank's subtree, once, when it is complete.
   std::optional<JointReport> take_complete();

@@ -65,6 +65,11 @@ void leave_out_kinds(std::vector<AlikeRanks>& entries) {
   entries.resize(JointReport::kMostKinds);
 }
 
+void keep_first_mute(std::vector<MuteRank>& mute) {
+  std::ranges::sort(mute, {}, &MuteRank::rank);
+  if (mute.size() > JointReport::kMostMute) mute.resize(JointReport::kMostMute);
+}
+
 void sort_by_rank(std::vector<AlikeRanks>& entries) {
   std::ranges::sort(entries, {}, [](const AlikeRanks& entry) { return entry.ranks.first(); });
 }
@@ -73,6 +78,7 @@ void sort_by_rank(std::vector<AlikeRanks>& entries) {
 
 constexpr std::size_t kRangeBytes = 8;
 constexpr std::size_t kLeastActBytes = 16;
+constexpr std::size_t kLeastMuteBytes = 16;
 constexpr std::size_t kLeastEntryBytes = 28;  // of the table
 constexpr std::size_t kLeastKindBytes = 21;
 
@@ -127,6 +133,25 @@ std::vector<RankAct> read_acts(ByteReader& reader) {
   return acts;
 }
 
+void write(ByteWriter& writer, const std::vector<MuteRank>& mute) {
+  writer.number(static_cast<std::uint32_t>(mute.size()));
+  for (const MuteRank& rank : mute) {
+    writer.rank(rank.rank);
+    writer.text(rank.stuck_in);
+    writer.number(static_cast<std::uint64_t>(rank.silence.count()));
+  }
+}
+
+std::vector<MuteRank> read_mute(ByteReader& reader) {
+  std::vector<MuteRank> mute(reader.list(kLeastMuteBytes));
+  for (MuteRank& rank : mute) {
+    rank.rank = reader.rank();
+    rank.stuck_in = reader.text();
+    rank.silence = std::chrono::milliseconds(reader.number<std::uint64_t>());
+  }
+  return mute;
+}
+
 }  // namespace
 
 std::size_t JointReport::ranks() const {
@@ -154,7 +179,9 @@ JointReport combine(std::vector<JointReport> reports) {
     }
     all.alike.insert(all.alike.end(), std::move_iterator(report.alike.begin()),
                      std::move_iterator(report.alike.end()));
+    all.mute.insert(all.mute.end(), report.mute.begin(), report.mute.end());
   }
+  keep_first_mute(all.mute);
   if (all.unknown_from) {
     for (AlikeRanks& entry : all.alike) cut(entry, *all.unknown_from);
   }
@@ -185,6 +212,7 @@ void write(ByteWriter& writer, const JointReport& report) {
   }
   writer.number(static_cast<std::uint8_t>(report.unknown_from ? 1 : 0));
   write(writer, report.unknown_from.value_or(Topic{}));
+  write(writer, report.mute);
   writer.number(static_cast<std::uint32_t>(report.alike.size()));
   std::vector<Having> havings;
   for (const AlikeRanks& alike : report.alike) {
@@ -213,8 +241,11 @@ std::optional<JointReport> read_joint_report(ByteReader& reader) {
   const bool is_cut = reader.number<std::uint8_t>() != 0;
   const Topic bound = read_topic(reader);
   if (is_cut) report.unknown_from = bound;
+  report.mute = read_mute(reader);
   const std::size_t kinds = reader.list(kLeastKindBytes + table.size());
-  if (!is_table || kinds > JointReport::kMostKinds) return std::nullopt;
+  if (!is_table || kinds > JointReport::kMostKinds || report.mute.size() > JointReport::kMostMute) {
+    return std::nullopt;
+  }
   report.alike.resize(kinds);
   std::vector<Having> havings(table.size());
   std::vector<bool> is_used(table.size());

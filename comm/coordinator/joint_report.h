@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -36,6 +37,15 @@ struct RankAct {
   friend bool operator==(const RankAct&, const RankAct&) = default;
 };
 
+/// A rank that does not answer: nothing is known of it, nor of those that report through it.
+struct MuteRank {
+  int rank = 0;
+  std::chrono::milliseconds silence{0};
+  std::string stuck_in = {};  ///< The verb of the call that has not returned; empty: not known.
+
+  friend bool operator==(const MuteRank&, const MuteRank&) = default;
+};
+
 /// Ranks that report the same, so that one entry stands for all of them.
 struct AlikeRanks {
   static constexpr std::size_t kMostActs = 16;
@@ -50,13 +60,16 @@ struct AlikeRanks {
 
 /// What the ranks of a subtree report, of bounded size however many they are: ranks that report the
 /// same share one entry. Of too many kinds some are left out, so nothing is known of their ranks;
-/// of too many topics those from `unknown_from` on. What is left out is never taken for missing.
+/// of too many topics those from `unknown_from` on. What is left out, or mute, is never taken for
+/// missing.
 struct JointReport {
   static constexpr std::size_t kMostKinds = 32;
   static constexpr std::size_t kMostTopics = 4096;
+  static constexpr std::size_t kMostMute = 16;
 
   std::vector<AlikeRanks> alike{};      ///< By first rank.
   std::optional<Topic> unknown_from{};  ///< Of this topic and later ones nothing is known.
+  std::vector<MuteRank> mute{};         ///< The first few of them, by rank.
 
   /// Ranks of which something is known.
   std::size_t ranks() const;

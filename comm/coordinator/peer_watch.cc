@@ -10,11 +10,25 @@ namespace kolo {
 std::optional<int> PeerWatch::check(TimePoint now) {
   const Duration elapsed = last_check_ ? now - *last_check_ : Duration(0);
   last_check_ = now;
-  for (auto& [peer, silence] : silence_) {
-    silence += std::min(elapsed, peer_timeout_ / 4);
-    if (silence >= peer_timeout_) return peer;
+  for (auto& [peer, silence] : silences_) {
+    silence.lasts += std::min(elapsed, peer_timeout_ / 4);
+    if (silence.lasts >= peer_timeout_) return peer;
   }
   return std::nullopt;
+}
+
+Duration PeerWatch::silence(int peer) const {
+  const auto found = silences_.find(peer);
+  return found == silences_.end() ? Duration(0) : found->second.lasts;
+}
+
+std::vector<int> PeerWatch::take_silent(Duration limit) {
+  std::vector<int> silent;
+  for (auto& [peer, silence] : silences_) {
+    if (silence.lasts < limit || std::exchange(silence.is_taken, true)) continue;
+    silent.push_back(peer);
+  }
+  return silent;
 }
 
 std::vector<int> PeerWatch::take_overdue(std::set<int> awaited) {
@@ -22,7 +36,7 @@ std::vector<int> PeerWatch::take_overdue(std::set<int> awaited) {
   std::vector<int> overdue;
   for (const int peer : watched_) {
     if (!previous.contains(peer)) continue;
-    if (!silence_.contains(peer)) overdue.push_back(peer);
+    if (!silences_.contains(peer)) overdue.push_back(peer);
     expect(peer);
   }
   return overdue;
@@ -30,7 +44,7 @@ std::vector<int> PeerWatch::take_overdue(std::set<int> awaited) {
 
 void PeerWatch::rest() {
   last_check_.reset();
-  if (!silence_.empty()) silence_.clear();
+  if (!silences_.empty()) silences_.clear();
   if (!watched_.empty()) watched_.clear();
 }
 

@@ -16,9 +16,14 @@ class PeerWatch {
   explicit PeerWatch(Duration peer_timeout) : peer_timeout_(peer_timeout) {}
 
   /// Something was asked of this peer.
-  void expect(int peer) { silence_.try_emplace(peer, Duration(0)); }
+  void expect(int peer) { silences_.try_emplace(peer); }
   /// Something came from it.
-  void heard(int peer) { silence_.erase(peer); }
+  void heard(int peer) { silences_.erase(peer); }
+
+  /// For how long this peer has owed one, as of the last check.
+  Duration silence(int peer) const;
+  /// Peers that have owed one for `limit`, each once in a silence.
+  std::vector<int> take_silent(Duration limit);
 
   /// Adds the time since the last check to the silence of peers. Returns one that is lost.
   std::optional<int> check(TimePoint now);
@@ -31,8 +36,13 @@ class PeerWatch {
   void rest();
 
  private:
+  struct Silence {
+    Duration lasts{};
+    bool is_taken = false;
+  };
+
   Duration peer_timeout_;
-  std::map<int, Duration> silence_;      // of peers that were asked something
+  std::map<int, Silence> silences_;      // of peers that were asked something
   std::set<int> watched_;                // peers that something waited for at the last check
   std::optional<TimePoint> last_check_;  // none after a time in which nothing waited
 };

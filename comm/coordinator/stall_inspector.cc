@@ -183,11 +183,12 @@ StallInspector::Finding StallInspector::explain_conflict(const Topic& topic) con
       ranks_by_line[i < text.size() ? text[i] : "nothing more"].add(*ranks);
     }
   }
-  return {{topic},
-          Error{.code = ErrorCode::kMismatch,
-                .verb = "agree",
-                .bucket = common_tensor(ranks_by_line),
-                .what = "ranks disagree: " + quote(ranks_by_line, "submits", "submit")}};
+  return {
+      {topic},
+      Error{.code = ErrorCode::kMismatch,
+            .verb = "agree",
+            .bucket = common_tensor(ranks_by_line),
+            .what = "ranks disagree: " + quote(ranks_by_line, "submits", "submit") + mute_ranks()}};
 }
 
 StallInspector::Suspicion StallInspector::find_disagreement() const {
@@ -303,10 +304,19 @@ bool StallInspector::is_crossed(const Topic& topic) const {
 
 /// A stall is due once by itself, and then whenever the longest wait of the last table has doubled.
 bool StallInspector::is_table_due(TimePoint now) const {
+  if (limits_.warn_after == Duration::max()) return false;
   return std::ranges::any_of(stalls_, [&](const auto& entry) {
     const Stall& stall = entry.second;
-    return now - stall.since >= limits_.warn_after && (!stall.is_in_table || now >= next_table_);
+    const bool is_long = now - stall.since >= limits_.warn_after || !report_.mute.empty();
+    return is_long && (!stall.is_in_table || now >= next_table_);
   });
+}
+
+/// For how long the rank that has been mute for the longest has not answered.
+Duration StallInspector::longest_silence() const {
+  Duration longest{};
+  for (const MuteRank& rank : report_.mute) longest = std::max<Duration>(longest, rank.silence);
+  return longest;
 }
 
 /// Of all that is waited for in vain, the longest wait first.
@@ -338,7 +348,7 @@ std::string StallInspector::make_table(TimePoint now) {
     for (const RankAct& act : ranks.acts) missing.first.push_back({act.rank, act.act, waits_for});
   }
   std::ranges::sort(missing.first, {}, &MissingRank::rank);
-  return stall_table(tensors, missing) + ranks_left_out();
+  return stall_table(tensors, missing, report_.mute) + ranks_left_out();
 }
 
 /// What a topic that some ranks wait for is called.
@@ -347,6 +357,14 @@ std::string StallInspector::text_of(const Topic& topic) const {
     if (waits(ranks, topic)) return first_line(find_pending(ranks, topic)->text);
   }
   return {};
+}
+
+/// Ends a text about ranks that may differ from mute ones.
+std::string StallInspector::mute_ranks() const {
+  RankSet ranks;
+  for (const MuteRank& mute : report_.mute) ranks.add(mute.rank);
+  if (ranks.is_empty()) return {};
+  return fmt::format("; {} {} not answer", ranks_text(ranks), ranks.count() == 1 ? "does" : "do");
 }
 
 /// "rank 0 waits for 'a', which rank 1 has not submitted; ...".
@@ -366,7 +384,7 @@ std::string StallInspector::describe_stalls(const std::vector<Topic>& topics) co
 
 /// Ends a text about a report that does not know of all ranks.
 std::string StallInspector::ranks_left_out() const {
-  const std::size_t known = report_.ranks();
+  const std::size_t known = report_.ranks() + report_.mute.size();
   return known >= world_size_ ? ""
                               : fmt::format(" (and {} more in other states)", world_size_ - known);
 }
@@ -376,11 +394,14 @@ std::optional<StallInspector::Finding> StallInspector::follow_stalls(TimePoint n
   std::vector<Topic> crossed, forgotten, late;
   bool is_news = false;
   for (const Topic& topic : blocked_) {
-    if (ranks_without(topic).is_empty()) continue;
+    const bool is_missing = !ranks_without(topic).is_empty();
+    if (!is_missing && report_.mute.empty()) continue;
     const auto known = before.find(topic);
-    Stall stall = known == before.end() ? Stall{.since = now} : known->second;
-    if (now - stall.since >= limits_.stall_after) late.push_back(topic);
-    if (!is_crossed(topic)) {
+    Stall stall = known == before.end() ? Stall{.since = now - longest_silence()} : known->second;
+    if (is_missing && now - stall.since >= limits_.stall_after) late.push_back(topic);
+    if (!is_missing) {
+      stall.crossed_since.reset();
+    } else if (!is_crossed(topic)) {
       stall.crossed_since.reset();
       const bool is_long = (now - stall.since) / kPeriodsBeforeNote >= limits_.confirm_after;
       if (!stall.is_noted && is_long) {

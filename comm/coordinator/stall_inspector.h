@@ -25,13 +25,14 @@ namespace kolo {
 ///   stall          A thread waits for a topic that some ranks have not submitted, but can. If
 ///                  those ranks wait for something else, all ranks log a warning; if they are
 ///                  merely busy, the root logs one after `kPeriodsBeforeNote` times
-///                  `confirm_after`. After `warn_after`, and each time the wait has doubled, the
-///                  root logs `stall_table`. After `stall_after` it is an error (kStall).
+///                  `confirm_after`. After `warn_after`, or when a rank that may lack it does not
+///                  answer, and each time the wait has doubled, the root logs `stall_table`. After
+///                  `stall_after` it is an error (kStall) if ranks are known to lack it.
 ///
 /// Reports of one inquiry are not of one instant. Except for a conflict that the negotiator has
 /// found, a suspicion therefore counts only if a second inquiry, begun `confirm_after` later, shows
 /// the same: then there was an instant at which all of it held. Ranks and topics that the bounded
-/// report leaves out lack nothing and are not stuck.
+/// report leaves out, and ranks that are mute, lack nothing and are not stuck.
 class StallInspector {
  public:
   struct Limits {
@@ -86,7 +87,7 @@ class StallInspector {
     RankSet ranks;
     std::set<Topic> topics;
   };
-  /// A topic that is waited for and missing at some ranks.
+  /// A topic that is waited for and missing at some ranks, or perhaps at mute ones.
   struct Stall {
     TimePoint since;
     std::optional<TimePoint> crossed_since = {};  // the ranks that lack it wait for another one
@@ -104,9 +105,11 @@ class StallInspector {
   std::optional<Finding> follow_stalls(TimePoint now);
   bool is_crossed(const Topic& topic) const;
   bool is_table_due(TimePoint now) const;
+  Duration longest_silence() const;
   std::string make_table(TimePoint now);
   std::string describe_stalls(const std::vector<Topic>& topics) const;
   std::string text_of(const Topic& topic) const;
+  std::string mute_ranks() const;
   std::string ranks_left_out() const;
   bool has_submitted(const AlikeRanks& ranks, const Topic& topic) const;
   static const PendingTopic* find_pending(const AlikeRanks& ranks, const Topic& topic);

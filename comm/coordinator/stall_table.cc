@@ -38,6 +38,19 @@ std::string line_of(const MissingRank& rank) {
   return text;
 }
 
+/// "; missing: ranks 1-2", or nothing.
+std::string list_of(std::string_view what, const RankSet& ranks) {
+  return ranks.is_empty() ? "" : fmt::format("; {}: {}", what, ranges_text(ranks));
+}
+
+std::string line_of(const MuteRank& rank) {
+  std::string text = fmt::format("\n  rank {}: for {}", rank.rank, age_text(rank.silence));
+  if (!rank.stuck_in.empty()) {
+    text += fmt::format(", stuck in '{}', in a call that has not returned", rank.stuck_in);
+  }
+  return text;
+}
+
 /// Ends a list of which `shown` entries at most are given.
 std::string rest_of(std::size_t size, std::size_t shown) {
   return size <= shown ? "" : fmt::format("\n  ... and {} more", size - shown);
@@ -45,21 +58,27 @@ std::string rest_of(std::size_t size, std::size_t shown) {
 
 }  // namespace
 
-std::string stall_table(std::span<const StalledTensor> tensors, const MissingRanks& missing) {
+std::string stall_table(std::span<const StalledTensor> tensors, const MissingRanks& missing,
+                        std::span<const MuteRank> mute) {
   const bool one = tensors.size() == 1;
-  std::string text =
-      fmt::format("{} tensor{} waited for ranks that have not submitted {}:", tensors.size(),
-                  one ? " has" : "s have", one ? "it" : "them");
+  std::string text = fmt::format(
+      "{} tensor{} waited for ranks that have not submitted {}{}:", tensors.size(),
+      one ? " has" : "s have", one ? "it" : "them", mute.empty() ? "" : ", or do not answer");
+  RankSet mute_ranks;
+  for (const MuteRank& rank : mute) mute_ranks.add(rank.rank);
   for (const StalledTensor& tensor : tensors.first(std::min(tensors.size(), kMostTensors))) {
-    text +=
-        fmt::format("\n  {}\n    for {}; waiting: {}; missing: {}", shortened(tensor.text),
-                    age_text(tensor.age), ranges_text(tensor.waiting), ranges_text(tensor.missing));
+    text += fmt::format("\n  {}\n    for {}; waiting: {}{}{}", shortened(tensor.text),
+                        age_text(tensor.age), ranges_text(tensor.waiting),
+                        list_of("missing", tensor.missing), list_of("no answer", mute_ranks));
   }
   text += rest_of(tensors.size(), kMostTensors);
-  text += "\nwhat the missing ranks did last:";
+  if (missing.count > 0) text += "\nwhat the missing ranks did last:";
   const std::size_t shown = std::min(missing.first.size(), kMostMissing);
   for (const MissingRank& rank : std::span(missing.first).first(shown)) text += line_of(rank);
-  return text + rest_of(missing.count, shown);
+  text += rest_of(missing.count, shown);
+  if (!mute.empty()) text += "\nthe ranks that do not answer:";
+  for (const MuteRank& rank : mute) text += line_of(rank);
+  return text;
 }
 
 }  // namespace kolo

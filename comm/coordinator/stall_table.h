@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/coordinator/joint_report.h"
 #include "comm/coordinator/last_act.h"
 #include "comm/coordinator/rank_set.h"
 
@@ -34,13 +35,16 @@ struct MissingRanks {
 
 /// The table that says who waits for whom, of short lines and no more than a person reads:
 ///
-///   1 tensor has waited for ranks that have not submitted it:
+///   1 tensor has waited for ranks that have not submitted it, or do not answer:
 ///     'grad 7': all_reduce float32 [1024] sum
-///       for 61 s; waiting: ranks 0, 2-3; missing: rank 1
+///       for 61 s; waiting: ranks 0, 2; missing: rank 1; no answer: rank 3
 ///   what the missing ranks did last:
 ///     rank 1: completed 'grad 6': all_reduce float32 [64] sum, 62 s ago
+///   the ranks that do not answer:
+///     rank 3: for 5 s, stuck in 'run', in a call that has not returned
 ///
 /// Pure.
-std::string stall_table(std::span<const StalledTensor> tensors, const MissingRanks& missing);
+std::string stall_table(std::span<const StalledTensor> tensors, const MissingRanks& missing,
+                        std::span<const MuteRank> mute);
 
 }  // namespace kolo

@@ -96,6 +96,21 @@ class StuckCall(unittest.TestCase):
         self.assertEqual(statuses, [LOST], said)
         self.assertIn(f"error {LOST} about rank 0: rank 0 has been silent for 2 s: it is stuck in '", lines[0], said)
 
+    def test_who_waits_is_told_while_a_rank_is_stuck(self):
+        table = "waiting: rank 0; missing: rank 2; no answer: rank 1\n"
+        with job.started(["straggle", "all_reduce"], [3], stall_warn=1000, spin=0) as ranks:
+            for rank in ranks:
+                rank.read_until("in the middle")
+            job.wait_until(ranks[1].is_asleep, "rank 1 sleeps")
+            ranks[1].signal(signal.SIGUSR1)
+            job.wait_until(lambda: table in ranks[0].errors(), table)
+            ranks[1].signal(signal.SIGUSR2)
+            ranks[2].process.stdin.write("go on\n")
+            ranks[2].process.stdin.flush()
+            self.assertEqual([rank.finish() for rank in ranks], [0] * 3)
+            said = ranks[0].errors()
+            self.assertRegex(said, r"the ranks that do not answer:\n  rank 1: for \d+ s, stuck in '\w+', in a call")
+
     @job.needs_ucx
     def test_is_the_same_error_on_other_nodes_if_the_rank_is_alone_on_its_own(self):
         self.check_peers_of_a_stuck_rank([1, 1])

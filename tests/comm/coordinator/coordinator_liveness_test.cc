@@ -1,10 +1,12 @@
 // Coordinators of all ranks in one thread: ranks that freeze, fail or stop.
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "tests/comm/coordinator/coordinator_job.h"
@@ -74,6 +76,81 @@ TEST(Liveness, ARankThatFreezesLateIsNoticedAsSoonAsOneThatFreezesEarly) {
       }
     }
   }
+}
+
+struct Mute {
+  std::vector<int> nodes;
+  int rank;
+  std::string table;
+  bool has_table = true;
+};
+
+// Before a rank that does not answer is lost, the root says who waits for what, without the report
+// of that rank. Of ten ranks on a node rank 9 reports through rank 1. If the root is mute, those
+// that report to it say so.
+TEST(Liveness, WhoWaitsForAMuteRankIsLoggedBeforeItIsLost) {
+  const std::vector<Mute> cases = {
+      {{3},
+       2,
+       "waiting: ranks 0-1; no answer: rank 2\nthe ranks that do not answer:\n  rank 2: for"},
+      {{1, 2},
+       1,
+       "waiting: rank 0; no answer: rank 1\nthe ranks that do not answer:\n  rank 1: for"},
+      {{10},
+       9,
+       "waiting: ranks 0-8; no answer: rank 9\nthe ranks that do not answer:\n  rank 9: for"},
+      {{10},
+       1,
+       "waiting: ranks 0, 2-8; no answer: rank 1\nthe ranks that do not answer:\n  rank 1: for"},
+      {{2}, 0, "rank 0 has been silent for 2 s; after 4 s it is taken for lost", false}};
+  for (const Mute& mute : cases) {
+    SCOPED_TRACE(mute.table);
+    CoordinatorJob job(mute.nodes, {.peer_timeout = seconds(4), .warn_after = seconds(60)});
+    std::vector<Wait> waits(static_cast<std::size_t>(job.size()));
+    for (int rank = 0; rank < job.size(); ++rank) {
+      if (rank == mute.rank) continue;
+      Wait& wait = waits[static_cast<std::size_t>(rank)];
+      wait.count = 1;
+      job.coordinator(rank).propose("x", 1, "'x'", wait);
+    }
+    const auto log_of = [&](Duration time) {
+      testing::internal::CaptureStderr();
+      for (const TimePoint end = job.clock.now() + time; job.clock.now() < end;) {
+        for (int i = 0; i < 2 * job.size(); ++i) {
+          if (i % job.size() != mute.rank) job.poll(i % job.size());
+        }
+        job.clock.advance(kTick);
+      }
+      return testing::internal::GetCapturedStderr();
+    };
+    EXPECT_THAT(log_of(milliseconds(1900)), testing::IsEmpty());
+    EXPECT_THAT(log_of(milliseconds(1900)), testing::HasSubstr(mute.table));
+    EXPECT_THAT(log_of(seconds(1)), testing::HasSubstr("has been silent for 4 s"));
+    for (int rank = 0; rank < job.size(); ++rank) {
+      if (rank == mute.rank) continue;
+      ASSERT_TRUE(job.coordinator(rank).failure()) << rank;
+      EXPECT_EQ(job.coordinator(rank).failure()->peer, mute.rank);
+    }
+  }
+}
+
+// A rank that answers again is asked again, and is missed like any other.
+TEST(Liveness, AMuteRankThatAnswersAgainIsHeard) {
+  CoordinatorJob job({2}, {.peer_timeout = seconds(4), .warn_after = seconds(6)});
+  Wait wait;
+  wait.count = 1;
+  job.coordinator(0).propose("x", 1, "'x'", wait);
+  const auto log_of = [&](Duration time, int ranks) {
+    testing::internal::CaptureStderr();
+    for (const TimePoint end = job.clock.now() + time; job.clock.now() < end;) {
+      for (int i = 0; i < 4; ++i) job.poll(i % ranks);
+      job.clock.advance(kTick);
+    }
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(log_of(milliseconds(3500), 1), testing::HasSubstr("no answer: rank 1"));
+  EXPECT_THAT(log_of(seconds(10), 2), testing::HasSubstr("waiting: rank 0; missing: rank 1\n"));
+  EXPECT_FALSE(job.coordinator(0).failure());
 }
 
 // Rank 2's proposal crosses the query that it never answers.

@@ -32,6 +32,12 @@ JointReport random_report(Random& random) {
   }
   std::vector<JointReport> reports(1);
   if (random() % 4 == 0) reports[0].unknown_from = random_topic(random);
+  reports[0].mute.resize(random() % 3);
+  for (MuteRank& mute : reports[0].mute) {
+    mute = {.rank = static_cast<int>(random() % 100),
+            .silence = std::chrono::milliseconds(random()),
+            .stuck_in = random_text(random)};
+  }
   const int ranks = static_cast<int>(random() % 5);
   for (int rank = 0; rank < ranks; ++rank) {
     std::vector<PendingTopic> pending;

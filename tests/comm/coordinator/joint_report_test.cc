@@ -175,5 +175,31 @@ TEST(Inquiry, IsAnsweredOnceWhenAllChildrenHave) {
   EXPECT_FALSE(inquiry.is_open());
 }
 
+TEST(Inquiry, IsAnsweredWithoutAChildThatIsGivenUp) {
+  const CombiningTree tree{
+      .rank = 0, .root = 0, .parent = -1, .children = {1, 2}, .child_leaders = {}};
+  Inquiry inquiry(tree);
+  const auto report = [](int rank) { return report_of({.rank = rank}, {}, false); };
+  const MuteRank mute{.rank = 1, .silence = std::chrono::seconds(4), .stuck_in = "run"};
+  inquiry.begin(1, report(0));
+  inquiry.give_up(mute);
+  inquiry.give_up(mute);            // Twice is once.
+  inquiry.report(1, 1, report(1));  // Too late for this inquiry.
+  EXPECT_FALSE(inquiry.take_complete());
+  inquiry.report(2, 1, combine({report(2), {.mute = {{.rank = 5}}}}));
+  const auto complete = inquiry.take_complete();
+  ASSERT_TRUE(complete);
+  EXPECT_EQ(complete->ranks(), 2U);
+  EXPECT_THAT(complete->mute, ElementsAre(mute, MuteRank{.rank = 5}));
+}
+
+TEST(JointReport, NamesTheFirstOfManyMuteRanks) {
+  std::vector<JointReport> reports;
+  for (int rank = 99; rank >= 0; --rank) reports.push_back({.mute = {{.rank = rank}}});
+  const JointReport report = combine(std::move(reports));
+  EXPECT_THAT(report.mute, SizeIs(JointReport::kMostMute));
+  EXPECT_EQ(report.mute.back().rank, 15);
+}
+
 }  // namespace
 }  // namespace kolo

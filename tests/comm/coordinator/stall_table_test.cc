@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,7 +49,7 @@ TEST(StallTable, ReadsLikeThis) {
                  .last = {.text = "registered 'model'", .age = hours(5)},
                  .waits_for = {"'b'", "'c'"}},
                 {.rank = 5}}};
-  EXPECT_EQ(stall_table(tensors, missing),
+  EXPECT_EQ(stall_table(tensors, missing, {}),
             R"(2 tensors have waited for ranks that have not submitted them:
   'grad 7': all_reduce float32 [1024] sum
     for 61 s; waiting: ranks 0, 2-3; missing: ranks 1, 4
@@ -57,6 +60,33 @@ what the missing ranks did last:
   rank 4: registered 'model', 5 h ago
     now waits for 'b' and 1 more
   rank 5: nothing yet)");
+}
+
+TEST(StallTable, TellsOfRanksThatDoNotAnswer) {
+  const std::vector<StalledTensor> tensors = {
+      {.text = "'a'", .age = seconds(5), .waiting = set_of({0, 2})},
+      {.text = "'b'", .age = seconds(4), .waiting = set_of({0}), .missing = set_of({2})}};
+  const MissingRanks missing{.count = 1, .first = {{.rank = 2}}};
+  const std::vector<MuteRank> mute = {{.rank = 1, .silence = milliseconds(5300), .stuck_in = "run"},
+                                      {.rank = 3, .silence = seconds(4)}};
+  EXPECT_EQ(stall_table(tensors, missing, mute),
+            R"(2 tensors have waited for ranks that have not submitted them, or do not answer:
+  'a'
+    for 5 s; waiting: ranks 0, 2; no answer: ranks 1, 3
+  'b'
+    for 4 s; waiting: rank 0; missing: rank 2; no answer: ranks 1, 3
+what the missing ranks did last:
+  rank 2: nothing yet
+the ranks that do not answer:
+  rank 1: for 5 s, stuck in 'run', in a call that has not returned
+  rank 3: for 4 s)");
+  EXPECT_EQ(stall_table(std::span(tensors).first(1), {}, mute),
+            R"(1 tensor has waited for ranks that have not submitted it, or do not answer:
+  'a'
+    for 5 s; waiting: ranks 0, 2; no answer: ranks 1, 3
+the ranks that do not answer:
+  rank 1: for 5 s, stuck in 'run', in a call that has not returned
+  rank 3: for 4 s)");
 }
 
 TEST(StallTable, IsNoLongerThanAPersonReadsHoweverMuchIsStalled) {
@@ -71,7 +101,7 @@ TEST(StallTable, IsNoLongerThanAPersonReadsHoweverMuchIsStalled) {
                              .last = {.text = "completed " + name, .age = milliseconds::max()},
                              .waits_for = {name, name}});
   }
-  const std::string table = stall_table(tensors, missing);
+  const std::string table = stall_table(tensors, missing, {});
   EXPECT_THAT(table, HasSubstr("300 tensors have waited"));
   EXPECT_THAT(table, HasSubstr("missing: ranks 1, 3, 5, 7, 9, 11, 13, 15 and 2040 more"));
   EXPECT_THAT(table, HasSubstr("... and 292 more"));
@@ -138,6 +168,49 @@ std::vector<int> table_seconds(Duration warn_after) {
     times.push_back(second);
   }
   return times;
+}
+
+// Nobody is known to lack the tensor, so the wait for a mute rank is no stall: it is lost, or its
+// watchdog ends the job.
+TEST(StallInspector, LogsATableAtOnceWhenARankIsMute) {
+  StallInspector inspector(
+      3, {.confirm_after = seconds(1), .warn_after = seconds(60), .stall_after = seconds(90)});
+  std::vector<int> times;
+  for (int second = 5; second <= 200; ++second) {
+    const Topic a{1, 0};
+    const PendingTopic waits{.topic = a, .blocking = true, .text = "'a'"};
+    inspector.stalled(a);
+    ASSERT_TRUE(inspector.next_query());
+    EXPECT_FALSE(
+        inspector.report(combine({report_of({.rank = 0}, {waits}, true),
+                                  report_of({.rank = 2}, {{.topic = a, .text = "'a'"}}, false),
+                                  {.mute = {{.rank = 1, .silence = seconds(second)}}}}),
+                         TimePoint{} + seconds(second)));
+    if (const auto warning = inspector.take_warning()) {
+      times.push_back(second);
+      EXPECT_EQ(warning->text,
+                fmt::format("1 tensor has waited for ranks that have not submitted it, or do not "
+                            "answer:\n  'a'\n    for {0}; waiting: rank 0; no answer: rank 1\n"
+                            "the ranks that do not answer:\n  rank 1: for {0}",
+                            second < 180 ? fmt::format("{} s", second) : "3 min"));
+    }
+  }
+  EXPECT_THAT(times, testing::ElementsAre(5, 10, 20, 40, 80, 160));
+}
+
+TEST(StallInspector, ConflictsNameMuteRanks) {
+  const Topic a{1, 0};
+  StallInspector inspector(4, {.confirm_after = seconds(1)});
+  inspector.conflict(a);
+  ASSERT_TRUE(inspector.next_query());
+  const auto finding =
+      inspector.report(combine({report_of({.rank = 0}, {{.topic = a, .text = "1"}}, false),
+                                report_of({.rank = 1}, {{.topic = a, .text = "2"}}, false),
+                                {.mute = {{.rank = 2}, {.rank = 3}}}}),
+                       TimePoint{});
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(finding->error.what,
+            "ranks disagree: rank 0 submits 1; rank 1 submits 2; ranks 2, 3 do not answer");
 }
 
 TEST(StallInspector, LogsATableAndAgainWhenTheWaitHasDoubled) {
