@@ -125,16 +125,21 @@ endfunction()
 
 # kolo_test(process_grid_test LABEL unit SOURCES ... LINK ...): a GoogleTest binary that is one CTest
 # test. LABEL is a tier of tests/README.md; the target <label>_tests builds all tests of a tier. To
-# CTest it is skipped only if all of its tests were; for CTest a skip hides a failure.
+# CTest it is skipped only if all of its tests were; for CTest a skip hides a failure. SHARDS 3 makes it three CTest
+# tests, <name>_1 to <name>_3, of a third of its tests each: one that takes minutes would leave a core idle at the end.
 #
 # The ranks of some tests of the tier ranks share one thread, where the thread sanitizer could find
 # nothing: its build does without the files ONE_THREAD_SOURCES and passes over the tests that
 # ONE_THREAD, a GoogleTest filter, names in the other files. No build with a sanitizer has the files
 # UNSANITIZED_SOURCES: proofs and counts over many shapes, which take long and touch no memory but vectors.
 function(kolo_test name)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;ONE_THREAD" "SOURCES;ONE_THREAD_SOURCES;UNSANITIZED_SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;SHARDS;ONE_THREAD" "SOURCES;ONE_THREAD_SOURCES;UNSANITIZED_SOURCES;LINK"
+    ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
+  endif()
+  if(NOT ARG_SHARDS)
+    set(ARG_SHARDS 1)
   endif()
   if(ARG_LABEL STREQUAL "gpu")
     set(ARG_TIMEOUT 100)  # Less than scripts/gpu-check gives all of them.
@@ -170,13 +175,22 @@ function(kolo_test name)
     add_custom_target(${ARG_LABEL}_tests)
   endif()
   add_dependencies(${ARG_LABEL}_tests ${name})
-  add_test(NAME ${name} COMMAND ${name} ${arguments})
-  kolo_occupies(${name} 2)
-  set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT}
-    COST ${cost}  # Until CTest has seen how long it takes: the long ones first.
-    ENVIRONMENT "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache"
-    SKIP_REGULAR_EXPRESSION
-    "PASSED  \\] 0 tests[.]\n[^\n]*, listed below:\n(\\[  SKIPPED \\] [^\n]*\n)+$")
+  foreach(shard RANGE 1 ${ARG_SHARDS})
+    set(test ${name})
+    set(environment "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache")
+    if(ARG_SHARDS GREATER 1)
+      set(test ${name}_${shard})
+      math(EXPR index "${shard} - 1")
+      list(APPEND environment GTEST_TOTAL_SHARDS=${ARG_SHARDS} GTEST_SHARD_INDEX=${index})
+    endif()
+    add_test(NAME ${test} COMMAND ${name} ${arguments})
+    kolo_occupies(${test} 2)
+    set_tests_properties(${test} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT}
+      COST ${cost}  # Until CTest has seen how long it takes: the long ones first.
+      ENVIRONMENT "${environment}"
+      SKIP_REGULAR_EXPRESSION
+      "PASSED  \\] 0 tests[.]\n[^\n]*, listed below:\n(\\[  SKIPPED \\] [^\n]*\n)+$")
+  endforeach()
 endfunction()
 
 # A test with threads belongs where the thread sanitizer sees it.

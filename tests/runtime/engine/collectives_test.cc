@@ -59,8 +59,8 @@ class Collectives : public testing::TestWithParam<std::tuple<test::CollectiveCal
 };
 
 TEST_P(Collectives, GiveTheSameForAnyInterleaving) {
-  const std::vector<std::vector<int>> shapes = {{1},    {2},       {3},         {1, 1},
-                                                {2, 2}, {3, 1, 2}, {1, 2, 1, 1}};
+  std::vector<std::vector<int>> shapes = {{1}, {3}, {1, 1}, {3, 1, 2}};
+  if (!test::kSanitized) shapes.insert(shapes.end(), {{2}, {2, 2}, {1, 2, 1, 1}});
   const std::vector<std::string> algorithms = goal_algorithm_texts();
   for (std::uint64_t seed = 0; seed < algorithms.size(); ++seed) {
     for (const std::vector<int>& nodes : shapes) {
