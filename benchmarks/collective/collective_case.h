@@ -84,10 +84,10 @@ inline constexpr std::array<VerbTraits, kAllVerbs.size()> kVerbTraits = {{
     {.name = "reduce", .reduces = true, .has_root = true, .has_other_place = true},
     {.name = "reduce-scatter", .reduces = true, .has_parts = true, .has_other_place = true},
     {.name = "all-gather", .has_parts = true, .has_other_place = true},
-    {.name = "gather", .has_parts = true, .has_root = true},
-    {.name = "scatter", .has_parts = true, .has_root = true},
-    {.name = "all-to-all", .has_parts = true},
-    {.name = "broadcast", .has_root = true, .in_place = true},
+    {.name = "gather", .has_parts = true, .has_root = true, .has_other_place = true},
+    {.name = "scatter", .has_parts = true, .has_root = true, .has_other_place = true},
+    {.name = "all-to-all", .has_parts = true, .has_other_place = true},
+    {.name = "broadcast", .has_root = true, .in_place = true, .has_other_place = true},
     {.name = "send-recv", .has_references = false},
     {.name = "sparse-rows", .reduces = true, .has_references = false},
 }};
@@ -142,7 +142,7 @@ constexpr bool fits_gradients(const CollectiveCase& what) {
 /// Elements that `rank` contributes to the case, and receives.
 struct CaseCounts {
   std::size_t contributed = 0, received = 0;
-  /// In place: where they begin in the one buffer, in elements.
+  /// In place: where they begin in the one buffer, in elements. It begins with the first of them.
   std::size_t contributed_at = 0, received_at = 0;
 };
 CaseCounts counts_of(const CollectiveCase& what, int rank, int ranks);

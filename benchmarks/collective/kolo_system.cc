@@ -52,6 +52,7 @@ class CallRun final : public CollectiveRun {
   void read(void* elements) override { memory_.read(elements); }
   void read_contribution(void* elements) override { memory_.read_contribution(elements); }
   void run() override {
+    const bool is_root = runtime_.rank() == kRoot;
     const void* const in = what_.in_place ? nullptr : memory_.contribution();
     const BufferView all = view(memory_.result(), what_.count());
     const BufferView received = view(memory_.result(), counts_.received);
@@ -69,14 +70,19 @@ class CallRun final : public CollectiveRun {
       case Verb::kAllGather:
         return runtime_.all_gather(name_, in, all);
       case Verb::kGather:
-        return runtime_.gather(name_, view(memory_.contribution(), counts_.contributed),
-                               memory_.result(), kRoot);
+        return runtime_.gather(
+            name_,
+            view(what_.in_place && is_root ? nullptr : memory_.contribution(), counts_.contributed),
+            memory_.result(), kRoot);
       case Verb::kScatter:
-        return runtime_.scatter(name_, in, received, kRoot);
+        return runtime_.scatter(
+            name_, memory_.contribution(),
+            view(what_.in_place && is_root ? nullptr : memory_.result(), counts_.received), kRoot);
       case Verb::kAllToAll:
         return runtime_.all_to_all(name_, in, all);
       case Verb::kBroadcast:
-        return runtime_.broadcast(name_, all, kRoot);
+        return what_.in_place ? runtime_.broadcast(name_, all, kRoot)
+                              : runtime_.broadcast(name_, in, all, kRoot);
       case Verb::kSendRecv:
         return ping_pong(view(memory_.contribution(), what_.count()), all);
       case Verb::kSparseRows:

@@ -126,6 +126,7 @@ class FunctionRun final : public GlooRun {
         return gloo::scatter(options);
       }
       case Verb::kAllToAll:
+        if (copy_) std::memcpy(copy_.data(), in(), memory_.contribution_bytes());
         return call(gloo::alltoall);
       case Verb::kBroadcast:
         return call(gloo::broadcast);
@@ -142,7 +143,8 @@ class FunctionRun final : public GlooRun {
   FunctionRun(const std::shared_ptr<gloo::Context>& context, Tags& tags, const CollectiveCase& what,
               std::string name, gloo::AllreduceOptions::Algorithm of_all_reduce,
               const CaseCounts& counts)
-      : GlooRun(CallerMemory(what, counts), std::move(name)),
+      : GlooRun(CallerMemory(what, counts),
+                what.verb == Verb::kAllToAll && what.in_place ? name + ", copied" : name),
         context_(context),
         tags_(tags),
         what_(what),
@@ -150,8 +152,16 @@ class FunctionRun final : public GlooRun {
         contributed_(counts.contributed * size_of(what.dtype) / sizeof(T)),
         received_(counts.received * size_of(what.dtype) / sizeof(T)),
         scratch_(what.verb == Verb::kReduce && memory_.result() == nullptr ? HostMemory(what.bytes)
-                                                                           : HostMemory()) {}
+                                                                           : HostMemory()),
+        copy_(what.verb == Verb::kAllToAll && what.in_place
+                  ? HostMemory(memory_.contribution_bytes())
+                  : HostMemory()) {}
 
+  /// Gloo gathers in place from the root's own part; only the root of a broadcast has an input.
+  bool has_input() const {
+    if (what_.verb == Verb::kGather) return true;
+    return !memory_.in_place() && (what_.verb != Verb::kBroadcast || context_->rank == kRoot);
+  }
   T* in() const { return static_cast<T*>(memory_.contribution()); }
   /// Gloo's reduce needs memory for partial sums on all ranks.
   T* out() const {
@@ -168,7 +178,11 @@ class FunctionRun final : public GlooRun {
       options.setReduceFunction(function<T>(what_.op));
     }
     if constexpr (requires { options.setInput(in(), contributed_); }) {
-      if (!memory_.in_place()) options.setInput(in(), contributed_);
+      if (copy_) {
+        options.setInput(reinterpret_cast<T*>(copy_.data()), contributed_);
+      } else if (has_input()) {
+        options.setInput(in(), contributed_);
+      }
     }
     if (out() != nullptr) options.setOutput(out(), out_count());
     return options;
@@ -214,6 +228,7 @@ class FunctionRun final : public GlooRun {
   gloo::AllreduceOptions::Algorithm of_all_reduce_;
   std::size_t contributed_, received_;  // of T
   HostMemory scratch_;
+  HostMemory copy_;  ///< Copy of the contribution to an all-to-all in place, which Gloo lacks.
 };
 
 /// One of Gloo's older classes, which work in place in a buffer for the parts of all ranks, and put

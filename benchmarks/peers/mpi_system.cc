@@ -133,7 +133,7 @@ class MpiRun final : public CollectiveRun {
   void run() override {
     MPI_Comm comm = *algorithm_.comm;
     const void* const in = input();
-    void* const out = memory_.result();
+    void* const out = output();
     switch (verb_) {
       case Verb::kAllReduce:
       case Verb::kSparseRows:
@@ -160,6 +160,7 @@ class MpiRun final : public CollectiveRun {
         MPI_Alltoall(in, part_, type_, out, part_, type_, comm);
         return;
       case Verb::kBroadcast:
+        memory_.copy_contribution();  // It works in place only.
         return in_pieces([&](std::size_t first, int count) {
           MPI_Bcast(at(out, first), count, type_, kRoot, comm);
         });
@@ -171,7 +172,10 @@ class MpiRun final : public CollectiveRun {
   /// UCX sends a queued message in the next call of MPI, and none follows while ranks wait for each
   /// other in Kolo. A barrier ensures such calls: no rank leaves it before all have entered.
   void settle() override { MPI_Barrier(*algorithm_.comm); }
-  std::string algorithm() const override { return algorithm_.name + (copy_ ? ", copied" : ""); }
+  std::string algorithm() const override {
+    const bool is_copied = copy_ || (verb_ == Verb::kBroadcast && !memory_.in_place());
+    return algorithm_.name + (is_copied ? ", copied" : "");
+  }
 
  private:
   static constexpr int kRoot = 0;
@@ -207,13 +211,21 @@ class MpiRun final : public CollectiveRun {
     }
   }
 
-  /// The contribution to pass. In place it is MPI_IN_PLACE, but for a reduce on the root only.
+  /// Whether this rank passes MPI_IN_PLACE: where there is a root, only the root does.
+  bool says_in_place() const {
+    if (!memory_.in_place() || copy_) return false;
+    return !traits_of(verb_).has_root || rank_of(*algorithm_.comm) == kRoot;
+  }
+  /// The contribution to pass.
   const void* input() {
-    const bool says_so = verb_ != Verb::kReduce || rank_of(*algorithm_.comm) == kRoot;
-    if (!memory_.in_place() || !says_so) return memory_.contribution();
-    if (!copy_) return MPI_IN_PLACE;
+    if (says_in_place() && verb_ != Verb::kScatter) return MPI_IN_PLACE;
+    if (!copy_) return memory_.contribution();
     std::memcpy(copy_.data(), memory_.contribution(), memory_.contribution_bytes());
     return copy_.data();
+  }
+  /// Where the result goes. A root that scatters in place says so here.
+  void* output() const {
+    return says_in_place() && verb_ == Verb::kScatter ? MPI_IN_PLACE : memory_.result();
   }
 
   /// Calls `call(first element, count)` for as many elements at a time as MPI counts, at least

@@ -101,13 +101,19 @@ class NcclRun final : public CollectiveRun {
     }
   }
 
-  /// What each rank has for each other, in the order of its buffers.
+  /// What each rank has for each other, in the order of its buffers. In place, the root's own part
+  /// is where it belongs.
   void exchange() {
     check_call(ncclGroupStart());
     auto* in = static_cast<std::byte*>(memory_.contribution());
     auto* out = static_cast<std::byte*>(memory_.result());
     for (const Goal::Part& part : goal_.parts) {
       const std::size_t count = part.extent.count;
+      if (what_.in_place && part.contributes(rank_) && part.receives(rank_)) {
+        in += count * size_of(what_.dtype);
+        out += count * size_of(what_.dtype);
+        continue;
+      }
       if (part.contributes(rank_)) {
         send(in, count, part.receivers.front());
         in += count * size_of(what_.dtype);
@@ -163,6 +169,10 @@ class NcclSystem final : public CollectiveSystem {
   std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
     check(what.home == Home::kDeviceUser,
           "NCCL is measured in device memory; use --memory device-user or leave nccl out");
+    if (what.verb == Verb::kAllToAll && what.in_place) {
+      throw KoloError({.code = ErrorCode::kConfig,
+                       .what = "NCCL has no all-to-all in place; leave nccl out of --compare"});
+    }
     std::vector<std::unique_ptr<CollectiveRun>> runs;
     runs.push_back(std::make_unique<NcclRun>(comm_.get(), index_, runtime_, device_, what));
     return runs;

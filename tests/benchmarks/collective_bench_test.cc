@@ -222,8 +222,10 @@ TEST(CollectiveBench, FindsEveryCollectiveRightInBothPlaces) {
 /// 4 elements for each rank.
 template <typename Memory>
 void expect_places_in_one_buffer(const std::function<Memory(const CollectiveCase&)>& make) {
-  for (const auto& [verb, contributed_at, received_at] :
-       {std::tuple(Verb::kReduce, 0, 0), {Verb::kReduceScatter, 0, 4}, {Verb::kAllGather, 4, 0}}) {
+  for (const auto& [verb, contributed_at, received_at] : {std::tuple(Verb::kReduce, 0, 0),
+                                                          {Verb::kReduceScatter, 0, 4},
+                                                          {Verb::kAllGather, 4, 0},
+                                                          {Verb::kAllToAll, 0, 0}}) {
     Memory memory = make({.verb = verb, .bytes = 12 * sizeof(float)});
     auto* const in = static_cast<float*>(memory.contribution());
     auto* const out = static_cast<float*>(memory.result());
