@@ -333,6 +333,25 @@ TEST(Groups, ARankThatIsLostToOneIsLostToTheJob) {
   }
 }
 
+// Rank 1 of the job, and not the second member of the group, which is rank 0.
+TEST(Groups, AnErrorInTheNumbersOfTheJobNamesNoMember) {
+  GroupJob job(ProcessGrid::with_node_sizes({3}), 6);
+  const auto group = job.found_all({2, 0}, "g");
+  group[0]->engine().abort({.code = ErrorCode::kPeerLost, .rank = 0, .peer = 1, .what = "lost"});
+  job.run_until([&] { return group[0]->engine().ended() && group[1]->engine().ended(); },
+                std::chrono::milliseconds(10));
+  std::vector<std::vector<float>> data(3, std::vector<float>(10, 1));
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (int rank = 0; rank < 3; ++rank) {
+    operations.push_back(
+        GroupJob::submit(job.engine(rank), {.kind = OperationKind::kAllReduce,
+                                            .name = "x",
+                                            .buffer = view(data[static_cast<std::size_t>(rank)])}));
+  }
+  job.finish(operations);
+  for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
+}
+
 TEST(Groups, TheEndOfTheJobIsTheirs) {
   GroupJob job(ProcessGrid::with_node_sizes({3}), 4);
   const auto group = job.found_all({2, 0}, "g");
