@@ -211,21 +211,22 @@ class MpiRun final : public CollectiveRun {
     }
   }
 
-  /// Whether this rank passes MPI_IN_PLACE: where there is a root, only the root does.
-  bool says_in_place() const {
-    if (!memory_.in_place() || copy_) return false;
-    return !traits_of(verb_).has_root || rank_of(*algorithm_.comm) == kRoot;
+  /// Whether this rank gives and takes in one buffer: where there is a root, only the root does.
+  bool has_one_buffer() const {
+    return memory_.in_place() && (!traits_of(verb_).has_root || rank_of(*algorithm_.comm) == kRoot);
   }
   /// The contribution to pass.
   const void* input() {
-    if (says_in_place() && verb_ != Verb::kScatter) return MPI_IN_PLACE;
-    if (!copy_) return memory_.contribution();
-    std::memcpy(copy_.data(), memory_.contribution(), memory_.contribution_bytes());
-    return copy_.data();
+    if (!has_one_buffer()) return memory_.contribution();
+    if (copy_) {
+      std::memcpy(copy_.data(), memory_.contribution(), memory_.contribution_bytes());
+      return copy_.data();
+    }
+    return verb_ == Verb::kScatter ? memory_.contribution() : MPI_IN_PLACE;
   }
   /// Where the result goes. A root that scatters in place says so here.
   void* output() const {
-    return says_in_place() && verb_ == Verb::kScatter ? MPI_IN_PLACE : memory_.result();
+    return has_one_buffer() && !copy_ && verb_ == Verb::kScatter ? MPI_IN_PLACE : memory_.result();
   }
 
   /// Calls `call(first element, count)` for as many elements at a time as MPI counts, at least

@@ -279,7 +279,7 @@ void Coordinator::flush() {
     }
   }
   for (const Topic& topic : negotiator_.take_conflicts()) inspector_.conflict(topic);
-  if (const auto query = inspector_.next_query()) inquire(*query);
+  if (inspector_.has_query()) inquire(*inspector_.next_query(clock_.now()));
 }
 
 void Coordinator::count_arrivals() {

@@ -193,11 +193,9 @@ void Coordinator::check_peers(std::span<const int> awaited) {
   }
 }
 
-/// Of a child that is given up the root's table tells, and not its parent.
 void Coordinator::warn_of_silence() {
   if (options_.warn_after == Duration::max()) return;
   for (const int peer : watch_.take_silent(mute_after(options_))) {
-    if (mute_.contains(peer)) continue;
     warn(fmt::format("{}; after {:.3g} s it is taken for lost",
                      tell_silence(peer, watch_.silence(peer), stuck_in(peer)),
                      in_seconds(options_.peer_timeout)));

@@ -69,9 +69,10 @@ void StallInspector::tick(TimePoint now) {
   if (!asking_ && confirm_at_ && now >= *confirm_at_) is_due_ = true;
 }
 
-std::optional<Frame> StallInspector::next_query() {
+std::optional<Frame> StallInspector::next_query(TimePoint now) {
   if (!has_query()) return std::nullopt;
   asking_ = true;
+  asked_at_ = now;
   asked_.clear();
   Frame query{.kind = FrameKind::kQuery, .least = ++query_};
   if (!conflicts_.empty()) {
@@ -183,12 +184,12 @@ StallInspector::Finding StallInspector::explain_conflict(const Topic& topic) con
       ranks_by_line[i < text.size() ? text[i] : "nothing more"].add(*ranks);
     }
   }
-  return {
-      {topic},
-      Error{.code = ErrorCode::kMismatch,
-            .verb = "agree",
-            .bucket = common_tensor(ranks_by_line),
-            .what = "ranks disagree: " + quote(ranks_by_line, "submits", "submit") + mute_ranks()}};
+  return {{topic},
+          Error{.code = ErrorCode::kMismatch,
+                .verb = "agree",
+                .bucket = common_tensor(ranks_by_line),
+                .what = "ranks disagree: " + quote(ranks_by_line, "submits", "submit") +
+                        (report_.mute.empty() ? "" : ranks_unheard())}};
 }
 
 StallInspector::Suspicion StallInspector::find_disagreement() const {
@@ -284,7 +285,7 @@ StallInspector::Finding StallInspector::explain(const Suspicion& suspicion) cons
           Error{.code = ErrorCode::kMismatch,
                 .verb = "agree",
                 .bucket = common_tensor(ranks_by_text),
-                .what = what + ranks_left_out()}};
+                .what = what + ranks_unheard()}};
 }
 
 // --- Stalls -------------------------------------------------------------------------------------
@@ -310,13 +311,6 @@ bool StallInspector::is_table_due(TimePoint now) const {
     const bool is_long = now - stall.since >= limits_.warn_after || !report_.mute.empty();
     return is_long && (!stall.is_in_table || now >= next_table_);
   });
-}
-
-/// For how long the rank that has been mute for the longest has not answered.
-Duration StallInspector::longest_silence() const {
-  Duration longest{};
-  for (const MuteRank& rank : report_.mute) longest = std::max<Duration>(longest, rank.silence);
-  return longest;
 }
 
 /// Of all that is waited for in vain, the longest wait first.
@@ -348,7 +342,9 @@ std::string StallInspector::make_table(TimePoint now) {
     for (const RankAct& act : ranks.acts) missing.first.push_back({act.rank, act.act, waits_for});
   }
   std::ranges::sort(missing.first, {}, &MissingRank::rank);
-  return stall_table(tensors, missing, report_.mute) + ranks_left_out();
+  const std::string left_out = ranks_left_out();
+  return stall_table(tensors, missing, report_.mute) +
+         (report_.mute.empty() || left_out.empty() ? left_out : "\n " + left_out);
 }
 
 /// What a topic that some ranks wait for is called.
@@ -359,34 +355,36 @@ std::string StallInspector::text_of(const Topic& topic) const {
   return {};
 }
 
-/// Ends a text about ranks that may differ from mute ones.
-std::string StallInspector::mute_ranks() const {
-  RankSet ranks;
-  for (const MuteRank& mute : report_.mute) ranks.add(mute.rank);
-  if (ranks.is_empty()) return {};
-  return fmt::format("; {} {} not answer", ranks_text(ranks), ranks.count() == 1 ? "does" : "do");
-}
-
 /// "rank 0 waits for 'a', which rank 1 has not submitted; ...".
 std::string StallInspector::describe_stalls(const std::vector<Topic>& topics) const {
   std::string text;
   for (std::size_t i = 0; i < topics.size(); ++i) {
     if (i > 0) text += "; ";
-    if (i == kMostGroupsQuoted) return text + "..." + ranks_left_out();
+    if (i == kMostGroupsQuoted) return text + "..." + ranks_unheard();
     const RankSet waiting = ranks_waiting(topics[i]);
     const RankSet missing = ranks_without(topics[i]);
     text += fmt::format("{} {} for {}, which {} {} not submitted", ranks_text(waiting),
                         waiting.count() == 1 ? "waits" : "wait", text_of(topics[i]),
                         ranks_text(missing), missing.count() == 1 ? "has" : "have");
   }
-  return text + ranks_left_out();
+  return text + ranks_unheard();
 }
 
 /// Ends a text about a report that does not know of all ranks.
 std::string StallInspector::ranks_left_out() const {
   const std::size_t known = report_.ranks() + report_.mute.size();
-  return known >= world_size_ ? ""
-                              : fmt::format(" (and {} more in other states)", world_size_ - known);
+  if (known >= world_size_) return {};
+  return report_.mute.empty() ? fmt::format(" (and {} more in other states)", world_size_ - known)
+                              : fmt::format(" (nothing is known of {} more)", world_size_ - known);
+}
+
+/// The same, of an error or a warning in one line.
+std::string StallInspector::ranks_unheard() const {
+  RankSet ranks;
+  for (const MuteRank& mute : report_.mute) ranks.add(mute.rank);
+  if (ranks.is_empty()) return ranks_left_out();
+  return fmt::format("; {} {} not answer{}", ranks_text(ranks), ranks.count() == 1 ? "does" : "do",
+                     ranks_left_out());
 }
 
 std::optional<StallInspector::Finding> StallInspector::follow_stalls(TimePoint now) {
@@ -397,8 +395,8 @@ std::optional<StallInspector::Finding> StallInspector::follow_stalls(TimePoint n
     const bool is_missing = !ranks_without(topic).is_empty();
     if (!is_missing && report_.mute.empty()) continue;
     const auto known = before.find(topic);
-    Stall stall = known == before.end() ? Stall{.since = now - longest_silence()} : known->second;
-    if (is_missing && now - stall.since >= limits_.stall_after) late.push_back(topic);
+    Stall stall = known == before.end() ? Stall{.since = asked_at_} : known->second;
+    if (is_missing && asked_at_ - stall.since >= limits_.stall_after) late.push_back(topic);
     if (!is_missing) {
       stall.crossed_since.reset();
     } else if (!is_crossed(topic)) {

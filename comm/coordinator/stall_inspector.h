@@ -65,7 +65,7 @@ class StallInspector {
   }
   /// The inquiry to begin now, if none is open and something is to be asked: a kQuery frame
   /// for every rank, numbered from 1.
-  std::optional<Frame> next_query();
+  std::optional<Frame> next_query(TimePoint now);
 
   /// Takes the answer of all ranks to the open inquiry. Returns a finding if it proves one.
   std::optional<Finding> report(JointReport report, TimePoint now);
@@ -105,12 +105,11 @@ class StallInspector {
   std::optional<Finding> follow_stalls(TimePoint now);
   bool is_crossed(const Topic& topic) const;
   bool is_table_due(TimePoint now) const;
-  Duration longest_silence() const;
   std::string make_table(TimePoint now);
   std::string describe_stalls(const std::vector<Topic>& topics) const;
   std::string text_of(const Topic& topic) const;
-  std::string mute_ranks() const;
   std::string ranks_left_out() const;
+  std::string ranks_unheard() const;
   bool has_submitted(const AlikeRanks& ranks, const Topic& topic) const;
   static const PendingTopic* find_pending(const AlikeRanks& ranks, const Topic& topic);
   static bool waits(const AlikeRanks& ranks, const Topic& topic);
@@ -124,6 +123,7 @@ class StallInspector {
   std::optional<Topic> conflict_;  // of the open inquiry
   std::uint64_t query_ = 0;
   bool asking_ = false;
+  TimePoint asked_at_{};  // of the last inquiry: what is reported was pending then
   bool is_due_ = false;
   bool is_complaint_ = false;      // that led to the open inquiry
   std::set<Topic> asked_;          // the buckets' topics that the open inquiry asks about

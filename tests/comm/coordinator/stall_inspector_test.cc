@@ -59,7 +59,7 @@ struct Inspection {
   /// One inquiry, answered by each rank with what it has pending.
   Finding inquire(const std::vector<Pending>& pending) {
     inspector.tick(now);
-    const auto query = inspector.next_query();
+    const auto query = inspector.next_query(now);
     if (!query) {
       ADD_FAILURE() << "nothing is asked";
       return std::nullopt;
@@ -107,7 +107,7 @@ TEST(StallInspector, AsksAboutABucketBeforeItMissesIt) {
   job.inspector.stalled(kA);
   EXPECT_FALSE(job.inquire(stuck));
   job.inspector.tick(job.now);
-  const auto query = job.inspector.next_query();
+  const auto query = job.inspector.next_query(job.now);
   ASSERT_TRUE(query);
   EXPECT_THAT(query->topics, ElementsAre(kBucket));
 }
@@ -392,16 +392,16 @@ TEST(StallInspector, AConflictIsAskedBeforeComplaintsWhichOneInquiryAnswers) {
   inspector.stalled(kA);
   inspector.stalled({bucket_key(1), 4});
   inspector.conflict(kC);
-  const auto first = inspector.next_query();
+  const auto first = inspector.next_query({});
   ASSERT_TRUE(first);
   EXPECT_EQ(first->topic, kC);
-  EXPECT_FALSE(inspector.next_query());  // One inquiry at a time.
+  EXPECT_FALSE(inspector.next_query({}));  // One inquiry at a time.
   inspector.report(joint_report({{}}), TimePoint{});
-  const auto second = inspector.next_query();
+  const auto second = inspector.next_query({});
   ASSERT_TRUE(second);
   EXPECT_THAT(second->topics, ElementsAre(Topic{bucket_key(1), 4}));
   inspector.report(joint_report({{}}), TimePoint{});
-  EXPECT_FALSE(inspector.next_query());
+  EXPECT_FALSE(inspector.next_query({}));
 }
 
 TEST(StallInspector, NumbersItsInquiriesAndTakesOneReportToEach) {
@@ -409,12 +409,12 @@ TEST(StallInspector, NumbersItsInquiriesAndTakesOneReportToEach) {
   EXPECT_FALSE(inspector.is_busy());
   inspector.conflict(kA);
   inspector.conflict(kB);
-  const auto first = inspector.next_query();
+  const auto first = inspector.next_query({});
   ASSERT_TRUE(first);
   EXPECT_TRUE(inspector.is_busy());
   EXPECT_TRUE(inspector.report(joint_report({{submitted(kA, "x")}, {submitted(kA, "y")}}), {}));
   EXPECT_FALSE(inspector.is_busy());
-  const auto second = inspector.next_query();
+  const auto second = inspector.next_query({});
   ASSERT_TRUE(second);
   EXPECT_NE(second->least, first->least);
   const Finding finding =
@@ -430,7 +430,7 @@ TEST(StallInspector, WhatAReportLeavesOutIsNotMissing) {
     Finding finding;
     for (int second = 0; second <= 60; ++second, job.now += std::chrono::seconds(1)) {
       job.inspector.stalled(kA);
-      EXPECT_TRUE(job.inspector.next_query());
+      EXPECT_TRUE(job.inspector.next_query(job.now));
       finding = job.inspector.report(report, job.now);
     }
     return finding;

@@ -207,15 +207,41 @@ TEST(CCollectives, GroupedOnes) {
                               nullptr, ticket);
         },
         [&] { require(first[6] == sum_of(1, 1) && second[3] == sum_of(0, 3), "sums"); });
-    const kolo_tensor parts[] = {{in.data(), first.data(), kPart}};
-    for (const kolo_collective each :
-         {KOLO_REDUCE_SCATTER, KOLO_ALL_TO_ALL, KOLO_SCATTER, KOLO_REDUCE}) {
-      ok(kolo_grouped(world, each, parts, 1, KOLO_FLOAT32, 0, KOLO_SUM, nullptr, nullptr));
-    }
-    const kolo_tensor one[] = {{in.data(), second.data(), 1}};
-    for (const kolo_collective each : {KOLO_ALL_GATHER, KOLO_GATHER}) {
-      ok(kolo_grouped(world, each, one, 1, KOLO_FLOAT32, 0, KOLO_SUM, nullptr, nullptr));
-    }
+    // Two tensors, of which the second begins one element later. `expected` gives element `at` of
+    // the result of the tensor that begins at an element; -1: all ranks receive.
+    const auto expect_element = [&](kolo_collective collective, std::size_t count, std::size_t at,
+                                    int receiver, const auto& expected) {
+      const kolo_tensor both[] = {{in.data(), first.data(), count},
+                                  {in.data() + 1, second.data(), count}};
+      both_ways(
+          [&](kolo_ticket** ticket) {
+            first.assign(first.size(), -1);
+            second.assign(second.size(), -1);
+            return kolo_grouped(world, collective, both, 2, KOLO_FLOAT32, 0, KOLO_SUM, nullptr,
+                                ticket);
+          },
+          [&] {
+            if (receiver >= 0 && receiver != me) return;
+            require(first[at] == expected(0), "the first of a group");
+            require(second[at] == expected(1), "the second of a group");
+          });
+    };
+    constexpr int kAll = -1;
+    const auto place = static_cast<std::size_t>(me);
+    const auto element = [](int rank, std::size_t i) { return filled(rank, kRanks)[i]; };
+    const auto sum = [](std::size_t i) { return sum_of(i / kPart, i % kPart); };
+    expect_element(KOLO_REDUCE_SCATTER, 4, 3, kAll,
+                   [&](std::size_t begin) { return sum(begin + 4 * place + 3); });
+    expect_element(KOLO_REDUCE, 4, 2, 0, [&](std::size_t begin) { return sum(begin + 2); });
+    expect_element(KOLO_SCATTER, 4, 1, kAll,
+                   [&](std::size_t begin) { return element(0, begin + 4 * place + 1); });
+    expect_element(KOLO_ALL_TO_ALL, 4, 8, kAll,
+                   [&](std::size_t begin) { return element(2, begin + 4 * place); });
+    expect_element(KOLO_ALL_GATHER, 2, 5, kAll,
+                   [&](std::size_t begin) { return element(2, begin + 1); });
+    expect_element(KOLO_GATHER, 2, 5, 0, [&](std::size_t begin) { return element(2, begin + 1); });
+    expect_element(KOLO_BROADCAST, 4, 3, kAll,
+                   [&](std::size_t begin) { return element(0, begin + 3); });
     // Parts of one, two and three elements, and of none, two and one.
     const std::array<std::size_t, 2 * kRanks> counts{1, 2, 3, 0, 2, 1};
     kolo_call call = KOLO_CALL_INIT;
