@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "benchmarks/collective/checked_results.h"
 #include "benchmarks/common/exchange.h"
+#include "comm/base/clock.h"
 
 namespace kolo::bench {
 namespace {
@@ -15,9 +17,9 @@ using Clock = std::chrono::steady_clock;
 /// further.
 constexpr double kHopeless = 1.5;
 
-double microseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-}
+/// Between calls that begin together over a network, for every system alike. A link that is shaped
+/// passes more after a rest, and systems differ in what they do between their calls.
+constexpr std::chrono::microseconds kRestOfLinks{200};
 
 /// Enough for stable figures at small sizes, not too long at large ones.
 int iterations_by_size(std::size_t bytes) {
@@ -95,7 +97,7 @@ class SizeBench {
     contender.run->align();
     const auto start = Clock::now();
     contender.run->run();
-    double time_us = std::max(microseconds_since(start), 0.1);
+    double time_us = std::max(to_us(Clock::now() - start), 0.1);
     contender.run->settle();
     max_over_ranks(runtime_, {&time_us, 1});
     contender.iterations =
@@ -113,20 +115,24 @@ class SizeBench {
     const int warmup = std::min(options_.warmup, iterations);
     for (int i = 0; i < warmup; ++i) contender.run->run();
     const std::uint64_t wire_before = contender.system->wire_bytes().value_or(0);
+    auto ended = Clock::now();
     for (int i = 0; i < iterations; ++i) {
       if (options_.fresh) contender.run->write(sums_.contribution());
-      if (options_.together || options_.fresh) begin_together(contender);
+      if (options_.together || options_.fresh) begin_together(contender, ended);
       contender.run->align();
       const auto start = Clock::now();
       contender.run->run();
-      contender.times_us.push_back(microseconds_since(start));
+      ended = Clock::now();
+      contender.times_us.push_back(to_us(ended - start));
     }
     contender.run->settle();
     contender.wire_bytes += contender.system->wire_bytes().value_or(0) - wire_before;
   }
 
-  void begin_together(Contender& contender) {
+  /// `ended`: when the call before this one did.
+  void begin_together(Contender& contender, Clock::time_point ended) {
     contender.run->settle();
+    if (runtime_.num_nodes() > 1) std::this_thread::sleep_until(ended + kRestOfLinks);
     runtime_.barrier();
   }
 
