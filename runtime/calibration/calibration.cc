@@ -1,5 +1,6 @@
 #include "runtime/calibration/calibration.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <optional>
@@ -39,6 +40,9 @@ constexpr char kDoubtFollows = '\n';
 constexpr std::chrono::milliseconds kMeasureWithin{140};
 /// The part of it for the inside of nodes.
 constexpr std::chrono::milliseconds kNodeWithin{55};
+/// The part between nodes that is left even if the inside took longer: streams that are cut short
+/// tell of bursts and pauses, and not of links.
+constexpr std::chrono::milliseconds kNetworkAtLeast{60};
 
 void append(std::string& text, const std::string& more) {
   text += (text.empty() || more.empty() ? "" : ",") + more;
@@ -72,8 +76,9 @@ RankCosts measure_rank(Transport& transport, const ProcessGrid& grid, const Prob
     fitted.memory = fit_memory(memory);
     append(result.costs, to_string(fitted, kMemoryKeys));
   }
+  const TimePoint end = std::max(begin + kMeasureWithin, clock.now() + kNetworkAtLeast);
   const NetworkSamples network =
-      probe_network(transport, grid, limits, {.clock = clock, .end = begin + kMeasureWithin});
+      probe_network(transport, grid, limits, {.clock = clock, .end = end});
   if (const auto doubt = disagreement(network)) {
     result.doubts(*doubt);
     return result;

@@ -43,7 +43,10 @@ class PairProbe {
 
   /// Makes the connection, once the neighbour is there: with more ranks than cores it can be busy
   /// with its memory for tens of milliseconds more.
-  void meet() { round_trip(Request::kRoundTrip); }
+  void meet() {
+    round_trip(Request::kRoundTrip);
+    end();
+  }
 
   /// Round trips and bursts alternate for all of the time, so that another program which takes a
   /// core for some milliseconds disturbs a part of both kinds.
@@ -178,26 +181,38 @@ NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& gri
   NetworkSamples samples;
   const int node = grid.node(transport.rank());
   if (grid.leader(node) != transport.rank()) return samples;
-  ProbeBudget budget(time.clock, time.end);
-  const int rounds = std::min(kPairRounds, grid.num_nodes() - 1);
+  std::vector<std::pair<int, PairProbe>> pairs;  // with a neighbour, in the order of rounds
   for (int round = 1; round <= kPairRounds; ++round) {
     const int neighbour = node ^ round;
     if (neighbour >= grid.num_nodes()) continue;
-    PairProbe probe(transport, grid.leader(neighbour), time.clock, limits.connect_timeout);
+    pairs.emplace_back(neighbour, PairProbe(transport, grid.leader(neighbour), time.clock,
+                                            limits.connect_timeout));
+  }
+  const TimePoint begin = time.clock.now();
+  for (auto& [neighbour, pair] : pairs) {
     if (neighbour < node) {
-      probe.answer();
+      pair.answer();
+    } else {
+      pair.meet();
+    }
+  }
+  // Connections take a busy machine as long as measuring may, and are needed anyway.
+  ProbeBudget budget(time.clock, time.end + (time.clock.now() - begin));
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    auto& [neighbour, pair] = pairs[i];
+    if (neighbour < node) {
+      pair.answer();
       continue;
     }
-    const int streams_left = std::max(1, rounds - round + 1);
-    if (round == 1) {
-      // In later rounds neighbours may still be at work, which would count as latency.
-      probe.meet();
+    const int streams_left = static_cast<int>(pairs.size() - i);
+    // In later rounds neighbours may still be at work, which would count as latency.
+    if (i == 0) {
       budget.begin(streams_left + 1);
-      probe.ask_latencies(budget, samples);
+      pair.ask_latencies(budget, samples);
     }
     budget.begin(streams_left);
-    samples.streams.push_back({.node = neighbour, .arrivals = probe.ask_stream(budget)});
-    probe.end();
+    samples.streams.push_back({.node = neighbour, .arrivals = pair.ask_stream(budget)});
+    pair.end();
   }
   return samples;
 }

@@ -125,9 +125,10 @@ TEST(ProbeNetwork, EndsInTimeWhateverLinksDo) {
       way_us = std::max(way_us, 2 * link.latency_us);
     }
     // The last tail may begin just before bursts are used up, and be longer than it was taken to
-    // be; its last message has a way, and so has the one that ends it all.
+    // be; its last message has a way, and so has the one that ends it all. Each rank first meets
+    // three others, with a message, its answer, and one that ends it.
     const double tail_bytes = static_cast<double>(kStreamTailBytes);
-    const double late_us = tail_bytes / slowest + 2 * way_us;
+    const double late_us = tail_bytes / slowest + 2 * way_us + 9 * way_us;
     EXPECT_LE(ms(measure(links, seed).took), ms(kAll) + late_us / 1e3);
   }
 }
@@ -140,7 +141,8 @@ TEST(ProbeNetwork, FindsTheRateOfAShapedLinkInItsTime) {
           measure(std::vector<test::VirtualLink>(
                       nodes, {.bytes_per_us = rate, .burst_bytes = 256 << 10, .latency_us = 20}),
                   nodes);
-      EXPECT_LE(ms(measured.took), ms(kAll));
+      constexpr double kMeetingsUs = 9 * 40;  // Of three messages each.
+      EXPECT_LE(ms(measured.took), ms(kAll) + kMeetingsUs / 1e3);
       const NetworkCost cost = fit_network(measured.by_node.front());
       EXPECT_NEAR(cost.bytes_per_us / rate, 1, 0.1);
       EXPECT_EQ(measured.by_node.front().streams.size(), nodes - 1);
@@ -148,24 +150,31 @@ TEST(ProbeNetwork, FindsTheRateOfAShapedLinkInItsTime) {
   }
 }
 
-// Its part of the time begins when the neighbour is there, who has waited for 2 MB from elsewhere.
-TEST(ProbeNetwork, ALateNeighbourLeavesTimeForLatencies) {
+// The time begins when neighbours are there; one has waited for 2 MB from elsewhere, or for as much
+// as takes longer than all of it.
+TEST(ProbeNetwork, ALateNeighbourLeavesTimeForAll) {
   constexpr int kNodes = 3;
-  const std::vector<test::VirtualLink> links(kNodes, {.bytes_per_us = 100, .latency_us = 20});
-  test::VirtualNetwork network(links, 1);
-  const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1, 1});
-  test::run_ranks(kNodes, [&](const test::RankRun& run) {
-    const auto transport = network.transport(run.rank());
-    std::vector<std::byte> elsewhere(2'000'000);
-    const Tag tag{.bucket = 1};
-    Completion done;
-    if (run.rank() == 2) transport->isend(1, tag, elsewhere, done);
-    if (run.rank() == 1) transport->irecv(2, tag, elsewhere, done);
-    while (done.state == Completion::State::kPending) transport->poll();
-    const NetworkSamples samples = probe_network(*transport, grid, {.transport = {}},
-                                                 {.clock = network, .end = TimePoint{} + kAll});
-    EXPECT_GE(samples.round_trips_us.size(), run.rank() == 0 ? 50u : 0u);
-  });
+  for (const std::size_t bytes : {2'000'000u, 12'000'000u}) {
+    SCOPED_TRACE(bytes);
+    const std::vector<test::VirtualLink> links(kNodes, {.bytes_per_us = 100, .latency_us = 20});
+    test::VirtualNetwork network(links, 1);
+    const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1, 1});
+    test::run_ranks(kNodes, [&](const test::RankRun& run) {
+      const auto transport = network.transport(run.rank());
+      std::vector<std::byte> elsewhere(bytes);
+      const Tag tag{.bucket = 1};
+      Completion done;
+      if (run.rank() == 2) transport->isend(1, tag, elsewhere, done);
+      if (run.rank() == 1) transport->irecv(2, tag, elsewhere, done);
+      while (done.state == Completion::State::kPending) transport->poll();
+      const NetworkSamples samples = probe_network(*transport, grid, {.transport = {}},
+                                                   {.clock = network, .end = TimePoint{} + kAll});
+      EXPECT_GE(samples.round_trips_us.size(), run.rank() == 0 ? 50u : 0u);
+      for (const NetworkSamples::Stream& stream : samples.streams) {
+        EXPECT_GE(stream.arrivals.size(), run.rank() == 0 ? 50u : 0u) << "node " << stream.node;
+      }
+    });
+  }
 }
 
 TEST(ProbeNetwork, IsTheSameForTheSameSeed) {
