@@ -98,8 +98,8 @@ CaseCounts counts_of(const CollectiveCase& what, int rank, int ranks) {
     if (part.contributes(rank)) add(part.extent, counts.contributed, counts.contributed_at);
     if (part.receives(rank)) add(part.extent, counts.received, counts.received_at);
   }
-  // What others give and get lies in no buffer of this rank: a row of all parts gives place to a
-  // column of them, and a rank that only gives or takes has a buffer for that alone.
+  // Offsets in the whole matter only where a rank's one buffer holds parts of others, too. In an
+  // all-to-all it holds what the rank gives, and then what it gets, from the same place.
   if (what.verb == Verb::kAllToAll || counts.contributed == 0 || counts.received == 0) {
     counts.contributed_at = counts.received_at = 0;
   }

@@ -101,7 +101,7 @@ class NcclRun final : public CollectiveRun {
     }
   }
 
-  /// What each rank has for each other, in the order of its buffers. In place, the root's own part
+  /// Each rank sends its parts in the order of its buffers. In place, the part that the root keeps
   /// is where it belongs.
   void exchange() {
     check_call(ncclGroupStart());

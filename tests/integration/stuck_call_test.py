@@ -2,6 +2,7 @@
 """A rank whose thread is stuck in a call while it drives the engine: its watchdog says so, and when the
 call has returned; the job goes on, or ends with one error on all ranks."""
 
+import contextlib
 import signal
 import unittest
 
@@ -13,19 +14,30 @@ STUCK = "the engine has not returned from '"
 MOVES = "the engine moves again after "
 
 
+@contextlib.contextmanager
+def stuck(nodes, call, held=0, **settings):
+    """Ranks that wait for the last one, which waits for `go_on`; the thread of one of them is held in a call."""
+    with job.started(["straggle", call], nodes, spin=0, **settings) as ranks:
+        for rank in ranks:
+            rank.read_until("in the middle")
+        job.wait_until(ranks[held].is_asleep, f"rank {held} sleeps")
+        ranks[held].signal(signal.SIGUSR1)
+        yield ranks
+
+
+def go_on(ranks):
+    ranks[-1].process.stdin.write("go on\n")
+    ranks[-1].process.stdin.flush()
+
+
 class StuckCall(unittest.TestCase):
     def check(self, nodes, call, awaited, **settings):
         """Holds rank 0, which waits for the last rank, until it has said what is awaited."""
-        with job.started(["straggle", call], nodes, stall_warn=500, spin=0, **settings) as ranks:
-            for rank in ranks:
-                rank.read_until("in the middle")
-            job.wait_until(ranks[0].is_asleep, "rank 0 sleeps")
-            ranks[0].signal(signal.SIGUSR1)
+        with stuck(nodes, call, stall_warn=500, **settings) as ranks:
             job.wait_until(lambda: awaited in ranks[0].errors(), awaited)
             ranks[0].signal(signal.SIGUSR2)
             job.wait_until(lambda: MOVES in ranks[0].errors(), MOVES)
-            ranks[-1].process.stdin.write("go on\n")
-            ranks[-1].process.stdin.flush()
+            go_on(ranks)
             statuses = [rank.finish() for rank in ranks]
             said = "".join(f"{rank.lines}\n{rank.errors()}" for rank in ranks)
             self.assertNotIn(STUCK, "".join(rank.errors() for rank in ranks[1:]), said)
@@ -34,14 +46,9 @@ class StuckCall(unittest.TestCase):
     def fails_on_peers(self, nodes, call, awaited=STUCK, stall_warn=500, **settings):
         """Holds rank 0, which says what is awaited, until all others have ended. Returns their statuses and what
         they said."""
-        with job.started(["straggle", call], nodes, stall_warn=stall_warn, spin=0, **settings) as ranks:
-            for rank in ranks:
-                rank.read_until("in the middle")
-            job.wait_until(ranks[0].is_asleep, "rank 0 sleeps")
-            ranks[0].signal(signal.SIGUSR1)
+        with stuck(nodes, call, stall_warn=stall_warn, **settings) as ranks:
             job.wait_until(lambda: awaited in ranks[0].errors(), awaited)
-            ranks[-1].process.stdin.write("go on\n")
-            ranks[-1].process.stdin.flush()
+            go_on(ranks)
             statuses = [rank.finish() for rank in ranks[1:]]
             lines = [rank.lines[-1] for rank in ranks[1:]]
             ranks[0].signal(signal.SIGUSR2)
@@ -98,15 +105,10 @@ class StuckCall(unittest.TestCase):
 
     def test_who_waits_is_told_while_a_rank_is_stuck(self):
         table = "waiting: rank 0; missing: rank 2; no answer: rank 1\n"
-        with job.started(["straggle", "all_reduce"], [3], stall_warn=1000, spin=0) as ranks:
-            for rank in ranks:
-                rank.read_until("in the middle")
-            job.wait_until(ranks[1].is_asleep, "rank 1 sleeps")
-            ranks[1].signal(signal.SIGUSR1)
+        with stuck([3], "all_reduce", held=1, stall_warn=1000) as ranks:
             job.wait_until(lambda: table in ranks[0].errors(), table)
             ranks[1].signal(signal.SIGUSR2)
-            ranks[2].process.stdin.write("go on\n")
-            ranks[2].process.stdin.flush()
+            go_on(ranks)
             self.assertEqual([rank.finish() for rank in ranks], [0] * 3)
             said = ranks[0].errors()
             self.assertRegex(said, r"the ranks that do not answer:\n  rank 1: for \d+ s, stuck in '\w+', in a call")

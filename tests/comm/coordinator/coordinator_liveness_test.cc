@@ -84,9 +84,8 @@ struct Mute {
   std::string table;
 };
 
-// Before a rank that does not answer is lost, those that wait for it say so, and the root says who
-// waits for what, without the report of that rank; nobody does if it is the root. Of ten ranks on a
-// node rank 9 reports through rank 1.
+// A rank stops answering. Before it is lost, those that wait for it say so, and the root logs who
+// waits for what, unless it is that rank itself. On a node of ten, rank 9 reports through rank 1.
 TEST(Liveness, WhoWaitsForAMuteRankIsLoggedBeforeItIsLost) {
   const std::vector<Mute> cases = {
       {{3},

@@ -128,7 +128,7 @@ TEST(ProbeNetwork, EndsInTimeWhateverLinksDo) {
     // be; its last message has a way, and so has the one that ends it all. Each rank first meets
     // three others, with a message, its answer, and one that ends it.
     const double tail_bytes = static_cast<double>(kStreamTailBytes);
-    const double late_us = tail_bytes / slowest + 2 * way_us + 9 * way_us;
+    const double late_us = tail_bytes / slowest + (2 + 9) * way_us;
     EXPECT_LE(ms(measure(links, seed).took), ms(kAll) + late_us / 1e3);
   }
 }
@@ -141,7 +141,7 @@ TEST(ProbeNetwork, FindsTheRateOfAShapedLinkInItsTime) {
           measure(std::vector<test::VirtualLink>(
                       nodes, {.bytes_per_us = rate, .burst_bytes = 256 << 10, .latency_us = 20}),
                   nodes);
-      constexpr double kMeetingsUs = 9 * 40;  // Of three messages each.
+      constexpr double kMeetingsUs = 9 * 40;  // Three meetings take three messages each.
       EXPECT_LE(ms(measured.took), ms(kAll) + kMeetingsUs / 1e3);
       const NetworkCost cost = fit_network(measured.by_node.front());
       EXPECT_NEAR(cost.bytes_per_us / rate, 1, 0.1);
