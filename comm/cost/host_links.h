@@ -49,8 +49,9 @@ class HostLinks {
   /// The same of one message, which one rank sends and another receives, while `messages` such
   /// pairs are at work.
   Passage message_pair(double messages) const;
-  /// The same of messages that one rank sends to others, one each: it has its core to itself until
-  /// they arrive, and the last of its peers has still to receive.
+  /// The same of messages between one rank and others, one each. It has a core to itself while it
+  /// sends them, and the last of its peers has still to receive; or the first has to send before it
+  /// receives.
   Passage messages_of_root(double peers) const;
   /// The time of a link for so many bytes in one direction.
   double link_us(double bytes) const { return bytes / costs_.network.bytes_per_us; }

@@ -131,9 +131,8 @@ double predict_us(const HostLinks& links, const GoalSize& size, const CompileOpt
     messages += price.ranks() - price.local();
   }
   const double rounds = std::max(1.0, price.part_bytes() * (messages + 1) / slot);
-  const bool is_from_root = price.is_from_root();
-  Passage one = is_from_root ? links.messages_of_root(messages) : links.messages(messages);
-  one.link_us = one.one_way_us = price.link_us(bytes, !is_from_root) / rounds;
+  Passage one = price.has_root() ? links.messages_of_root(messages) : links.messages(messages);
+  one.link_us = one.one_way_us = price.link_us(bytes, !price.is_from_root()) / rounds;
   one.processor_us += price.copies_us() / rounds;
   if (!price.goes_straight()) one.wait_us += price.handed_on_us();
   return price.rounds_us(one, rounds);

@@ -110,11 +110,7 @@ double GoalPrice::link_us(double bytes, bool is_crowded) const {
 
 double GoalPrice::rounds_us(const Passage& one, double rounds) const {
   const NetworkCost& network = links_.costs().network;
-  // A link does not hide all that happens beside it. How much was not measured: a small share
-  // decides between algorithms that fill a link alike, and hardly anything else.
-  constexpr double kNotHidden = 0.05;
-  const double beside_us = one.wait_us + std::max(rounds, 1.0) * one.processor_us;
-  return links_.costs().bucket_us + kNotHidden * beside_us +
+  return links_.costs().bucket_us +
          pipeline_us(one, rounds, network.burst_bytes / network.bytes_per_us);
 }
 
@@ -125,9 +121,7 @@ double GoalPrice::blocks_us(const Passage& all, double held, const CompileOption
   // Each block is copied to the head's memory and from it.
   one.processor_us += copies_us() + links_.memory().own_us(2 * held);
   // From members to the head, and back; a root needs one of these.
-  const bool has_root = size_.kind == GoalKind::kGather || size_.kind == GoalKind::kScatter ||
-                        size_.kind == GoalKind::kReduce;
-  one.wait_us += (has_root ? 1 : 2) * handed_on_us();
+  one.wait_us += (has_root() ? 1 : 2) * handed_on_us();
   return rounds_us(one, 1);
 }
 

@@ -29,6 +29,10 @@ class GoalPrice {
   bool is_from_root() const {
     return size_.kind == GoalKind::kBroadcast || size_.kind == GoalKind::kScatter;
   }
+  /// One rank sends to all others, or receives from all.
+  bool has_root() const {
+    return is_from_root() || size_.kind == GoalKind::kReduce || size_.kind == GoalKind::kGather;
+  }
   /// Each contribution has one receiver, which gets it from the contributor itself.
   bool goes_straight() const {
     return size_.kind == GoalKind::kScatter || size_.kind == GoalKind::kGather ||

@@ -127,6 +127,8 @@ double predict_us(const HostLinks& links, const GoalSize& size, const CompileOpt
   const double pairs = price.ranks() - price.local();
   const double rounds = pairs * std::max(1.0, price.part_bytes() / piece);
   Passage one = links.messages(price.direct_messages() / pairs);
+  // A root handles one half of each message, and the first or last waits for the other half.
+  if (price.has_root()) one.wait_us += links.costs().network.message_us;
   const double bytes = price.direct_bytes();
   double link_us = price.link_us(bytes, false);
   if (size.kind == GoalKind::kAllToAll) {

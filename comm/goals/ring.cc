@@ -91,14 +91,13 @@ double predict_us(const HostLinks& links, const GoalSize& size, double piece) {
   const bool gathers = size.kind == GoalKind::kAllGather;
   // The root of a sum is rarely its last node.
   const double hops = price.nodes() - (size.kind == GoalKind::kReduce ? 0 : 1);
-  Passage one = links.messages(2);
-  const double to_send_on_us = one.processor_us;
-  one = hops * one;
+  Passage one = gathers ? hops * links.messages(2) : hops * links.message_pair(1);
   one.link_us = hops * links.link_us(bytes * (gathers ? price.local() : 1));
   one.one_way_us = gathers ? one.link_us : one.link_us / hops;
-  if (!gathers) {  // Each node handles but one hop.
-    one.wait_us += one.processor_us - to_send_on_us;
-    one.processor_us = to_send_on_us;
+  if (!gathers) {  // One hop after the other, and those of later pieces at the same time.
+    const double pace_us = links.messages(2).processor_us;
+    one.wait_us += std::max(0.0, one.processor_us - pace_us);
+    one.processor_us = pace_us;
   }
   one.processor_us += price.copies_us() / rounds;
   one.wait_us += price.handed_on_us();

@@ -180,9 +180,10 @@ TEST(CostModel, WhatALinkHasSavedUpPassesAtOnce) {
   };
   EXPECT_DOUBLE_EQ(predict_us("tree", 300, 0), 2 * (100 + 300) + 3 * 30);
   EXPECT_DOUBLE_EQ(predict_us("tree", 300, 400), 2 * (100 + 300) + 3 * 30 - 400);
-  // All-reduces that follow each other move 300 bytes each way, which takes 300.
-  EXPECT_DOUBLE_EQ(predict_us("tree", 300, 1000), 300);
-  EXPECT_DOUBLE_EQ(predict_us("ring", 300, 1000), 300);
+  // 600 bytes each way take 600, of which a rest of 100 has saved up 100; a twentieth of waiting
+  // and adding shows.
+  EXPECT_DOUBLE_EQ(predict_us("tree", 600, 2000), 600 - 100 + (2 * 100 + 3 * 60) / 20.0);
+  EXPECT_DOUBLE_EQ(predict_us("ring", 600, 2000), 600 - 100 + (2 * 100 + 3 * 30) / 20.0);
   // Waiting and adding take longer.
   EXPECT_DOUBLE_EQ(predict_us("tree", 100, 1000), 2 * 100 + 3 * 10);
 }
@@ -227,16 +228,16 @@ TEST(CostModel, ChunksFollowEachOtherAtThePaceOfTheBusiestResource) {
   const double first = 2 * (100 + 50) + 3 * 5;
   EXPECT_DOUBLE_EQ(predict_us(network, "ring", {.bytes = 100, .chunk_bytes = 100}), first);
   EXPECT_DOUBLE_EQ(predict_us(network, "ring", {.bytes = 400, .chunk_bytes = 100}),
-                   first + 3 * 2 * 50);
+                   first + 3 * (2 * 50 + 3 * 5 / 20.0));
   // What goes up a tree meets what comes down.
   EXPECT_DOUBLE_EQ(predict_us(network, "tree", {.bytes = 400, .chunk_bytes = 100}),
-                   2 * (100 + 100) + 3 * 10 + 3 * 100);
+                   2 * (100 + 100) + 3 * 10 + 3 * (100 + 3 * 10 / 20.0));
   // Combining is slower than the link.
   LinkCosts costs = round_costs();
   costs.memory.cached_bytes_per_us = 0.1;
   const CostModel slow(ProcessGrid::with_node_sizes({1, 1}), costs);
   EXPECT_DOUBLE_EQ(predict_us(slow, "ring", {.bytes = 400, .chunk_bytes = 100}),
-                   2 * (100 + 50) + 4 * 3 * 500);
+                   2 * (100 + 50) + 4 * 3 * 500 + 3 * 2 * 50 / 20.0);
 }
 
 TEST(CostModel, MemoryBeyondTheCacheIsSlower) {

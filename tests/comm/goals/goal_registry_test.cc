@@ -127,8 +127,8 @@ TEST(GoalRegistry, BlocksThatASlotDoesNotHoldLeaveTheChoice) {
   EXPECT_NE(resolve_goal_algorithm(large, layout_of(large), context, "tree").name, "tree");
 }
 
-// A root sends faster than a tree passes on, and its link is not crowded; what a root receives is
-// sent at once, by ranks that share the cores with it.
+// As measured on four hosts that are containers of one machine with two cores, by calls after a
+// rest. A root sends faster than a tree passes on, and gets messages that were sent at once.
 TEST(GoalRegistry, AFewSmallMessagesOfARootGoStraight) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1, 1, 1});
   CompileOptions options;
@@ -138,15 +138,21 @@ TEST(GoalRegistry, AFewSmallMessagesOfARootGoStraight) {
   const auto taken = [&](const Goal& goal) {
     return resolve_goal_algorithm(goal, layout_of(goal), {grid, options}, "auto").name;
   };
-  for (const std::size_t count : {1, 64, 1024, 4096}) {
+  for (const std::size_t count : {1, 64, 1024}) {
     const std::vector<std::size_t> counts(4, count);
     EXPECT_EQ(taken(Goal::scatter(0, counts)), "direct") << count;
-    EXPECT_EQ(taken(Goal::gather(0, counts)), "tree") << count;
+    EXPECT_EQ(taken(Goal::gather(0, counts)), "direct") << count;
+    EXPECT_EQ(taken(Goal::broadcast(0, 4, count)), "direct") << count;
+    EXPECT_EQ(taken(Goal::reduce(0, 4, count)), "direct") << count;
   }
-  EXPECT_EQ(taken(Goal::broadcast(0, 4, 64)), "direct");
-  EXPECT_EQ(taken(Goal::broadcast(0, 4, 256)), "tree")
-      << "the root's link would pass it three times";
-  EXPECT_EQ(taken(Goal::broadcast(0, 4, 4096)), "ring");
+  EXPECT_EQ(taken(Goal::broadcast(0, 4, 4096)), "ring") << "the root's link would pass it thrice";
+  EXPECT_EQ(taken(Goal::reduce(0, 4, 4096)), "ring");
+  const std::vector<std::size_t> each(16, 256);
+  EXPECT_EQ(taken(Goal::all_to_all(4, each)), "bruck");
+  options.link_costs.network.burst_bytes = 0;
+  EXPECT_EQ(taken(Goal::broadcast(0, 4, 256)), "tree") << "a link that saves nothing up";
+  EXPECT_EQ(taken(Goal::all_to_all(4, each)), "pairwise");
+  options.link_costs.network.burst_bytes = 300'000;
   const ProcessGrid many = ProcessGrid::with_node_sizes(std::vector<int>(32, 1));
   const Goal wide = Goal::broadcast(0, 32, 1);
   EXPECT_EQ(resolve_goal_algorithm(wide, layout_of(wide), {many, options}, "auto").name, "tree");
