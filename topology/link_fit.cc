@@ -187,7 +187,10 @@ NetworkCost fit_network(const NetworkSamples& samples, const NetworkCost& defaul
   const auto link = fit_stream(samples.streams.front().arrivals);
   if (!link) return cost;
   cost.bytes_per_us = link->bytes_per_us;
-  cost.burst_bytes = link->burst_bytes;
+  for (const NetworkSamples::Stream& stream : samples.streams) {
+    const auto seen = fit_stream(stream.arrivals);
+    if (seen) cost.burst_bytes = std::max(cost.burst_bytes, seen->burst_bytes);
+  }
   return cost;
 }
 

@@ -86,7 +86,8 @@ std::optional<Disagreement> disagreement(const NetworkSamples& samples);
 ///
 /// Threads: pure; any.
 MemoryCost fit_memory(const MemorySamples& samples, const MemoryCost& defaults = {});
-/// Bandwidth and burst are those of the first stream.
+/// Bandwidth is that of the first stream, the burst the largest that any stream saw: pauses hide
+/// some, and nothing makes them larger.
 NetworkCost fit_network(const NetworkSamples& samples, const NetworkCost& defaults = {});
 /// The rate of each node's link: both ends of a stream reach the rate of the stream.
 std::vector<double> fit_node_rates(const NetworkSamples& samples, int node, int num_nodes);

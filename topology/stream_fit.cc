@@ -51,7 +51,8 @@ std::vector<double> part_rates(Arrivals arrivals) {
 
 std::optional<StreamFit> fit_stream(Arrivals arrivals) {
   if (arrivals.empty() || arrivals.back().us <= 0) return std::nullopt;
-  constexpr double kMostAhead = 1.5;  // of the rate of all, which pauses make less
+  constexpr double kMostAhead = 1.5;   // of the rate of all, which pauses make less
+  constexpr double kLeastBurst = 1.5;  // of the rate: a pause at the start makes it no more than 2
   const double rate = quantile(part_rates(arrivals), 0.5);
   const double rate_of_all = arrivals.back().bytes / arrivals.back().us;
   if (rate <= 0 || rate > kMostAhead * rate_of_all) {
@@ -61,7 +62,7 @@ std::optional<StreamFit> fit_stream(Arrivals arrivals) {
   for (const auto& arrival : arrivals) burst = std::max(burst, arrival.bytes - rate * arrival.us);
   const auto through = std::find_if(arrivals.begin(), arrivals.end(),
                                     [&](const auto& arrival) { return arrival.bytes >= burst; });
-  const bool is_shaped = through->us < burst / rate / 2;
+  const bool is_shaped = through->us < burst / rate / kLeastBurst;
   return StreamFit{rate, is_shaped ? burst : 0};
 }
 

@@ -27,7 +27,7 @@ std::vector<double> part_rates(Arrivals arrivals);
 /// was ahead of that:
 ///
 ///   bytes |            _.'     a line of that rate over all of it meets time 0 at the burst, which
-///         |        _.-'        counts only if it came at more than twice the rate
+///         |        _.-'        counts only if it came at more than 1.5 times the rate
 ///         |   . - |
 ///         | .'  a pause, and what a bucket had saved up when it was over
 ///         +------------- time

@@ -52,8 +52,8 @@ inline constexpr std::size_t kStreamTailBytes = 2 * kStreamWindow * kStreamMessa
 /// Measures between the leaders of neighbouring nodes, in three rounds. Node k meets node k ^
 /// round, so all pairs of nodes 0 to 3, 4 to 7, ... meet, and a node's rate is known unless all
 /// three others are slower. In the first round leaders exchange small messages one by one and in
-/// bursts; in each, a stream in both directions. All ranks call it; only the lower one of each pair
-/// has samples.
+/// bursts; in each, a stream in both directions, and between two nodes another one before the
+/// messages. All ranks call it; only the lower one of each pair has samples.
 ///
 /// A stream ends when its tail, at the rate of the last messages, would take the rest of the time.
 /// A link that needs longer for the tail than a round has takes that long in each round.

@@ -291,6 +291,27 @@ TEST(LinkFit, APauseInAStreamChangesNeitherRateNorBurst) {
   }
 }
 
+// Of 40 streams between two hosts two began with a pause of 0.9 ms.
+TEST(LinkFit, AnEarlyPauseDoesNotHideABurst) {
+  const NetworkCost shaped{.latency_us = 20, .bytes_per_us = 118, .burst_bytes = 300'000};
+  const NetworkCost even{.latency_us = 20, .bytes_per_us = 118};
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    for (const NetworkCost& truth : {shaped, even}) {
+      SCOPED_TRACE(testing::Message() << "seed " << seed << ", " << truth.burst_bytes);
+      Noise noise(seed);
+      NetworkSamples::Stream late = stream_over(truth, 55, noise);
+      pause(late, truth, 0.012, 0.053);
+      const auto fit = [&](const std::vector<NetworkSamples::Stream>& streams) {
+        return fit_network({.round_trips_us = {52}, .bursts_us = {}, .streams = streams});
+      };
+      EXPECT_NEAR(fit({late}).burst_bytes, truth.burst_bytes, 0.2 * truth.burst_bytes);
+      // Of several streams the one that saw most counts.
+      const NetworkSamples::Stream saw_none = stream_over(even, 55, noise);
+      EXPECT_EQ(fit({saw_none, late}).burst_bytes, fit({late}).burst_bytes);
+    }
+  }
+}
+
 TEST(LinkFit, NonsenseStaysUsable) {
   // A larger working set that seems faster, peers' lines that seem faster than own ones, bursts and
   // large messages that take no time.

@@ -193,7 +193,7 @@ TEST(Calibration, NoTimeMeansOneSampleOfEachKind) {
     const std::size_t asks = run.rank() == 0;
     EXPECT_EQ(network.round_trips_us.size(), asks);
     EXPECT_EQ(network.bursts_us.size(), asks);
-    EXPECT_EQ(network.streams.size(), asks);
+    EXPECT_EQ(network.streams.size(), 2 * asks);
     job.rendezvous[static_cast<std::size_t>(run.rank())]->all_gather("");
     transport->shutdown(/*orderly=*/true);
   });
