@@ -144,14 +144,16 @@ class ChoiceBench {
   std::vector<double> time(Candidate& contender, int iterations) const {
     // A root that hears nothing from others would be several calls ahead of them.
     const int ranks = runtime_.world_size();
-    const bool begins_together = !what_.goal(ranks).is_mutual(ranks);
+    const bool together = options_.together || !what_.goal(ranks).is_mutual(ranks);
     std::vector<double> times_us;
     times_us.reserve(static_cast<std::size_t>(iterations));
+    auto ended = Clock::now();
     for (int i = 0; i < iterations; ++i) {
-      if (begins_together) contender.runtime->barrier();
+      if (together) begin_together(*contender.runtime, ended);
       const auto start = Clock::now();
       contender.run->run();
-      times_us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+      ended = Clock::now();
+      times_us.push_back(std::chrono::duration<double, std::micro>(ended - start).count());
     }
     return times_us;
   }

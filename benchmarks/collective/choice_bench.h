@@ -16,6 +16,8 @@ struct ChoiceOptions {
   CollectiveCase what = {};        ///< Collective, dtype, wire and home of every case.
   double seconds = 0.3;            ///< For the timed iterations of one algorithm at one size.
   int rounds = 60;  ///< Largest number of rounds; fewer where an iteration takes long.
+  /// Ranks begin each call together, as they always do those of a root.
+  bool together = false;
 };
 
 /// One algorithm on one case.

@@ -128,6 +128,9 @@ ChoiceCommand::ChoiceCommand(CLI::App& app)
                   "Largest number of rounds; each measures every algorithm")
       ->check(CLI::Range(4, 10'000))
       ->capture_default_str();
+  command_.add_flag("--together", options_.together,
+                    "A barrier before each call, between nodes after a rest, as there always is "
+                    "one before the calls of a root");
   command_.add_option("--json", json_, "Write the rows to this file");
   add_runtime_options(command_, runtime_, [](std::string_view name) {
     return name != "algorithm" && name != "collective_algorithm" && name != "compression";

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 
 #include "benchmarks/collective/checked_results.h"
 #include "benchmarks/common/exchange.h"
@@ -16,10 +15,6 @@ using Clock = std::chrono::steady_clock;
 /// Algorithms that are this many times slower than the best of their system are not measured
 /// further.
 constexpr double kHopeless = 1.5;
-
-/// Between calls that begin together over a network, for every system alike. A link that is shaped
-/// passes more after a rest, and systems differ in what they do between their calls.
-constexpr std::chrono::microseconds kRestOfLinks{200};
 
 /// Enough for stable figures at small sizes, not too long at large ones.
 int iterations_by_size(std::size_t bytes) {
@@ -118,7 +113,10 @@ class SizeBench {
     auto ended = Clock::now();
     for (int i = 0; i < iterations; ++i) {
       if (options_.fresh) contender.run->write(sums_.contribution());
-      if (options_.together || options_.fresh) begin_together(contender, ended);
+      if (options_.together || options_.fresh) {
+        contender.run->settle();
+        begin_together(runtime_, ended);
+      }
       contender.run->align();
       const auto start = Clock::now();
       contender.run->run();
@@ -127,13 +125,6 @@ class SizeBench {
     }
     contender.run->settle();
     contender.wire_bytes += contender.system->wire_bytes().value_or(0) - wire_before;
-  }
-
-  /// `ended`: when the call before this one did.
-  void begin_together(Contender& contender, Clock::time_point ended) {
-    contender.run->settle();
-    if (runtime_.num_nodes() > 1) std::this_thread::sleep_until(ended + kRestOfLinks);
-    runtime_.barrier();
   }
 
   void drop_the_hopeless() {

@@ -276,8 +276,9 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
                     "as in a program, they are in the caches of the ranks that wrote them; without "
                     "it peers may still have those of the last call in theirs");
   command_.add_flag("--together", options_.together,
-                    "A barrier before each call, so that ranks begin it together; without it those "
-                    "that wait for nobody, such as the root of a broadcast, run ahead");
+                    "A barrier before each call, between nodes after a rest, so that ranks begin "
+                    "it together; without it those that wait for nobody, such as the root of a "
+                    "broadcast, run ahead");
   command_.add_option("--json", json_, "Write the rows to this file");
   command_.add_option("--label", label_, "Text that every row of the JSON carries");
   add_runtime_options(command_, runtime_, [sums_gradients](std::string_view name) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -33,6 +34,12 @@ std::vector<std::string> all_gather(Runtime& runtime, std::string_view topic,
     all.emplace_back(begin, begin + lengths[i]);
   }
   return all;
+}
+
+void begin_together(Runtime& runtime, std::chrono::steady_clock::time_point ended) {
+  constexpr std::chrono::microseconds kRestOfLinks{200};
+  if (runtime.num_nodes() > 1) std::this_thread::sleep_until(ended + kRestOfLinks);
+  runtime.barrier();
 }
 
 }  // namespace kolo::bench

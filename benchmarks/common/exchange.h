@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,7 +11,7 @@
 namespace kolo::bench {
 
 /// Exchanges between the ranks of a benchmark by Kolo's own all-reduce, without a shared file
-/// system or a server. Both are collective.
+/// system or a server. All are collective.
 
 /// Replaces each value by the largest of all ranks.
 void max_over_ranks(Runtime& runtime, std::span<double> values);
@@ -18,5 +19,10 @@ void max_over_ranks(Runtime& runtime, std::span<double> values);
 /// The values of all ranks, by rank. `topic` is new for every call.
 std::vector<std::string> all_gather(Runtime& runtime, std::string_view topic,
                                     const std::string& mine);
+
+/// A barrier before a call, so that ranks begin it together. Between nodes it comes some time after
+/// `ended`, the end of the call before it: a link that is shaped passes more after a rest, and
+/// systems differ in what they do between their calls.
+void begin_together(Runtime& runtime, std::chrono::steady_clock::time_point ended);
 
 }  // namespace kolo::bench
