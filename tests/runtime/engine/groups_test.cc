@@ -411,7 +411,7 @@ TEST(Groups, HundredsComeAndGo) {
                                      std::to_string(i)));
     }
     std::ranges::shuffle(groups, generator);
-    expect_groups_work(job, {groups.begin(), groups.begin() + 20}, generator);
+    expect_groups_work(job, groups, generator);
     for (const auto& group : groups) release(job, group);
   }
 }

@@ -61,18 +61,19 @@ std::vector<Collective> collectives() {
 /// this rank contributes; `all` the result with the parts of all ranks.
 std::shared_ptr<Operation> on_one_tensor(const OperationCalls& calls, OperationKind kind,
                                          const std::string& name, void* input,
-                                         const BufferView& part, const BufferView& all, int root) {
+                                         const BufferView& part, const BufferView& all, int root,
+                                         const Reduction& reduction) {
   switch (kind) {
     case OperationKind::kAllReduce:
-      return input == nullptr ? calls.all_reduce(name, part, ReduceOp::kSum)
-                              : calls.all_reduce(name, input, part, ReduceOp::kSum);
+      return input == nullptr ? calls.all_reduce(name, part, reduction)
+                              : calls.all_reduce(name, input, part, reduction);
     case OperationKind::kBroadcast:
       return input == nullptr ? calls.broadcast(name, part, root)
                               : calls.broadcast(name, input, part, root);
     case OperationKind::kReduce:
-      return calls.reduce(name, input, part, root, ReduceOp::kSum);
+      return calls.reduce(name, input, part, root, reduction);
     case OperationKind::kReduceScatter:
-      return calls.reduce_scatter(name, input, part, ReduceOp::kSum, {});
+      return calls.reduce_scatter(name, input, part, reduction, {});
     case OperationKind::kAllGather:
       return calls.all_gather(name, input, all, {});
     case OperationKind::kGather:
@@ -113,7 +114,7 @@ class Grouped : public testing::TestWithParam<std::tuple<Collective, MemoryKind>
 
   /// Runs the operation on tensors of so many elements together, and on each alone.
   void expect_same(EngineJob& job, const std::vector<std::size_t>& counts, DType dtype,
-                   bool in_place) {
+                   bool in_place, const Reduction& reduction = {}) {
     const std::size_t per_element = size_of(dtype) / sizeof(float);
     const auto ranks = static_cast<std::size_t>(job.world_size());
     const int root = job.world_size() - 1;
@@ -137,16 +138,17 @@ class Grouped : public testing::TestWithParam<std::tuple<Collective, MemoryKind>
           tensors.push_back(
               {.input = mine.input.data(), .result = mine.result.data(), .count = counts[t]});
         }
-        operations.push_back(job.submit(
-            rank,
-            *calls.grouped(collective().kind, "all", {.dtype = dtype, .each = tensors}, root)));
+        operations.push_back(
+            job.submit(rank, *calls.grouped(collective().kind, "all",
+                                            {.dtype = dtype, .each = tensors}, root, reduction)));
         for (std::size_t t = 0; t < counts.size(); ++t) {
           Buffers& mine = alone[me][t];
           if (counts[t] == 0) continue;
           operations.push_back(job.submit(
-              rank, *on_one_tensor(calls, collective().kind, "tensor " + std::to_string(t),
-                                   mine.input.data(), {mine.result.data(), counts[t], dtype},
-                                   {mine.result.data(), counts[t] * ranks, dtype}, root)));
+              rank,
+              *on_one_tensor(calls, collective().kind, "tensor " + std::to_string(t),
+                             mine.input.data(), {mine.result.data(), counts[t], dtype},
+                             {mine.result.data(), counts[t] * ranks, dtype}, root, reduction)));
         }
       }
       job.finish(operations);
@@ -178,13 +180,47 @@ TEST_P(Grouped, GivesEachTensorWhatItGetsAlone) {
   }
 }
 
+class GroupedReductions : public Grouped {};
+
+TEST_P(GroupedReductions, GoByOperationAndScales) {
+  const Reduction reductions[] = {
+      ReduceOp::kAverage,
+      ReduceOp::kMin,
+      ReduceOp::kMax,
+      ReduceOp::kProd,
+      {ReduceOp::kSum, {.before = 0.5, .after = 4}},
+      {ReduceOp::kPremulSum, {.before = 0.25}},
+  };
+  for (const Reduction& reduction : reductions) {
+    SCOPED_TRACE(to_string(reduction.op));
+    EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.verify_schedules = true}, 6,
+                  test::devices_for(std::get<MemoryKind>(GetParam())));
+    expect_same(job, {7, 0, 331, 1}, DType::kFloat32, false, reduction);
+  }
+}
+
+std::vector<Collective> reductions_of_all() {
+  std::vector<Collective> result = collectives();
+  std::erase_if(result, [](const Collective& each) {
+    return each.kind != OperationKind::kAllReduce && each.kind != OperationKind::kReduce &&
+           each.kind != OperationKind::kReduceScatter;
+  });
+  return result;
+}
+
+std::string name_of(const testing::TestParamInfo<std::tuple<Collective, MemoryKind>>& each) {
+  return std::get<0>(each.param).name + "_" +
+         std::string(to_string(std::get<MemoryKind>(each.param)));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Grouped,
                          testing::Combine(testing::ValuesIn(collectives()),
                                           testing::Values(MemoryKind::kHost, MemoryKind::kDevice)),
-                         [](const auto& each) {
-                           return std::get<0>(each.param).name + "_" +
-                                  std::string(to_string(std::get<MemoryKind>(each.param)));
-                         });
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(All, GroupedReductions,
+                         testing::Combine(testing::ValuesIn(reductions_of_all()),
+                                          testing::Values(MemoryKind::kHost, MemoryKind::kDevice)),
+                         name_of);
 
 TEST(GroupedBroadcast, CopiesAllTensorsOfTheRoot) {
   EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.verify_schedules = true}, 4);
