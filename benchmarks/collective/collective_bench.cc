@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "benchmarks/collective/checked_results.h"
 #include "benchmarks/common/exchange.h"
@@ -142,26 +143,30 @@ class SizeBench {
     }
   }
 
-  /// Makes a row for each case of a system: that of its best algorithm, with the wrong elements of
-  /// all.
+  /// Makes a row for each case of a system: that of its best algorithm which was not dropped, with
+  /// the wrong elements of all.
   std::vector<CollectiveRow> best_rows() {
     std::vector<CollectiveRow> rows;
-    const Contender* before = nullptr;
+    const Contender* best = nullptr;  // That of the last row.
     for (const Contender& contender : contenders_) {
       CollectiveRow row = summarised(contender);
-      if (before != nullptr && contender.rivals(*before)) {
-        CollectiveRow& best = rows.back();
-        best.candidates.push_back(row.algorithm);
-        best.wrong = row.wrong = sum(row.wrong, best.wrong);
-        if (row.slowest_us.median < best.slowest_us.median) {
-          row.candidates = std::move(best.candidates);
-          best = std::move(row);
-        }
-      } else {
+      if (best == nullptr || !contender.rivals(*best)) {
         row.candidates.push_back(row.algorithm);
         rows.push_back(std::move(row));
+        best = &contender;
+        continue;
       }
-      before = &contender;
+      CollectiveRow& last = rows.back();
+      last.candidates.push_back(row.algorithm);
+      last.wrong = row.wrong = sum(row.wrong, last.wrong);
+      const auto rank = [](const Contender& each, const CollectiveRow& its) {
+        return std::pair(each.hopeless, its.slowest_us.median);
+      };
+      if (rank(contender, row) < rank(*best, last)) {
+        row.candidates = std::move(last.candidates);
+        last = std::move(row);
+        best = &contender;
+      }
     }
     return rows;
   }

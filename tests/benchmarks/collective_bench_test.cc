@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -99,6 +100,51 @@ std::vector<CollectiveRow> measure(Runtime& runtime, std::unique_ptr<CollectiveS
 }
 
 constexpr int kNever = 1'000'000;
+
+/// Two algorithms: one takes 2 ms at first, and the other 4 ms later.
+class FickleSystem final : public CollectiveSystem {
+ public:
+  class Run final : public CollectiveRun {
+   public:
+    Run(std::string name, const CollectiveCase& what, int first_ms, int later_ms)
+        : name_(std::move(name)), data_(what.bytes), first_ms_(first_ms), later_ms_(later_ms) {}
+    void write(const void* elements) override { std::memcpy(data_.data(), elements, data_.size()); }
+    void read(void* elements) override { std::memcpy(elements, data_.data(), data_.size()); }
+    void read_contribution(void* elements) override { read(elements); }
+    void run() override {
+      constexpr int kUntilTheFirstIsTimed = 3;  // It is checked and warmed up before.
+      const int ms = runs_++ < kUntilTheFirstIsTimed ? first_ms_ : later_ms_;
+      using Clock = std::chrono::steady_clock;
+      const auto end = Clock::now() + std::chrono::milliseconds(ms);
+      while (Clock::now() < end) continue;
+    }
+    std::string algorithm() const override { return name_; }
+
+   private:
+    std::string name_;
+    std::vector<std::byte> data_;
+    int first_ms_, later_ms_, runs_ = 0;
+  };
+
+  std::string name() const override { return "fickle"; }
+  std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
+    std::vector<std::unique_ptr<CollectiveRun>> runs;
+    runs.push_back(std::make_unique<Run>("soon dropped", what, 2, 0));
+    runs.push_back(std::make_unique<Run>("slower later", what, 0, 4));
+    return runs;
+  }
+};
+
+// Its one iteration is not all that was asked for.
+TEST(CollectiveBench, AnAlgorithmThatWasDroppedIsNoRow) {
+  Runtime runtime = one_rank();
+  const auto rows =
+      measure(runtime, std::make_unique<FickleSystem>(), {.sizes = {64}, .iterations = 3});
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].algorithm, "slower later");
+  EXPECT_EQ(rows[0].iterations, 3);
+  EXPECT_EQ(rows[0].candidates.size(), 2u);
+}
 
 TEST(CollectiveBench, CountsAnElementThatIsWrongFromTheStart) {
   Runtime runtime = one_rank();
