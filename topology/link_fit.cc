@@ -70,7 +70,8 @@ NetworkCost slower(const NetworkCost& a, const NetworkCost& b) {
           .burst_bytes = std::max(a.burst_bytes, b.burst_bytes)};
 }
 
-/// A stream of less, for which there was no time left, may be all burst: no link is that fast.
+/// A stream of less, for which there was no time left, may be all burst: no link is that fast. Or a
+/// pause makes most of it slow, and the rest look like a burst.
 constexpr std::size_t kLeastArrivals = 12;
 
 /// The slowest link of those that are known; infinite if none is.
@@ -188,6 +189,7 @@ NetworkCost fit_network(const NetworkSamples& samples, const NetworkCost& defaul
   if (!link) return cost;
   cost.bytes_per_us = link->bytes_per_us;
   for (const NetworkSamples::Stream& stream : samples.streams) {
+    if (stream.arrivals.size() < kLeastArrivals) continue;
     const auto seen = fit_stream(stream.arrivals);
     if (seen) cost.burst_bytes = std::max(cost.burst_bytes, seen->burst_bytes);
   }

@@ -52,7 +52,7 @@ std::vector<double> part_rates(Arrivals arrivals) {
 std::optional<StreamFit> fit_stream(Arrivals arrivals) {
   if (arrivals.empty() || arrivals.back().us <= 0) return std::nullopt;
   constexpr double kMostAhead = 1.5;   // of the rate of all, which pauses make less
-  constexpr double kLeastBurst = 1.5;  // of the rate: a pause at the start makes it no more than 2
+  constexpr double kLeastBurst = 1.5;  // of the rate; a pause at the start left 1.6 and 1.9
   const double rate = quantile(part_rates(arrivals), 0.5);
   const double rate_of_all = arrivals.back().bytes / arrivals.back().us;
   if (rate <= 0 || rate > kMostAhead * rate_of_all) {

@@ -305,11 +305,23 @@ TEST(LinkFit, AnEarlyPauseDoesNotHideABurst) {
         return fit_network({.round_trips_us = {52}, .bursts_us = {}, .streams = streams});
       };
       EXPECT_NEAR(fit({late}).burst_bytes, truth.burst_bytes, 0.2 * truth.burst_bytes);
-      // Of several streams the one that saw most counts.
+      // The stream that saw the largest burst counts.
       const NetworkSamples::Stream saw_none = stream_over(even, 55, noise);
       EXPECT_EQ(fit({saw_none, late}).burst_bytes, fit({late}).burst_bytes);
     }
   }
+}
+
+// A pause makes most of a short stream slow, and what came before it look like a burst.
+TEST(LinkFit, AStreamThatWasCutShortHasNoBurst) {
+  Noise noise(7);
+  const NetworkSamples::Stream whole =
+      stream_over({.latency_us = 20, .bytes_per_us = 118}, 55, noise);
+  NetworkSamples::Stream cut{.node = 1};
+  for (int i = 1; i <= 8; ++i) cut.arrivals.push_back({.bytes = 32768.0 * i, .us = 278.0 * i});
+  cut.arrivals.push_back({.bytes = 9 * 32768.0, .us = 7000});
+  const NetworkSamples samples{.round_trips_us = {52}, .bursts_us = {}, .streams = {whole, cut}};
+  EXPECT_EQ(fit_network(samples).burst_bytes, 0);
 }
 
 TEST(LinkFit, NonsenseStaysUsable) {
