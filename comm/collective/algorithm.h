@@ -221,9 +221,4 @@ double hierarchical_device_us(const ProcessGrid& grid, const LinkCosts& costs,
 /// reading one bucket inside each.
 void append_broadcast(ScheduleBuilder& builder, Extent extent, int root, const ProcessGrid& grid);
 
-/// The same for a device bucket: inside each node every rank gets a part by message, and the
-/// device's own library gathers the parts. Source: Barnett et al., InterCom, SHPCC 1994.
-void append_device_broadcast(ScheduleBuilder& builder, Extent extent, int root,
-                             const ProcessGrid& grid);
-
 }  // namespace kolo

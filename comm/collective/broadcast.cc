@@ -55,30 +55,4 @@ void append_broadcast(ScheduleBuilder& builder, Extent extent, int root, const P
   }
 }
 
-void append_device_broadcast(ScheduleBuilder& builder, Extent extent, int root,
-                             const ProcessGrid& grid) {
-  const int rank = builder.rank();
-  const Stage inside{
-      .group = grid.ranks_of_node(grid.node(rank)), .extent = extent, .sink = Sink::kBucket};
-  const int head = head_of_node(grid, grid.node(rank), root);
-  const Range whole = builder.bucket(extent.offset, extent.count);
-  const auto part_at = [&](int owner) {
-    const Extent part =
-        part_of(extent, inside.size(), inside.position(owner), builder.layout().dtype);
-    return builder.bucket(part.offset, part.count);
-  };
-
-  if (rank == root) builder.load(whole);
-  if (rank == head) {
-    pass_between_heads(builder, whole, root, grid);
-    for (int peer : inside.group) {
-      if (peer != head) builder.send(peer, part_at(peer));
-    }
-  } else {
-    builder.recv(head, part_at(rank));
-  }
-  algorithms::native.halves->all_gather(builder, inside);
-  if (rank != root) builder.deliver(whole, Sink::kUser);
-}
-
 }  // namespace kolo

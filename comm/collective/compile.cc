@@ -12,20 +12,18 @@
 namespace kolo {
 namespace {
 
-std::vector<Extent> device_pieces(const CompileContext& context) {
-  const BucketLayout& layout = context.layout;
-  return device_chunks(layout.count, device_padding(context.grid, layout.dtype), layout.dtype,
-                       context.options.device_chunk_bytes);
-}
-
 std::vector<Extent> pieces_of(const CompileContext& context, const Algorithm& algorithm) {
-  if (context.layout.is_on_device()) return device_pieces(context);
-  if (const AlgorithmEntry* flat = algorithm.flat()) {
-    if (flat->in_one_piece) return {{0, context.layout.count}};
-    const auto own = flat->piece_bytes != nullptr ? flat->piece_bytes(context) : std::nullopt;
-    if (own) return host_pieces(context.layout, *own);
+  const BucketLayout& layout = context.layout;
+  if (layout.is_on_device()) {
+    return device_chunks(layout.count, device_padding(context.grid, layout.dtype), layout.dtype,
+                         context.options.device_chunk_bytes);
   }
-  return host_pieces(context.layout, context.grid, context.options);
+  if (const AlgorithmEntry* flat = algorithm.flat()) {
+    if (flat->in_one_piece) return {{0, layout.count}};
+    const auto own = flat->piece_bytes != nullptr ? flat->piece_bytes(context) : std::nullopt;
+    if (own) return host_pieces(layout, *own);
+  }
+  return host_pieces(layout, context.grid, context.options);
 }
 
 /// The share of the sums that each node makes, for an algorithm that leaves this open. A host
@@ -77,12 +75,6 @@ void append_flat(ScheduleBuilder& builder, const std::vector<Stage>& stages,
   append_by_messages(builder, stages, entry.exchange, entry.send_order);
 }
 
-Schedule finished(ScheduleBuilder builder, const CompileContext& context) {
-  Schedule schedule = std::move(builder).build();
-  schedule.eager = may_be_eager(context.layout, context.grid, context.options);
-  return schedule;
-}
-
 }  // namespace
 
 Schedule compile_all_reduce(int rank, const BucketLayout& layout, const ProcessGrid& grid,
@@ -107,19 +99,8 @@ Schedule compile_all_reduce(int rank, const BucketLayout& layout, const ProcessG
   } else {
     append_flat(builder, stages, context, *algorithm.flat());
   }
-  return finished(std::move(builder), context);
-}
-
-Schedule compile_device_broadcast(int rank, int root, const BucketLayout& layout,
-                                  const ProcessGrid& grid, const CompileOptions& options) {
-  const CompileContext context{layout, grid, options};
-  ScheduleBuilder builder = make_builder(rank, "broadcast", context);
-  for (const Extent& piece : device_pieces(context)) {
-    builder.next_chunk();
-    append_device_broadcast(builder, piece, root, grid);
-  }
-  Schedule schedule = finished(std::move(builder), context);
-  schedule.mutual = false;
+  Schedule schedule = std::move(builder).build();
+  schedule.eager = may_be_eager(layout, grid, options);
   return schedule;
 }
 

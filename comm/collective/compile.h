@@ -16,8 +16,4 @@ namespace kolo {
 Schedule compile_all_reduce(int rank, const BucketLayout& layout, const ProcessGrid& grid,
                             const CompileOptions& options);
 
-/// The schedule of `rank` that copies the device bucket of `root` to all ranks. Errors: as above.
-Schedule compile_device_broadcast(int rank, int root, const BucketLayout& layout,
-                                  const ProcessGrid& grid, const CompileOptions& options);
-
 }  // namespace kolo

@@ -112,6 +112,13 @@ std::size_t cheapest_chunk_bytes(const BucketLayout& layout, const ProcessGrid& 
   return model.chunk_bytes(algorithm, host_bucket(layout));
 }
 
+double predict_device_us(const BucketLayout& layout, const ProcessGrid& grid,
+                         const CompileOptions& options) {
+  return CostModel(grid, link_costs(options))
+      .predict_device_us(resolve_algorithm(layout, grid, options), layout.bytes(),
+                         options.device_chunk_bytes);
+}
+
 std::string explain_device_algorithm(const BucketLayout& layout, const ProcessGrid& grid,
                                      const CompileOptions& options) {
   return CostModel(grid, link_costs(options))

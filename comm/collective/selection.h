@@ -25,6 +25,10 @@ Algorithm resolve_algorithm(const BucketLayout& layout, const ProcessGrid& grid,
 std::size_t cheapest_chunk_bytes(const BucketLayout& layout, const ProcessGrid& grid,
                                  const CompileOptions& options);
 
+/// The predicted time of that algorithm for a device bucket, in microseconds. Errors: the same.
+double predict_device_us(const BucketLayout& layout, const ProcessGrid& grid,
+                         const CompileOptions& options);
+
 /// Why `resolve_algorithm` says what it says for a device bucket, as a person reads it:
 /// "native: 5.2 ms predicted; hierarchical:native,ring 8.1 ms".
 std::string explain_device_algorithm(const BucketLayout& layout, const ProcessGrid& grid,

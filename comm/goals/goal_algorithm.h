@@ -23,6 +23,7 @@ struct GoalSize {
   GoalKind kind = GoalKind::kOther;
   double bytes = 0;                ///< Of all parts, in the bucket's dtype.
   bool sums_in_one_place = false;  ///< Sums are made of the contributions of all ranks at once.
+  double tensors = 1;              ///< Each may take messages of its own.
 };
 
 /// One algorithm for goals: its name, its steps, its price and its limits. Each is defined in the

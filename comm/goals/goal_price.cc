@@ -12,7 +12,8 @@ namespace kolo {
 GoalSize size_of(const Goal& goal, const BucketLayout& layout) {
   return {.kind = goal.kind,
           .bytes = static_cast<double>(layout.bytes()),
-          .sums_in_one_place = sums_in_one_place(layout)};
+          .sums_in_one_place = sums_in_one_place(layout),
+          .tensors = static_cast<double>(goal.tensors)};
 }
 
 double GoalPrice::doublings() const {

@@ -89,8 +89,10 @@ Addends& addends_of(std::vector<Addends>& all, int adder) {
 }  // namespace
 
 bool sums_in_one_place(const BucketLayout& layout) {
-  return layout.placement != Placement::kStaged && is_16bit_float(layout.dtype) &&
-         layout.op != ReduceOp::kMin && layout.op != ReduceOp::kMax;
+  // On a device, staged elements are packed as they are.
+  const bool is_cast = layout.placement == Placement::kStaged && !layout.is_on_device();
+  return !is_cast && is_16bit_float(layout.dtype) && layout.op != ReduceOp::kMin &&
+         layout.op != ReduceOp::kMax;
 }
 
 std::vector<std::vector<Addends>> hand_over(Slices& slices, const PieceRound& round) {

@@ -22,7 +22,8 @@ namespace kolo {
 ///   rank 1       RS a   RS b   AG a   AG b        even if b was packed before a there
 ///
 /// No circle: what the first rank launches is ready there, so each collective that it depends on
-/// has been launched by all its members.
+/// has been launched by all its members. (What the other ranks' steps depend on, the first rank's
+/// does, too: the verifier sees to it.)
 ///
 /// Threads: one, the transport's.
 class LaunchOrder {

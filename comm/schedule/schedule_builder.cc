@@ -309,6 +309,9 @@ void ScheduleBuilder::append(Step step, const std::vector<Range>& read,
   const std::vector<Range> writes = with_loans(written);
   for (const Range& range : reads) depend(step, range, Access::kRead);
   for (const Range& range : writes) depend(step, range, Access::kWrite);
+  const bool replaces = layout().replaces_inputs &&
+                        std::ranges::find(writes, Region::kUser, &Range::region) != writes.end();
+  if (replaces) depend(step, {rank(), Region::kInput, 0, layout().count}, Access::kWrite);
   std::sort(step.after.begin(), step.after.end());
   step.after.erase(std::unique(step.after.begin(), step.after.end()), step.after.end());
 

@@ -42,6 +42,9 @@ struct DeviceMessages {
 ///   await(p, r)            the other end: p wrote r, or p has read it
 ///   await_previous(p, r)   the same, of the previous iteration: for staging memory in turns
 ///
+/// Where results replace contributions, a step that writes tensors waits for all earlier ones that
+/// read contributions.
+///
 /// Empty ranges yield no step, on both sides of a message alike; a flag keeps its number even so,
 /// because ranks of a node must count equally many.
 ///

@@ -218,8 +218,11 @@ bool overlaps_any(const Range& output, std::span<const Range> ranges) {
 Complaint check_native_outputs(const Step& step, std::size_t position, std::size_t members) {
   for (std::size_t i = 0; i < step.mirrors.size(); ++i) {
     const Range& output = step.mirrors[i];
-    const bool is_own = step.native == NativeOp::kGatherParts && i % members == position &&
-                        output == step.sources[i / members];
+    const bool is_of_own = i % members == position;
+    const bool is_own =
+        is_of_own &&
+        ((step.native == NativeOp::kGatherParts && output == step.sources[i / members]) ||
+         (step.native == NativeOp::kExchange && output == step.sources[i]));
     const bool is_own_sum =
         step.native == NativeOp::kReduceParts && output == step.sources[i * members + position];
     if (!is_own && !is_own_sum && overlaps_any(output, step.sources)) {

@@ -36,6 +36,7 @@ class Verification {
     if (auto wrong = check_circles()) return wrong;
     timing_.close();
     if (auto wrong = check_launch_order()) return wrong;
+    if (auto wrong = check_first_ranks()) return wrong;
     if (auto wrong = check_races()) return wrong;
     if (auto wrong = check_inputs()) return wrong;
     if (auto wrong = check_visits()) return wrong;
@@ -168,6 +169,7 @@ class Verification {
               [&](Node node, int rank) { return static_cast<int>(rank_of(node)) == rank; })) {
         return at(first) + " is not met once by each rank of its group";
       }
+      for (Node node : steps) ready_[node] = timing_.before(node);
       const Node meeting = timing_.add_node();
       for (Node node : steps) {
         if (!is_same_work(steps, node)) {
@@ -248,6 +250,26 @@ class Verification {
         const Node previous = std::prev(next)->second;
         if (!timing_.precedes(previous, next->second)) {
           return at(next->second) + " is not launched after " + at(previous);
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+  // The first rank of a group launches a native step when it is ready there, and the others in the
+  // same order, among steps of other buckets. So what any of them waits for, the first does, too.
+  std::optional<std::string> check_first_ranks() const {
+    const auto waits_for = [&](Node node, Node meeting) {
+      return std::ranges::any_of(ready_.at(node),
+                                 [&](Node earlier) { return timing_.precedes(meeting, earlier); });
+    };
+    for (const auto& [meeting, steps] : meetings_) {
+      for (const auto& [other, met] : meetings_) {
+        if (other == meeting || waits_for(steps.front(), other)) continue;
+        for (Node node : steps) {
+          if (!waits_for(node, other)) continue;
+          return at(node) + " waits for " + at(met.front()) + ", but " + at(steps.front()) +
+                 " is launched before";
         }
       }
     }
@@ -396,6 +418,7 @@ class Verification {
   std::vector<Message> messages_;
   std::vector<LateAwait> late_awaits_;
   Meetings meetings_;
+  std::map<Node, std::vector<Node>> ready_;  // What a native step waits for, but for its meeting.
 };
 
 }  // namespace

@@ -28,7 +28,8 @@ struct VerifyOptions {
 ///  - payloads are whole, and those of a send and its receive planned alike; contributions are
 ///    merged in the order of ranks, and sums are narrowed by the counts of all;
 ///  - every native step meets the like of it at all ranks of its group, and all ranks launch those
-///    they share in one order;
+///    they share in one order; what a rank's step waits for, that of the first rank does, too, so
+///    that steps of other buckets may come between;
 ///  - nothing waits in a circle, even if a send lasts until its receive is posted and a native step
 ///    until all its ranks have come;
 ///  - where results replace contributions, all of these are read before any is replaced;

@@ -58,14 +58,10 @@ bool is_packed_for_native(const Operation& operation) {
          (operation.kind == OperationKind::kAllReduce && is_several(operation));
 }
 
-/// Whether the work on one tensor, which nothing scales, is packed: between nodes with collectives
-/// of their own there are hierarchies, which pack.
-bool takes_hierarchy(const Operation& operation, const PlanContext& context) {
-  if (context.grid.num_nodes() == 1 || !context.lane->has_node_group()) return false;
-  if (operation.out_of_place || is_several(operation) || is_scaled(operation)) return false;
-  return operation.kind == OperationKind::kAllReduce ||
-         (operation.kind == OperationKind::kBroadcast &&
-          context.collective_algorithm.algorithm() != &goal_algorithms::native);
+/// Whether an option asks for the library's all-reduce, and it reaches all ranks.
+bool asks_for_native(const PlanContext& context) {
+  const std::optional<Algorithm>& asked = context.device_algorithm.algorithm();
+  return asked && asked->needs_native() && context.lane->has_world_group();
 }
 
 /// An operation whose tensors are in device memory: where its bucket is, and whether it is packed.
@@ -78,23 +74,24 @@ BucketLayout on_device(const Operation& operation, const Goal& goal, const Bucke
   BucketLayout device = layout;
   device.memory = MemoryKind::kDevice;
   device.replaces_inputs = operation.sends_copy();
-  const bool is_hierarchy = takes_hierarchy(operation, context);
-  const bool is_packed = is_hierarchy || is_packed_for_native(operation);
-  BucketLayout bucket = device;
-  if (is_packed) {
-    bucket.placement = Placement::kStaged;
-    bucket.out_of_place = false;  // That is the packer's.
+  BucketLayout packed = device;
+  packed.placement = Placement::kStaged;
+  packed.out_of_place = false;  // That is the packer's.
+  const bool is_for_all = operation.kind == OperationKind::kAllReduce;
+  if (is_for_all) {
+    const std::size_t unit = device_padding(context.grid, packed.dtype);
+    packed.count = (packed.count + unit - 1) / unit * unit;
   }
+  const PlanInputs inputs = context.inputs();
+  if (is_for_all && prefers_bucket(packed, inputs)) return packed;
+  const bool is_packed = is_packed_for_native(operation);
   // Buckets have all-reduces of their own, which are no goal's.
-  const bool has_own = is_packed && operation.kind == OperationKind::kAllReduce;
-  if (!is_hierarchy && !prefers_device(is_packed ? merged(goal) : goal, has_own ? device : bucket,
-                                       context.inputs())) {
-    return layout;
-  }
-  if (!has_own && !is_hierarchy) return bucket;
-  const std::size_t unit = device_padding(context.grid, bucket.dtype);
-  bucket.count = (bucket.count + unit - 1) / unit * unit;
-  return bucket;
+  const bool is_goal = is_packed && !is_for_all;
+  const bool stays =
+      (is_for_all && asks_for_native(context)) ||
+      prefers_device(is_packed ? merged(goal) : goal, is_goal ? packed : device, inputs);
+  if (!stays) return layout;
+  return is_packed ? packed : device;
 }
 
 BucketLayout layout_of(const Operation& operation, const Goal& goal, const PlanContext& context) {

@@ -108,26 +108,36 @@ BucketRequest goal_request(std::string name, const Goal& goal, const BucketLayou
                            const PlanInputs& inputs) {
   // The options that name an algorithm name one for all-reduces; chunks are those of the cheapest.
   const CompileOptions options = options_for(layout, inputs, {});
-  BucketRequest request{.name = std::move(name), .layout = layout, .goal = goal, .compile = {}};
-  const bool is_packed = layout.is_on_device() && layout.placement == Placement::kStaged;
-  if (is_packed && goal.kind == GoalKind::kBroadcast) {
-    request.goal = Goal::broadcast(goal.root, inputs.grid.world_size());  // With its padding.
-    request.compile = [root = goal.root, layout, options, &grid = inputs.grid](int rank) {
-      return compile_device_broadcast(rank, root, layout, grid, options);
-    };
-  } else {
-    request.compile = [goal, layout, options, algorithm = inputs.collective_algorithm,
-                       &grid = inputs.grid](int rank) {
-      return compile_goal(rank, goal, layout, grid, options, algorithm);
-    };
-  }
-  return request;
+  return {.name = std::move(name),
+          .layout = layout,
+          .goal = goal,
+          .compile = [goal, layout, options, algorithm = inputs.collective_algorithm,
+                      &grid = inputs.grid](int rank) {
+            return compile_goal(rank, goal, layout, grid, options, algorithm);
+          }};
 }
 
 bool prefers_device(const Goal& goal, const BucketLayout& layout, const PlanInputs& inputs) {
   const CompileOptions options = options_for(layout, inputs, {});
   return choose_device_goal(goal, layout, {inputs.grid, options}, inputs.collective_algorithm) !=
          nullptr;
+}
+
+bool prefers_bucket(const BucketLayout& bucket, const PlanInputs& inputs) {
+  if (inputs.grid.num_nodes() == 1 || !inputs.device || !inputs.device->native_in_nodes) {
+    return false;
+  }
+  const CompileOptions options = options_for(bucket, inputs, inputs.device_algorithm);
+  if (resolve_algorithm(bucket, inputs.grid, options).needs_native()) return false;
+  if (!inputs.device_algorithm.is_auto()) return true;
+  const GoalAlgorithm* const asked = inputs.collective_algorithm.algorithm();
+  if (asked != nullptr && asked != &goal_algorithms::hierarchical) return false;
+  BucketLayout host = bucket;
+  host.memory = MemoryKind::kHost;
+  host.placement = Placement::kUser;
+  const Goal goal = Goal::all_reduce(inputs.grid.world_size(), bucket.count);
+  return predict_device_us(bucket, inputs.grid, options) <
+         predict_mirror_us(goal, host, {inputs.grid, options}, {});
 }
 
 BucketPlan plan_bucket(const BucketRequest& request, const PlanInputs& inputs) {

@@ -48,13 +48,17 @@ struct BucketRequest {
 /// `resolve_algorithm`.
 BucketRequest all_reduce_request(std::string name, const BucketLayout& layout,
                                  const PlanInputs& inputs);
-/// Any other goal; see `compile_goal`. A staged device bucket takes broadcasts. Errors: UsageError
-/// for device memory without a device, or if nothing serves the goal.
+/// Any other goal; see `compile_goal`. Errors: UsageError for device memory without a device, or if
+/// nothing serves the goal.
 BucketRequest goal_request(std::string name, const Goal& goal, const BucketLayout& layout,
                            const PlanInputs& inputs);
 /// Whether such a request, for tensors in device memory, is better served there than by mirrors of
 /// them in host memory; the same on all ranks.
 bool prefers_device(const Goal& goal, const BucketLayout& layout, const PlanInputs& inputs);
+/// Whether an all-reduce in device memory is best served by this device bucket, with collectives of
+/// the nodes and messages between them, or is asked to be. Otherwise the choice above is left. The
+/// same on all ranks. Errors: as `all_reduce_request`.
+bool prefers_bucket(const BucketLayout& bucket, const PlanInputs& inputs);
 
 /// What a bucket needs to run, before any memory is taken for it. The binding still lacks what is
 /// known later: packers, codec and inputs, and the places that `BucketTable` gives it.

@@ -35,6 +35,13 @@ inline std::optional<JobDevices> devices_for(MemoryKind memory) {
   return JobDevices{.holds_buffers = true};
 }
 
+/// In device memory, hierarchies do all that they can: where nodes have equally many ranks.
+inline Options by_hierarchies(Options options = {}) {
+  options.collective_algorithm = "hierarchical";
+  options.device_algorithm = "hierarchical:native,direct";
+  return options;
+}
+
 /// Optional wrappers between the ranks of an `EngineJob` and their transports and engines.
 struct JobWraps {
   bool opens_memory = false;  ///< As `InProcessHub::open_memory`.

@@ -6,6 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "comm/collective/selection.h"
+
 namespace kolo {
 namespace {
 
@@ -32,14 +34,23 @@ Copied copied_bytes(const Goal& goal, const BucketLayout& layout, int ranks) {
           .up = bytes * static_cast<double>(std::ranges::max(got))};
 }
 
+/// All-reduces have algorithms of their own.
+double predict_all_reduce_us(const BucketLayout& host, const GoalContext& context) {
+  CompileOptions options = context.options;
+  options.algorithm = {};
+  return CostModel(context.grid, options.link_costs)
+      .predict_us(resolve_algorithm(host, context.grid, options), host_bucket(host));
+}
+
 }  // namespace
 
 double predict_mirror_us(const Goal& goal, const BucketLayout& host, const GoalContext& context,
                          const GoalAlgorithmRequest& request) {
-  const GoalAlgorithm& algorithm = resolve_goal_algorithm(goal, host, context, request);
-  return copied_bytes(goal, host, context.grid.world_size())
-             .us(context.options.link_costs.staging) +
-         predict_us(algorithm, goal, host, context);
+  const double copies_us =
+      copied_bytes(goal, host, context.grid.world_size()).us(context.options.link_costs.staging);
+  if (goal.kind == GoalKind::kAllReduce) return copies_us + predict_all_reduce_us(host, context);
+  return copies_us +
+         predict_us(resolve_goal_algorithm(goal, host, context, request), goal, host, context);
 }
 
 const GoalAlgorithm* choose_device_goal(const Goal& goal, const BucketLayout& layout,

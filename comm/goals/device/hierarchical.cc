@@ -1,9 +1,14 @@
-#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <utility>
 #include <vector>
 
+#include "comm/base/check.h"
+#include "comm/goals/device/part_exchange.h"
+#include "comm/goals/device/places.h"
+#include "comm/goals/device/rooted_route.h"
+#include "comm/goals/device/shared_out.h"
 #include "comm/goals/goal_price.h"
 #include "comm/goals/sums.h"
 
@@ -11,129 +16,285 @@ namespace kolo {
 namespace {
 
 // Between nodes, each rank passes what is of its place in the node, through staging memory; inside
-// them the device's own library does the rest. A block has the parts of one node's ranks, which lie
-// side by side:
+// them the device's own library does the rest. So the ranks of a node share this work, and each
+// element crosses a link once. Here ==> is between nodes:
 //
-//   all-gather       own part -> ranks of this place in other nodes; then for each block
-//                    gather_parts among the ranks of the node, each of which has one part of it
-//   reduce-scatter   for each block reduce_parts inside the node; then the sum of the part that is
-//                    for another node's rank of this place -> that rank, which adds up the nodes'
+//   all-gather       own part ==> peers, which have this place; each node's parts: a gather
+//   gather           own part ==> peer in the root's node; each node's parts: an exchange
+//   all-to-all       what is for another node ==> peer there; each node's: an exchange
+//   scatter          each node's parts: an exchange in the root's node; the peer's part ==> peer
+//   reduce-scatter   each node's parts: a sum; the peer's part of it ==> peer, which adds them up
+//   reduce, broadcast   see shared_out.h
+//
+// Several tensors share each call of the library, and have messages of their own.
 
 /// As many sums as a kernel of a device adds up: its `kMostReduceSources`.
 constexpr std::size_t kMostNodes = 64;
 
-class Places {
- public:
-  Places(const Goal& goal, const ProcessGrid& grid, int rank)
-      : goal_(goal), grid_(grid), local_(grid.local_rank(rank)) {}
-
-  const Extent& part(int rank) const { return goal_.parts[static_cast<std::size_t>(rank)].extent; }
-  /// The rank of this one's place in another node.
-  int peer(int node) const { return grid_.ranks_of_node(node)[static_cast<std::size_t>(local_)]; }
-  const std::vector<int>& block(int node) const { return grid_.ranks_of_node(node); }
-  bool is_empty(int node) const {
-    return std::ranges::all_of(block(node), [&](int rank) { return part(rank).count == 0; });
-  }
-
- private:
-  const Goal& goal_;
-  const ProcessGrid& grid_;
-  int local_;
-};
-
-void append_all_gather(ScheduleBuilder& builder, const Goal& goal, const ProcessGrid& grid) {
-  const Places places(goal, grid, builder.rank());
-  const int own_node = grid.node(builder.rank());
-  const Extent& own = places.part(builder.rank());
-  for (int node = 0; node < grid.num_nodes(); ++node) {
-    if (node != own_node) builder.send(places.peer(node), builder.input(own.offset, own.count));
-  }
-  for (int step = 0; step < grid.num_nodes(); ++step) {  // What is here goes first.
-    const int node = (own_node + step) % grid.num_nodes();
-    const Extent& part = places.part(places.peer(node));
-    if (node != own_node) builder.recv(places.peer(node), builder.home(part.offset, part.count));
-    if (places.is_empty(node)) continue;
-    std::vector<Range> block;
-    for (const int rank : places.block(node)) {
-      block.push_back(builder.home(places.part(rank).offset, places.part(rank).count));
+void append_all_gather(ScheduleBuilder& builder, const Places& places) {
+  for (const int node : places.receivers()) {
+    for (std::size_t i = 0; i < places.tensors() && node != places.node(); ++i) {
+      builder.send(places.peer(node), input(builder, places.part(i, places.rank())));
     }
-    const Range source = node == own_node ? builder.input(part.offset, part.count)
-                                          : builder.home(part.offset, part.count);
-    builder.gather_parts(NativeGroup::kNode, {source}, std::move(block));
+  }
+  for (const int node : places.senders()) {
+    std::vector<Range> sources, parts;
+    for (std::size_t i = 0; i < places.tensors(); ++i) {
+      const Extent& part = places.part(i, places.peer(node));
+      const bool is_own = node == places.node();
+      sources.push_back(is_own ? input(builder, part) : home(builder, part));
+      if (!is_own) builder.recv(places.peer(node), sources.back());
+      for (const int rank : places.ranks(node)) {
+        parts.push_back(home(builder, places.part(i, rank)));
+      }
+    }
+    builder.gather_parts(NativeGroup::kNode, std::move(sources), std::move(parts));
   }
 }
 
-void append_reduce_scatter(ScheduleBuilder& builder, const Goal& goal, const ProcessGrid& grid) {
-  const Places places(goal, grid, builder.rank());
-  const int own_node = grid.node(builder.rank());
-  const Extent& own = places.part(builder.rank());
-  std::vector<Range> addends;  // by node
-  for (int node = 0; node < grid.num_nodes(); ++node) {
-    addends.push_back(builder.scratch(own.count));
-  }
-  for (int step = 1; step <= grid.num_nodes(); ++step) {  // What stays here goes last.
-    const int node = (own_node + step) % grid.num_nodes();
-    const int peer = places.peer(node);
-    const Range sum = node == own_node ? addends[static_cast<std::size_t>(node)]
-                                       : builder.scratch(places.part(peer).count);
-    std::vector<Range> block;
-    for (const int rank : places.block(node)) {
-      block.push_back(builder.input(places.part(rank).offset, places.part(rank).count));
-    }
-    if (!places.is_empty(node)) {
-      builder.reduce_parts(NativeGroup::kNode, {sum}, std::move(block), false);
-    }
-    if (node != own_node) builder.send(peer, sum);
-  }
-  for (int node = 0; node < grid.num_nodes(); ++node) {
-    if (node != own_node) {
-      builder.recv(places.peer(node), addends[static_cast<std::size_t>(node)]);
-    }
-  }
-  builder.reduce(builder.home(own.offset, own.count), addends, true);
+// The root holds parts where they go, another rank of its place until they are handed on.
+Range held(ScheduleBuilder& builder, const Range& at_root, int root) {
+  return builder.rank() == root ? at_root : builder.scratch(at_root.count);
 }
 
-/// Each node has a place for each rank of the others, and its ranks follow each other.
+void append_gather(ScheduleBuilder& builder, const Places& places, int root) {
+  if (!places.is_at_root()) {
+    for (std::size_t i = 0; i < places.tensors(); ++i) {
+      builder.send(places.peer_at_root(), input(builder, places.part(i, places.rank())));
+    }
+    return;
+  }
+  for (const int node : places.senders()) {
+    PartExchange exchange(builder, places.tensors(), places.size());
+    for (std::size_t i = 0; i < places.tensors(); ++i) {
+      const Extent& part = places.part(i, places.peer(node));
+      Range source = input(builder, part);
+      if (node != places.node()) {
+        source = held(builder, home(builder, part), root);
+        builder.recv(places.peer(node), source);
+      }
+      exchange.give(i, places.place_of(root), source);
+      if (places.rank() != root) continue;
+      for (const int rank : places.ranks(node)) {
+        exchange.get(i, places.place_of(rank), home(builder, places.part(i, rank)));
+      }
+    }
+    std::move(exchange).append_to(builder, NativeGroup::kNode);
+  }
+}
+
+void append_scatter(ScheduleBuilder& builder, const Places& places, int root) {
+  if (!places.is_at_root()) {
+    for (std::size_t i = 0; i < places.tensors(); ++i) {
+      builder.recv(places.peer_at_root(), home(builder, places.part(i, places.rank())));
+    }
+    return;
+  }
+  for (const int node : places.receivers()) {
+    PartExchange exchange(builder, places.tensors(), places.size());
+    std::vector<Range> targets;  // by tensor
+    for (std::size_t i = 0; i < places.tensors(); ++i) {
+      const Extent& part = places.part(i, places.peer(node));
+      const bool is_own = node == places.node();
+      targets.push_back(is_own ? home(builder, part) : held(builder, input(builder, part), root));
+      const bool stays = !is_own && places.rank() == root;
+      if (!stays) exchange.get(i, places.place_of(root), targets.back());
+      for (const int rank : places.ranks(node)) {
+        const bool is_given = places.rank() == root && !(stays && rank == places.peer(node));
+        if (!is_given) continue;
+        exchange.give(i, places.place_of(rank), input(builder, places.part(i, rank)));
+      }
+    }
+    std::move(exchange).append_to(builder, NativeGroup::kNode);
+    if (node == places.node()) continue;
+    for (const Range& target : targets) builder.send(places.peer(node), target);
+  }
+}
+
+/// What lies side by side, as one.
+Extent joined(const std::vector<Extent>& parts) {
+  return {.offset = parts.front().offset, .count = parts.back().end() - parts.front().offset};
+}
+
+/// Where `extent` is in a range that holds what the bucket has from `begin` on.
+Range inside(const Range& range, std::size_t begin, const Extent& extent) {
+  return {range.rank, range.region, range.offset + extent.offset - begin, extent.count};
+}
+
+/// What this rank has for all, in each tensor. Where results replace it, a copy.
+std::vector<Range> contributions(ScheduleBuilder& builder, const Places& places) {
+  std::vector<Range> sources;
+  for (std::size_t i = 0; i < places.tensors(); ++i) {
+    const Range source = input(builder, places.contribution(i));
+    sources.push_back(source);
+    if (!builder.layout().replaces_inputs) continue;
+    sources.back() = builder.scratch(source.count);
+    builder.move(sources.back(), source);
+  }
+  return sources;
+}
+
+void append_all_to_all(ScheduleBuilder& builder, const Places& places) {
+  const std::vector<Range> sources = contributions(builder, places);
+  const auto given = [&](std::size_t tensor, int node) {
+    return inside(sources[tensor], places.contribution(tensor).offset,
+                  joined(places.parts_for(tensor, places.rank(), node)));
+  };
+  for (const int node : places.receivers()) {
+    for (std::size_t i = 0; i < places.tensors() && node != places.node(); ++i) {
+      builder.send(places.peer(node), given(i, node));
+    }
+  }
+  for (const int node : places.senders()) {
+    const bool is_own = node == places.node();
+    PartExchange exchange(builder, places.tensors(), places.size());
+    for (std::size_t i = 0; i < places.tensors(); ++i) {
+      const std::vector<Extent> parts = places.parts_for(i, places.peer(node), places.node());
+      const Extent all = joined(parts);
+      const Range block = is_own ? given(i, node) : builder.scratch(all.count);
+      if (!is_own) builder.recv(places.peer(node), block);
+      for (std::size_t place = 0; place < places.size(); ++place) {
+        // What replaces itself is there.
+        if (is_own && place == places.place() && builder.layout().replaces_inputs) continue;
+        const int from = places.ranks(node)[place];
+        exchange.give(i, place, inside(block, all.offset, parts[place]));
+        exchange.get(i, place, home(builder, places.part_of_pair(i, from, places.rank())));
+      }
+    }
+    std::move(exchange).append_to(builder, NativeGroup::kNode);
+  }
+}
+
+void append_reduce_scatter(ScheduleBuilder& builder, const Places& places) {
+  // The sums of each node of what this rank receives, by tensor and node.
+  std::vector<std::vector<Range>> addends(places.tensors(), std::vector<Range>(places.nodes()));
+  const auto addend = [&](std::size_t tensor, int node) -> Range& {
+    return addends[tensor][static_cast<std::size_t>(node)];
+  };
+  for (const int node : places.receivers()) {
+    std::vector<Range> sums, parts;
+    for (std::size_t i = 0; i < places.tensors(); ++i) {
+      sums.push_back(builder.scratch(places.part(i, places.peer(node)).count));
+      for (const int rank : places.ranks(node)) {
+        parts.push_back(input(builder, places.part(i, rank)));
+      }
+    }
+    builder.reduce_parts(NativeGroup::kNode, sums, std::move(parts), false);
+    for (std::size_t i = 0; i < places.tensors(); ++i) {
+      if (node == places.node()) {
+        addend(i, node) = sums[i];
+      } else {
+        builder.send(places.peer(node), sums[i]);
+      }
+    }
+  }
+  for (const int node : places.senders()) {
+    for (std::size_t i = 0; i < places.tensors() && node != places.node(); ++i) {
+      addend(i, node) = builder.scratch(addend(i, places.node()).count);
+      builder.recv(places.peer(node), addend(i, node));
+    }
+  }
+  for (std::size_t i = 0; i < places.tensors(); ++i) {
+    const Extent& part = places.part(i, places.rank());
+    builder.reduce(home(builder, part), std::move(addends[i]), true);
+  }
+}
+
+/// Whether messages and calls have the parts of all ranks of a node as one block.
+bool moves_blocks(GoalKind kind) {
+  return kind == GoalKind::kAllGather || kind == GoalKind::kReduceScatter ||
+         kind == GoalKind::kAllToAll;
+}
+
+/// Whether such parts lie side by side: ranks of a node follow each other.
 bool has_blocks(const ProcessGrid& grid) {
   for (int node = 0; node < grid.num_nodes(); ++node) {
     const std::vector<int>& ranks = grid.ranks_of_node(node);
     if (ranks.back() - ranks.front() != static_cast<int>(ranks.size()) - 1) return false;
   }
-  return grid.is_even();
+  return true;
 }
 
-// Sums of 16-bit floats would be rounded between the nodes.
+bool is_shared_out(GoalKind kind) {
+  return kind == GoalKind::kReduce || kind == GoalKind::kBroadcast;
+}
+
+// Sums that are scaled are packed, of all tensors together.
+bool takes(const Goal& goal, const BucketLayout& layout) {
+  const bool sums = goal.kind == GoalKind::kReduceScatter || goal.kind == GoalKind::kReduce;
+  if (layout.is_on_device() && is_packed(layout)) return sums && goal.tensors == 1;
+  return layout.is_in_tensors(MemoryKind::kDevice) && goal.kind != GoalKind::kAllReduce &&
+         goal.kind != GoalKind::kOther;
+}
+
+/// Whether one rank adds up a sum of each node.
+bool adds_up_all(const Goal& goal, const BucketLayout& layout) {
+  return goal.kind == GoalKind::kReduceScatter ||
+         (goal.kind == GoalKind::kReduce && sums_in_one_place(layout));
+}
+
+// Each rank has a peer in each node.
 bool serves(const Goal& goal, const BucketLayout& layout, const ProcessGrid& grid) {
-  const bool sums = goal.kind == GoalKind::kReduceScatter && !sums_in_one_place(layout);
   const auto nodes = static_cast<std::size_t>(grid.num_nodes());
-  return layout.is_in_tensors(MemoryKind::kDevice) && goal.tensors == 1 && nodes > 1 &&
-         nodes <= kMostNodes && has_blocks(grid) && (sums || goal.kind == GoalKind::kAllGather);
+  return takes(goal, layout) && nodes > 1 && grid.is_even() &&
+         (!adds_up_all(goal, layout) || nodes <= kMostNodes) &&
+         (!moves_blocks(goal.kind) || has_blocks(grid));
+}
+
+void append_collective(ScheduleBuilder& builder, const Goal& goal, const Places& places,
+                       const GoalContext& context) {
+  // As many native steps as the root's node has; elsewhere flags are numbered alike.
+  builder.reserve_flags(narrow<std::uint32_t>(places.nodes()));
+  switch (goal.kind) {
+    case GoalKind::kReduce:
+    case GoalKind::kBroadcast:
+      return append_shared_out(builder, goal, places, context);
+    case GoalKind::kReduceScatter:
+      return append_reduce_scatter(builder, places);
+    case GoalKind::kAllGather:
+      return append_all_gather(builder, places);
+    case GoalKind::kGather:
+      return append_gather(builder, places, goal.root);
+    case GoalKind::kScatter:
+      return append_scatter(builder, places, goal.root);
+    default:
+      return append_all_to_all(builder, places);
+  }
 }
 
 void append(ScheduleBuilder& builder, const Goal& goal, const GoalContext& context) {
-  builder.forgo_bucket();
-  if (goal.kind == GoalKind::kAllGather) {
-    append_all_gather(builder, goal, context.grid);
+  const bool packs = is_packed(builder.layout());
+  if (packs) {
+    builder.load(builder.bucket(0, builder.layout().count));
   } else {
-    append_reduce_scatter(builder, goal, context.grid);
+    builder.forgo_bucket();
+  }
+  if (goal.count() == 0) return;
+  append_collective(builder, goal, Places(goal, context.grid, builder.rank()), context);
+  if (!packs) return;
+  for (const Goal::Part& part : goal.parts) {
+    const Range result = builder.bucket(part.extent.offset, part.extent.count);
+    if (part.receives(builder.rank())) builder.deliver(result, Sink::kUser);
   }
 }
 
 // Nothing overlaps in the worst case. Copies down and up take different directions of the bus.
 double predict_us(const HostLinks& links, const GoalSize& size, const CompileOptions& options) {
   if (!options.native_in_nodes) return std::numeric_limits<double>::infinity();
+  if (is_shared_out(size.kind)) return cheapest_route(links, size, options).us;
   const GoalPrice price(links, size);
   const LinkCosts& costs = links.costs();
-  const double others = price.nodes() - 1;
-  Passage wire = links.messages(others);
-  wire.link_us = wire.one_way_us = price.link_us(price.direct_bytes(), true);
+  const double nodes = price.nodes(), local = price.local();
+  const bool is_exchange = size.kind == GoalKind::kAllToAll;
+  const double crossing = (nodes - 1) / nodes * size.bytes / (is_exchange ? nodes : 1);
+  Passage wire = links.messages((nodes - 1) * size.tensors);
+  wire.link_us = wire.one_way_us = price.link_us(crossing, true);
   const double staged =
       options.network_takes_device_memory
           ? 0
-          : 2 * costs.staging.latency_us + others * price.part_bytes() / costs.staging.bytes_per_us;
-  const double local = price.local();
-  const double inside = price.nodes() * costs.device.latency_us +
-                        (local - 1) / local * size.bytes / costs.device.bytes_per_us;
+          : costs.staging.latency_us + transfer_us(costs.staging, crossing / local);
+  const double handed_on = (local - 1) / local * size.bytes / (is_exchange ? nodes * local : 1);
+  const double inside = nodes * costs.device.latency_us + handed_on / costs.device.bytes_per_us;
   return price.rounds_us(wire, 1) + staged + inside;
 }
 

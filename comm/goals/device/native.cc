@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/goals/device/part_exchange.h"
 #include "comm/goals/goal_price.h"
 
 namespace kolo {
@@ -77,32 +78,33 @@ Range copy_of(ScheduleBuilder& builder, const Range& source) {
 }
 
 void append_exchange(ScheduleBuilder& builder, const Goal& goal, int ranks) {
-  const auto size = static_cast<std::size_t>(ranks);
   const bool replaces_inputs = builder.layout().replaces_inputs;
-  std::vector<Range> sent(goal.tensors * size, builder.input(0, 0));
-  std::vector<Range> received(goal.tensors * size, builder.home(0, 0));
+  PartExchange exchange(builder, goal.tensors, static_cast<std::size_t>(ranks));
   for (std::size_t i = 0; i < goal.tensors; ++i) {
     for (const Goal::Part& part : goal.parts_of(i)) {
       const int from = part.contributors.front();
       const int to = part.receivers.front();
-      Range source = builder.input(part.extent.offset, part.extent.count);
-      const Range target = builder.home(part.extent.offset, part.extent.count);
-      if (from == to && (replaces_inputs || source == target)) continue;  // It is there.
+      if (from == to && replaces_inputs) continue;  // It is there.
       if (from == builder.rank()) {
-        if (replaces_inputs) source = copy_of(builder, source);
-        sent[i * size + static_cast<std::size_t>(to)] = source;
+        const Range source = builder.input(part.extent.offset, part.extent.count);
+        exchange.give(i, static_cast<std::size_t>(to),
+                      replaces_inputs ? copy_of(builder, source) : source);
       }
-      if (to == builder.rank()) received[i * size + static_cast<std::size_t>(from)] = target;
+      if (to == builder.rank()) {
+        exchange.get(i, static_cast<std::size_t>(from),
+                     builder.home(part.extent.offset, part.extent.count));
+      }
     }
   }
-  builder.exchange_parts(NativeGroup::kWorld, std::move(sent), std::move(received));
+  std::move(exchange).append_to(builder, NativeGroup::kWorld);
 }
 
 bool is_packed(const BucketLayout& layout) { return layout.placement == Placement::kStaged; }
 
 bool serves(const Goal& goal, const BucketLayout& layout, const ProcessGrid&) {
   if (layout.is_on_device() && is_packed(layout)) {
-    return goal.kind == GoalKind::kReduce || goal.kind == GoalKind::kReduceScatter;
+    return goal.tensors == 1 &&
+           (goal.kind == GoalKind::kReduce || goal.kind == GoalKind::kReduceScatter);
   }
   const bool is_one_call = goal.tensors == 1 || goal.kind != GoalKind::kAllReduce;
   return layout.is_in_tensors(MemoryKind::kDevice) && goal.kind != GoalKind::kOther && is_one_call;

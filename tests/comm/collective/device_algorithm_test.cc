@@ -201,33 +201,6 @@ TEST(DeviceAlgorithms, RefuseWhatTheyCannotDo) {
       UsageError);
   layout.count -= 1;
   EXPECT_THROW(compile_all_reduce(0, layout, grid, {}), UsageError);
-  EXPECT_THROW(compile_device_broadcast(0, 0, layout, grid, {}), UsageError);
-}
-
-TEST(DeviceBroadcast, ReachesEveryRankFromEveryRoot) {
-  int shape = 0;
-  for (int ranks = 1; ranks <= kMostDeviceRanks; ++ranks) {
-    test::for_each_node_shape(ranks, [&](const std::vector<int>& sizes) {
-      const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
-      ++shape;
-      for (int root = 0; root < ranks; ++root) {
-        if (ranks > kMostDeviceRanksOfAll && root != shape % ranks) continue;
-        for (Placement placement : {Placement::kInPlace, Placement::kStaged}) {
-          BucketLayout layout = device_layout(grid, 2);
-          layout.placement = placement;
-          const CompileOptions options{
-              .device_chunk_bytes = device_padding(grid, layout.dtype) * sizeof(float),
-              .staging_bytes = 4 * kWireAlignment};
-          std::vector<Schedule> schedules;
-          for (int rank = 0; rank < ranks; ++rank) {
-            schedules.push_back(compile_device_broadcast(rank, root, layout, grid, options));
-          }
-          expect_correct(schedules, grid, Goal::broadcast(root, ranks), options,
-                         test::shape_text(sizes) + " root " + std::to_string(root));
-        }
-      }
-    });
-  }
 }
 
 TEST(ResolveDeviceAlgorithm, StaysWithItsKindOfMemory) {

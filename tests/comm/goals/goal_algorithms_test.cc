@@ -90,7 +90,7 @@ struct Case {
   Collective collective;
   const GoalAlgorithm* algorithm;
   MemoryKind memory;
-  /// kStaged: elements are cast to bfloat16 on their way.
+  /// kStaged: elements are cast to bfloat16 on their way, or on a device packed.
   Placement placement = Placement::kUser;
 };
 
@@ -100,7 +100,8 @@ struct Place {
 };
 constexpr Place kPlaces[] = {{MemoryKind::kHost, Placement::kUser},
                              {MemoryKind::kHost, Placement::kStaged},
-                             {MemoryKind::kDevice, Placement::kUser}};
+                             {MemoryKind::kDevice, Placement::kUser},
+                             {MemoryKind::kDevice, Placement::kStaged}};
 
 /// Each algorithm with each collective that it serves on some nodes.
 std::vector<Case> cases() {
@@ -111,7 +112,7 @@ std::vector<Case> cases() {
   for (const Collective& collective : collectives()) {
     const Goal goal = collective.goal(counts, 0);
     for (const auto& [memory, placement] : kPlaces) {
-      // The broadcast of a bucket has its own rules.
+      // The broadcast of a bucket of the host has its own rules.
       if (placement == Placement::kStaged && goal.kind == GoalKind::kBroadcast) continue;
       const BucketLayout layout{.count = goal.count(), .placement = placement, .memory = memory};
       for (const GoalAlgorithm* algorithm : goal_algorithms_of_all()) {
@@ -124,6 +125,8 @@ std::vector<Case> cases() {
   return all;
 }
 
+/// Messages of device memory in pieces of two units.
+constexpr std::size_t kSmallStaging = 4 * kWireAlignment;
 /// Holds all blocks of the goals here.
 constexpr std::size_t kLargeSlot = std::size_t{1} << 20;
 
@@ -136,7 +139,8 @@ bool is_taken(const Goal& goal, const ProcessGrid& grid, const BucketLayout& lay
     schedules.push_back(compile_goal(rank, goal, layout, grid, options, algorithm));
     if (schedules.back().algorithm != algorithm.name) return false;
   }
-  const auto wrong = verify(schedules, grid, goal);
+  const auto wrong = verify(schedules, grid, goal,
+                            {.network_takes_device_memory = options.network_takes_device_memory});
   EXPECT_EQ(wrong, std::nullopt) << what << " " << to_string(layout.dtype)
                                  << (layout.out_of_place ? " out of place" : "");
   return true;
@@ -172,16 +176,19 @@ ProcessGrid grid_of(std::vector<int> sizes, bool in_turns) {
 class GoalShapes : public testing::TestWithParam<Case> {
  protected:
   const Collective& collective() const { return GetParam().collective; }
+  bool is_on_device() const { return GetParam().memory == MemoryKind::kDevice; }
 
   void expect_correct(const Goal& goal, const ProcessGrid& grid, const CompileOptions& options,
                       DType dtype, bool out_of_place, const std::string& what) {
     const bool is_cast = GetParam().placement == Placement::kStaged;
-    const BucketLayout layout{
+    BucketLayout layout{
         .count = goal.count(),
         .dtype = is_cast ? DType::kBFloat16 : dtype,
         .placement = GetParam().placement,
         .memory = GetParam().memory,
         .out_of_place = (out_of_place && !is_cast) || collective().only_out_of_place};
+    // An all-to-all in place.
+    layout.replaces_inputs = is_on_device() && collective().only_out_of_place && !out_of_place;
     expect_reached(goal, grid, layout, options, *GetParam().algorithm, what);
   }
 
@@ -227,13 +234,17 @@ TEST_P(GoalShapes, AreReached) {
   constexpr std::array<std::size_t, 2> kSlots{512, kLargeSlot};
   for (std::size_t third = 0; third < kSlots.size(); ++third) {
     const std::size_t slot = kSlots[third];
-    reach(third, {.chunk_bytes = 512, .slot_bytes = slot, .cached_slot_bytes = slot});
+    reach(third, {.chunk_bytes = 512,
+                  .slot_bytes = slot,
+                  .cached_slot_bytes = slot,
+                  .staging_bytes = third == 0 ? kSmallStaging : CompileOptions().staging_bytes});
     if (testing::Test::HasFailure()) return;
   }
 }
 
 TEST_P(GoalShapes, AreReachedByLending) {
   CompileOptions options{.chunk_bytes = 512, .slot_bytes = 512, .cached_slot_bytes = 512};
+  options.network_takes_device_memory = is_on_device();
   // What is cast is not lent; the last third of the shapes is for it, too.
   if (GetParam().placement != Placement::kStaged) lend_all(options);
   reach(2, options);
@@ -269,9 +280,30 @@ TEST_P(GoalShapes, AreReachedInUnevenParts) {
   }
 }
 
+// In host memory they are one.
+TEST_P(GoalShapes, AreReachedForSeveralTensors) {
+  if (!is_on_device()) return;
+  for (const std::vector<int>& sizes : {std::vector<int>{3}, {2, 2}, {1, 1, 1}, {3, 3, 3, 3}}) {
+    const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
+    const auto ranks = static_cast<std::size_t>(grid.world_size());
+    std::vector<std::size_t> uneven(ranks, 7), few(ranks), even(ranks, 40);
+    uneven.front() = 0;
+    few.back() = 3;
+    for (int root = 0; root < grid.world_size(); ++root) {
+      const Goal goal =
+          Goal::of_tensors({collective().goal(uneven, root), collective().goal(few, root),
+                            collective().goal(even, root)});
+      for (const bool out_of_place : {false, true}) {
+        expect_correct(goal, grid, {.staging_bytes = kSmallStaging}, DType::kFloat32, out_of_place,
+                       test::shape_text(sizes) + " root " + std::to_string(root));
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Algorithms, GoalShapes, testing::ValuesIn(cases()), [](const auto& each) {
   return each.param.collective.name + "_" + std::string(each.param.algorithm->name) +
-         (each.param.placement == Placement::kStaged ? "_cast" : "");
+         (each.param.placement == Placement::kStaged ? "_cast_or_packed" : "");
 });
 
 // Parts that no collective has: any contributors, any receivers.

@@ -10,73 +10,17 @@
 #include <utility>
 #include <vector>
 
-#include "tests/runtime/device/call_counter.h"
-#include "tests/runtime/engine/collective_calls.h"
-#include "tests/support/engine_job.h"
+#include "tests/runtime/device/counted_job.h"
 
 namespace kolo {
 namespace {
 
-using test::EngineJob;
-
-/// A job that counts the calls of its first rank to the library.
-class CountedJob {
- public:
-  explicit CountedJob(const std::vector<int>& nodes, const Options& options = {})
-      : job(ProcessGrid::with_node_sizes(nodes), options, 7,
-            test::JobDevices{
-                .holds_buffers = true,
-                .wrap = [this](int rank, const std::string& of, std::unique_ptr<LocalGroup> group) {
-                  return counter_.wrap(rank, of, std::move(group));
-                }}) {}
-
-  int ranks() const { return job.world_size(); }
-
-  /// Runs what `make` makes for each rank, without an error.
-  void run(const std::function<std::shared_ptr<Operation>(const OperationCalls&, int rank)>& make) {
-    std::vector<std::shared_ptr<Operation>> operations;
-    for (int rank = 0; rank < ranks(); ++rank) {
-      OperationPool pool;
-      operations.push_back(job.submit(rank, *make(OperationCalls(pool, rank, ranks()), rank)));
-    }
-    job.finish(operations);
-    for (const auto& operation : operations) ASSERT_EQ(test::error_of(*operation), "");
-  }
-
-  /// Calls of the first rank since the last time.
-  std::uint64_t calls() { return counter_.calls(); }
-
- private:
-  test::CallCounter counter_;
-
- public:
-  EngineJob job;
-};
-
+using test::CountedJob;
 using Buffers = std::vector<test::CollectiveBuffers>;
-
-/// One use of each collective, in place where it can be.
-void run_all(CountedJob& counted, const std::function<void(const std::string&)>& after_each) {
-  for (const test::CollectiveCall& call : test::collective_calls()) {
-    const std::vector<std::size_t> counts(static_cast<std::size_t>(counted.ranks()), 50);
-    for (const bool in_place : {false, true}) {
-      Buffers buffers;
-      for (int rank = 0; rank < counted.ranks(); ++rank) {
-        buffers.push_back(test::buffers_for(call.goal(counts, 0), rank, in_place));
-      }
-      const std::string name = call.name + (in_place ? " in place" : "");
-      counted.run([&](const OperationCalls& calls, int rank) {
-        return call.make(calls, name, buffers[static_cast<std::size_t>(rank)], counts, 0, in_place);
-      });
-      for (const auto& mine : buffers) EXPECT_EQ(mine.result, mine.expected) << name;
-      after_each(name);
-    }
-  }
-}
 
 TEST(NativeCollectives, TakeOneCallOfTheLibrary) {
   CountedJob counted({3});
-  run_all(counted, [&](const std::string& name) { EXPECT_EQ(counted.calls(), 1U) << name; });
+  test::run_all(counted, [&](const std::string& name) { EXPECT_EQ(counted.calls(), 1U) << name; });
   std::vector<float> data(40, 1);
   std::vector<std::vector<float>> copies(3, data);
   counted.run([&](const OperationCalls& calls, int rank) {
@@ -88,43 +32,29 @@ TEST(NativeCollectives, TakeOneCallOfTheLibrary) {
 TEST(NativeCollectives, TakeMemoryOnlyForWhatResultsWouldReplace) {
   CountedJob counted({2});
   std::size_t allocations = 0;
-  run_all(counted, [&](const std::string& name) {
+  test::run_all(counted, [&](const std::string& name) {
     if (name == "all_to_all in place") ++allocations;
     EXPECT_EQ(counted.job.device(0).allocation_counts().allocations, allocations) << name;
   });
 }
 
-TEST(NativeCollectives, SumOutOfPlaceWithoutABucket) {
+TEST(NativeCollectives, SumWithoutABucket) {
   for (const std::vector<int>& nodes : {std::vector<int>{3}, std::vector<int>{2, 2}}) {
-    CountedJob counted(nodes);
-    const std::vector<float> input(40, 1);
-    std::vector<std::vector<float>> sums(static_cast<std::size_t>(counted.ranks()),
-                                         std::vector<float>(40));
-    const std::size_t before = counted.job.device(0).allocation_counts().allocations;
-    counted.run([&](const OperationCalls& calls, int rank) {
-      const auto me = static_cast<std::size_t>(rank);
-      return calls.all_reduce("x", input.data(), test::view(sums[me]), ReduceOp::kSum);
-    });
-    EXPECT_EQ(sums[0], std::vector<float>(40, static_cast<float>(counted.ranks())));
-    EXPECT_EQ(input, std::vector<float>(40, 1));
-    EXPECT_EQ(counted.calls(), 1U);
-    EXPECT_EQ(counted.job.device(0).allocation_counts().allocations, before);
-  }
-}
-
-TEST(NativeCollectives, SumOnOneNodeWithoutABucket) {
-  for (const std::vector<int>& nodes : {std::vector<int>{3}, std::vector<int>{2, 2}}) {
-    CountedJob counted(nodes);
-    std::vector<std::vector<float>> data(static_cast<std::size_t>(counted.ranks()),
-                                         std::vector<float>(40, 1));
-    const std::size_t before = counted.job.device(0).allocation_counts().allocations;
-    counted.run([&](const OperationCalls& calls, int rank) {
-      const auto me = static_cast<std::size_t>(rank);
-      return calls.all_reduce("x", test::view(data[me]), ReduceOp::kSum);
-    });
-    EXPECT_EQ(data[0], std::vector<float>(40, static_cast<float>(counted.ranks())));
-    const bool has_bucket = counted.job.device(0).allocation_counts().allocations > before;
-    EXPECT_EQ(has_bucket, nodes.size() > 1);
+    for (const bool in_place : {false, true}) {
+      CountedJob counted(nodes);
+      const std::vector<float> input(40, 1);
+      std::vector<std::vector<float>> sums(static_cast<std::size_t>(counted.ranks()), input);
+      const std::size_t before = counted.job.device(0).allocation_counts().allocations;
+      counted.run([&](const OperationCalls& calls, int rank) {
+        const BufferView mine = test::view(sums[static_cast<std::size_t>(rank)]);
+        return in_place ? calls.all_reduce("x", mine, ReduceOp::kSum)
+                        : calls.all_reduce("x", input.data(), mine, ReduceOp::kSum);
+      });
+      EXPECT_EQ(sums[0], std::vector<float>(40, static_cast<float>(counted.ranks())));
+      EXPECT_EQ(input, std::vector<float>(40, 1));
+      EXPECT_EQ(counted.calls(), 1U);
+      EXPECT_EQ(counted.job.device(0).allocation_counts().allocations, before);
+    }
   }
 }
 
@@ -398,14 +328,36 @@ TEST(NativeCollectives, MoveElementsOfAnyDtype) {
   }
 }
 
+TEST(NativeCollectives, OfAllReducesAreTakenWhereAnOptionSaysSo) {
+  const std::string slow = "device_latency_us=1000,staging_latency_us=1";
+  const auto calls_of = [](const std::vector<int>& nodes, const Options& options) {
+    CountedJob counted(nodes, options);
+    std::vector<std::vector<float>> sums(static_cast<std::size_t>(counted.ranks()),
+                                         std::vector<float>(40, 1));
+    counted.run([&](const OperationCalls& calls, int rank) {
+      return calls.all_reduce("x", test::view(sums[static_cast<std::size_t>(rank)]),
+                              ReduceOp::kSum);
+    });
+    EXPECT_EQ(sums[0], std::vector<float>(40, static_cast<float>(counted.ranks())));
+    return std::pair(counted.calls(), counted.calls_in_node() > 0);
+  };
+  for (const std::vector<int>& nodes : {std::vector<int>{2}, {2, 2}}) {
+    EXPECT_EQ(calls_of(nodes, {.link_costs = slow}), std::pair(std::uint64_t{0}, false));
+    EXPECT_EQ(calls_of(nodes, {.link_costs = slow, .device_algorithm = "native"}).first, 1U);
+    EXPECT_EQ(calls_of(nodes, {.collective_algorithm = "direct"}),
+              std::pair(std::uint64_t{0}, false));
+  }
+  EXPECT_TRUE(calls_of({2, 2}, {.link_costs = slow, .device_algorithm = "hierarchical"}).second);
+}
+
 TEST(NativeCollectives, AreTakenWhereTheModelOrAnOptionSaysSo) {
   CountedJob slow({2}, {.link_costs = "device_latency_us=1000,staging_latency_us=1"});
-  run_all(slow, [&](const std::string& name) { EXPECT_EQ(slow.calls(), 0U) << name; });
+  test::run_all(slow, [&](const std::string& name) { EXPECT_EQ(slow.calls(), 0U) << name; });
   CountedJob asked({2}, {.collective_algorithm = "native",
                          .link_costs = "device_latency_us=1000,staging_latency_us=1"});
-  run_all(asked, [&](const std::string& name) { EXPECT_EQ(asked.calls(), 1U) << name; });
+  test::run_all(asked, [&](const std::string& name) { EXPECT_EQ(asked.calls(), 1U) << name; });
   CountedJob host({2}, {.collective_algorithm = "direct"});
-  run_all(host, [&](const std::string& name) { EXPECT_EQ(host.calls(), 0U) << name; });
+  test::run_all(host, [&](const std::string& name) { EXPECT_EQ(host.calls(), 0U) << name; });
 }
 
 }  // namespace

@@ -232,8 +232,9 @@ class Reductions : public testing::TestWithParam<std::tuple<std::vector<int>, Me
  protected:
   EngineJob job(std::uint64_t seed) const {
     const auto& [nodes, memory] = GetParam();
-    return EngineJob(ProcessGrid::with_node_sizes(nodes), {.verify_schedules = !test::kSanitized},
-                     seed, test::devices_for(memory));
+    return EngineJob(ProcessGrid::with_node_sizes(nodes),
+                     test::by_hierarchies({.verify_schedules = !test::kSanitized}), seed,
+                     test::devices_for(memory));
   }
 };
 

@@ -122,7 +122,8 @@ class GroupedParts : public testing::TestWithParam<std::tuple<PartedCollective, 
   /// for so many ranks or pairs.
   void expect_same(const std::vector<int>& nodes, const std::vector<PartSizes>& tensors,
                    DType dtype, bool in_place) {
-    EngineJob job(ProcessGrid::with_node_sizes(nodes), {.verify_schedules = true}, 3,
+    EngineJob job(ProcessGrid::with_node_sizes(nodes),
+                  test::by_hierarchies({.verify_schedules = true}), 3,
                   test::devices_for(std::get<MemoryKind>(GetParam())));
     const auto ranks = static_cast<std::size_t>(job.world_size());
     const std::size_t floats = size_of(dtype) / sizeof(float);

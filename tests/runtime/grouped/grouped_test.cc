@@ -166,10 +166,11 @@ class Grouped : public testing::TestWithParam<std::tuple<Collective, MemoryKind>
 
 TEST_P(Grouped, GivesEachTensorWhatItGetsAlone) {
   for (const std::vector<int>& nodes :
-       std::vector<std::vector<int>>{{1}, {2}, {3}, {1, 1}, {2, 1}}) {
+       std::vector<std::vector<int>>{{1}, {2}, {3}, {1, 1}, {2, 1}, {2, 2}}) {
     for (const bool in_place : {false, true}) {
       if (in_place && !collective().can_be_in_place) continue;
-      EngineJob job(ProcessGrid::with_node_sizes(nodes), {.verify_schedules = true}, 3,
+      EngineJob job(ProcessGrid::with_node_sizes(nodes),
+                    test::by_hierarchies({.verify_schedules = true}), 3,
                     test::devices_for(std::get<MemoryKind>(GetParam())));
       expect_same(job, {7, 0, 331, 1}, DType::kFloat32, in_place);
       expect_same(job, {5}, DType::kFloat32, in_place);
@@ -193,9 +194,12 @@ TEST_P(GroupedReductions, GoByOperationAndScales) {
   };
   for (const Reduction& reduction : reductions) {
     SCOPED_TRACE(to_string(reduction.op));
-    EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.verify_schedules = true}, 6,
-                  test::devices_for(std::get<MemoryKind>(GetParam())));
-    expect_same(job, {7, 0, 331, 1}, DType::kFloat32, false, reduction);
+    for (const std::vector<int>& nodes : {std::vector<int>{2, 1}, {2, 2}}) {
+      EngineJob job(ProcessGrid::with_node_sizes(nodes),
+                    test::by_hierarchies({.verify_schedules = true}), 6,
+                    test::devices_for(std::get<MemoryKind>(GetParam())));
+      expect_same(job, {7, 0, 331, 1}, DType::kFloat32, false, reduction);
+    }
   }
 }
 

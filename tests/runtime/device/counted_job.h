@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/runtime/device/call_counter.h"
+#include "tests/runtime/engine/collective_calls.h"
+#include "tests/support/engine_job.h"
+
+namespace kolo::test {
+
+/// A job that counts the calls of its first rank to the library.
+class CountedJob {
+ public:
+  explicit CountedJob(const std::vector<int>& nodes, const Options& options = {})
+      : job(ProcessGrid::with_node_sizes(nodes), options, 7,
+            JobDevices{
+                .holds_buffers = true,
+                .wrap = [this](int rank, const std::string& of, std::unique_ptr<LocalGroup> group) {
+                  return node_.wrap(rank, of, world_.wrap(rank, of, std::move(group)));
+                }}) {}
+
+  int ranks() const { return job.world_size(); }
+
+  /// Runs what `make` makes for each rank, without an error.
+  void run(const std::function<std::shared_ptr<Operation>(const OperationCalls&, int rank)>& make) {
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (int rank = 0; rank < ranks(); ++rank) {
+      OperationPool pool;
+      operations.push_back(job.submit(rank, *make(OperationCalls(pool, rank, ranks()), rank)));
+    }
+    job.finish(operations);
+    for (const auto& operation : operations) ASSERT_EQ(error_of(*operation), "");
+  }
+
+  /// Calls to the collectives of all ranks since the last time; and to those of the node.
+  std::uint64_t calls() { return world_.calls(); }
+  std::uint64_t calls_in_node() { return node_.calls(); }
+
+ private:
+  CallCounter world_, node_{"node 0"};
+
+ public:
+  EngineJob job;
+};
+
+/// One use of each collective, in place where it can be.
+inline void run_all(CountedJob& counted,
+                    const std::function<void(const std::string&)>& after_each) {
+  for (const CollectiveCall& call : collective_calls()) {
+    const std::vector<std::size_t> counts(static_cast<std::size_t>(counted.ranks()), 50);
+    for (const bool in_place : {false, true}) {
+      std::vector<CollectiveBuffers> buffers;
+      for (int rank = 0; rank < counted.ranks(); ++rank) {
+        buffers.push_back(buffers_for(call.goal(counts, 0), rank, in_place));
+      }
+      const std::string name = call.name + (in_place ? " in place" : "");
+      counted.run([&](const OperationCalls& calls, int rank) {
+        return call.make(calls, name, buffers[static_cast<std::size_t>(rank)], counts, 0, in_place);
+      });
+      for (const auto& mine : buffers) EXPECT_EQ(mine.result, mine.expected) << name;
+      after_each(name);
+    }
+  }
+}
+
+}  // namespace kolo::test
