@@ -87,6 +87,9 @@ void add_collectives(CLI::App& app, Arguments& arguments) {
       ->delimiter(',')
       ->check(one_of(other_collectives()))
       ->required();
+  app.add_option("--memory", arguments.memory, "user (of the host) or device")
+      ->check(one_of({"user", "device"}))
+      ->default_str("user");
   app.add_option("--bytes", arguments.bytes, "Bytes of the parts of all ranks, comma-separated")
       ->delimiter(',')
       ->capture_default_str();

@@ -110,11 +110,10 @@ double SimulatedMachine::time_us(const Step& step) const {
   return transfer_us(costs_.device_kernel, bytes);
 }
 
-double SimulatedMachine::native_us(const Step& step, std::size_t ranks) const {
-  if (step.native == NativeOp::kAllReduce)
-    return kolo::native_us(grid_, costs_.links, static_cast<double>(step.bytes));
-  const auto size = static_cast<double>(ranks);
-  return transfer_us(costs_.links.device, (size - 1) / size * static_cast<double>(step.bytes));
+double SimulatedMachine::native_us(NativeOp op, std::size_t most_bytes) const {
+  const auto bytes = static_cast<double>(most_bytes);
+  return op == NativeOp::kAllReduce ? kolo::native_us(grid_, costs_.links, bytes)
+                                    : transfer_us(costs_.links.device, bytes);
 }
 
 }  // namespace kolo

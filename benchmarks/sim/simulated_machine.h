@@ -103,8 +103,8 @@ class SimulatedMachine {
   std::optional<double> memory_us(const Step& step, const NodeMemory& memory, bool is_inside) const;
   /// What all other steps but native ones take.
   double time_us(const Step& step) const;
-  /// What a native step of so many ranks takes.
-  double native_us(const Step& step, std::size_t ranks) const;
+  /// What a native step takes whose busiest rank has so many bytes for others, or from them.
+  double native_us(NativeOp op, std::size_t most_bytes) const;
 
  private:
   int first_like(int rank) const;

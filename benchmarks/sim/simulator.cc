@@ -299,7 +299,11 @@ class Simulation {
       }
     };
     reserve(now_);
-    const double end_us = begin_us + machine_.native_us(line, size);
+    std::size_t most_bytes = 0;
+    for (const auto& [member, id] : present) {
+      most_bytes = std::max(most_bytes, step({task.bucket, id}, member).bytes);
+    }
+    const double end_us = begin_us + machine_.native_us(line.native, most_bytes);
     reserve(end_us);
     push(end_us, EventKind::kMet, task, place);
   }

@@ -45,8 +45,46 @@ PayloadUse codec_use(const Schedule& schedule, const Step& step) {
   return {};
 }
 
+/// What a rank gives others of its group in a collective of the device's library, or gets from
+/// them: the greater. Of an all-reduce, the whole.
+std::size_t native_bytes(const Schedule& schedule, const Step& step, const ProcessGrid& grid) {
+  const bool is_in_node = step.group == NativeGroup::kNode;
+  const std::vector<int>& near = grid.ranks_of_node(grid.node(schedule.rank));
+  const std::size_t size = is_in_node ? near.size() : static_cast<std::size_t>(grid.world_size());
+  const auto own =
+      static_cast<std::size_t>(is_in_node ? grid.local_rank(schedule.rank) : schedule.rank);
+  const auto elements = [](const std::vector<Range>& ranges) {
+    std::size_t sum = 0;
+    for (const Range& range : ranges) sum += range.count;
+    return sum;
+  };
+  const auto of_others = [&](const std::vector<Range>& ranges) {
+    std::size_t sum = elements(ranges);
+    for (std::size_t i = own; i < ranges.size(); i += size) sum -= ranges[i].count;
+    return sum;
+  };
+  const auto moved = [&]() -> std::size_t {
+    switch (step.native) {
+      case NativeOp::kAllReduce:
+        return step.target.count;
+      case NativeOp::kReduceScatter:
+        return step.sources[0].count - step.target.count;
+      case NativeOp::kAllGather:
+        return step.target.count - step.sources[0].count;
+      case NativeOp::kReduceParts:
+        return elements(step.sources) - elements(step.mirrors);
+      case NativeOp::kGatherParts:
+        return elements(step.mirrors) - elements(step.sources);
+      case NativeOp::kExchange:
+        break;
+    }
+    return std::max(of_others(step.sources), of_others(step.mirrors));
+  };
+  return moved() * size_of(schedule.layout.dtype);
+}
+
 /// What a kernel reads and writes, what else moves.
-PayloadUse use_of(const Schedule& schedule, const Step& step) {
+PayloadUse use_of(const Schedule& schedule, const Step& step, const ProcessGrid& grid) {
   const auto bytes_of = [&](const Range& range) { return usual_use(schedule, range).bytes; };
   switch (step.kind) {
     case StepKind::kSend:
@@ -62,7 +100,7 @@ PayloadUse use_of(const Schedule& schedule, const Step& step) {
     case StepKind::kExchange:
       return {.bytes = 4 * bytes_of(step.target)};
     case StepKind::kNative:
-      return {.bytes = std::max(bytes_of(step.sources[0]), bytes_of(step.target))};
+      return {.bytes = native_bytes(schedule, step, grid)};
     case StepKind::kCodec:
       return codec_use(schedule, step);
     case StepKind::kSignal:
@@ -178,7 +216,7 @@ void SimulatorSchedules::add(const Schedule& schedule) {
   lines.first.assign(count + 1, 0);
   for (StepId id = 0; id < count; ++id) {
     const kolo::Step& step = schedule.steps[id];
-    const PayloadUse use = use_of(schedule, step);
+    const PayloadUse use = use_of(schedule, step, grid_);
     lines.steps.push_back(
         {.kind = step.kind,
          .native = step.native,
@@ -255,7 +293,7 @@ namespace {
 bool is_moved(const Schedule& original, const Schedule& copy, const ProcessGrid& grid,
               NodeSymmetry symmetry, int by) {
   const auto same_use = [&](const Step& a, const Step& b) {
-    const PayloadUse one = use_of(original, a), other = use_of(copy, b);
+    const PayloadUse one = use_of(original, a, grid), other = use_of(copy, b, grid);
     return one.bytes == other.bytes && one.entries == other.entries;
   };
   const auto same = [&](const Step& a, const Step& b) {

@@ -16,6 +16,7 @@
 #include "comm/base/output_file.h"
 #include "comm/collective/compile.h"
 #include "comm/goals/compile_goal.h"
+#include "comm/goals/device/device_goal.h"
 #include "comm/goals/even_goal.h"
 #include "runtime/api/option_values.h"
 #include "runtime/tools/command_line.h"
@@ -79,19 +80,25 @@ std::vector<Schedule> compile_all_reduces(const BucketLayout& layout, const Proc
 constexpr std::string_view kAllReduce = "all-reduce";
 
 /// The collectives other than all-reduce, in tensors of the caller.
-BucketLayout layout_of(const Goal& goal) {
+BucketLayout layout_of(const Goal& goal, const std::string& memory) {
   return {.count = goal.count(),
           .placement = Placement::kUser,
+          .memory = memory == "device" ? MemoryKind::kDevice : MemoryKind::kHost,
           .out_of_place = goal.kind == GoalKind::kAllToAll};
 }
 
 /// "predicted: bruck 36.0 us, direct 38.0 us"; cheapest first.
-std::string predictions(const Goal& goal, const GoalContext& context) {
+std::string predictions(const Goal& goal, const BucketLayout& layout, const GoalContext& context) {
   std::vector<std::pair<double, std::string_view>> all;
   for (const GoalAlgorithm* each : goal_algorithms_of_all()) {
-    if (!each->serves(goal, layout_of(goal), context.grid)) continue;
-    const double us = predict_us(*each, goal, layout_of(goal), context);
+    if (!each->serves(goal, layout, context.grid)) continue;
+    const double us = predict_us(*each, goal, layout, context);
     if (std::isfinite(us)) all.emplace_back(us, each->name);
+  }
+  if (layout.is_on_device()) {
+    BucketLayout host = layout;
+    host.memory = MemoryKind::kHost;
+    all.emplace_back(predict_mirror_us(goal, host, context, {}), "through host memory");
   }
   std::ranges::sort(all);
   std::vector<std::string> texts;
@@ -128,7 +135,7 @@ ScheduleCommand::ScheduleCommand(CLI::App& app)
       ->capture_default_str();
   command_
       .add_option("--memory", arguments_.memory,
-                  "Place of the gradients of an all-reduce: arena, user or device")
+                  "Place of the tensors: arena (of an all-reduce), user or device")
       ->check(one_of({"arena", "user", "device"}))
       ->capture_default_str();
   command_.add_option("--svg", arguments_.svg, "File that gets a picture of the steps");
@@ -142,13 +149,15 @@ std::vector<Schedule> ScheduleCommand::schedules(const ProcessGrid& grid, std::s
     const BucketLayout layout = layout_of(bytes, arguments_.memory, grid);
     return compile_all_reduces(layout, grid, arguments_.algorithm);
   }
-  check(command_.count("--memory") == 0, "--memory is for all-reduces");
+  const bool is_arena = command_.count("--memory") > 0 && arguments_.memory == "arena";
+  check(!is_arena, "--memory arena is for all-reduces");
   const Goal goal = even_goal(arguments_.collective, grid.world_size(), bytes / sizeof(float));
   const CompileOptions options;
-  if (grid.num_nodes() > 1) std::fputs(predictions(goal, {grid, options}).c_str(), stdout);
+  const BucketLayout layout = layout_of(goal, arguments_.memory);
+  if (grid.num_nodes() > 1) std::fputs(predictions(goal, layout, {grid, options}).c_str(), stdout);
   std::vector<Schedule> all;
   for (int rank = 0; rank < grid.world_size(); ++rank) {
-    all.push_back(compile_goal(rank, goal, layout_of(goal), grid, options, arguments_.algorithm));
+    all.push_back(compile_goal(rank, goal, layout, grid, options, arguments_.algorithm));
   }
   return all;
 }

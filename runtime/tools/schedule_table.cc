@@ -79,9 +79,12 @@ std::string grid_text(const ProcessGrid& grid) {
 
 std::string operands_text(const Step& step, int rank) {
   std::vector<std::string> sources, targets;
-  for (const Range& range : step.sources) sources.push_back(range_text(range, rank));
-  if (step.target.count > 0) targets.push_back(range_text(step.target, rank));
-  for (const Range& range : step.mirrors) targets.push_back(range_text(range, rank));
+  const auto append = [rank](std::vector<std::string>& texts, const Range& range) {
+    if (range.count > 0) texts.push_back(range_text(range, rank));
+  };
+  for (const Range& range : step.sources) append(sources, range);
+  append(targets, step.target);
+  for (const Range& range : step.mirrors) append(targets, range);
   if (sources.empty() && targets.empty()) return "-";
   if (step.kind == StepKind::kExchange) {
     return fmt::format("{} -> {}, {} -> {}", sources[0], targets[1], sources[1], targets[0]);

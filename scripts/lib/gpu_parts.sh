@@ -21,7 +21,7 @@ built_targets=(gpu_tests kolo-bench kolo-train gpu_kernel_bench gpu_trainer_benc
 # In the order of what is wanted first: a part that finds no time left does not start.
 parts=(build tests collectives kernels torch-kernels nccl hierarchy train torch-train sanitizer)
 declare -A limit=(
-  [build]=240 [tests]=150 [collectives]=90 [kernels]=100 [torch-kernels]=45 [nccl]=90 [hierarchy]=60 [train]=60
+  [build]=240 [tests]=150 [collectives]=90 [kernels]=100 [torch-kernels]=45 [nccl]=90 [hierarchy]=90 [train]=60
   [torch-train]=90 [sanitizer]=90
 )
 declare -A title=(
@@ -31,7 +31,7 @@ declare -A title=(
   [kernels]="kernels beside a device-to-device copy"
   [torch-kernels]="the same operations in PyTorch"
   [nccl]="device collectives, 2 and 4 ranks on one GPU"
-  [hierarchy]="hierarchical all-reduce, 2 nodes x 2 ranks on one GPU"
+  [hierarchy]="hierarchies of every collective, 2 nodes x 2 ranks on one GPU"
   [train]="kolo-train, GPT in bfloat16"
   [torch-train]="the same GPT in PyTorch, eager and compiled"
   [sanitizer]="compute-sanitizer on the kernel tests"
@@ -171,12 +171,20 @@ part_collectives() {
 }
 
 part_hierarchy() {
-  local bench
+  local bench command status=0
   bench=$(program bin/kolo-bench)
   # Between the nodes as between machines: no shared memory.
-  UCX_TLS=tcp,self scripts/launch -n 4 --nodes 2 --timeout 50 -- scripts/lib/one-gpu "$bench" all-reduce \
+  export UCX_TLS=tcp,self
+  scripts/launch -n 4 --nodes 2 --timeout 50 -- scripts/lib/one-gpu "$bench" all-reduce \
     --memory device --device-algorithm hierarchical:native,ring --sizes 1M,16M,64M --iterations 5 \
-    --json "$KOLO_GPU_WORK/hierarchy.json"
+    --json "$KOLO_GPU_WORK/hierarchy.json" || status=$?
+  for command in "${collectives[@]}"; do
+    if [[ $command == send-recv ]]; then continue; fi
+    scripts/launch -n 4 --nodes 2 --timeout 30 -- scripts/lib/one-gpu "$bench" "$command" --memory device-user \
+      --collective-algorithm hierarchical --sizes 1M --iterations 4 --warmup 1 --rounds 1 \
+      --json "$KOLO_GPU_WORK/collective-hierarchical-$command.json" || status=$?
+  done
+  return "$status"
 }
 
 part_train() {

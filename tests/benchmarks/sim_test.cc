@@ -11,9 +11,11 @@
 
 #include "benchmarks/sim/sim_check.h"
 #include "benchmarks/sim/sim_cluster.h"
+#include "benchmarks/sim/sim_collective.h"
 #include "benchmarks/sim/sim_models.h"
 #include "benchmarks/sim/sim_step.h"
 #include "comm/base/error.h"
+#include "comm/goals/even_goal.h"
 
 namespace kolo::bench {
 namespace {
@@ -109,6 +111,27 @@ StepSpec step_of(std::string model) {
   StepSpec spec{.model = model_preset(model)};
   spec.compute_us = 30'000;
   return spec;
+}
+
+// One call of the library takes its price. Small collectives wait for agreement, which is no part
+// of a price.
+TEST(SimCollective, HierarchiesInDeviceMemoryTakeTheirPrice) {
+  for (const std::string& collective : goal_kind_names()) {
+    if (collective == "all-reduce") continue;
+    for (const int nodes : {2, 4}) {
+      Cluster cluster({.nodes = nodes, .ranks_per_node = 4, .memory = MemoryKind::kDevice});
+      const auto times = collective_times(cluster, collective, std::size_t{64} << 20);
+      SCOPED_TRACE(collective + " on " + std::to_string(nodes) + " nodes");
+      ASSERT_EQ(times.size(), 3U);
+      EXPECT_EQ(times[0].algorithm, "native");
+      EXPECT_EQ(times[0].simulated_us, times[0].predicted_us);
+      EXPECT_EQ(times[1].algorithm, "hierarchical");
+      EXPECT_GT(times[1].simulated_us, 0.8 * times[1].predicted_us);
+      EXPECT_LT(times[1].simulated_us, 1.1 * times[1].predicted_us);
+      EXPECT_EQ(times[2].algorithm, "mirrors");
+      EXPECT_EQ(std::ranges::count(times, true, &CollectiveTime::is_choice), 1);
+    }
+  }
 }
 
 TEST(SimStep, OneRankComputesOnly) {

@@ -357,6 +357,7 @@ class Programs(unittest.TestCase):
             (64, "--size: '4X'", ["kolo-topo", "schedule", "--size", "4X"]),
             (64, "did you mean --algorithm", ["kolo-topo", "schedule", "--algoritm", "ring"]),
             (64, "does not take host memory", ["kolo-topo", "schedule", "--algorithm", "native"]),
+            (64, "--memory arena", ["kolo-topo", "schedule", "--collective", "gather", "--memory", "arena"]),
             (64, "did you mean schedule", ["kolo-topo", "schedul"]),
             (78, "--sizes: '4X'", ["kolo-bench", "all-reduce", "--sizes", "4X"]),
             (78, "--fusion-sizes: '1.5M'", ["kolo-bench", "overlap", "--fusion-sizes", "1.5M"]),

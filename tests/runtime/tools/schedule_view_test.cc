@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "comm/goals/compile_goal.h"
 #include "runtime/tools/schedule_order.h"
 #include "tests/support/compiled_schedules.h"
 
@@ -99,6 +100,20 @@ TEST(ScheduleView, TableHasALineForEachStep) {
     EXPECT_EQ(static_cast<std::size_t>(std::count_if(rows.begin(), rows.end(), is_step)), steps)
         << table;
   }
+}
+
+TEST(ScheduleView, RangesOfNothingAreLeftOut) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
+  const Goal goal = Goal::gather(0, std::vector<std::size_t>(4, 16));
+  const BucketLayout layout{
+      .count = goal.count(), .placement = Placement::kUser, .memory = MemoryKind::kDevice};
+  std::vector<Schedule> schedules;
+  for (int rank = 0; rank < 4; ++rank) {
+    schedules.push_back(compile_goal(rank, goal, layout, grid, {}, "hierarchical"));
+  }
+  const std::string table = schedule_table(schedules, grid, "gather");
+  EXPECT_THAT(table, HasSubstr("exchange           -  user[16,32)  "));
+  EXPECT_THAT(table, testing::Not(HasSubstr("[0,0)")));
 }
 
 TEST(ScheduleView, LinesSayPeerRangeAndWhatTheyWaitFor) {
