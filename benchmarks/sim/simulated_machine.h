@@ -103,7 +103,8 @@ class SimulatedMachine {
   std::optional<double> memory_us(const Step& step, const NodeMemory& memory, bool is_inside) const;
   /// What all other steps but native ones take.
   double time_us(const Step& step) const;
-  /// What a native step takes whose busiest rank has so many bytes for others, or from them.
+  /// The time of a native step. `most_bytes`: given to others, or got from them, by its busiest
+  /// rank; for an all-reduce, the whole.
   double native_us(NativeOp op, std::size_t most_bytes) const;
 
  private:

@@ -45,8 +45,8 @@ PayloadUse codec_use(const Schedule& schedule, const Step& step) {
   return {};
 }
 
-/// What a rank gives others of its group in a collective of the device's library, or gets from
-/// them: the greater. Of an all-reduce, the whole.
+/// The bytes that a rank gives to others of its group in a collective of the device's library, or
+/// gets from them, whichever is more; for an all-reduce, the bytes of the whole.
 std::size_t native_bytes(const Schedule& schedule, const Step& step, const ProcessGrid& grid) {
   const bool is_in_node = step.group == NativeGroup::kNode;
   const std::vector<int>& near = grid.ranks_of_node(grid.node(schedule.rank));

@@ -97,11 +97,12 @@ void append_scatter(ScheduleBuilder& builder, const Places& places, int root) {
       const Extent& part = places.part(i, places.peer(node));
       const bool is_own = node == places.node();
       targets.push_back(is_own ? home(builder, part) : held(builder, input(builder, part), root));
-      const bool stays = !is_own && places.rank() == root;
-      if (!stays) exchange.get(i, places.place_of(root), targets.back());
+      // The root sends its peer's part from where it lies.
+      const bool lies_here = !is_own && places.rank() == root;
+      if (!lies_here) exchange.get(i, places.place_of(root), targets.back());
+      if (places.rank() != root) continue;
       for (const int rank : places.ranks(node)) {
-        const bool is_given = places.rank() == root && !(stays && rank == places.peer(node));
-        if (!is_given) continue;
+        if (lies_here && rank == places.peer(node)) continue;
         exchange.give(i, places.place_of(rank), input(builder, places.part(i, rank)));
       }
     }
@@ -111,7 +112,7 @@ void append_scatter(ScheduleBuilder& builder, const Places& places, int root) {
   }
 }
 
-/// What lies side by side, as one.
+/// One extent of parts that lie side by side.
 Extent joined(const std::vector<Extent>& parts) {
   return {.offset = parts.front().offset, .count = parts.back().end() - parts.front().offset};
 }
@@ -121,7 +122,7 @@ Range inside(const Range& range, std::size_t begin, const Extent& extent) {
   return {range.rank, range.region, range.offset + extent.offset - begin, extent.count};
 }
 
-/// What this rank has for all, in each tensor. Where results replace it, a copy.
+/// Everything that this rank has for others, by tensor: a copy where results replace it.
 std::vector<Range> contributions(ScheduleBuilder& builder, const Places& places) {
   std::vector<Range> sources;
   for (std::size_t i = 0; i < places.tensors(); ++i) {
@@ -154,7 +155,7 @@ void append_all_to_all(ScheduleBuilder& builder, const Places& places) {
       const Range block = is_own ? given(i, node) : builder.scratch(all.count);
       if (!is_own) builder.recv(places.peer(node), block);
       for (std::size_t place = 0; place < places.size(); ++place) {
-        // What replaces itself is there.
+        // In place, a rank's own part stays where it is.
         if (is_own && place == places.place() && builder.layout().replaces_inputs) continue;
         const int from = places.ranks(node)[place];
         exchange.give(i, place, inside(block, all.offset, parts[place]));

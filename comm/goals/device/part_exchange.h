@@ -8,8 +8,8 @@
 
 namespace kolo {
 
-/// What a rank gives to each rank of a group and gets from it, of one tensor or of several, in one
-/// call of the device's library. Nothing, unless it is told.
+/// One call of the device's library in which each rank of a group may give elements to each, of one
+/// tensor or of several. A rank gives and gets nothing unless it is told.
 class PartExchange {
  public:
   PartExchange(const ScheduleBuilder& builder, std::size_t tensors, std::size_t ranks)
@@ -25,8 +25,8 @@ class PartExchange {
     got_[tensor * ranks_ + position] = target;
   }
 
-  /// All ranks of `group` call it alike. What a rank has for itself may lie where it goes, and is
-  /// there when the call is over.
+  /// Appends the call. All ranks of `group` do so alike. A rank may get from itself what it gives
+  /// where it lies: such elements stay, and later steps that use them wait for the call.
   void append_to(ScheduleBuilder& builder, NativeGroup group) && {
     builder.exchange_parts(group, std::move(given_), std::move(got_));
   }
