@@ -179,6 +179,7 @@ class SizeBench {
   CollectiveRow summarised(const Contender& contender) {
     CollectiveRow row{.system = contender.system->name(),
                       .what = contender.what,
+                      .library = contender.system->library(),
                       .algorithm = contender.run->algorithm(),
                       .iterations = static_cast<int>(contender.times_us.size()),
                       .together = options_.together,

@@ -32,19 +32,20 @@ struct CollectiveOptions {
   /// broadcast, runs ahead, and a row measures how many calls fit into a time.
   bool together = false;
   /// Contributions are written anew before each call, which begins together: as in a program, they
-  /// are in the caches of the ranks that wrote them. Else peers may still have those of the last
-  /// call in theirs.
-  bool fresh = false;
+  /// are in the caches of the ranks that wrote them. Untouched ones may still be in the caches of
+  /// the peers that read them in the last call.
+  bool fresh = true;
 };
 
 /// One case on one system.
 struct CollectiveRow {
   std::string system;
   CollectiveCase what;
+  std::optional<std::string> library;  ///< Of the system, with its version.
   std::string algorithm;  ///< If the system has several, the one with the least median.
   std::vector<std::string> candidates = {};  ///< All algorithms that were measured, with that one.
   int iterations = 0;
-  bool together = false, fresh = false;  ///< As in the options.
+  bool together = false, fresh = true;  ///< As in the options.
   /// Mean time of an iteration on the rank where it is largest: what a loop of calls takes.
   double mean_us = 0;
   /// The slowest rank's time in each iteration: what a single call takes. Where ranks share cores,

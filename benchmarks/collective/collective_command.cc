@@ -141,8 +141,10 @@ std::vector<std::string> notes(const Runtime& runtime, const CollectiveOptions& 
         "one must send or receive; a lower bound where links and not processors take the time");
   }
   if (options.together) all.emplace_back("together: a barrier before each call");
-  if (options.fresh)
-    all.emplace_back("fresh: contributions written before each call, and a barrier");
+  all.emplace_back(options.fresh
+                       ? "contributions are written before each call, which begins with a barrier"
+                       : "untouched: contributions of earlier calls, which peers may have in "
+                         "their caches");
   all.emplace_back("p99: of rows with at least 100 iterations");
   return all;
 }
@@ -178,6 +180,7 @@ void print_row(const Runtime& runtime, const CollectiveRow& row) {
 nlohmann::json to_json(const Runtime& runtime, const std::string& label, const CollectiveRow& row) {
   nlohmann::json json = {{"collective", to_string(row.what.verb)},
                          {"system", row.system},
+                         {"library", or_null(row.library)},
                          {"size", row.what.bytes},
                          {"count", row.what.count()},
                          {"dtype", to_string(row.what.dtype)},
@@ -271,10 +274,11 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
                   "Rounds within a size; each measures every system in turn")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command_.add_flag("--fresh", options_.fresh,
-                    "Contributions written anew before each call, outside the time, and a barrier: "
-                    "as in a program, they are in the caches of the ranks that wrote them; without "
-                    "it peers may still have those of the last call in theirs");
+  command_.add_flag("--fresh,!--untouched", options_.fresh,
+                    "Contributions written anew before each call, outside the time, and a barrier "
+                    "(the default): as in a program, they are in the caches of the ranks that "
+                    "wrote them. --untouched leaves them as they are: peers may still have those "
+                    "of the last call in their caches");
   command_.add_flag("--together", options_.together,
                     "A barrier before each call, between nodes after a rest, so that ranks begin "
                     "it together; without it those that wait for nobody, such as the root of a "

@@ -35,6 +35,8 @@ class CollectiveSystem {
  public:
   virtual ~CollectiveSystem() = default;
   virtual std::string name() const = 0;
+  /// Name and version of the library behind it, if there are several to choose from.
+  virtual std::optional<std::string> library() const { return std::nullopt; }
   /// True if it has its own memory that is faster than the caller's. A system without such memory
   /// is measured once for both homes.
   virtual bool has_arena() const { return false; }

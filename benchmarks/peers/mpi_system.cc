@@ -5,6 +5,9 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -262,6 +265,13 @@ class MpiRun final : public CollectiveRun {
 class MpiSystem final : public CollectiveSystem {
  public:
   std::string name() const override { return "mpi"; }
+  std::optional<std::string> library() const override {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    // More about the build follows after a comma, or in further lines.
+    return std::string(text, std::string_view(text).find_first_of(",\n"));
+  }
   std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
     check(what.home == Home::kUser, "MPI is measured in host memory; leave mpi out");
     auto& algorithms = algorithms_[what.verb];

@@ -6,6 +6,7 @@ measured several times, and ratios are taken within a launch.
 
 import json
 import pathlib
+import re
 import statistics
 
 
@@ -16,17 +17,20 @@ class RowsError(Exception):
 # Systems that only move bytes: a lower bound between nodes, and a reference inside one.
 BOUNDS = ("limit", "streaming")
 
+# What MPI libraries call themselves: "Open MPI v4.1.4", "MPICH Version: 5.0.2", "Intel(R) MPI Library 2021.18 ...".
+LIBRARY = re.compile(r"(Open MPI|MPICH|Intel)\b.*?(\d+(?:\.\d+)+)")
+
 # The fields that tell one case from another, for all systems and launches.
-CASE = ("rate", "collective", "ranks", "nodes", "dtype", "op", "in_place", "size")
+CASE = ("rate", "collective", "ranks", "nodes", "dtype", "op", "fresh", "in_place", "size")
 
 
 # The fields that tell a row from all others of a file; of equal ones the later counts.
-IDENTITY = (*CASE, "system", "memory", "wire_dtype", "label", "calls", "fusion_bytes", "bytes", "width", "density")
+IDENTITY = (*CASE, "system", "library", "memory", "wire_dtype", "label", "calls", "fusion_bytes", "bytes", "width", "density")
 
 
 def value(row, field):
-    """A field of a row; rows from before there were other collectives are of all-reduces."""
-    return row.get(field, "all-reduce" if field == "collective" else None)
+    """A field of a row; older rows lack some."""
+    return row.get(field, {"collective": "all-reduce", "fresh": False}.get(field))
 
 
 def latest(rows):
@@ -73,8 +77,11 @@ def median_us(row):
 
 
 def curve_name(row):
-    """Systems with an arena have a curve for each memory."""
-    return f"kolo, {row['memory']}" if row["system"] == "kolo" else row["system"]
+    """Systems with an arena have a curve for each memory, MPI one for each library."""
+    if row["system"] == "kolo":
+        return f"kolo, {row['memory']}"
+    library = LIBRARY.match(row.get("library") or "")
+    return " ".join(library.groups()).replace("Intel", "Intel MPI") if library else row["system"]
 
 
 def by_case(rows):
@@ -87,9 +94,15 @@ def by_case(rows):
 
 
 def case_text(row):
-    """Dtype, operation and place of a case: "float32 sum, in place"."""
+    """Dtype, operation, place and contributions of a case: "float32 sum, in place"."""
     words = [row["dtype"], *([row["op"]] if row["op"] else [])]
-    return f"{' '.join(words)}, {'in' if row['in_place'] else 'out of'} place"
+    untouched = "" if value(row, "fresh") else ", untouched"
+    return f"{' '.join(words)}, {'in' if row['in_place'] else 'out of'} place{untouched}"
+
+
+def is_mpi(curve):
+    """Whether a curve is that of an MPI library."""
+    return curve == "mpi" or curve.startswith(("Open MPI", "MPICH", "Intel"))
 
 
 def is_peer(curve):
@@ -125,7 +138,7 @@ def notes(rows):
     if any(row["system"] == "kolo" and row.get("memory") in ("arena", "device") and row["ranks"] > row["nodes"] for row in rows):
         sums = value(rows[0], "collective") == "all-reduce"
         what = "write into each other's gradients" if sums else "read each other's buffers"
-        found.append(f"kolo, arena: ranks of a node {what}; mpi and gloo keep private buffers, as kolo, user does.")
+        found.append(f"kolo, arena: ranks of a node {what}; the others keep private buffers, as kolo, user does.")
     if "gloo" in systems and 1 in nodes:
         found.append("gloo: TCP over the loopback, it has no shared memory.")
     if "streaming" in systems:

@@ -3,8 +3,9 @@
 import bench_rows
 from gnuplot import Axis, Curve, Panel, PlotError
 
-# A system keeps its colour from picture to picture.
-STYLES = {"kolo, arena": 0, "kolo, user": 5, "kolo, device": 0, "kolo, device-user": 5, "mpi": 1, "gloo": 2, "nccl": 2}
+# A system keeps its colour from picture to picture; a curve has that of the first name with which it begins.
+STYLES = {"kolo, arena": 0, "kolo, user": 5, "kolo, device-user": 5, "kolo, device": 0, "mpi": 1, "Open MPI 4": 1, "Open MPI": 3,
+          "MPICH": 4, "Intel": 6, "gloo": 2, "nccl": 2}  # fmt: skip
 CALLS = {"flat": "one call", "packed": "one call, packed", "each": "a call each"}
 
 
@@ -83,11 +84,17 @@ def display_name(name, rows):
 def by_importance(curves):
     """{name: points} with the bounds first and Kolo last, which is drawn over the others."""
     order = [*bench_rows.BOUNDS, "nccl", "gloo", "mpi", "kolo, device-user", "kolo, user", "kolo, device", "kolo, arena"]
-    return dict(sorted(curves.items(), key=lambda item: order.index(item[0]) if item[0] in order else -1))
+
+    def place(name):
+        name = "mpi" if bench_rows.is_mpi(name) else name
+        return order.index(name) if name in order else -1
+
+    return dict(sorted(curves.items(), key=lambda item: place(item[0])))
 
 
 def named_curve(name, pairs, rows):
-    return Curve(display_name(name, rows), pairs, style=STYLES.get(name), thin=name in bench_rows.BOUNDS)
+    style = next((style for first, style in STYLES.items() if name.startswith(first)), None)
+    return Curve(display_name(name, rows), pairs, style=style, thin=name in bench_rows.BOUNDS)
 
 
 def collective(arguments):
@@ -96,7 +103,7 @@ def collective(arguments):
     rows = selected_rows(arguments, "size")
     try:
         name = only(rows, "collective", "collective")
-        for key in ("ranks", "nodes", "rate", "in_place", "dtype", "op"):
+        for key in ("ranks", "nodes", "rate", "fresh", "in_place", "dtype", "op"):
             only(rows, key, key)
         rows = [row for row in rows if row["size"] > 0]
         times = times_by_curve(rows)
@@ -169,7 +176,7 @@ def scaling(arguments):
     panels, used = [], []
     try:
         what = only(rows, "collective", "collective")
-        for key in ("rate", "in_place", "dtype", "op"):
+        for key in ("rate", "fresh", "in_place", "dtype", "op"):
             only(rows, key, key)
         for size in sizes:
             shares = {}

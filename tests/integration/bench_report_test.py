@@ -12,7 +12,7 @@ REPORT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "bench-report
 
 def row(system, median, label="", **fields):
     return {
-        "system": system, "size": 65536, "dtype": "float32", "op": "sum", "ranks": 2, "nodes": 1, "in_place": True,
+        "system": system, "size": 65536, "dtype": "float32", "op": "sum", "ranks": 2, "nodes": 1, "in_place": True, "fresh": True,
         "memory": "user", "algorithm": "way", "label": label, "time_us": 2 * median, "median_us": median, **fields,
     }  # fmt: skip
 
@@ -117,6 +117,25 @@ class Report(unittest.TestCase):
         self.assertEqual(line["gloo / kolo, arena"], "3.0")
         (line,) = self.table("--where", "collective=all-reduce", merged)
         self.assertEqual(line["kolo, arena µs"], "10.0")
+
+    def test_untouched_contributions_are_another_case_and_every_mpi_library_a_column(self):
+        moved = {"collective": "broadcast", "op": None}
+        four, five = {"library": "Open MPI v4.1.4"}, {"library": "Open MPI v5.0.11"}
+        rows = [row("kolo", 10, "a"), row("kolo", 5, "a", fresh=False), row("kolo", 8, "b"),
+                row("mpi", 30, "a", **four), row("mpi", 16, "b", **five), row("mpi", 7, "b", library="MPICH Version: 5.0.2"),
+                row("mpi", 1, "a", library="Intel(R) MPI Library 2021.18 for Linux* OS", **moved)]  # fmt: skip
+        merged = self.folder / "all.json"
+        self.report("merge", "-o", merged, self.write("rows.json", rows))
+        self.assertEqual(len(json.loads(merged.read_text())), len(rows))
+        text = self.report("table", merged).stdout
+        self.assertIn("### 2 ranks on 1 node, float32 sum, in place, untouched", text)
+        self.assertIn("Intel MPI 2021.18 µs", text)
+        (line,) = self.table("--where", "collective=all-reduce", "--where", "fresh=true", merged)
+        self.assertEqual(line["Open MPI 4.1.4 / kolo, user"], "3.0")
+        self.assertEqual(line["Open MPI 5.0.11 / kolo, user"], "2.0")
+        self.assertEqual(line["MPICH 5.0.2 µs (algorithm)"], "7.0 (b, way)")
+        best = self.report("latency", "--sizes", "64K", "--where", "fresh=true", merged).stdout.splitlines()[-1]
+        self.assertIn("| 7.0 | – | b |", best)
 
     def test_what_is_not_rows_is_named(self):
         for content in ({"ranks": 1}, [1], []):

@@ -43,6 +43,7 @@ def bench_rows(system, peak, memory="user", algorithm="auto", **fields):
             "ranks": 2,
             "nodes": 1,
             "in_place": True,
+            "fresh": True,
             "time_us": 2 * time_us,
             "median_us": time_us,
             "algbw_GBps": size / time_us / 2000,
@@ -101,6 +102,7 @@ class PlotTest(unittest.TestCase):
             *bench_rows("kolo", 9, memory="arena", **fields),
             *bench_rows("kolo", 6, **fields),
             *bench_rows("mpi", 3, **fields),
+            *bench_rows("mpi", 4, library="Intel(R) MPI Library 2021.18", **fields),
             *bench_rows("limit" if fields.get("nodes", 1) > 1 else "streaming", 20, algorithm="any", **fields),
         ]
 
@@ -108,7 +110,7 @@ class PlotTest(unittest.TestCase):
         file = self.write("bench.json", self.all_systems(machine="a fast one", commit="abc", command="kolo-bench x"))
         done = self.plot("bench", "-o", self.folder / "bench", file)
         self.assertEqual(done.returncode, 0, done.stderr)
-        words = ["kolo, arena", "kolo, user", "mpi", "streaming", "bus bandwidth (GB/s)", "median time", "10 µs", "256K",
+        words = ["kolo, arena", "kolo, user", "mpi", "Intel MPI 2021.18", "streaming", "bus bandwidth (GB/s)", "median time", "10 µs", "256K",
                  "2 ranks on 1 node", "a fast one · commit abc · kolo-bench x", "no lower bound"]  # fmt: skip
         self.expect_pictures("bench", words)
 

@@ -26,7 +26,7 @@ MOST_START_UP_ROUNDS = 5
 BENCH_FIELDS = {
     "system", "size", "count", "dtype", "op", "algorithm", "ranks", "nodes", "memory", "in_place", "time_us",
     "median_us", "min_us", "p99_us", "algbw_GBps", "busbw_GBps", "wire_bytes", "wrong", "wire_dtype", "iterations", "together",
-    "fresh", "candidates", "label", "link_costs", "collective",
+    "fresh", "library", "candidates", "label", "link_costs", "collective",
 }  # fmt: skip
 OVERLAP_FIELDS = {
     "system", "algorithm", "calls", "fusion_bytes", "gradients", "bytes", "ranks", "nodes", "memory", "iterations",
@@ -113,7 +113,7 @@ class Programs(unittest.TestCase):
             out = self.folder / "rows.json"
             bound = [] if collective == "send-recv" else ["limit"]
             other = {"send-recv": [], "broadcast": ["--out-of-place"]}.get(collective, ["--in-place"])
-            begin = {"broadcast": ["--together"], "gather": ["--together"], "reduce": ["--fresh"]}.get(collective, [])
+            begin = {"broadcast": ["--untouched", "--together"], "gather": ["--untouched"], "reduce": ["--fresh"]}.get(collective, [])
             self.succeed("kolo-bench", collective, *other, *begin, "--sizes", "0,12,100K", "--iterations", 4, "--compare",
                          ",".join([*peers, *bound]), "--json", out, ranks=3, nodes=2)  # fmt: skip
             rows = json.loads(out.read_text())
@@ -126,7 +126,7 @@ class Programs(unittest.TestCase):
                 wrong = None if row["system"] == "limit" else 0
                 self.assertEqual((row["collective"], row["wrong"], row["memory"]), (collective, wrong, "user"))
                 self.assertEqual(row["op"], "sum" if collective.startswith("reduce") else None)
-                self.assertEqual((row["together"], row["fresh"]), ("--together" in begin, "--fresh" in begin))
+                self.assertEqual((row["together"], row["fresh"]), ("--together" in begin, "--untouched" not in begin))
                 self.assertNotEqual(row["algorithm"], "auto")
                 self.assertAlmostEqual(row["busbw_GBps"], row["algbw_GBps"] * factor)
 
