@@ -520,6 +520,41 @@ def mismatch():
     dist.barrier()
 
 
+def splits():
+    """Two ranks that disagree about the rows that one sends the other: both hear both numbers, and the group goes on."""
+    me, size = dist.get_rank(), dist.get_world_size()
+    some = dist.new_group()
+    cases = itertools.product(((1, 2), (2, 1), (0, 1), (1, 0)), (1, 30_000), (dist.group.WORLD, some), (True, False))
+    for (sent, expected), width, group, by_future in cases:
+        ins, outs = [1] * size, [1] * size
+        if me == 0:
+            ins[1] = sent
+        if me == 1:
+            outs[0] = expected
+        got = torch.zeros(sum(outs), width)
+        what = f"rank 0 sends {sent * width} elements to rank 1, which expects {expected * width}"
+        try:
+            work = dist.all_to_all_single(got, torch.full((sum(ins), width), float(me)), outs, ins, group, async_op=True)
+            work.get_future().wait() if by_future else work.wait()
+        except (RuntimeError, kolo.MismatchError) as error:  # torch makes that of a future a RuntimeError.
+            assert me in (0, 1) and what in str(error), (what, error)
+        else:
+            assert me > 1, f"no error: {what}"
+            check(got, torch.arange(float(size)).unsqueeze(1).expand(size, width), "rows of ranks that agree")
+    try:
+        if me == 0:
+            dist.all_reduce(torch.ones(3))
+        else:
+            dist.all_to_all(list(torch.empty(size, 2)), list(torch.ones(size, 2)))
+    except kolo.MismatchError as error:
+        assert "all_reduce float32 [3] sum" in str(error) and "all_to_all of torch.float32 with counts" in str(error), error
+    else:
+        raise AssertionError("no error of different operations")
+    got = list(torch.zeros(size, 2))
+    dist.all_to_all(got, list(torch.full((size, 2), float(me))))
+    check(torch.stack(got), torch.arange(float(size)).unsqueeze(1).expand(size, 2), "after errors")
+
+
 def diverged():
     """Ranks whose calls go apart behind futures, where each could still submit what the others wait for."""
     me = dist.get_rank()

@@ -70,7 +70,11 @@ class Backend(Job):
         self.check("mismatch,diverged", mismatch_after=200)
 
     def test_three_ranks_that_diverge(self):
-        self.check("diverged", nodes=[3], mismatch_after=200)
+        self.check("diverged,splits", nodes=[3], mismatch_after=200)
+
+    @job.needs_ucx
+    def test_splits_on_two_nodes(self):
+        self.check("splits", nodes=[1, 1], mismatch_after=200)
 
     def test_the_debug_level_of_torch(self):
         self.check("detail")

@@ -83,7 +83,7 @@ class Completions:
         end = time.monotonic() + work.limit
 
         def step() -> int | None:
-            pending = next((ticket for ticket in work.tickets if not ticket.done()), None)
+            pending = work.pending()
             if pending is None:
                 promise.keep(lambda: work.wait() and work.finish())
             elif time.monotonic() < end:

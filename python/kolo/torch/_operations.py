@@ -12,13 +12,11 @@ from torch._C._distributed_c10d import Backend
 import kolo
 from kolo import Memory, Ticket, UsageError
 
+from ._exchange import exchange
 from ._ops import reduction
 from ._sparse import begin_sum
 from ._tensors import Staging, check_dense, check_one_type, concatenated, moved_memory, number_memory
-from ._work import KoloWork, together
-
-# Messages of an all-to-all of uneven parts have tags above those of the user.
-_PARTS_TAG = 1 << 32
+from ._work import Awaited, KoloWork, together
 
 
 class Operations:
@@ -42,7 +40,6 @@ class Operations:
         """What serves it."""
         self._options = Backend.Options("kolo", timeout=timeout)
         self._sequence = 0
-        self._part_messages = 0
         self._batch: list[KoloWork] | None = None  # Begun since `start_coalescing`.
 
     # --- what it is --------------------------------------------------------------------------------
@@ -254,21 +251,8 @@ class Operations:
         return self._exchange(sent, got, staging, outputs)
 
     def _exchange(self, sent: list[Tensor], got: list[Tensor], staging: Staging, result: list[Tensor]) -> KoloWork:
-        """Messages between all pairs of ranks, whose sizes only the two of a pair know."""
-        tag = _PARTS_TAG + self._part_messages % _PARTS_TAG
-        self._part_messages += 1
         self._sequence += 1
-        tickets = []
-        for rank, part in enumerate(got):
-            if rank == self.rank():
-                part.copy_(sent[rank].view(part.shape))
-            elif part.numel() > 0:
-                tickets.append(self.group.recv(moved_memory(part), rank, tag, wait=False))
-        for step in range(1, self.size()):
-            rank = (self.rank() + step) % self.size()
-            if sent[rank].numel() > 0:
-                tickets.append(self.group.send(moved_memory(sent[rank]), rank, tag, wait=False))
-        return self._work(tickets, staging.finish, result)
+        return self._work(exchange(self.group, sent, got, self._sequence), staging.finish, result)
 
     # --- messages ----------------------------------------------------------------------------------
 
@@ -335,7 +319,7 @@ class Operations:
         self._sequence += 1
         return self._work([call(*arguments, wait=False, **keywords)], staging.finish, result)
 
-    def _work(self, tickets: list[Ticket], finish: Callable[[], None], result: Any) -> KoloWork:
+    def _work(self, tickets: Sequence[Awaited], finish: Callable[[], None], result: Any) -> KoloWork:
         work = KoloWork(tickets, finish, result, self._options._timeout)
         if self._batch is not None:
             self._batch.append(work)

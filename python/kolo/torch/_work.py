@@ -5,14 +5,23 @@ from __future__ import annotations
 import math
 import threading
 from datetime import timedelta
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Protocol, Sequence
 
 import torch
 from torch._C._distributed_c10d import Work
 
-from kolo import Ticket
+from kolo import DeadlineError, KoloError
 
 from ._completions import completions
+
+
+class Awaited(Protocol):
+    """What a work waits for: a ticket, or what acts as one."""
+
+    def done(self) -> bool: ...
+    def wait(self, timeout: float | None = None) -> Any: ...
+    def fileno(self) -> int: ...
+    def late_error(self, limit: float) -> DeadlineError: ...
 
 
 class KoloWork(Work):
@@ -23,7 +32,7 @@ class KoloWork(Work):
     """
 
     def __init__(
-        self, tickets: Sequence[Ticket], finish: Callable[[], None], result: Any, timeout: timedelta | None
+        self, tickets: Sequence[Awaited], finish: Callable[[], None], result: Any, timeout: timedelta | None
     ) -> None:
         """`finish` puts results where they belong when all tickets are done. `timeout`: of waits that give none;
         None: the option `operation_timeout`."""
@@ -62,8 +71,19 @@ class KoloWork(Work):
         return math.inf if self._timeout is None else self._timeout.total_seconds()
 
     @property
-    def tickets(self) -> Sequence[Ticket]:
+    def tickets(self) -> Sequence[Awaited]:
         return self._tickets
+
+    def pending(self) -> Awaited | None:
+        """The first ticket that is not done; None if the work is over: all are done, or one before it has failed."""
+        for ticket in self._tickets:
+            if not ticket.done():
+                return ticket
+            try:
+                ticket.wait()
+            except KoloError:
+                return None
+        return None
 
     @property
     def results(self) -> Any:
@@ -71,7 +91,7 @@ class KoloWork(Work):
         return self._result
 
     def is_completed(self) -> bool:
-        return all(ticket.done() for ticket in self._tickets)
+        return self.pending() is None
 
     def is_success(self) -> bool:
         return self.is_completed() and self.exception() is None

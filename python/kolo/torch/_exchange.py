@@ -1,0 +1,96 @@
+"""The all-to-all of parts whose sizes only the two ranks of each pair know."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Sequence
+
+import torch
+from torch import Tensor
+
+import kolo
+from kolo import Ticket
+
+from ._tensors import moved_memory, number_memory
+from ._work import Awaited
+
+# Messages of an exchange have tags above those of the user.
+_FIRST_TAG = 1 << 32
+
+
+def exchange(group: kolo.Group, sent: Sequence[Tensor], got: Sequence[Tensor], number: int) -> list[Awaited]:
+    """Sends `sent[r]` to each rank r, whose part for this rank comes into `got[r]`. Returns what to wait for, in this
+    order. `number` counts the collectives of the group.
+
+    A message goes from each rank to each other one, also where it is empty, so that none waits for one that nobody
+    sends. Beside them a collective tells each pair of ranks what both expect; it has its turn among the collectives of
+    the group, as any other operation.
+    """
+    me, tag = group.rank, _FIRST_TAG + number
+    counts = [(to.numel(), back.numel()) for to, back in zip(sent, got)]
+    mine = torch.tensor(counts)
+    theirs = torch.empty_like(mine)
+    agreement = group.all_to_all(
+        number_memory(mine),
+        out=number_memory(theirs),
+        name=f"all_to_all of {sent[0].dtype} with counts",
+        wait=False,
+    )
+    if sent[me].numel() == got[me].numel():
+        got[me].copy_(sent[me].view(got[me].shape))
+    others = [(me + step) % group.size for step in range(1, group.size)]
+    receives = [group.recv(moved_memory(got[rank]), rank, tag, wait=False) for rank in others]
+    sends = [group.send(moved_memory(sent[rank]), rank, tag, wait=False) for rank in others]
+    return [_Agreement(group, agreement, counts, theirs, receives), *receives, *sends]
+
+
+class _Agreement:
+    """What the ranks of each pair say about their parts."""
+
+    def __init__(
+        self,
+        group: kolo.Group,
+        ticket: Ticket,
+        counts: Sequence[tuple[int, int]],
+        theirs: Tensor,
+        receives: Sequence[Ticket],
+    ) -> None:
+        """Both have for each rank the elements that are for the other one, and those that are expected from there."""
+        self._group = group
+        self._ticket = ticket
+        self._counts = counts
+        self._theirs = theirs
+        self._receives = receives
+
+    def done(self) -> bool:
+        return self._ticket.done()
+
+    def fileno(self) -> int:
+        return self._ticket.fileno()
+
+    def late_error(self, limit: float) -> kolo.DeadlineError:
+        return self._ticket.late_error(limit)
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Errors: MismatchError on both ranks of a pair that disagrees; those of the collective."""
+        try:
+            self._ticket.wait(timeout)
+        except kolo.DeadlineError:
+            raise
+        except kolo.KoloError:  # The others do something else, and send nothing.
+            for receive in self._receives:
+                with contextlib.suppress(kolo.KoloError):
+                    receive.cancel()
+            raise
+        me = self._group.rank
+        for rank, ((to, back), (from_it, expected)) in enumerate(zip(self._counts, self._theirs.tolist())):
+            if to != expected:
+                raise self._mismatch(rank, f"rank {me} sends {to} elements to rank {rank}, which expects {expected}")
+            if from_it != back:
+                raise self._mismatch(rank, f"rank {rank} sends {from_it} elements to rank {me}, which expects {back}")
+
+    def _mismatch(self, peer: int, what: str) -> kolo.MismatchError:
+        group = self._group._name_in_errors()
+        verb = "all_to_all"
+        text = f"group {group}: {verb}: {what}" if group else f"{verb}: {what}"
+        return kolo.MismatchError(text, rank=self._group.rank, peer=peer, group=group, tensor=verb, what=what)
