@@ -15,6 +15,8 @@ from ._library import library
 SLICE_MS = 100
 """After at most this long a wait of the main thread looks for signals."""
 
+_LONGEST_MS = 24 * 3_600_000  # Of one step: any time-out, also an infinite one, is a number of steps.
+
 Step = Callable[[int], bool]
 """Waits for at most so many milliseconds (negative: as long as the library does), and returns whether it is over."""
 
@@ -48,7 +50,7 @@ def wait(step: Step, limit: float | None, default_ms: int, subject: Callable[[],
     total_ms = (default_ms or None) if limit is None else max(0.0, limit * 1000)
     end = None if total_ms is None else time.monotonic() + total_ms / 1000
     while True:
-        left_ms = None if end is None else max(0, math.ceil(1000 * (end - time.monotonic())))
+        left_ms = None if end is None else max(0, math.ceil(min(1000 * (end - time.monotonic()), _LONGEST_MS)))
         if left_ms is None or (left_ms > SLICE_MS and is_interruptible()):
             is_over = step(SLICE_MS)
         else:

@@ -84,6 +84,15 @@ class Waits(unittest.TestCase):
         self.wait(None, 0, over_after=5)
         self.assertEqual(self.steps, [_wait.SLICE_MS] * 6)
 
+    def test_any_limit_is_a_number_of_steps(self):
+        for limit in (1e18, float("inf")):
+            self.steps.clear()
+            thread = threading.Thread(target=self.wait, args=(limit, 0, 2))
+            thread.start()
+            thread.join()
+            self.assertEqual(len(self.steps), 3)
+            self.assertLess(max(self.steps), 2**31)
+
     def test_a_limit_that_is_past_asks_once(self):
         for limit in (0, -1):
             self.steps.clear()

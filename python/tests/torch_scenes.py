@@ -8,6 +8,7 @@ import gc
 import itertools
 import os
 import pathlib
+import resource
 import shutil
 import sys
 import tempfile
@@ -501,6 +502,83 @@ def dropped():
     check(future.wait()[0], torch.full((3,), float(dist.get_world_size())), "future")
     chained = dist.all_reduce(torch.ones(3), async_op=True).get_future().then(lambda done: done.value()[0] * 2)
     check(chained.wait(), torch.full((3,), 2.0 * dist.get_world_size()), "then")
+
+
+def begun_by_all(begin):
+    """What `begin` gives. Rank 1 begins after rank 0 has, whose operations are not over until then."""
+    if dist.get_rank() == 1:
+        dist.recv(torch.empty(1), 0)
+    begun = begin()
+    if dist.get_rank() == 0:
+        dist.send(torch.ones(1), 1)
+    return begun
+
+
+def nested():
+    """Callbacks of futures that begin operations and wait for them, and hooks of torch for DDP that consist of such."""
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook, quantization_hooks
+
+    size = dist.get_world_size()
+    whole = torch.full((3,), float(size))
+    waits = (lambda work: work.get_future().wait(), lambda work: work.wait(), lambda work: work.get_future().then(lambda done: len(done.value())).wait())
+    for wait in waits:
+        inner = torch.ones(3)
+
+        def begin():
+            future = dist.all_reduce(torch.ones(2), async_op=True).get_future()
+            return future.then(lambda _: wait(dist.all_reduce(inner, async_op=True)))
+
+        begun_by_all(begin).wait()
+        check(inner, whole, "an all_reduce in a callback")
+    dist.barrier()
+
+    def powers():
+        return powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2, min_compression_rate=1)
+
+    hooks = (
+        (powers, powerSGD_hook.powerSGD_hook),
+        (lambda: dist.group.WORLD, quantization_hooks.quantization_pertensor_hook),
+        (lambda: dist.group.WORLD, quantization_hooks.quantization_perchannel_hook),
+    )
+    for (state, hook), megabytes in itertools.product(hooks, (25, 0.001)):
+        def hooked(model):
+            parallel = DistributedDataParallel(model, bucket_cap_mb=megabytes)
+            parallel.register_comm_hook(state(), hook)
+            return parallel
+
+        weights = trained(hooked)
+        others = [torch.empty_like(weights) for _ in range(size)]
+        dist.all_gather(others, weights)
+        assert all(torch.equal(other, weights) for other in others), hook
+
+
+def patient():
+    """Time-outs of more milliseconds than the kernel takes, and more years than Kolo does."""
+    for timeout in (timedelta(days=30), timedelta(seconds=180_000_000), timedelta(days=100_000_000)):
+        group = dist.new_group(timeout=timeout)
+        tensors = torch.ones(3), torch.ones(3)
+        works = begun_by_all(lambda: [dist.all_reduce(each, group=group, async_op=True) for each in tensors])
+        works[0].get_future().wait()
+        works[1].wait()
+        for tensor in tensors:
+            check(tensor, torch.full((3,), float(dist.get_world_size())), f"within {timeout}")
+    dist.destroy_process_group()
+    dist.init_process_group("kolo", init_method=METHOD, timeout=timedelta(seconds=180_000_000))
+    dist.all_reduce(tensors[0])
+
+
+def starved():
+    """More futures at a time than descriptors."""
+    dist.all_reduce(torch.ones(1), async_op=True).get_future().wait()  # Its thread has what it needs.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = max(int(each) for each in os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 20, most))
+    tensors = [torch.full((2,), float(i)) for i in range(100)]
+    futures = begun_by_all(lambda: [dist.all_reduce(each, async_op=True).get_future() for each in tensors])
+    for future in futures:
+        future.wait()
+    for i, tensor in enumerate(tensors):
+        check(tensor, torch.full((2,), float(i * dist.get_world_size())), f"future {i}")
 
 
 def mismatch():

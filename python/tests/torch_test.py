@@ -66,6 +66,12 @@ class Backend(Job):
     def test_dropped_works_and_another_start(self):
         self.check("dropped,again,abandoned")
 
+    def test_futures(self):
+        self.check("nested,starved")
+
+    def test_long_time_outs(self):
+        self.check("patient")
+
     def test_a_mismatch(self):
         self.check("mismatch,diverged", mismatch_after=200)
 

@@ -75,5 +75,8 @@ class Jobs:
         self._kept.append(form)
 
 
+_LONGEST = timedelta(days=365)  # That Kolo takes.
+
+
 def _milliseconds(timeout: timedelta) -> int:
-    return max(1, round(timeout.total_seconds() * 1000))
+    return max(1, round(min(timeout, _LONGEST).total_seconds() * 1000))

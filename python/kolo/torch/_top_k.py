@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import kolo
 
-from ._completions import Promise, completions
+from ._completions import Promise, completions, descriptor_of
 from ._parameters import AnyGroup, ParameterGradients, group_of
 
 
@@ -99,7 +99,7 @@ class TopKState:
             self._buckets.append(pending)
             is_watched, self._is_watched = self._is_watched, True
         if not is_watched:
-            completions().watch(self._advance)
+            completions().watch(self._advance, self._fail)
         for index in parts:
             self.gradients.ready(index)
         self._marked.update(parts)
@@ -125,17 +125,13 @@ class TopKState:
     def _advance(self) -> int | None:
         """Completes the futures of buckets that are averaged. The last one of an iteration comes when Kolo has ended
         it, because DDP then goes on. In the thread that completes futures."""
-        try:
-            combined = self.gradients.take_combined()
-            with self._lock:
-                self._combined.update(combined)
-                is_over = len(self._combined) == len(self.gradients)
-            if is_over:
-                self.gradients.wait()  # At once, or after a vote of the ranks on the plan.
-            descriptor = None if is_over else self.gradients.fileno()
-        except Exception as error:
-            self._fail(error)
-            return None
+        combined = self.gradients.take_combined()
+        with self._lock:
+            self._combined.update(combined)
+            is_over = len(self._combined) == len(self.gradients)
+        if is_over:
+            self.gradients.wait()  # At once, or after a vote of the ranks on the plan.
+        descriptor = None if is_over else descriptor_of(self.gradients)
         with self._lock:
             due = [each for each in self._buckets if is_over or self._is_due(each)]
             self._buckets = [each for each in self._buckets if each not in due]
