@@ -552,6 +552,53 @@ def nested():
         assert all(torch.equal(other, weights) for other in others), hook
 
 
+def inference():
+    """Results that are copied, to tensors of inference mode: by a wait or a future, in that mode or outside."""
+    me, size = dist.get_rank(), dist.get_world_size()
+    ranks = torch.arange(float(size))
+
+    def gathered():
+        parts = [torch.empty(3) for _ in range(size)]
+        return lambda: dist.all_gather(parts, torch.full((3,), float(me)), async_op=True), lambda: torch.stack(parts)[:, 0], ranks
+
+    def strided():
+        tensor = torch.full((4, 2), float(me)).t()
+        return lambda: dist.all_reduce(tensor, async_op=True), lambda: tensor[0], torch.full((4,), float(sum(ranks)))
+
+    def sparse():
+        tensor = torch.sparse_coo_tensor(torch.tensor([[me]]), torch.ones(1), (size,))
+        return lambda: dist.all_reduce(tensor, async_op=True), tensor.to_dense, torch.ones(size)
+
+    def exchanged():
+        got = torch.zeros(2 * size).view(2, size).t()
+        splits = [1] * size
+        return (
+            lambda: dist.all_to_all_single(got, torch.full((size, 2), float(me)), splits, splits, async_op=True),
+            lambda: got[:, 1],
+            ranks,
+        )
+
+    waits = (lambda work: work.wait(), lambda work: work.get_future().wait())
+    for make, wait, *modes in itertools.product((gathered, strided, sparse, exchanged), waits, *[(True, False)] * 3):
+        with torch.inference_mode(modes[0]):
+            begin, result, expected = make()
+        with torch.inference_mode(modes[1]):
+            work = begun_by_all(begin)
+        with torch.inference_mode(modes[2]):
+            wait(work)
+        check(result(), expected, f"{make.__name__} in modes {modes}")
+    tensor = torch.ones(2, 2, requires_grad=True) * 1.0
+    loss = (tensor * tensor).sum()
+    with torch.inference_mode():
+        dist.all_reduce(tensor.t())
+    try:
+        loss.backward()
+    except RuntimeError as error:
+        assert "modified by an inplace operation" in str(error), error
+    else:
+        raise AssertionError("torch did not hear of the change")
+
+
 def patient():
     """Time-outs of more milliseconds than the kernel takes, and more years than Kolo does."""
     for timeout in (timedelta(days=30), timedelta(seconds=180_000_000), timedelta(days=100_000_000)):

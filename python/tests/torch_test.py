@@ -67,7 +67,7 @@ class Backend(Job):
         self.check("dropped,again,abandoned")
 
     def test_futures(self):
-        self.check("nested,starved")
+        self.check("nested,inference,starved")
 
     def test_long_time_outs(self):
         self.check("patient")

@@ -11,7 +11,7 @@ from torch import Tensor
 import kolo
 from kolo import Ticket
 
-from ._tensors import moved_memory, number_memory
+from ._tensors import moved_memory, number_memory, put
 from ._work import Awaited
 
 # Messages of an exchange have tags above those of the user.
@@ -37,7 +37,7 @@ def exchange(group: kolo.Group, sent: Sequence[Tensor], got: Sequence[Tensor], n
         wait=False,
     )
     if sent[me].numel() == got[me].numel():
-        got[me].copy_(sent[me].view(got[me].shape))
+        put(got[me], sent[me].view(got[me].shape))
     others = [(me + step) % group.size for step in range(1, group.size)]
     receives = [group.recv(moved_memory(got[rank]), rank, tag, wait=False) for rank in others]
     sends = [group.send(moved_memory(sent[rank]), rank, tag, wait=False) for rank in others]

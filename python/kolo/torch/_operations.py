@@ -15,7 +15,7 @@ from kolo import Memory, Ticket, UsageError
 from ._exchange import exchange
 from ._ops import reduction
 from ._sparse import begin_sum
-from ._tensors import Staging, check_dense, check_one_type, concatenated, moved_memory, number_memory
+from ._tensors import Staging, check_dense, check_one_type, concatenated, moved_memory, number_memory, put
 from ._work import Awaited, KoloWork, together
 
 
@@ -97,8 +97,7 @@ class Operations:
         ticket, sums = begin_sum(self.group, tensor, op)
 
         def finish() -> None:
-            with torch.no_grad():
-                tensor.copy_(sums())
+            put(tensor, sums())
 
         return self._work([ticket], finish, tensors)
 

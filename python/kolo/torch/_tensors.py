@@ -105,8 +105,14 @@ class Staging:
     def finish(self) -> None:
         """Copies the results. After it, nothing is left to copy."""
         for tensor, copy in self._copies:
-            tensor.copy_(copy)
+            put(tensor, copy)
         self._copies.clear()
+
+
+def put(tensor: torch.Tensor, result: torch.Tensor) -> None:
+    """Copies a result. torch lets tensors of its inference mode change in that mode only."""
+    with torch.no_grad(), torch.inference_mode(tensor.is_inference()):
+        tensor.copy_(result)
 
 
 def concatenated(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
