@@ -754,6 +754,86 @@ def lost():
     os._exit(0)
 
 
+def raised():
+    """One rank raises an exception, and destroys the process group on its way: it keeps its exception, and the others
+    hear of it."""
+    me = dist.get_rank()
+    dist.barrier()
+    try:
+        try:
+            if me == 1:
+                raise LookupError("no batch 7")
+            dist.all_reduce(torch.ones(3))
+        finally:
+            dist.destroy_process_group()
+    except kolo.PeerLostError as error:
+        assert me != 1 and "LookupError: no batch 7" in str(error), error
+    except LookupError:
+        assert me == 1
+    else:
+        raise AssertionError("no error")
+    os.environ["KEEP_GROUP"] = "1"  # There is none.
+
+
+def handled():
+    """A process group that is made and destroyed while the program handles an exception ends as any other."""
+    dist.destroy_process_group()
+    aborts = []
+    abort, kolo.Runtime.abort = kolo.Runtime.abort, lambda _, why: aborts.append(why)
+    try:
+        raise LookupError("the package for one GPU is missing")
+    except LookupError:
+        dist.init_process_group("kolo", init_method=METHOD)
+        dist.all_reduce(torch.ones(3))
+        dist.destroy_process_group()
+    kolo.Runtime.abort = abort
+    assert not aborts, aborts
+    dist.init_process_group("kolo", init_method=METHOD)
+
+
+def held():
+    """Descriptors, and GiB of address space, that this process has."""
+    (size,) = (line.split()[1] for line in open("/proc/self/status", encoding="ascii") if line.startswith("VmSize"))
+    return len(os.listdir("/proc/self/fd")), int(size) / (1 << 20)
+
+
+def check_held(before):
+    """The arenas of a job have 65 GiB of addresses, that of a group has 1/16 GiB within."""
+    (descriptors, size), (now, size_now) = before, held()
+    assert now <= descriptors and size_now < size + 1, (before, held())
+
+
+def groups():
+    """Process groups cost nothing once they are destroyed, and little before."""
+    size = dist.get_world_size()
+
+    def made(ranks=None):
+        group = dist.new_group(ranks, backend="kolo")
+        if dist.get_rank() in (ranks or range(size)):
+            tensor = torch.ones(3)
+            dist.all_reduce(tensor, group=group)
+            check(tensor, torch.full((3,), float(len(ranks or range(size)))), "in a group")
+        return group
+
+    first = made()
+    before = held()
+    several = [made() for _ in range(20)]
+    check_held(before)
+    for group in several:
+        dist.destroy_process_group(group)
+    for _ in range(300):
+        group = made()
+        dist.destroy_process_group(group)
+        del group
+    check_held(before)
+    some = made([0, size - 1])
+    for group in (first, some):
+        dist.destroy_process_group(group)
+
+
+beside_gloo = groups
+
+
 def abandoned():
     """A script that ends without destroying its group."""
     dist.all_reduce(torch.ones(3))
@@ -771,7 +851,8 @@ def again():
 
 
 def main():
-    dist.init_process_group("kolo", init_method=METHOD, timeout=timedelta(seconds=60))
+    backend = "gloo" if sys.argv[1] == "beside_gloo" else "kolo"
+    dist.init_process_group(backend, init_method=METHOD, timeout=timedelta(seconds=60))
     for scene in sys.argv[1].split(","):
         globals()[scene]()
     if "KEEP_GROUP" not in os.environ:

@@ -72,6 +72,14 @@ class Backend(Job):
     def test_long_time_outs(self):
         self.check("patient")
 
+    def test_groups(self):
+        for scene in ("groups", "beside_gloo"):
+            with self.subTest(scene):
+                self.check(scene, nodes=[3])
+
+    def test_an_exception(self):
+        self.check("handled,raised", nodes=[3])
+
     def test_a_mismatch(self):
         self.check("mismatch,diverged", mismatch_after=200)
 

@@ -9,14 +9,14 @@ from torch._C._distributed_c10d import Backend
 
 import kolo
 
-from ._operations import Operations
+from ._operations import Leave, Operations
 
 
 class KoloBackend(Operations, Backend):
     """The backend `kolo` for CPU tensors; other devices of the process group may have other backends."""
 
-    def __init__(self, group: kolo.Group, name: str, timeout: timedelta) -> None:
-        super().__init__(group, timeout)
+    def __init__(self, group: kolo.Group, name: str, timeout: timedelta, leave: Leave) -> None:
+        super().__init__(group, timeout, leave)
         self._options.group_name = name  # type: ignore[assignment]  # torch's own kind of str
 
     @property

@@ -20,7 +20,7 @@ jobs = Jobs()
 
 def create(opts: Any, backend_options: Any = None) -> Operations:
     """What torch calls for each process group: the backend of this rank."""
-    group = jobs.member(
+    group, job = jobs.member(
         opts.store,
         opts.group_rank,
         opts.group_size,
@@ -30,6 +30,6 @@ def create(opts: Any, backend_options: Any = None) -> Operations:
     )
     # As torch demands it; so ranks that call different operations get an error that quotes both.
     group.keep_order()
-    form = _Form(group, str(opts.group_id), opts.timeout)
-    jobs.keep(form)
+    form = _Form(group, str(opts.group_id), opts.timeout, jobs.leave)
+    jobs.keep(form, job)
     return form

@@ -37,12 +37,14 @@ def open_job(store: Any, rank: int, size: int, **options: Any) -> kolo.Runtime:
 
 
 class Jobs:
-    """The job that the default process group opened, and the groups in it."""
+    """The jobs behind the process groups of this process: that of the default one, in which the others are groups, or,
+    where the default one has another backend, one for each set of ranks."""
 
     def __init__(self) -> None:
         self._default: kolo.Runtime | None = None
         self._launched: kolo.Runtime | None = None  # Until the default process group takes it.
-        self._kept: list[Any] = []
+        self._others: dict[tuple[int, ...], kolo.Runtime] = {}  # By ranks in the default process group.
+        self._forms: list[tuple[Any, kolo.Runtime]] = []
 
     def launch(self, timeout: timedelta) -> kolo.Runtime:
         """Joins the job that the launcher started, for the default process group. Collective."""
@@ -51,28 +53,42 @@ class Jobs:
 
     def member(
         self, store: Any, rank: int, size: int, ranks: Sequence[int], name: str, timeout: timedelta
-    ) -> kolo.Group:
-        """The group of `size` ranks that this one is in. `ranks`: their numbers in the default group; empty: this is
-        the default group. Collective over the members."""
+    ) -> tuple[kolo.Group, kolo.Runtime]:
+        """The group of `size` ranks that this one is in, and its job. `ranks`: their numbers in the default group;
+        empty: this is the default group. Collective over the members."""
         default = self._default
         if ranks and default is not None and default.is_open:
-            return default.group(list(ranks), name=name)
+            return default.group(list(ranks), name=name), default
         limit_ms = _milliseconds(timeout)
         if ranks:
-            return open_job(store, rank, size, operation_timeout=limit_ms)
-        self._kept.clear()
+            job = self._others.get(tuple(ranks))
+            if job is None:
+                job = self._others[tuple(ranks)] = open_job(store, rank, size, operation_timeout=limit_ms)
+            return job.group(list(range(size)), name=name), job
+        self._forms.clear()
         launched, self._launched = self._launched, None
         if launched is not None and launched.is_open and (launched.rank, launched.world_size) == (rank, size):
             self._default = launched
         else:
             self._default = open_job(store, rank, size, operation_timeout=limit_ms)
-        return self._default
+        return self._default, self._default
 
+    def keep(self, form: Any, job: kolo.Runtime) -> None:
+        """Keeps a process group until it ends. With TORCH_DISTRIBUTED_DEBUG=DETAIL torch holds only the C++ part of it,
+        which has no operations without the part in Python."""
+        self._forms.append((form, job))
 
-    def keep(self, form: Any) -> None:
-        """Keeps a process group until the default one is made anew. With TORCH_DISTRIBUTED_DEBUG=DETAIL torch holds only
-        the C++ part of it, which has no operations without the part in Python."""
-        self._kept.append(form)
+    def leave(self, form: Any) -> kolo.Runtime | None:
+        """Forgets a process group that ends. Returns the job that ends with it, if one does: that of the default process
+        group with this one, another one with the last process group in it."""
+        job = next((job for each, job in self._forms if each is form), None)
+        self._forms = [(each, of) for each, of in self._forms if each is not form]
+        if job is None or job is self._default:
+            return job if form.group is job else None
+        if any(of is job for _, of in self._forms):
+            return None
+        self._others = {ranks: each for ranks, each in self._others.items() if each is not job}
+        return job
 
 
 _LONGEST = timedelta(days=365)  # That Kolo takes.

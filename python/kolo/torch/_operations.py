@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -17,6 +18,12 @@ from ._ops import reduction
 from ._sparse import begin_sum
 from ._tensors import Staging, check_dense, check_one_type, concatenated, moved_memory, number_memory, put
 from ._work import Awaited, KoloWork, together
+
+
+_HANDLED = "_is_handled_by_user_of_kolo"
+
+Leave = Callable[[Any], Optional[kolo.Runtime]]
+"""Takes a process group that ends from those in use. Returns the job that ends with it, if one does."""
 
 
 class Operations:
@@ -34,10 +41,13 @@ class Operations:
     rank: Callable[[], int]
     size: Callable[[], int]
 
-    def __init__(self, group: kolo.Group, timeout: timedelta) -> None:
+    def __init__(self, group: kolo.Group, timeout: timedelta, leave: Leave) -> None:
         super().__init__(group.rank, group.size)  # type: ignore[call-arg]  # torch's class
         self.group = group
         """What serves it."""
+        self._leave = leave
+        if error := sys.exc_info()[1]:  # It is being handled, and so will not be what ends the group.
+            setattr(error, _HANDLED, True)
         self._options = Backend.Options("kolo", timeout=timeout)
         self._sequence = 0
         self._batch: list[KoloWork] | None = None  # Begun since `start_coalescing`.
@@ -298,17 +308,21 @@ class Operations:
 
     def abort(self) -> None:
         """Leaves the job, so that no rank waits for this one."""
-        if isinstance(self.group, kolo.Runtime):
-            self.group.abort("aborted the process group")
+        job = self._leave(self)
+        if job is not None:
+            job.abort("aborted the process group")
 
     def shutdown(self) -> None:
-        """Ends the process group when all its ranks do."""
-        if not isinstance(self.group, kolo.Runtime):
+        """Ends the process group when all its ranks do. While an exception is on its way, as in a `finally`, at once:
+        the other ranks may have come anywhere."""
+        job = self._leave(self)
+        if job is None:
             return
+        error = sys.exc_info()[1]
         try:
-            self.group.close()
+            job.__exit__(None if error is None or hasattr(error, _HANDLED) else type(error), error, None)
         except kolo.KoloError:  # The job has failed: there is nobody to wait for, and its error was raised before.
-            self.group.abort("left a job that failed")
+            job.abort("left a job that failed")
 
     # --- how they run ------------------------------------------------------------------------------
 

@@ -9,14 +9,14 @@ from torch._C._distributed_c10d import ProcessGroup
 
 import kolo
 
-from ._operations import Operations
+from ._operations import Leave, Operations
 
 
 class KoloProcessGroup(Operations, ProcessGroup):
     """A whole process group, so that no other backend serves other devices of it."""
 
-    def __init__(self, group: kolo.Group, name: str, timeout: timedelta) -> None:
-        super().__init__(group, timeout)
+    def __init__(self, group: kolo.Group, name: str, timeout: timedelta, leave: Leave) -> None:
+        super().__init__(group, timeout, leave)
         self._name = name
 
     # torch asks the backends of a group for its name and devices, and this one has none.
