@@ -504,6 +504,45 @@ def dropped():
     check(chained.wait(), torch.full((3,), 2.0 * dist.get_world_size()), "then")
 
 
+def values_of_futures():
+    """What futures hold is flat, as over Gloo; calls on lists that Gloo adds up are refused."""
+    me, size = dist.get_rank(), dist.get_world_size()
+    mine = torch.full((2,), float(me))
+    parts = [torch.full((2,), float(rank)) for rank in range(size)]
+
+    def room():
+        return [torch.zeros(2) for _ in range(size)]
+
+    calls = (
+        (lambda: dist.all_gather(room(), mine, async_op=True), parts),
+        (lambda: dist.gather(mine, room() if me == 1 else None, 1, async_op=True), parts if me == 1 else []),
+        (lambda: dist.all_to_all(room(), [mine] * size, async_op=True), parts),
+        (lambda: dist.scatter(torch.zeros(2), parts if me == 0 else None, 0, async_op=True), [mine]),
+        (lambda: dist.broadcast(mine.clone(), 1, async_op=True), [parts[1]]),
+        (lambda: dist.barrier(async_op=True), []),
+    )
+    for number, (call, expected) in enumerate(calls):
+        got = call().get_future().wait()
+        assert len(got) == len(expected), (number, got)
+        for each, part in zip(got, expected):
+            check(each, part, f"value of call {number}")
+    group = dist.group.WORLD
+    two = [mine.clone(), mine.clone()]
+    refused = (
+        lambda: group.allreduce(two, dist.AllreduceOptions()),
+        lambda: group.broadcast(two, dist.BroadcastOptions()),
+        lambda: group.allgather([room(), room()], two),
+    )
+    for call in refused:
+        try:
+            call()
+        except kolo.UsageError as error:
+            assert "one tensor here, not 2" in str(error), error
+        else:
+            raise AssertionError("no error")
+    check(torch.stack(two), torch.stack([mine, mine]), "tensors of calls that are refused")
+
+
 def begun_by_all(begin):
     """What `begin` gives. Rank 1 begins after rank 0 has, whose operations are not over until then."""
     if dist.get_rank() == 1:

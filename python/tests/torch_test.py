@@ -43,7 +43,7 @@ class Backend(Job):
         self.check("reductions", nodes=[3])
 
     def test_parts_and_messages(self):
-        self.check("parts,messages,batches,table", nodes=[3])
+        self.check("parts,messages,batches,values_of_futures,table", nodes=[3])
 
     @job.needs_ucx
     def test_two_nodes(self):

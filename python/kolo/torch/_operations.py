@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import timedelta
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,8 @@ from ._sparse import begin_sum
 from ._tensors import Staging, check_dense, check_one_type, concatenated, moved_memory, number_memory, put
 from ._work import Awaited, KoloWork, together
 
+
+_T = TypeVar("_T")
 
 _HANDLED = "_is_handled_by_user_of_kolo"
 
@@ -69,14 +71,18 @@ class Operations:
     # --- one tensor from or to all -----------------------------------------------------------------
 
     def broadcast(self, tensors: list[Tensor], opts: Any) -> KoloWork:
-        (tensor,) = tensors
+        tensor = _only(tensors)
         staging = Staging()
         buffer = moved_memory(self._written(staging, tensor))
         return self._collective(self.group.broadcast, buffer, opts.rootRank, staging=staging, result=tensors)
 
     def allreduce(self, tensors: list[Tensor], opts: Any) -> KoloWork:
-        if tensors[0].layout != torch.strided:  # torch calls `allreduce_sparse` for those on GPUs only.
+        # Gloo adds several up.
+        if _only(tensors).layout != torch.strided:  # torch calls `allreduce_sparse` for those on GPUs only.
             return self.allreduce_sparse(tensors, opts)
+        return self.allreduce_coalesced(tensors, opts)
+
+    def allreduce_coalesced(self, tensors: list[Tensor], opts: Any) -> KoloWork:
         staging = Staging()
         check_one_type(tensors)
         buffers = [number_memory(self._written(staging, tensor)) for tensor in tensors]
@@ -95,11 +101,8 @@ class Operations:
             result=[tensor],
         )
 
-    def allreduce_coalesced(self, tensors: list[Tensor], opts: Any) -> KoloWork:
-        return self.allreduce(tensors, opts)
-
     def allreduce_sparse(self, tensors: list[Tensor], opts: Any) -> KoloWork:
-        (tensor,) = tensors
+        tensor = _only(tensors)
         op = reduction(opts.reduceOp)["op"]
         if tensor.layout != torch.sparse_coo or op not in ("sum", "average"):
             raise UsageError(f"Kolo sums and averages sparse tensors of torch.sparse_coo, not {op} of {tensor.layout}")
@@ -112,7 +115,7 @@ class Operations:
         return self._work([ticket], finish, tensors)
 
     def reduce(self, tensors: list[Tensor], opts: Any) -> KoloWork:
-        (tensor,) = tensors
+        tensor = _only(tensors)
         staging = Staging()
         buffer = number_memory(self._written(staging, tensor))
         return self._collective(
@@ -128,7 +131,7 @@ class Operations:
         return self._gather_all(outputs, inputs, outputs)
 
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> KoloWork:
-        (tensor,), (parts,) = inputs, outputs
+        tensor, parts = _only(inputs), _only(outputs)
         staging = Staging()
         self._check(parts, inputs)
         counts = [part.numel() for part in parts]
@@ -139,7 +142,7 @@ class Operations:
             out=whole,
             counts=_bytes_of(counts, parts[0], whole),
             staging=staging,
-            result=outputs,
+            result=parts,
         )
 
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> KoloWork:
@@ -147,7 +150,7 @@ class Operations:
         # One list of parts for each rank.
         parts_of = list(zip(*outputs)) if len(outputs) == self.size() else outputs
         wholes = [staging.joined(parts) for parts in parts_of]
-        return self._gather_all(wholes, inputs, outputs, staging)
+        return self._gather_all(wholes, inputs, [part for parts in outputs for part in parts], staging)
 
     def _gather_all(
         self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], result: Any, staging: Staging | None = None
@@ -161,7 +164,7 @@ class Operations:
         return self._collective(self.group.all_gather, parts, out=_one_or_list(wholes), staging=staging, result=result)
 
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> KoloWork:
-        (tensor,) = inputs
+        tensor = _only(inputs)
         staging = Staging()
         is_root = self.rank() == opts.rootRank
         self._check(outputs[0] if is_root else [], inputs)
@@ -171,7 +174,7 @@ class Operations:
             opts.rootRank,
             out=moved_memory(staging.joined(outputs[0])) if is_root else None,
             staging=staging,
-            result=outputs,
+            result=outputs[0] if is_root else [],
         )
 
     def gather_single(self, output: Tensor, tensor: Tensor, opts: Any) -> KoloWork:
@@ -191,7 +194,7 @@ class Operations:
         )
 
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> KoloWork:
-        (output,) = outputs
+        output = _only(outputs)
         staging = Staging()
         is_root = self.rank() == opts.rootRank
         self._check(outputs, inputs[0] if is_root else [])
@@ -205,7 +208,7 @@ class Operations:
         )
 
     def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> KoloWork:
-        (output,), (parts,) = outputs, inputs
+        output, parts = _only(outputs), _only(inputs)
         staging = Staging()
         self._check(outputs, parts)
         return self._collective(
@@ -266,7 +269,7 @@ class Operations:
     # --- messages ----------------------------------------------------------------------------------
 
     def send(self, tensors: list[Tensor], peer: int, tag: int = 0) -> KoloWork:
-        (tensor,) = tensors
+        tensor = _only(tensors)
         check_dense(tensors)
         ticket = self.group.send(moved_memory(Staging().read(tensor)), peer, tag, wait=False)
         return self._work([ticket], _nothing, tensors)
@@ -278,7 +281,7 @@ class Operations:
         return self._receive(tensors, kolo.ANY_RANK, tag)
 
     def _receive(self, tensors: list[Tensor], peer: int, tag: int) -> KoloWork:
-        (tensor,) = tensors
+        tensor = _only(tensors)
         staging = Staging()
         buffer = moved_memory(self._written(staging, tensor))
         return self._work([self.group.recv(buffer, peer, tag, wait=False)], staging.finish, tensors)
@@ -303,7 +306,7 @@ class Operations:
     def barrier(self, opts: Any) -> KoloWork:
         arrived = torch.zeros(1, dtype=torch.uint8)
         return self._collective(
-            self.group.all_reduce, number_memory(arrived), name="barrier of torch", staging=Staging(), result=[arrived]
+            self.group.all_reduce, number_memory(arrived), name="barrier of torch", staging=Staging(), result=[]
         )
 
     def abort(self) -> None:
@@ -350,6 +353,13 @@ class Operations:
 
 def _nothing() -> None:
     pass
+
+
+def _only(tensors: Sequence[_T]) -> _T:
+    """Errors: UsageError unless there is one. torch had lists for several devices of a process."""
+    if len(tensors) != 1:
+        raise UsageError(f"Kolo takes one tensor here, not {len(tensors)}; a `_coalesced` operation takes several")
+    return tensors[0]
 
 
 def _one_or_list(buffers: list[Memory]) -> Any:
