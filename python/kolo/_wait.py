@@ -9,7 +9,7 @@ import time
 from ctypes import byref, c_int
 from typing import Any, Callable, NamedTuple
 
-from ._errors import DeadlineError, KoloError, check, last_error
+from ._errors import DeadlineError, check
 from ._library import library
 
 SLICE_MS = 100
@@ -96,12 +96,13 @@ class _Call(threading.Thread):
         self._function = function
         self._arguments = arguments
         self._keep = keep
-        self.error: KoloError | None = None
+        self.error: Exception | None = None
 
     def run(self) -> None:
-        status = self._function(*self._arguments)
-        if status:
-            self.error = last_error(status)  # The library keeps it for this thread.
+        try:
+            check(self._function(*self._arguments))  # Here, because the library keeps an error for its thread.
+        except Exception as error:
+            self.error = error
 
 
 def call(function: Callable[..., int], *arguments: Any, runtime: Any = None, keep: Any = None) -> None:

@@ -112,6 +112,10 @@ class Waits(unittest.TestCase):
             self.wait(0.001, 0)
         self.assertNotIn("operation_timeout", str(caught.exception))
 
+    def test_a_call_that_raises_does_so_here(self):
+        with self.assertRaises(ZeroDivisionError):
+            _wait.call(lambda: 1 // 0)
+
     def test_a_signal_ends_a_call_that_blocks(self):
         def interrupt(*_):
             raise Interrupt

@@ -76,13 +76,9 @@ class KoloWork(Work):
 
     def pending(self) -> Awaited | None:
         """The first ticket that is not done; None if the work is over: all are done, or one before it has failed."""
-        for ticket in self._tickets:
+        for number, ticket in enumerate(self._tickets):
             if not ticket.done():
-                return ticket
-            try:
-                ticket.wait()
-            except KoloError:
-                return None
+                return None if any(map(_has_failed, self._tickets[:number])) else ticket
         return None
 
     @property
@@ -126,6 +122,15 @@ class KoloWork(Work):
             if self._future is None:
                 self._future = completions().future_of(self)
             return self._future
+
+
+def _has_failed(ticket: Awaited) -> bool:
+    """Of a ticket that is done."""
+    try:
+        ticket.wait()
+    except KoloError:
+        return True
+    return False
 
 
 def together(works: Sequence[KoloWork], timeout: timedelta | None) -> KoloWork:
