@@ -579,9 +579,9 @@ def nested():
         (lambda: dist.group.WORLD, quantization_hooks.quantization_pertensor_hook),
         (lambda: dist.group.WORLD, quantization_hooks.quantization_perchannel_hook),
     )
-    for (state, hook), megabytes in itertools.product(hooks, (25, 0.001)):
+    for state, hook in hooks:  # Over one bucket: with several, the order of their operations is a matter of time.
         def hooked(model):
-            parallel = DistributedDataParallel(model, bucket_cap_mb=megabytes)
+            parallel = DistributedDataParallel(model)
             parallel.register_comm_hook(state(), hook)
             return parallel
 
