@@ -19,9 +19,9 @@ from ._sparse import begin_sum
 from ._tensors import Staging, check_dense, check_one_type, concatenated, moved_memory, number_memory, put
 from ._work import Awaited, KoloWork, together
 
-
 _T = TypeVar("_T")
 
+# On an exception that was being handled when a process group was made: a program may run in an `except` clause.
 _HANDLED = "_is_handled_by_user_of_kolo"
 
 Leave = Callable[[Any], Optional[kolo.Runtime]]
