@@ -96,6 +96,9 @@ foreach(library IN ITEMS CUDA::cudart NCCL::nccl)
     list(APPEND kolo_cxx_dependencies $<TARGET_FILE:${library}>)
   endif()
 endforeach()
+# From where the files lie, so that `cmake --install --prefix` and moved folders do not make them wrong.
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig
+  OUTPUT_VARIABLE prefix_from_pkgconfig)
 list(TRANSFORM kolo_cxx_libraries PREPEND -l)
 list(JOIN kolo_cxx_libraries " " kolo_cxx_libraries)
 list(JOIN kolo_cxx_dependencies " " kolo_cxx_dependencies)

@@ -22,6 +22,7 @@ fi
 alone=(env -u OMPI_COMM_WORLD_SIZE -u RANK -u WORLD_SIZE -u SLURM_PROCID)
 "${alone[@]}" "$work/build/consumer"
 "${alone[@]}" "$work/build/c_consumer"
+"$work/build/cxx17_consumer"
 
 # A training program with a model, an optimizer and a data set of its own, each a file outside this tree.
 if [[ -e $work/prefix/include/kolo/trainer ]]; then
@@ -37,12 +38,13 @@ else
   echo "skipped: this build has no trainer, so no training program is built with it"
 fi
 
-# By pkg-config: the C interface from C and from C++, and the C++ interface.
+# By pkg-config, in a folder that has moved since: the C interface from C and from C++, and the C++ interface.
+mv "$work/prefix" "$work/moved"
 export PKG_CONFIG_PATH
-PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name kolo.pc)")
+PKG_CONFIG_PATH=$(dirname "$(find "$work/moved" -name kolo.pc)")
 build_by_pkg_config() { # PACKAGE COMMAND...
   local flags
-  read -ra flags <<<"$(pkg-config --cflags --libs --define-variable=prefix="$work/prefix" "$1")"
+  read -ra flags <<<"$(pkg-config --cflags --libs "$1")"
   "${@:2}" -Wall -Wextra -Werror -o "$work/consumer" "${flags[@]}"
   LD_LIBRARY_PATH=$(dirname "$PKG_CONFIG_PATH") "${alone[@]}" "$work/consumer"
 }
@@ -57,11 +59,11 @@ if readelf -d "$(dirname "$PKG_CONFIG_PATH")"/libkolo.so.1 | grep -E 'NEEDED.*li
 fi
 
 # Nothing of Kolo lies on the include path but the folder kolo.
-if [[ $(ls "$work/prefix/include") != kolo ]]; then
-  echo "FAILED: the include folder holds $(ls "$work/prefix/include")" >&2
+if [[ $(ls "$work/moved/include") != kolo ]]; then
+  echo "FAILED: the include folder holds $(ls "$work/moved/include")" >&2
   exit 1
 fi
-if grep -rlE '#include "(comm|fusion|runtime|topology|compression|trainer)/' "$work/prefix/include"; then
+if grep -rlE '#include "(comm|fusion|runtime|topology|compression|trainer)/' "$work/moved/include"; then
   echo "FAILED: the headers above name others that are not on the include path" >&2
   exit 1
 fi
