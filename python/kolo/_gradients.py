@@ -247,6 +247,8 @@ class GradientSet:
         return f"<kolo.GradientSet {self.name!r}: {len(self)} gradients>"
 
     def __del__(self) -> None:
+        if not hasattr(self, "_is_open"):  # It was never registered.
+            return
         if self._is_open:  # Kolo may still use the memory of an iteration that nobody waited for.
             self._group._handle.keep(self._user_memory)
         self._owned.drop()

@@ -200,7 +200,8 @@ class Group(Collectives, Messages):
         return f"<kolo.{type(self).__name__} {self.name!r}: rank {self.rank} of {self.size}>"
 
     def __del__(self) -> None:
-        self._owned.drop()
+        if hasattr(self, "_owned"):
+            self._owned.drop()
 
 
 def _required(group: Group | None) -> Group:

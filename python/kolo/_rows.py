@@ -55,7 +55,8 @@ class _Sums:
         self._owned = Owned(self.pointer, library().kolo_row_sums_release, made_of=group._owned)
 
     def __del__(self) -> None:
-        self._owned.drop()
+        if hasattr(self, "_owned"):
+            self._owned.drop()
 
 
 class _Results:

@@ -49,7 +49,9 @@ class Runtime(Group):
     num_nodes: int
     """Number of nodes in the job."""
 
-    def __init__(self, pointer: Any) -> None:
+    def __init__(self, pointer: Any = None) -> None:
+        if pointer is None:
+            raise UsageError("kolo.open() makes a Runtime: job = kolo.open()")
         lib = library()
         handle = Handle(pointer, _milliseconds(_setting(pointer, "operation_timeout")))
         super().__init__(handle, handle, lib.kolo_world(pointer), "")

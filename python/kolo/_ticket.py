@@ -127,7 +127,7 @@ class Ticket:
         return f"<kolo.Ticket of {self._subject.name}>"
 
     def __del__(self) -> None:
-        if not self._ticket or not self._handle.is_ours():
+        if not getattr(self, "_ticket", None) or not self._handle.is_ours():
             return
         if self._buffers is None:
             self._handle.library.kolo_ticket_release(self._ticket)

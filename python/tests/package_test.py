@@ -4,6 +4,7 @@
 import inspect
 import re
 import subprocess
+import sys
 import unittest
 
 import support
@@ -37,6 +38,28 @@ class Package(unittest.TestCase):
         described = (support.PACKAGE / "pyproject.toml").read_text(encoding="utf-8")
         self.assertEqual(kolo.__version__, VERSION)
         self.assertIn(f'\nversion = "{VERSION}"\n', described)
+
+    def test_a_handle_that_nobody_opened_says_how_to_get_one(self):
+        each = "try:\n    kolo.{}()\nexcept (kolo.UsageError, TypeError) as error:\n    print(error)\n"
+        program = "import kolo\n" + "".join(map(each.format, ("Runtime", "Group", "GradientSet", "Ticket")))
+        ran = subprocess.run(
+            [sys.executable, "-c", program], env={"PYTHONPATH": str(support.PACKAGE)}, capture_output=True, text=True, check=True
+        )
+        self.assertIn("job = kolo.open()", ran.stdout)
+        self.assertEqual(ran.stderr, "")  # No exception of a finalizer.
+
+    def test_the_wheel_has_the_licence_of_all_that_is_in_its_library(self):
+        libraries = (support.ROOT / "scripts/lib/wheel_libraries.sh").read_text(encoding="utf-8")
+        names = re.findall(r'^  "(\S+) \S+ [0-9a-f]{64} \S+"$', libraries, re.MULTILINE)
+        self.assertIn("hwloc", names)
+        texts = {path.stem for path in (support.PACKAGE / "licenses").glob("*.txt")}
+        self.assertEqual(texts, {*names, "libcxx", "zig"})
+
+    def test_the_page_of_the_package_needs_no_other_file(self):
+        described = (support.PACKAGE / "pyproject.toml").read_text(encoding="utf-8")
+        page = (support.PACKAGE / re.search('^readme = "(.+)"$', described, re.MULTILINE)[1]).read_text(encoding="utf-8")
+        links = re.findall(r"\]\(([^)]+)\)", page)
+        self.assertEqual([link for link in links if not link.startswith("https://")], [])
 
     def test_every_public_name_has_a_docstring(self):
         for name in kolo.__all__:

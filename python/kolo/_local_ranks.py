@@ -1,0 +1,41 @@
+"""Ranks on this machine, started without a launcher."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+
+def run(ranks: int, timeout: float, module: str, *arguments: str) -> list[tuple[int, str]]:
+    """Runs `python -m MODULE ARGUMENTS` on so many ranks; the status and the output of each. One that takes longer than `timeout`
+    seconds is killed, which is a status as of a signal."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    job = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            env={**os.environ, **job, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
+    outcomes = []
+    for process in processes:
+        try:
+            output, _ = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, _ = process.communicate()
+        outcomes.append((process.returncode, output.strip()))
+    return outcomes
+
+
+def is_alone() -> bool:
+    """Whether no launcher has started this process."""
+    return not any(name in os.environ for name in ("RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"))
