@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from ctypes import c_int32, c_size_t, pointer
-from typing import Any, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Literal, Sequence, overload
 
 from . import _c, _dtypes, _pairs
 from ._buffers import Memory
@@ -13,7 +13,14 @@ from ._handle import Handle
 from ._library import library
 from ._pairs import Pair, Parts
 from ._ticket import Ticket
+from ._types import Named, Parted, Scaled, Summed, SummedParts, X
 from ._wait import Subject
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from typing_extensions import Unpack
+
+    from ._types import Counts, D
 
 OPS = {
     "sum": _c.KOLO_SUM,
@@ -94,6 +101,19 @@ class Collectives:
 
     # --- on a tensor -------------------------------------------------------------------------------
 
+    @overload
+    def all_reduce(
+        self, x: X, op: str = ..., *, out: X | None = ..., wait: Literal[True] = ..., **options: Unpack[Summed]
+    ) -> X: ...
+    @overload
+    def all_reduce(
+        self, x: X, op: str = ..., *, out: X | None = ..., wait: Literal[False], **options: Unpack[Summed]
+    ) -> Ticket[X]: ...
+    @overload
+    def all_reduce(
+        self, x: X, op: str = ..., *, out: X | None = ..., wait: bool, **options: Unpack[Summed]
+    ) -> X | Ticket[X]: ...
+
     def all_reduce(
         self,
         x: Any,
@@ -123,6 +143,19 @@ class Collectives:
         pair = _pairs.whole(x, out)
         return self._run("all_reduce", library().kolo_all_reduce, _from_to(pair) + (code,), pair, call, wait)
 
+    @overload
+    def broadcast(
+        self, x: X | None = ..., root: int = ..., *, out: X | None = ..., wait: Literal[True] = ..., **options: Unpack[Named]
+    ) -> X: ...
+    @overload
+    def broadcast(
+        self, x: X | None = ..., root: int = ..., *, out: X | None = ..., wait: Literal[False], **options: Unpack[Named]
+    ) -> Ticket[X]: ...
+    @overload
+    def broadcast(
+        self, x: X | None = ..., root: int = ..., *, out: X | None = ..., wait: bool, **options: Unpack[Named]
+    ) -> X | Ticket[X]: ...
+
     def broadcast(
         self,
         x: Any = None,
@@ -145,6 +178,19 @@ class Collectives:
             arguments: tuple[Any, ...] = (pair.memory.parameter(), root)
             return self._run("broadcast", library().kolo_broadcast, arguments, pair, call, wait)
         return self._run("broadcast", library().kolo_broadcast_from, _from_to(pair) + (root,), pair, call, wait)
+
+    @overload
+    def reduce(
+        self, x: X, root: int = ..., op: str = ..., *, out: X | None = ..., wait: Literal[True] = ..., **options: Unpack[Scaled]
+    ) -> X | None: ...
+    @overload
+    def reduce(
+        self, x: X, root: int = ..., op: str = ..., *, out: X | None = ..., wait: Literal[False], **options: Unpack[Scaled]
+    ) -> Ticket[X | None]: ...
+    @overload
+    def reduce(
+        self, x: X, root: int = ..., op: str = ..., *, out: X | None = ..., wait: bool, **options: Unpack[Scaled]
+    ) -> X | None | Ticket[X | None]: ...
 
     def reduce(
         self,
@@ -172,13 +218,50 @@ class Collectives:
 
     # --- on tensors with a part for each rank ------------------------------------------------------
 
+    @overload
+    def reduce_scatter(
+        self, x: NDArray[D], op: str = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[SummedParts]
+    ) -> NDArray[D]: ...
+    @overload
+    def reduce_scatter(
+        self, x: list[NDArray[D]], op: str = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[SummedParts]
+    ) -> list[NDArray[D]]: ...
+    @overload
+    def reduce_scatter(
+        self, x: object = ..., op: str = ..., *, out: X, wait: Literal[True] = ..., **options: Unpack[SummedParts]
+    ) -> X: ...
+    @overload
+    def reduce_scatter(
+        self, x: object = ..., op: str = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[SummedParts]
+    ) -> object: ...
+    @overload
+    def reduce_scatter(
+        self, x: NDArray[D], op: str = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[SummedParts]
+    ) -> Ticket[NDArray[D]]: ...
+    @overload
+    def reduce_scatter(
+        self, x: list[NDArray[D]], op: str = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[SummedParts]
+    ) -> Ticket[list[NDArray[D]]]: ...
+    @overload
+    def reduce_scatter(
+        self, x: object = ..., op: str = ..., *, out: X, wait: Literal[False], **options: Unpack[SummedParts]
+    ) -> Ticket[X]: ...
+    @overload
+    def reduce_scatter(
+        self, x: object = ..., op: str = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[SummedParts]
+    ) -> Ticket[object]: ...
+    @overload
+    def reduce_scatter(
+        self, x: object = ..., op: str = ..., *, out: object = ..., wait: bool, **options: Unpack[SummedParts]
+    ) -> object: ...
+
     def reduce_scatter(
         self,
         x: Any = None,
         op: str = "sum",
         *,
         out: Any = None,
-        counts: Sequence[int] | None = None,
+        counts: Counts | None = None,
         name: str | None = None,
         scale_before: float = 1.0,
         scale_after: float = 1.0,
@@ -201,17 +284,48 @@ class Collectives:
             joined = _joined([parts.counts for parts in each])
             call = _call(name, scale_before, scale_after, joined, stream, wire_dtype)
             return self._run_grouped("reduce_scatter", _c.KOLO_REDUCE_SCATTER, pairs, call, wait, op=code)
-        parts = Parts(self.rank, self.size, counts)
+        parts = self._parts(counts)
         call = _call(name, scale_before, scale_after, parts.counts, stream, wire_dtype)
         pair = _pairs.scattered(x, out, parts)
         return self._run("reduce_scatter", library().kolo_reduce_scatter, _from_to(pair) + (code,), pair, call, wait)
+
+    @overload
+    def all_gather(
+        self, x: NDArray[D], *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
+    ) -> NDArray[D]: ...
+    @overload
+    def all_gather(
+        self, x: list[NDArray[D]], *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
+    ) -> list[NDArray[D]]: ...
+    @overload
+    def all_gather(self, x: object = ..., *, out: X, wait: Literal[True] = ..., **options: Unpack[Parted]) -> X: ...
+    @overload
+    def all_gather(
+        self, x: object = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
+    ) -> object: ...
+    @overload
+    def all_gather(
+        self, x: NDArray[D], *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
+    ) -> Ticket[NDArray[D]]: ...
+    @overload
+    def all_gather(
+        self, x: list[NDArray[D]], *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
+    ) -> Ticket[list[NDArray[D]]]: ...
+    @overload
+    def all_gather(self, x: object = ..., *, out: X, wait: Literal[False], **options: Unpack[Parted]) -> Ticket[X]: ...
+    @overload
+    def all_gather(
+        self, x: object = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
+    ) -> Ticket[object]: ...
+    @overload
+    def all_gather(self, x: object = ..., *, out: object = ..., wait: bool, **options: Unpack[Parted]) -> object: ...
 
     def all_gather(
         self,
         x: Any = None,
         *,
         out: Any = None,
-        counts: Sequence[int] | None = None,
+        counts: Counts | None = None,
         name: str | None = None,
         stream: int | None = None,
         wait: bool = True,
@@ -228,10 +342,47 @@ class Collectives:
             pairs = [_pairs.gathered(*arrays, parts) for arrays, parts in zip(both, each)]
             call = _call(name, counts=_joined([parts.counts for parts in each]), stream=stream)
             return self._run_grouped("all_gather", _c.KOLO_ALL_GATHER, pairs, call, wait)
-        parts = Parts(self.rank, self.size, counts)
+        parts = self._parts(counts)
         call = _call(name, counts=parts.counts, stream=stream)
         pair = _pairs.gathered(x, out, parts)
         return self._run("all_gather", library().kolo_all_gather, _from_to(pair), pair, call, wait)
+
+    @overload
+    def gather(
+        self, x: NDArray[D], root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
+    ) -> NDArray[D] | None: ...
+    @overload
+    def gather(
+        self, x: list[NDArray[D]], root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
+    ) -> list[NDArray[D]] | None: ...
+    @overload
+    def gather(
+        self, x: object = ..., root: int = ..., *, out: X, wait: Literal[True] = ..., **options: Unpack[Parted]
+    ) -> X | None: ...
+    @overload
+    def gather(
+        self, x: object = ..., root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
+    ) -> object: ...
+    @overload
+    def gather(
+        self, x: NDArray[D], root: int = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
+    ) -> Ticket[NDArray[D] | None]: ...
+    @overload
+    def gather(
+        self, x: list[NDArray[D]], root: int = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
+    ) -> Ticket[list[NDArray[D]] | None]: ...
+    @overload
+    def gather(
+        self, x: object = ..., root: int = ..., *, out: X, wait: Literal[False], **options: Unpack[Parted]
+    ) -> Ticket[X | None]: ...
+    @overload
+    def gather(
+        self, x: object = ..., root: int = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
+    ) -> Ticket[object]: ...
+    @overload
+    def gather(
+        self, x: object = ..., root: int = ..., *, out: object = ..., wait: bool, **options: Unpack[Parted]
+    ) -> object: ...
 
     def gather(
         self,
@@ -239,7 +390,7 @@ class Collectives:
         root: int = 0,
         *,
         out: Any = None,
-        counts: Sequence[int] | None = None,
+        counts: Counts | None = None,
         name: str | None = None,
         stream: int | None = None,
         wait: bool = True,
@@ -256,11 +407,48 @@ class Collectives:
             pairs = [_pairs.gathered(*arrays, parts, is_root) for arrays, parts in zip(both, each)]
             call = _call(name, counts=_joined([parts.counts for parts in each]), stream=stream)
             return self._run_grouped("gather", _c.KOLO_GATHER, pairs, call, wait, root)
-        parts = Parts(self.rank, self.size, counts)
+        parts = self._parts(counts)
         call = _call(name, counts=parts.counts, stream=stream)
         pair = _pairs.gathered(x if is_root else _given(x), out, parts, is_root)
         source = _part_of(pair, pair.input, parts)
         return self._run("gather", library().kolo_gather, (source, pair.result_address, root), pair, call, wait)
+
+    @overload
+    def scatter(
+        self, x: NDArray[D], root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
+    ) -> NDArray[D]: ...
+    @overload
+    def scatter(
+        self, x: list[NDArray[D]], root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
+    ) -> list[NDArray[D]]: ...
+    @overload
+    def scatter(
+        self, x: object = ..., root: int = ..., *, out: X, wait: Literal[True] = ..., **options: Unpack[Parted]
+    ) -> X: ...
+    @overload
+    def scatter(
+        self, x: object = ..., root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
+    ) -> object: ...
+    @overload
+    def scatter(
+        self, x: NDArray[D], root: int = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
+    ) -> Ticket[NDArray[D]]: ...
+    @overload
+    def scatter(
+        self, x: list[NDArray[D]], root: int = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
+    ) -> Ticket[list[NDArray[D]]]: ...
+    @overload
+    def scatter(
+        self, x: object = ..., root: int = ..., *, out: X, wait: Literal[False], **options: Unpack[Parted]
+    ) -> Ticket[X]: ...
+    @overload
+    def scatter(
+        self, x: object = ..., root: int = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
+    ) -> Ticket[object]: ...
+    @overload
+    def scatter(
+        self, x: object = ..., root: int = ..., *, out: object = ..., wait: bool, **options: Unpack[Parted]
+    ) -> object: ...
 
     def scatter(
         self,
@@ -268,7 +456,7 @@ class Collectives:
         root: int = 0,
         *,
         out: Any = None,
-        counts: Sequence[int] | None = None,
+        counts: Counts | None = None,
         name: str | None = None,
         stream: int | None = None,
         wait: bool = True,
@@ -288,18 +476,49 @@ class Collectives:
             ]
             call = _call(name, counts=_joined([parts.counts for parts in each]), stream=stream)
             return self._run_grouped("scatter", _c.KOLO_SCATTER, pairs, call, wait, root)
-        parts = Parts(self.rank, self.size, counts)
+        parts = self._parts(counts)
         call = _call(name, counts=parts.counts, stream=stream)
         pair = _pairs.scattered_from(_given(x), out, parts) if is_root else _pairs.received(out, parts)
         arguments = (pair.input_address, _part_of(pair, pair.result, parts), root)
         return self._run("scatter", library().kolo_scatter, arguments, pair, call, wait)
+
+    @overload
+    def all_to_all(
+        self, x: NDArray[D], *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
+    ) -> NDArray[D]: ...
+    @overload
+    def all_to_all(
+        self, x: list[NDArray[D]], *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
+    ) -> list[NDArray[D]]: ...
+    @overload
+    def all_to_all(self, x: object = ..., *, out: X, wait: Literal[True] = ..., **options: Unpack[Parted]) -> X: ...
+    @overload
+    def all_to_all(
+        self, x: object = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
+    ) -> object: ...
+    @overload
+    def all_to_all(
+        self, x: NDArray[D], *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
+    ) -> Ticket[NDArray[D]]: ...
+    @overload
+    def all_to_all(
+        self, x: list[NDArray[D]], *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
+    ) -> Ticket[list[NDArray[D]]]: ...
+    @overload
+    def all_to_all(self, x: object = ..., *, out: X, wait: Literal[False], **options: Unpack[Parted]) -> Ticket[X]: ...
+    @overload
+    def all_to_all(
+        self, x: object = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
+    ) -> Ticket[object]: ...
+    @overload
+    def all_to_all(self, x: object = ..., *, out: object = ..., wait: bool, **options: Unpack[Parted]) -> object: ...
 
     def all_to_all(
         self,
         x: Any = None,
         *,
         out: Any = None,
-        counts: Sequence[int] | Sequence[Sequence[int]] | None = None,
+        counts: Counts | None = None,
         name: str | None = None,
         stream: int | None = None,
         wait: bool = True,
@@ -324,8 +543,11 @@ class Collectives:
 
     # --- how they run ------------------------------------------------------------------------------
 
+    def _parts(self, counts: Any) -> Parts:
+        return Parts(self.rank, self.size, counts)
+
     def _parts_of_each(self, counts: Any, arrays: int) -> list[Parts]:
-        return [Parts(self.rank, self.size, each) for each in _counts_of_each(counts, arrays)]
+        return [self._parts(each) for each in _counts_of_each(counts, arrays)]
 
     def _sent_and_got(self, flat: list[int] | None) -> tuple[Parts, Parts]:
         """The parts that this rank has for all, and those that all have for it."""

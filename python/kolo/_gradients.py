@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import json
 from ctypes import addressof, byref, c_char, c_double, c_int, c_size_t, c_uint32, c_void_p, string_at
-from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple, Sequence
 
 from . import _c, _dtypes
 from ._buffers import Memory, array_at, memory_of
@@ -14,6 +14,9 @@ from ._errors import UsageError, check
 from ._handle import Owned
 from ._library import library
 from ._wait import call, stepper, wait
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _DIVISORS = {
     "all_ranks": _c.KOLO_ALL_RANKS,
@@ -88,7 +91,7 @@ class GradientSet:
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
 
-    def __getitem__(self, which: int | str) -> Any:
+    def __getitem__(self, which: int | str) -> NDArray[Any]:
         memory = self.memory(which)
         if memory.is_device:
             raise UsageError("the gradient is in device memory, which NumPy has no arrays for; see memory()")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from ctypes import byref, c_int32, c_void_p
 from types import TracebackType
-from typing import Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Mapping, Sequence, overload
 
 from . import _c, _rows
 from ._collectives import Collectives
@@ -14,8 +14,13 @@ from ._gradients import GradientSet, register
 from ._handle import Handle, Owned
 from ._library import library
 from ._messages import Messages
+from ._rows import Rows
 from ._ticket import Ticket
+from ._types import RowOptions
 from ._wait import Subject, call
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 ARENA_BYTES = 64 << 20
 """Default address space of a member's arena in a group."""
@@ -89,9 +94,16 @@ class Group(Collectives, Messages):
 
     # --- all ranks together ------------------------------------------------------------------------
 
-    def barrier(self, *, wait: bool = True) -> Any:
+    @overload
+    def barrier(self, *, wait: Literal[True] = ...) -> None: ...
+    @overload
+    def barrier(self, *, wait: Literal[False]) -> Ticket[None]: ...
+    @overload
+    def barrier(self, *, wait: bool) -> Ticket[None] | None: ...
+
+    def barrier(self, *, wait: bool = True) -> Ticket[None] | None:
         """Returns when every rank has called it; with `wait=False` a `Ticket` that is done then."""
-        ticket = Ticket(self._handle, self, lambda _: None, self._subject("barrier"))
+        ticket: Ticket[None] = Ticket(self._handle, self, lambda _: None, self._subject("barrier"))
         ticket.begin(library().kolo_barrier, self._pointer)
         return ticket.wait() if wait else ticket
 
@@ -121,6 +133,27 @@ class Group(Collectives, Messages):
         `divisor` of an average: "all_ranks", "contributing_ranks", or "samples", see `GradientSet.set_samples`.
         """
         return register(self, name, gradients, op, wire_dtype, compression, divisor)
+
+    @overload
+    def sparse_all_reduce(
+        self, indices: list[Any], rows: list[Any], height: list[int], *, wait: Literal[True] = ..., **options: Unpack[RowOptions]
+    ) -> list[Rows]: ...
+    @overload
+    def sparse_all_reduce(
+        self, indices: Any, rows: Any, height: int, *, wait: Literal[True] = ..., **options: Unpack[RowOptions]
+    ) -> Rows: ...
+    @overload
+    def sparse_all_reduce(
+        self, indices: list[Any], rows: list[Any], height: list[int], *, wait: Literal[False], **options: Unpack[RowOptions]
+    ) -> Ticket[list[Rows]]: ...
+    @overload
+    def sparse_all_reduce(
+        self, indices: Any, rows: Any, height: int, *, wait: Literal[False], **options: Unpack[RowOptions]
+    ) -> Ticket[Rows]: ...
+    @overload
+    def sparse_all_reduce(
+        self, indices: Any, rows: Any, height: Any, *, wait: bool, **options: Unpack[RowOptions]
+    ) -> object: ...
 
     def sparse_all_reduce(
         self,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable
+from typing import Any, Callable, Literal, overload
 
 from . import _c
 from ._buffers import Memory, memory_of
 from ._errors import DeadlineError, KoloError, UsageError
 from ._handle import Handle
 from ._library import library
-from ._ticket import Ticket, received
+from ._ticket import Received, Ticket, received
 from ._wait import Subject
 
 ANY_RANK: int = _c.KOLO_ANY_RANK
@@ -29,7 +29,14 @@ class Messages:
     _pointer: Any
     _subject: Callable[..., Subject]
 
-    def send(self, x: Any, peer: int, tag: int = 0, *, wait: bool = True) -> Any:
+    @overload
+    def send(self, x: Any, peer: int, tag: int = ..., *, wait: Literal[True] = ...) -> None: ...
+    @overload
+    def send(self, x: Any, peer: int, tag: int = ..., *, wait: Literal[False]) -> Ticket[None]: ...
+    @overload
+    def send(self, x: Any, peer: int, tag: int = ..., *, wait: bool) -> Ticket[None] | None: ...
+
+    def send(self, x: Any, peer: int, tag: int = 0, *, wait: bool = True) -> Ticket[None] | None:
         """Sends the elements of `x` to rank `peer`. It is over when `x` may be changed again: at once for a small
         message, else not before the receiver has an array for it, so two ranks that first send and then receive wait
         for each other."""
@@ -39,7 +46,14 @@ class Messages:
         ticket.begin(library().kolo_grouped_send, self._pointer, *_parameters(memory), peer, _tag(tag))
         return ticket.wait() if wait else ticket
 
-    def recv(self, x: Any, peer: int = ANY_RANK, tag: int = 0, *, wait: bool = True) -> Any:
+    @overload
+    def recv(self, x: Any, peer: int = ..., tag: int = ..., *, wait: Literal[True] = ...) -> Received: ...
+    @overload
+    def recv(self, x: Any, peer: int = ..., tag: int = ..., *, wait: Literal[False]) -> Ticket[Received]: ...
+    @overload
+    def recv(self, x: Any, peer: int = ..., tag: int = ..., *, wait: bool) -> Ticket[Received] | Received: ...
+
+    def recv(self, x: Any, peer: int = ANY_RANK, tag: int = 0, *, wait: bool = True) -> Ticket[Received] | Received:
         """Receives a message into `x`, which may be longer, from rank `peer` or from any; returns `Received(source,
         count)`.
 
@@ -70,7 +84,7 @@ def _parameters(memories: list[Memory]) -> tuple[Any, int]:
     return buffers, len(memories)
 
 
-def _receive(ticket: Ticket, call: tuple[Any, ...]) -> Any:
+def _receive(ticket: Ticket[Received], call: tuple[Any, ...]) -> Received:
     """Begins a receive by this call and waits for it. After an exception the array is the caller's again."""
     try:
         ticket.begin(*call)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from ctypes import POINTER, byref, c_int, c_int64, c_size_t, c_void_p, cast
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _c, _dtypes
 from ._buffers import Memory, array_at, memory_of
@@ -14,6 +14,10 @@ from ._handle import Owned
 from ._library import library
 from ._ticket import Ticket
 
+if TYPE_CHECKING:
+    from numpy import int64
+    from numpy.typing import NDArray
+
 _FORMS = {"auto": _c.KOLO_AUTO_FORM, "rows": _c.KOLO_ROWS, "table": _c.KOLO_TABLE}
 _OPS = {name: OPS[name] for name in ("sum", "average")}
 
@@ -21,12 +25,12 @@ _OPS = {name: OPS[name] for name in ("sum", "average")}
 class Rows:
     """The result of a row-sparse all-reduce: the rows that some rank had, or the whole table."""
 
-    indices: Any
+    indices: NDArray[int64] | None
     """int64 [n], ascending; None: `rows` is the whole table."""
-    rows: Any
+    rows: NDArray[Any] | Memory
     """[n, width], or [height, width]; a `Memory` if it is of a device."""
 
-    def __init__(self, indices: Any, rows: Any) -> None:
+    def __init__(self, indices: NDArray[int64] | None, rows: NDArray[Any] | Memory) -> None:
         self.indices = indices
         self.rows = rows
 
@@ -37,13 +41,15 @@ class Rows:
 
     def add_to(self, table: Any, factor: float = 1.0) -> None:
         """Adds `factor` times the rows to those of a NumPy array [height, width]."""
-        if self.is_table:
+        if isinstance(self.rows, Memory):
+            raise UsageError("the rows are in device memory, and NumPy adds in host memory; see `rows`")
+        if self.indices is None:
             table += factor * self.rows
         else:
             table[self.indices] += factor * self.rows  # No index comes twice.
 
     def __repr__(self) -> str:
-        return "<kolo.Rows: the table>" if self.is_table else f"<kolo.Rows: {len(self.indices)}>"
+        return "<kolo.Rows: the table>" if self.indices is None else f"<kolo.Rows: {len(self.indices)}>"
 
 
 class _Sums:

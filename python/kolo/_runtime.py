@@ -11,7 +11,7 @@ import threading
 from ctypes import byref, c_char_p, c_void_p
 from ctypes import pointer as pointer_to
 from types import TracebackType
-from typing import Any, Sequence
+from typing import TYPE_CHECKING, Any, Sequence
 
 from . import _c, _dtypes
 from ._buffers import Memory, array_at
@@ -21,6 +21,9 @@ from ._handle import Handle, Owned
 from ._library import library
 from ._store import Callbacks, Store
 from ._wait import call
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # Runtimes that are open: each stays so until it is closed or aborted, or the process ends.
 _open_runtimes: set[Runtime] = set()
@@ -86,7 +89,7 @@ class Runtime(Group):
         """The address at which other nodes reach this one, numeric; empty if all ranks share a node."""
         return str(library().kolo_network_address(self._handle.pointer).decode())
 
-    def allocate(self, shape: int | Sequence[int], dtype: Any = "float32") -> Any:
+    def allocate(self, shape: int | Sequence[int], dtype: Any = "float32") -> NDArray[Any]:
         """A NumPy array in memory that the other ranks of the node read where it is, which saves copies.
 
         Its contents are undefined. The memory is freed with the last array over it, and may outlive `close`. Not

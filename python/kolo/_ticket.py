@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from ctypes import byref, c_int, c_void_p
-from typing import Any, Callable, Generator, NamedTuple
+from typing import Any, Callable, Generator, Generic, NamedTuple, TypeVar
 
 from . import _c
 from ._errors import CancelledError, DeadlineError, KoloError, check
 from ._handle import Handle
 from ._library import library
 from ._wait import SLICE_MS, Subject, is_interruptible, late_error, stepper, wait
+
+
+Result = TypeVar("Result", covariant=True)
 
 
 class Received(NamedTuple):
@@ -22,7 +25,7 @@ class Received(NamedTuple):
     """Number of elements."""
 
 
-class Ticket:
+class Ticket(Generic[Result]):
     """One operation in flight, from a call with `wait=False`.
 
     The arrays of the operation belong to Kolo until it is done: do not write to them, and do not read results.
@@ -38,7 +41,7 @@ class Ticket:
 
     __slots__ = ("_ticket", "_handle", "_buffers", "_finish", "_subject", "_was_interrupted", "__weakref__")
 
-    def __init__(self, handle: Handle, buffers: Any, finish: Callable[[Any], Any], subject: Subject) -> None:
+    def __init__(self, handle: Handle, buffers: Any, finish: Callable[[Any], Result], subject: Subject) -> None:
         """For groups. It exists before the operation begins, so that an interrupt at any time finds an owner of the
         buffers."""
         self._ticket = c_void_p()
@@ -61,7 +64,7 @@ class Ticket:
             self._buffers = None
         return bool(done.value)
 
-    def wait(self, timeout: float | None = None) -> Any:
+    def wait(self, timeout: float | None = None) -> Result:
         """Waits for the result and returns it: what the call without `wait=False` returns.
 
         `timeout` is in seconds; None: the option `operation_timeout`. May be called again, also after an error.
@@ -107,7 +110,7 @@ class Ticket:
         check(library().kolo_ticket_event(self._ticket, byref(descriptor)))
         return descriptor.value
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, None, Result]:
         if not self.done():
             import asyncio
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env -S python3 -B
 """Jobs of Python processes: the scenes of scenes.py, and what becomes of ranks that are interrupted, killed or end."""
 
+import os
 import pathlib
 import signal
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -90,6 +92,41 @@ class Scenes(unittest.TestCase):
     def test_under_mpirun(self):
         outcome = job.run_mpi(["-B", SCENES, "gradients,messages"], 2, library=LIBRARY, calibrate="off")
         self.assertEqual(outcome.statuses, [0], outcome)
+
+
+class Commands(unittest.TestCase):
+    def run_module(self, *arguments):
+        variables = {"PYTHONPATH": str(support.PACKAGE), "PYTHONDONTWRITEBYTECODE": "1", "KOLO_CALIBRATE": "off"}
+        command = [sys.executable, "-m", "kolo", *arguments]
+        return subprocess.run(
+            command, env=job.environment(library=LIBRARY) | variables, capture_output=True, text=True, check=False
+        )
+
+    def test_the_doctor_sums_on_two_ranks(self):
+        ran = self.run_module("doctor")
+        self.assertIn("\nok    an all-reduce on two local ranks has the right sum\n", ran.stdout, ran)
+        self.assertIn(f"ok    {LIBRARY}, version ", ran.stdout)
+        self.assertEqual(ran.returncode, 1 if "\nFAIL" in ran.stdout else 0)
+
+    def test_the_doctor_says_why_there_is_no_sum(self):
+        with tempfile.NamedTemporaryFile() as empty:
+            variables = {"PYTHONPATH": str(support.PACKAGE), "PYTHONDONTWRITEBYTECODE": "1", "KOLO_LIBRARY": empty.name}
+            command = [sys.executable, "-m", "kolo", "doctor"]
+            ran = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+        self.assertEqual(ran.returncode, 1)
+        self.assertIn("FAIL  the library that KOLO_LIBRARY names cannot be loaded", ran.stdout)
+        self.assertIn("FAIL  an all-reduce on two local ranks: rank 1 ended with status 1", ran.stdout)
+
+    def test_the_bench_times_all_reduces_on_two_ranks(self):
+        ran = self.run_module("bench", "4", "4096")
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""), ran.stdout)
+        self.assertIn("over 2 ranks", ran.stdout)
+        self.assertEqual([line.split()[0] for line in ran.stdout.splitlines()[2:]], ["4", "4096"])
+
+    def test_another_command_is_a_usage_error(self):
+        ran = self.run_module("cure")
+        self.assertEqual(ran.returncode, 64)
+        self.assertIn("usage: python -m kolo COMMAND", ran.stderr)
 
 
 class Endings(unittest.TestCase):
