@@ -17,7 +17,8 @@ wheel_libraries=(
 )
 
 # use_old_glibc ENVIRONMENT FOLDER: CC and CXX become compilers, of the Python package ziglang in this environment, for
-# that C library; they link their C++ library statically.
+# that C library; they link their C++ library statically. GCC's could only be linked for the machine's own C library, which
+# it was compiled for.
 use_old_glibc() {
   local language
   mkdir -p "$2"
