@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include "runtime/engine/operation_plan.h"
@@ -16,7 +17,6 @@ namespace {
 
 constexpr std::string_view kCloseName = "end of job";
 
-constexpr std::string_view kRetirement = "retirement";
 /// In a vote on it: an operation is not idle at this rank.
 constexpr std::uint64_t kBusyBit = std::uint64_t{1} << 63;
 
@@ -88,8 +88,8 @@ void Operations::advance(OperationTopic& topic) {
 }
 
 bool Operations::accept(const Frame& decision) {
-  if (retirement_ && retirement_->vote == decision.topic) {
-    retire(decision);
+  if (const auto retirement = retirements_.extract(decision.topic); !retirement.empty()) {
+    retire(retirement.mapped().name, decision);
     return true;
   }
   const auto proposal = proposed_.extract(decision.topic);
@@ -110,7 +110,7 @@ bool Operations::accept(const Frame& decision) {
 }
 
 bool Operations::reject(const Topic& rejected, const Error& error) {
-  if (retirement_ && retirement_->vote == rejected) {
+  if (retirements_.contains(rejected)) {
     coordinator_.fail(error);  // Not by this program: votes are answered at once.
     return true;
   }
@@ -159,7 +159,7 @@ void Operations::plan(OperationTopic& topic, bool in_arenas) {
 
 void Operations::fail_all(const Error& error) noexcept {
   proposed_.clear();
-  retirement_.reset();
+  retirements_.clear();
   for (auto& [name, topic] : topics_) topic.fail_all(error);
   for (auto& [name, topic] : steps_) topic.fail_all(error);
   close_.fail_all(error);
@@ -208,21 +208,32 @@ std::shared_ptr<CallSequence> Operations::without_rows(const OperationTerms& ter
 // --- Names that go ------------------------------------------------------------------------------
 
 void Operations::vote_on_oldest() {
-  if (retirement_ || by_age_.size() < 2 || !context_.buckets.is_crowded()) return;
-  const Name& name = by_age_.front();
+  if (!context_.buckets.is_crowded()) return;
+  const auto is_voted_on = [this](const Name& name) {
+    return std::ranges::any_of(retirements_,
+                               [&](const auto& vote) { return vote.second.name == name; });
+  };
+  const auto oldest_name = std::ranges::find_if_not(by_age_, is_voted_on);
+  if (oldest_name == by_age_.end() || *oldest_name == by_age_.back()) return;
+  const Name name = *oldest_name;
   OperationTopic& oldest = topics(name.is_step).at(name.text);
   const BucketTable::State& state = context_.buckets[*oldest.bucket()].state;
   const std::uint64_t uses = state.rejected ? *state.rejected + 1 : state.iteration;
   const auto rank = static_cast<std::uint64_t>(context_.transport.rank());
+  // Numbers are used again, so that the coordinator knows few names of votes.
+  std::size_t number = 0;
+  while (std::ranges::any_of(retirements_,
+                             [&](const auto& vote) { return vote.second.number == number; })) {
+    ++number;
+  }
   oldest.hold(true);
-  const Topic vote = coordinator_.vote(kRetirement, oldest.is_idle() ? uses : kBusyBit | rank,
+  const Topic vote = coordinator_.vote(fmt::format("retirement {}", number),
+                                       oldest.is_idle() ? uses : kBusyBit | rank,
                                        "whether '" + name.text + "' is still used", nobody_);
-  retirement_ = {vote, name};
+  retirements_.emplace(vote, Retirement{number, name});
 }
 
-void Operations::retire(const Frame& decision) {
-  const Name name = std::move(retirement_->name);
-  retirement_.reset();
+void Operations::retire(const Name& name, const Frame& decision) {
   OperationTopic& topic = topics(name.is_step).at(name.text);
   topic.hold(false);
   std::erase(by_age_, name);
@@ -235,7 +246,7 @@ void Operations::retire(const Frame& decision) {
     } else {
       advance(topic);
     }
-    return vote_on_oldest();  // Several names may have been agreed on meanwhile.
+    return vote_on_oldest();  // Some may have been found in use before.
   }
   advance(topic);
 }

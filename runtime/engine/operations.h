@@ -24,9 +24,10 @@ class CallSequence;
 /// The single operations of a job, by name, and the end of the job: agrees with other ranks on each
 /// new signature, plans a bucket for it, and runs the uses of a name one after another.
 ///
-/// Programs may make up names for ever. When there is little room left, all ranks vote at an
+/// Programs may make up names for ever. When there is little room left, all ranks vote at each
 /// agreement on a new name whether the oldest one goes: it does if it is idle everywhere after
-/// equally many uses. Until that is decided, which takes one trip, it is not begun anywhere.
+/// equally many uses. Until that is decided, which takes one trip, it is not begun anywhere. Names
+/// that are new at the same time begin as many votes, so that no more come than go.
 ///
 /// In a group that keeps one order, ranks whose n-th operations differ disagree, as they do about
 /// uses of one name: the number stands for the name when pending operations are compared, which is
@@ -77,9 +78,9 @@ class Operations {
     bool is_step = false;
     friend bool operator==(const Name&, const Name&) = default;
   };
-  /// A vote on whether this one, which is held, goes.
+  /// A vote, one of several at a time, on whether this name, which is held, goes.
   struct Retirement {
-    Topic vote;
+    std::size_t number;
     Name name;
   };
   struct Nobody : Waited {
@@ -93,7 +94,7 @@ class Operations {
   std::shared_ptr<CallSequence> without_rows(const OperationTerms& terms) const;
   void plan(OperationTopic& topic, bool in_arenas);
   void vote_on_oldest();
-  void retire(const Frame& decision);
+  void retire(const Name& name, const Frame& decision);
 
   Coordinator& coordinator_;
   const PlanContext& context_;
@@ -105,7 +106,7 @@ class Operations {
   OperationTopic close_{*this};
   std::map<Topic, OperationTopic*> proposed_;
   std::deque<Name> by_age_;  // that have a bucket, oldest agreement first
-  std::optional<Retirement> retirement_;
+  std::map<Topic, Retirement> retirements_;  // under way
   Nobody nobody_;                                 // waits for a retirement
   std::optional<StandInMemory> stand_in_memory_;  // once others work in device memory without it
   std::atomic<bool> keeps_order_{false};

@@ -70,6 +70,30 @@ TEST_P(BucketReuse, NewNamesNeverRunOut) {
   }
 }
 
+// The stages of calls bring several new names at a time.
+TEST_P(BucketReuse, NewNamesNeverRunOutWhereSeveralComeAtOnce) {
+  EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {}, 14);
+  const auto world = static_cast<std::size_t>(job.world_size());
+  for (int burst = 0; burst < 100; ++burst) {
+    std::vector<std::vector<float>> data;
+    data.reserve(8 * world);
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (int rank = 0; rank < job.world_size(); ++rank) {
+      for (int each = 0; each < 8; ++each) {
+        data.emplace_back(20, static_cast<float>(rank + 1));
+        operations.push_back(job.submit(
+            rank, {.kind = OperationKind::kAllReduce,
+                   .name = "tensor " + std::to_string(8 * burst + each),
+                   .buffer = view(data.back())}));
+      }
+    }
+    job.finish(operations);
+    for (const auto& operation : operations) ASSERT_EQ(error_of(*operation), "") << burst;
+    const auto expected = static_cast<float>(world * (world + 1) / 2);
+    for (const auto& values : data) ASSERT_THAT(values, testing::Each(expected));
+  }
+}
+
 // Ranks run through the same names at paces of their own, so votes find names in use at some.
 TEST_P(BucketReuse, NewNamesNeverRunOutWhileRanksAreApart) {
   for (std::uint64_t seed = 0; seed < (test::kSanitized ? 1 : 3); ++seed) {
