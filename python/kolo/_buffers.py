@@ -158,6 +158,8 @@ def _is_contiguous(shape: Sequence[int], strides: Sequence[int] | None, step: in
 
 
 def _of_dlpack(source: Any, what: str) -> Memory:
+    if getattr(source, "is_neg", bool)():  # torch refuses to export only those that it conjugates lazily.
+        raise UsageError(f"{what} is negated lazily, so its memory has other elements; .resolve_neg() makes a copy")
     exported = _dlpack.export(source)
     if not _is_contiguous(exported.shape, exported.strides, 1):
         raise _not_contiguous(what)

@@ -104,6 +104,11 @@ class Runtime(Group):
         owner = _ArenaMemory(self._handle, max(1, count * kind.itemsize))
         return array_at(Memory(owner.address, count, kind, owner, shape=dimensions))
 
+    def leave_thread(self) -> None:
+        """The calling thread does not use the job any more, until its next call, as for a thread of a pool whose task is
+        over. Kolo tells a deadlock from a slow rank by the threads that may still call."""
+        check(library().kolo_leave_thread(self._handle.pointer))
+
     def close(self) -> None:
         """Waits until all ranks close the job, and ends it. Collective; later calls fail. Closing again does
         nothing."""

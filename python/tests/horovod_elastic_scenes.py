@@ -43,11 +43,16 @@ def check_sampler(sampler):
     first = hvd.allgather_object(list(sampler))
     assert {len(each) for each in first} == {-(-11 // hvd.size())} and len(sampler) == len(first[0])
     assert set().union(*first) == set(range(11))
+    assert (sampler.rank, sampler.num_replicas) == (hvd.rank(), hvd.size())
+    assert (sampler.num_samples, sampler.total_size) == (len(sampler), hvd.size() * len(sampler))
+    assert sorted(sampler.remaining_indices) == list(range(11)) and sampler.processed_num == 0
     sampler.record_batch(0, 2)
+    assert sampler.processed_num == 2 * hvd.size()
     state = hvd.elastic.TorchState(sampler=sampler)
     state.sync()
     done = set().union(*(each[:2] for each in first))
-    assert sampler.processed_indices == done
+    assert sampler.processed_indices == done and sampler.processed_num == len(done)
+    assert set(sampler.remaining_indices) == set(range(11)) - done
     left = hvd.allgather_object(list(sampler))
     assert set().union(*left) == set(range(11)) - done
     sampler.record_batch(0, 11)

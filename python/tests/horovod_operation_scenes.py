@@ -77,6 +77,48 @@ def allreduces():
             assert each.dtype == dtype
 
 
+def lazy():
+    """Tensors that torch conjugates and negates only when they are read: every operation reads and writes their
+    elements."""
+    size, me = hvd.size(), hvd.rank()
+
+    def numbers(rank):
+        return torch.complex(values(rank, (size, 2)), values(rank + 1, (size, 2)) + 1)
+
+    def each_kind(rank):
+        conjugated = numbers(rank).conj()
+        negated = numbers(rank).conj().imag
+        assert conjugated.is_conj() and negated.is_neg()
+        return conjugated, negated, conjugated.t(), torch.ones(2, dtype=torch.complex64).conj()[:0]
+
+    def same(actual, expected, what):
+        plain = expected.resolve_conj().resolve_neg()
+        assert actual.shape == plain.shape and torch.equal(actual, plain), f"{what}: {actual} instead of {plain}"
+
+    for kind in range(4):
+        mine = each_kind(me)[kind]
+        every = [each_kind(rank)[kind] for rank in range(size)]
+        total = sum(each.clone() for each in every)
+        same(hvd.allreduce(mine, op=hvd.Sum), total, "allreduce")
+        same(hvd.grouped_allreduce([mine, mine], op=hvd.Sum)[1], total, "grouped allreduce")
+        same(hvd.broadcast(mine, size - 1), every[-1], "broadcast")
+        same(hvd.allgather(mine), torch.cat(every), "allgather")
+        if mine.shape == (size, 2):
+            same(hvd.alltoall(mine), torch.stack([each[me] for each in every]), "alltoall")
+            same(hvd.reducescatter(mine, op=hvd.Sum), total[me : me + 1], "reducescatter")
+        same(hvd.allreduce_(mine, op=hvd.Sum), total, "in place")
+        same(hvd.broadcast_(each_kind(me)[kind], 0), every[0], "broadcast in place")
+    sparse = torch.sparse_coo_tensor([[0, me]], numbers(me)[0].conj(), (size + 1,))
+    total = sum(
+        torch.sparse_coo_tensor([[0, rank]], numbers(rank)[0].conj(), (size + 1,)).to_dense() for rank in range(size)
+    )
+    same(hvd.sparse_allreduce_async(sparse, "complex", hvd.Sum)().to_dense(), total, "sparse")
+    # Beyond what float32 counts exactly.
+    whole = torch.sparse_coo_tensor([[0, 2]], torch.tensor([2**24 + 1, me]), (4,))
+    total = torch.tensor([size * (2**24 + 1), 0, size * (size - 1) // 2, 0])
+    same(hvd.sparse_allreduce_async(whole, "whole", hvd.Sum)().to_dense(), total, "sparse integers")
+
+
 def collectives():
     """The other operations, with parts of unequal sizes and of types that are only moved."""
     size, me = hvd.size(), hvd.rank()

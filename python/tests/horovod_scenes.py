@@ -13,7 +13,7 @@ import kolo.horovod as hvd
 from horovod_adasum_scenes import adasum, adasum_optimizer  # noqa: F401
 from horovod_checks import check, raises, same_on_all_ranks
 from horovod_elastic_scenes import elastic_states  # noqa: F401
-from horovod_operation_scenes import allreduces, collectives, derivatives, joins, places, sets  # noqa: F401
+from horovod_operation_scenes import allreduces, collectives, derivatives, joins, lazy, places, sets  # noqa: F401
 from horovod_training_scenes import (  # noqa: F401
     accumulation,
     batch,
@@ -77,6 +77,19 @@ def misuse():
         hvd.allreduce(torch.ones(2), average=True, op=hvd.Sum)
     with raises(ValueError, "op is one of"):
         hvd.allreduce(torch.ones(2), op=17)
+    for call in (
+        hvd.allreduce,
+        lambda none: hvd.allreduce(none, compression=hvd.Compression.fp16),
+        hvd.allgather,
+        hvd.alltoall,
+        hvd.reducescatter,
+        lambda none: hvd.broadcast(none, 0),
+        lambda none: hvd.sparse_allreduce_async(none, "x", hvd.Sum),
+    ):
+        with raises(ValueError, "NoneType"):
+            call(None)
+    with raises(ValueError, "a tensor of torch.sparse_coo, not torch.strided"):
+        hvd.sparse_allreduce_async(torch.ones(2), "x", hvd.Sum)
     with raises(ValueError, "sparse"):
         hvd.allreduce(torch.ones(2).to_sparse())
     with raises(ValueError, "meta"):
@@ -110,6 +123,36 @@ def mismatch():
         assert isinstance(error.__cause__, kolo.MismatchError), error
     else:
         raise AssertionError("no error")
+    # Before, the thread that begins second stages has called Kolo, and still runs.
+    hvd.synchronize(hvd.allgather_async(torch.ones(2)))
+    me = hvd.rank()
+    types = (torch.int32, torch.float32)
+    for disagree in (
+        lambda: hvd.allgather(torch.ones(4, dtype=types[me])),
+        lambda: hvd.synchronize(hvd.allgather_async(torch.ones(4, 3 + me))),
+        lambda: hvd.alltoall(torch.ones(4, 3 + me)),
+        lambda: hvd.grouped_allgather([torch.ones(4)] * (1 + me)),
+        lambda: hvd.allreduce(torch.ones(4, dtype=types[me])),
+        lambda: hvd.broadcast(torch.ones(4 + me), 0),
+    ):
+        with raises(hvd.HorovodInternalError, "ranks wait for different tensors"):
+            disagree()
+    # As many elements, in other shapes.
+    shapes = ((2, 3), (3, 2))
+    flat = ((4,), (4, 1))
+    for verb, disagree in {
+        "allreduce.z": lambda: hvd.allreduce(torch.ones(shapes[me]), name="z"),
+        "allreduce torch.float32": lambda: hvd.allreduce_(torch.ones(shapes[me])),
+        "40 shapes": lambda: hvd.grouped_allreduce([torch.ones(1, 1, 1, *shapes[me])] * 40),
+        "broadcast torch.float32": lambda: hvd.broadcast(torch.ones(flat[me]), 0),
+        "allgather.z": lambda: hvd.allgather(torch.ones(flat[me]), name="z"),
+        "alltoall torch.float32": lambda: hvd.alltoall(torch.ones(2, *shapes[me])),
+        "reducescatter torch.float32": lambda: hvd.reducescatter(torch.ones(2, *shapes[me])),
+        "allreduce.rows": lambda: hvd.sparse_allreduce_async(torch.ones(shapes[me]).to_sparse(), "rows", hvd.Sum)(),
+        "allreduce.adasum": lambda: hvd.allreduce(torch.ones(shapes[me]), op=hvd.Adasum),
+    }.items():
+        with raises(hvd.HorovodInternalError, verb):
+            disagree()
     handle = hvd.allreduce_async(torch.ones(3 + hvd.rank()), name="y")
     with raises(hvd.HorovodInternalError, "'allreduce.y'"):
         hvd.synchronize(handle)

@@ -55,7 +55,7 @@ class Scenes(unittest.TestCase):
         return outcome
 
     def test_operations(self):
-        self.check("places,allreduces,collectives", nodes=[3])
+        self.check("places,allreduces,lazy,collectives", nodes=[3])
 
     def test_derivatives_process_sets_and_joins(self):
         self.check("derivatives,sets,joins", nodes=[3])

@@ -12,6 +12,7 @@ from kolo.torch._tensors import Staging, check_dense, number_memory
 from ._adasum import start_adasum
 from ._compression import Compression
 from ._handles import Handle, Operation, synchronize
+from ._names import name_of_tensors
 from ._process_sets import ProcessSet, global_process_set
 from ._reduce_op import Adasum, check_op, chosen, name_of
 
@@ -155,7 +156,8 @@ class _Reduction:
         if not tensors:
             raise ValueError("the list of tensors is empty")
         if self._op == Adasum:
-            return start_adasum(tensors, f"allreduce.{name or 'adasum'}", in_place, self._process_set)
+            name = name_of_tensors("allreduce", name or "adasum", tensors, "")
+            return start_adasum(tensors, str(name), in_place, self._process_set)
         group = self._process_set.group()
         staging = Staging()
         if in_place:
@@ -164,6 +166,7 @@ class _Reduction:
         else:
             inputs = [staging.read(tensor) for tensor in tensors]
             results = outputs = [torch.empty_like(tensor) for tensor in inputs]
+        terms = f"{name_of(self._op)} {self._before} {self._after}{' in place' if in_place else ''}"
         tickets = []
         for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
             alike = [index for index, tensor in enumerate(tensors) if tensor.dtype == dtype]
@@ -173,12 +176,13 @@ class _Reduction:
             else:
                 out = None
             one = len(tensors) == 1
+            own_name = name if one or not name else f"{name}.{dtype}"
             tickets.append(
                 group.all_reduce(
                     x[0] if one else x,
                     name_of(self._op),
                     out=out and (out[0] if one else out),
-                    name=name and f"allreduce.{name}" + ("" if one else f".{dtype}"),
+                    name=name_of_tensors("allreduce", own_name, [tensors[index] for index in alike], terms),
                     scale_before=self._before,
                     scale_after=self._after,
                     wait=False,
@@ -201,6 +205,7 @@ class _Single:
 
 
 def _compressed(tensors: Tensors, name: str | None, compression: Any, reduction: _Reduction) -> list[Tensor]:
+    check_dense(tensors)
     pairs = [compression.compress(tensor) for tensor in tensors]
     reduced = _AllReduce.apply(reduction, name, *(tensor for tensor, _ in pairs))
     return [compression.decompress(tensor, context) for tensor, (_, context) in zip(reduced, pairs)]

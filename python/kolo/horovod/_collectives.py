@@ -16,6 +16,7 @@ from ._compression import Compression
 from ._errors import internal_errors
 from ._handles import Handle, Operation, staged, synchronize
 from ._job import current, rank
+from ._names import name_of_rows, name_of_tensors
 from ._process_sets import ProcessSet, global_process_set
 from ._reduce_op import Average, Sum, name_of
 
@@ -63,13 +64,17 @@ def _gather(tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet
             counts = _elements_of(heights, tensor, whole)
             tickets.append(
                 group.all_gather(
-                    moved_memory(tensor), out=whole, counts=counts, name=_part(name, "allgather", index), wait=False
+                    moved_memory(tensor),
+                    out=whole,
+                    counts=counts,
+                    name=name_of_rows("allgather", name, index, tensor),
+                    wait=False,
                 )
             )
         return Operation(tickets, outputs)
 
     ticket = group.all_gather(
-        number_memory(rows), out=number_memory(rows_of), name=_part(name, "allgather", "rows"), wait=False
+        number_memory(rows), out=number_memory(rows_of), name=_rows_name(name, "allgather"), wait=False
     )
     return staged(ticket, begin, name, process_set)
 
@@ -77,9 +82,10 @@ def _gather(tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet
 class _AllGather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, process_set: ProcessSet, name: str | None, *tensors: Tensor) -> tuple[Tensor, ...]:
+        operation = _gather(tensors, name, process_set)
         ctx.process_set = process_set
-        ctx.rows = [tensor.shape[0] for tensor in tensors if tensor.dim() > 0]
-        return tuple(synchronize(_gather(tensors, name, process_set)))
+        ctx.rows = [tensor.shape[0] for tensor in tensors]
+        return tuple(synchronize(operation))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
@@ -103,7 +109,8 @@ def broadcast_async_(
     staging = Staging()
     memory = moved_memory(staging.written(tensor))
     root = process_set.root(root_rank)
-    ticket = process_set.group().broadcast(memory, root, name=_part(name, "broadcast"), wait=False)
+    own_name = name_of_tensors("broadcast", name, [tensor], f"from {root}")
+    ticket = process_set.group().broadcast(memory, root, name=own_name, wait=False)
     return Operation([ticket], tensor, staging.finish)
 
 
@@ -185,11 +192,12 @@ def _exchange(tensor: Tensor, splits: Any, name: str | None, process_set: Proces
         output = sent.new_empty((int(received.sum()), *sent.shape[1:]))
         parts, whole = moved_memory(sent[: sum(heights)]), moved_memory(output)
         counts = [_elements_of(row, sent, parts) for row in heights_of.tolist()]
-        ticket = group.all_to_all(parts, out=whole, counts=counts, name=_part(name, "alltoall"), wait=False)
+        own_name = name_of_rows("alltoall", name, None, sent)
+        ticket = group.all_to_all(parts, out=whole, counts=counts, name=own_name, wait=False)
         return Operation([ticket], (output, received.to(received_dtype)))
 
     ticket = group.all_gather(
-        number_memory(mine), out=number_memory(heights_of), name=_part(name, "alltoall", "rows"), wait=False
+        number_memory(mine), out=number_memory(heights_of), name=_rows_name(name, "alltoall"), wait=False
     )
     return staged(ticket, begin, name, process_set)
 
@@ -212,9 +220,10 @@ def _splits(splits: Any, rows: int, size: int) -> list[int]:
 class _AllToAll(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, splits: Any, name: str | None, process_set: ProcessSet) -> Any:
+        operation = _exchange(tensor, splits, name, process_set)
         ctx.process_set = process_set
         ctx.shape = tensor.shape
-        output, ctx.received = synchronize(_exchange(tensor, splits, name, process_set))
+        output, ctx.received = synchronize(operation)
         ctx.mark_non_differentiable(ctx.received)
         return output, ctx.received
 
@@ -278,6 +287,7 @@ def grouped_reducescatter(
     postscale_factor: float = 1.0,
 ) -> list[Tensor]:
     """As `reducescatter` for several tensors."""
+    check_dense(tensors)
     pairs = [compression.compress(tensor) for tensor in tensors]
     factors = (prescale_factor, postscale_factor)
     parts = _ReduceScatter.apply(name, op, process_set, factors, *(tensor for tensor, _ in pairs))
@@ -289,6 +299,7 @@ def _scatter(
 ) -> Operation:
     _check_rows(tensors)
     group = process_set.group()
+    terms = f"{name_of(op)} {before} {after}"
     parts, tickets = [], []
     for index, tensor in enumerate(tensors):
         sent = Staging().read(tensor)
@@ -302,7 +313,7 @@ def _scatter(
                 name_of(op),
                 out=number_memory(parts[-1]),
                 counts=_elements_of(heights, sent, whole),
-                name=_part(name, "reducescatter", index),
+                name=name_of_tensors("reducescatter", name and f"{name}.{index}", [sent], terms),
                 scale_before=before,
                 scale_after=after,
                 wait=False,
@@ -373,8 +384,6 @@ def _elements_of(heights: Sequence[int], tensor: Tensor, memory: Memory) -> list
     return [height * math.prod(tensor.shape[1:]) * scale for height in heights]
 
 
-def _part(name: str | None, verb: str, part: Any = None) -> str | None:
-    """The name of an operation that is a part of the one that the user calls `name`."""
-    if name is None:
-        return None
-    return f"{verb}.{name}" if part is None else f"{verb}.{name}.{part}"
+def _rows_name(name: str | None, verb: str) -> str | None:
+    """The name of the exchange of numbers of rows, in the operation that the user calls `name`."""
+    return name and f"{verb}.{name}.rows"

@@ -28,6 +28,14 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         self.epoch = 0
         self.processed_indices: set[int] = set()
         """Of this rank, since the last `set_epoch` or `load_state_dict`; and what the latter has brought."""
+        self.num_replicas = 0
+        """Number of ranks, and this one, at the last `reset`."""
+        self.rank = 0
+        self.remaining_indices: list[int] = []
+        """The samples that were left for all ranks then, in the order of the epoch; `indices` are this rank's."""
+        self.num_samples = 0
+        """This rank's, and with those of all others."""
+        self.total_size = 0
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
@@ -35,6 +43,12 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         self.epoch = epoch
         self.processed_indices = set()
         self.reset()
+
+    @property
+    def processed_num(self) -> int:
+        """Samples of the epoch that are behind if all ranks have recorded as many as this one."""
+        here = len(self.processed_indices) - self._behind_at_reset
+        return self._behind_at_reset + here * self.num_replicas
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
         """This rank has processed batch `batch_idx` of the iteration."""
@@ -58,13 +72,17 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
 
     def reset(self) -> None:
         """Shares what is left of the epoch out among the ranks anew."""
+        self.num_replicas, self.rank = size(), rank()
+        self._behind_at_reset = len(self.processed_indices)
         left = [index for index in range(len(self.dataset)) if index not in self.processed_indices]
         if self.shuffle:
             # As all ranks do, from the same state.
             generator = torch.Generator().manual_seed(self.seed + self.epoch)
             left = [left[place] for place in torch.randperm(len(left), generator=generator).tolist()]
-        count = -(-len(left) // size())
-        places = range(rank(), count * size(), size())
+        self.remaining_indices = left
+        self.num_samples = -(-len(left) // self.num_replicas)
+        self.total_size = self.num_samples * self.num_replicas
+        places = range(self.rank, self.total_size, self.num_replicas)
         self.indices = [left[place % len(left)] for place in places]
 
     def __iter__(self) -> Iterator[int]:

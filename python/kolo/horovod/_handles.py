@@ -6,10 +6,11 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Callable, Protocol, Sequence
 
 from kolo import Ticket
+from kolo.torch._completions import completions
 from kolo.torch._work import KoloWork
 
 from ._errors import internal_errors
-from ._job import current
+from ._job import Job, current
 
 if TYPE_CHECKING:
     from ._process_sets import ProcessSet
@@ -48,13 +49,23 @@ class Staged:
     with something else holds up the others.
     """
 
-    def __init__(self, first: Ticket, begin: Callable[[], Handle], after: Staged | None) -> None:
+    def __init__(self, job: Job, first: Ticket, begin: Callable[[], Handle], after: Staged | None) -> None:
         """`after`: one whose rest starts before."""
         self._rest: Handle | None = None
         self._begin = begin
         self._after = after
         self._first = KoloWork([first], self._start, None, None)
-        self._first.get_future()
+
+        def step() -> int | None:
+            if not first.done():
+                return first.fileno()
+            with contextlib.suppress(Exception):  # Whoever wants the result gets it.
+                self._first.wait()
+            # Else Kolo would take this thread for one that may still submit what other ranks wait for.
+            job.runtime.leave_thread()
+            return None
+
+        completions().watch(step)
 
     def _start(self) -> None:
         if self._after is not None:
@@ -81,9 +92,9 @@ class Staged:
 def staged(first: Ticket, begin: Callable[[], Handle], name: str | None, process_set: ProcessSet) -> Handle:
     """A `Staged` operation. Those of one name go on in the order in which they were called, which is that of all
     ranks."""
-    latest = current().latest_staged
+    job = current()
     key = (process_set.process_set_id, name)
-    handle = latest[key] = Staged(first, begin, latest.get(key))
+    handle = job.latest_staged[key] = Staged(job, first, begin, job.latest_staged.get(key))
     return handle
 
 

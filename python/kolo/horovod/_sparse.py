@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, Sequence
 
+import torch
 from torch import Tensor
 
 from kolo import Group
@@ -21,8 +22,13 @@ def sparse_allreduce_async(
 
     The operation begins when the function is called, which all ranks do in one order.
     """
+    if not isinstance(tensor, Tensor) or tensor.layout != torch.sparse_coo:
+        kind = tensor.layout if isinstance(tensor, Tensor) else f"a {type(tensor).__name__}"
+        raise ValueError(f"sparse_allreduce_async takes a tensor of torch.sparse_coo, not {kind}")
     group = _group_of(process_set, op)
-    return lambda: _sum(group, [tensor], name, op)[0]
+    # Kolo compares the height and the width of tables.
+    own_name = name if tensor.sparse_dim() == 1 and tensor.dense_dim() < 2 else f"{name} {list(tensor.shape)}"
+    return lambda: _sum(group, [tensor], own_name, op)[0]
 
 
 def sparse_allreduce(

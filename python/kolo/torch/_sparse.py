@@ -10,6 +10,8 @@ from torch import Tensor
 
 from kolo import Group, Ticket
 
+from ._tensors import resolved
+
 
 def begin_sum(group: Group, tensor: Tensor, op: str, name: str | None = None) -> tuple[Ticket, Callable[[], Tensor]]:
     """The sum or average of one tensor of each rank: see `begin_sums`."""
@@ -24,8 +26,8 @@ def begin_sums(
     a ticket, and what gives the results afterwards, coalesced.
 
     Each rank's elements go to the ranks that sum them, and the sums to all, so the bytes do not grow with the number of
-    ranks as long as they have elements at the same indices. Types other than float32 and float64 are summed in float32;
-    all tensors are summed in one type.
+    ranks as long as they have elements at the same indices. Integers are summed in float64, 16-bit floats in float32, and
+    complex numbers as pairs of their parts; all tensors are summed in one type.
     """
     tables = [_Table(tensor) for tensor in tensors]
     ticket = group.sparse_all_reduce(
@@ -44,10 +46,16 @@ class _Table:
     """A tensor of k sparse dimensions as a table with a row for each of their indices."""
 
     def __init__(self, tensor: Tensor) -> None:
-        self._sparse_shape, self._row_shape = tensor.shape[: tensor.sparse_dim()], tensor.shape[tensor.sparse_dim() :]
+        shape = tuple(tensor.shape)
+        self._sparse_shape, self._row_shape = shape[: tensor.sparse_dim()], shape[tensor.sparse_dim() :]
         self._dtype = tensor.dtype
-        rows = tensor._values().detach()
-        if rows.dtype not in (torch.float32, torch.float64):
+        rows = resolved(tensor._values().detach())
+        if rows.is_complex():
+            rows = torch.view_as_real(rows)
+            self._row_shape = (*self._row_shape, 2)
+        if not rows.is_floating_point():
+            rows = rows.double()
+        elif rows.dtype not in (torch.float32, torch.float64):
             rows = rows.float()
         indices = torch.zeros(rows.shape[0], dtype=torch.int64)
         for extent, along in zip(self._sparse_shape, tensor._indices()):
@@ -59,6 +67,7 @@ class _Table:
     def tensor(self, sums: Any) -> Tensor:
         """Of `kolo.Rows`."""
         along = torch.stack(torch.unravel_index(torch.from_numpy(sums.indices), self._sparse_shape))
-        values = torch.from_numpy(sums.rows).view(-1, *self._row_shape).to(self._dtype)
-        shape = (*self._sparse_shape, *self._row_shape)
+        values = torch.from_numpy(sums.rows).view(-1, *self._row_shape)
+        values = (torch.view_as_complex(values) if self._dtype.is_complex else values).to(self._dtype)
+        shape = (*self._sparse_shape, *values.shape[1:])
         return torch.sparse_coo_tensor(along, values, shape, is_coalesced=True, check_invariants=False)

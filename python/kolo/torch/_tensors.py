@@ -49,12 +49,19 @@ def moved_memory(tensor: torch.Tensor) -> Memory:
 
 
 def check_dense(tensors: Sequence[torch.Tensor]) -> None:
-    """Errors: UsageError for sparse tensors, and for those that are not in host memory."""
+    """Errors: UsageError for what is no tensor, for sparse tensors, and for those that are not in host memory."""
     for tensor in tensors:
+        if not isinstance(tensor, torch.Tensor):
+            raise UsageError(f"Kolo takes tensors here, not a {type(tensor).__name__}")
         if tensor.layout != torch.strided:
             raise UsageError(f"Kolo takes dense tensors here, not {tensor.layout}; call to_dense() first")
         if tensor.device.type != "cpu":
             raise UsageError(f"Kolo takes CPU tensors here, not those on {tensor.device}")
+
+
+def resolved(tensor: torch.Tensor) -> torch.Tensor:
+    """`tensor` with memory that has its elements: torch conjugates and negates lazily, by a mark at the tensor."""
+    return tensor.resolve_conj().resolve_neg()
 
 
 def tensor_at(memory: Memory) -> torch.Tensor:
@@ -80,16 +87,15 @@ class Staging:
 
     def read(self, tensor: torch.Tensor) -> torch.Tensor:
         """`tensor` with its elements one after the other."""
-        return tensor.detach().contiguous()
+        return resolved(tensor.detach()).contiguous()
 
     def written(self, tensor: torch.Tensor) -> torch.Tensor:
         """The same for a tensor that gets a result, and whose elements may be read."""
         plain = tensor.detach()
-        if plain.is_contiguous():
-            return plain
-        copy = plain.contiguous()
-        self._copies.append((plain, copy))
-        return copy
+        memory = resolved(plain).contiguous()
+        if memory is not plain:
+            self._copies.append((plain, memory))
+        return memory
 
     def joined(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """One tensor for the elements of all of them, which get a result."""
