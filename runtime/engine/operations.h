@@ -105,8 +105,8 @@ class Operations {
   Topics steps_;  // of calls that several operations make up
   OperationTopic close_{*this};
   std::map<Topic, OperationTopic*> proposed_;
-  std::deque<Name> by_age_;  // that have a bucket, oldest agreement first
-  std::map<Topic, Retirement> retirements_;  // under way
+  std::deque<Name> by_age_;                       // that have a bucket, oldest agreement first
+  std::map<Topic, Retirement> retirements_;       // under way
   Nobody nobody_;                                 // waits for a retirement
   std::optional<StandInMemory> stand_in_memory_;  // once others work in device memory without it
   std::atomic<bool> keeps_order_{false};

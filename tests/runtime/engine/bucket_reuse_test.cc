@@ -81,10 +81,9 @@ TEST_P(BucketReuse, NewNamesNeverRunOutWhereSeveralComeAtOnce) {
     for (int rank = 0; rank < job.world_size(); ++rank) {
       for (int each = 0; each < 8; ++each) {
         data.emplace_back(20, static_cast<float>(rank + 1));
-        operations.push_back(job.submit(
-            rank, {.kind = OperationKind::kAllReduce,
-                   .name = "tensor " + std::to_string(8 * burst + each),
-                   .buffer = view(data.back())}));
+        operations.push_back(job.submit(rank, {.kind = OperationKind::kAllReduce,
+                                               .name = "tensor " + std::to_string(8 * burst + each),
+                                               .buffer = view(data.back())}));
       }
     }
     job.finish(operations);
