@@ -1,0 +1,190 @@
+"""Ends of differential_test.py: jobs over Kolo that a rank leaves early, each in processes of its own.
+
+    differential_ends.py END    with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
+"""
+
+import dataclasses
+import os
+import sys
+from datetime import timedelta
+from typing import Callable
+
+
+@dataclasses.dataclass(frozen=True)
+class End:
+    call: Callable
+    ranks: int
+    statuses: tuple
+    texts: tuple  # That some rank says.
+
+
+ENDS = {}
+
+
+def end(statuses, *texts):
+    """Puts a function into the table: the exit statuses by rank, and what is said."""
+
+    def enter(function):
+        ENDS[function.__name__] = End(function, len(statuses), tuple(statuses), texts)
+        return function
+
+    return enter
+
+
+def model():
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.manual_seed(1)
+    return DistributedDataParallel(torch.nn.Linear(8, 4))
+
+
+def train(steps):
+    import torch
+
+    parallel = model()
+    for _ in range(steps):
+        parallel(torch.ones(2, 8)).sum().backward()
+
+
+@end((1, 1), "ValueError: a bug of rank 1", "rank 1")
+def an_exception_in_a_loop():
+    import torch.distributed as dist
+
+    train(2)
+    if dist.get_rank() == 1:
+        raise ValueError("a bug of rank 1")
+    train(2)
+
+
+@end((1, 1), "ValueError: a bug of rank 1", "rank 1")
+def an_exception_with_a_group_that_is_destroyed_in_finally():
+    """Rank 1 waits for the end of the job, and submits nothing more: the others hear of it at once."""
+    import torch.distributed as dist
+
+    try:
+        an_exception_in_a_loop()
+    finally:
+        dist.destroy_process_group()
+
+
+@end((1, 1, 1), "ValueError: a bug of rank 1", "rank 1")
+def an_exception_in_a_subgroup_with_finally():
+    import torch
+    import torch.distributed as dist
+
+    group = dist.new_group([0, 1])
+    try:
+        if dist.get_rank() == 1:
+            raise ValueError("a bug of rank 1")
+        dist.all_reduce(torch.ones(3), group=group if dist.get_rank() == 0 else None)
+    finally:
+        dist.destroy_process_group()
+
+
+@end((1, 3), "rank 1")
+def a_program_that_exits():
+    import torch
+    import torch.distributed as dist
+
+    if dist.get_rank() == 1:
+        sys.exit(3)
+    dist.all_reduce(torch.ones(3))
+
+
+@end((1, 9), "rank 1")
+def a_process_that_dies():
+    import torch
+    import torch.distributed as dist
+
+    if dist.get_rank() == 1:
+        os._exit(9)
+    dist.all_reduce(torch.ones(3), async_op=True).get_future().wait()
+
+
+@end((1, 1), "ranks disagree", "float32 [3]", "float32 [4]")
+def a_mismatch_that_nobody_catches():
+    import torch
+    import torch.distributed as dist
+
+    dist.all_reduce(torch.ones(3 + dist.get_rank()))
+
+
+@end((0, 0, 0), "rank 0 goes on", "rank 2 goes on")
+def a_mismatch_that_all_catch():
+    import torch
+    import torch.distributed as dist
+
+    import kolo
+
+    for wrong in (
+        lambda me: dist.all_reduce(torch.ones(3 + me)),
+        lambda me: dist.all_reduce(torch.ones(3, dtype=(torch.float32, torch.int32, torch.int32)[me])),
+        lambda me: dist.broadcast(torch.ones(3), 0 if me == 0 else 1),
+        lambda me: dist.all_reduce(torch.ones(3)) if me == 0 else dist.all_gather([torch.ones(3)] * 3, torch.ones(3)),
+    ):
+        try:
+            wrong(dist.get_rank())
+        except kolo.MismatchError:
+            pass
+        else:
+            raise AssertionError("no error")
+    mine = torch.ones(3)
+    dist.all_reduce(mine)
+    assert mine.tolist() == [3.0] * 3
+    print(f"rank {dist.get_rank()} goes on")
+    dist.destroy_process_group()
+
+
+@end((0, 0), "rank 0 is over", "rank 1 is over")
+def operations_that_nobody_waits_for():
+    import torch
+    import torch.distributed as dist
+
+    for _ in range(20):
+        dist.all_reduce(torch.ones(1000), async_op=True).get_future()
+    dist.destroy_process_group()
+    print(f"rank {dist.get_rank()} is over")
+
+
+@end((0, 0), "rank 0 is over", "rank 1 is over")
+def a_job_that_is_never_destroyed():
+    import torch
+    import torch.distributed as dist
+
+    dist.all_reduce(torch.ones(10))
+    dist.new_group()
+    print(f"rank {dist.get_rank()} is over")
+
+
+@end((1, 1), "usage", "fork")
+def a_call_in_a_forked_child():
+    import torch
+    import torch.distributed as dist
+
+    dist.all_reduce(torch.ones(3))
+    child = os.fork()
+    if child == 0:
+        try:
+            dist.all_reduce(torch.ones(3))
+        except Exception as error:
+            print(f"usage: {error} (fork)", flush=True)
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    dist.destroy_process_group()
+    sys.exit(os.waitstatus_to_exitcode(status))
+
+
+def main():
+    import torch.distributed as dist
+
+    import kolo.torch  # noqa: F401
+
+    # Longer than the test waits: nothing ends only because this is over.
+    dist.init_process_group("kolo", timeout=timedelta(seconds=300))
+    ENDS[sys.argv[1]].call()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""The table of scenes that `differential_test.py` runs over Gloo and over Kolo, and what they have in common."""
+
+import dataclasses
+import os
+import threading
+from typing import Callable
+
+import torch
+import torch.distributed as dist
+
+
+@dataclasses.dataclass(frozen=True)
+class Scene:
+    """A function without arguments that ranks call together in a job that has begun. It returns tensors and objects."""
+
+    name: str
+    call: Callable
+    ranks: tuple  # Numbers of ranks that it runs on; the short form takes the first one.
+    alone: bool  # Only over Kolo: Gloo cannot do it, or is wrong. It checks its own results, and returns nothing.
+
+
+SCENES = {}
+
+
+def scene(*ranks, alone=False):
+    """Puts a function into the table. Without numbers it runs on 2, 3 and 4 ranks."""
+
+    def enter(function):
+        assert function.__name__ not in SCENES, function.__name__
+        SCENES[function.__name__] = Scene(function.__name__, function, ranks or (3, 2, 4), alone)
+        return function
+
+    return enter
+
+
+@dataclasses.dataclass
+class Bounded:
+    """Sums of rounded numbers, whose order is the backend's choice, and by how much another order may differ."""
+
+    value: torch.Tensor
+    bound: torch.Tensor
+
+    @classmethod
+    def sums(cls, value, contributions):
+        """Each order of n - 1 additions is within (n - 1) u / (1 - (n - 1) u) of the exact sum, times that of the
+        magnitudes; two orders are within twice that."""
+        additions = (len(contributions) - 1) * torch.finfo(value.dtype).eps / 2
+        magnitudes = torch.stack([each.double().abs() for each in contributions]).sum(0)
+        return cls(value, 2 * additions / (1 - additions) * magnitudes)
+
+
+def me():
+    return dist.get_rank()
+
+
+def size():
+    return dist.get_world_size()
+
+
+def values(rank, *shape, dtype=torch.float32):
+    """Small whole numbers that tell rank and index, so that sums and products are exact in every type."""
+    count = torch.Size(shape).numel()
+    return ((torch.arange(count) * 3 + rank * 5) % 4 + 1).view(shape).to(dtype)
+
+
+def noise(rank, *shape):
+    """Numbers with full mantissas."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(rank + 1))
+
+
+def same_everywhere(tensor):
+    """Whether all ranks have the bits of rank 0."""
+    first = tensor.detach().clone()
+    dist.broadcast(first, 0)
+    assert torch.equal(first, tensor), "ranks have different bits"
+    return tensor
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def threads():
+    return len(os.listdir("/proc/self/task")), threading.active_count()
+
+
+def resident_bytes():
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
