@@ -11,7 +11,7 @@ import torch.distributed as dist
 import torch.distributed.nn.functional as differentiable
 from torch.distributed import _functional_collectives as functional
 
-from differential_table import Bounded, descriptors, me, noise, resident_bytes, same_everywhere, scene, size, threads, values
+from differential_table import Bounded, me, noise, resources, same_everywhere, scene, size, values
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 WHOLE = (torch.int32, torch.int64, torch.uint8, torch.int8)
@@ -590,6 +590,42 @@ def threads_with_groups_of_their_own():
     return tensors
 
 
+def check_flat(before, rounds):
+    """Gloo is not asked."""
+    after = resources()
+    if dist.get_backend() == "kolo":
+        assert after[0] <= before[0] and after[1] <= before[1], f"descriptors, threads: {before[:2]}, then {after[:2]}"
+        # Less than a page for each: nothing is kept.
+        assert after[2] <= before[2] + rounds * 4096, f"resident bytes: {before[2]}, then {after[2]}"
+
+
+@scene()
+def operations_again_and_again():
+    """Flat descriptors, threads and memory."""
+
+    def use(rounds):
+        for number in range(rounds):
+            mine = values(me() + number, 50)
+            dist.all_reduce(mine, async_op=True).get_future().wait()
+            got = torch.empty(4, 3)
+            work = dist.isend(values(me(), 4, 3), (me() + 1) % size())
+            dist.recv(got, (me() - 1) % size())
+            work.wait()
+            sparse = torch.sparse_coo_tensor([[number % 5]], torch.ones(1), (5,))
+            dist.all_reduce(sparse)
+            every = [None] * size()
+            dist.all_gather_object(every, number)
+        gc.collect()
+        return mine, got, sparse.to_dense(), every
+
+    rounds = 300
+    use(rounds)  # Until pools and caches have what they need.
+    before = resources()
+    results = use(rounds)
+    check_flat(before, rounds)
+    return results
+
+
 @scene(2, 3)
 def groups_made_and_destroyed():
     """Flat descriptors, threads and memory, however many there were."""
@@ -609,13 +645,9 @@ def groups_made_and_destroyed():
         return total
 
     first = use(rounds // 10)
-    before = descriptors(), threads(), resident_bytes()
+    before = resources()
     total = use(rounds)
-    after = descriptors(), threads(), resident_bytes()
-    if dist.get_backend() == "kolo":
-        assert after[:2] <= before[:2], f"descriptors, threads: {before[:2]}, then {after[:2]}"
-        # Less than a page for each: nothing of a group is kept.
-        assert after[2] <= before[2] + rounds * 4096, f"resident bytes: {before[2]}, then {after[2]}"
+    check_flat(before, rounds)
     return first, total
 
 

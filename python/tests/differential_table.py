@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import threading
 from typing import Callable
 
 import torch
@@ -76,14 +75,8 @@ def same_everywhere(tensor):
     return tensor
 
 
-def descriptors():
-    return len(os.listdir("/proc/self/fd"))
-
-
-def threads():
-    return len(os.listdir("/proc/self/task")), threading.active_count()
-
-
-def resident_bytes():
+def resources():
+    """Descriptors, threads, and bytes of memory of this process."""
     with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), resident

@@ -38,7 +38,7 @@ import differential_training_scenes  # noqa: E402, F401
 from differential_table import SCENES, Bounded  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
-PATIENCE = 240 if IS_LONG else 90
+PATIENCE = 600 if IS_LONG else 90
 """Seconds until a scene counts as hung; far more than any takes on a busy machine."""
 
 SETTINGS = {"library": LIBRARY, "calibrate": "off", "mismatch_after": 500}
@@ -62,7 +62,7 @@ def run_scenes(backend, ranks, names, folder):
     """Runs the scenes in one job until one fails. Returns those that have ended on all ranks, and what was wrong with the
     next one; None: nothing."""
     os.environ["PYTHONPATH"] = str(support.PACKAGE)
-    os.environ["DIFFERENTIAL_GROUPS"] = "2000" if IS_LONG else "200"
+    os.environ["DIFFERENTIAL_GROUPS"] = "2000" if IS_LONG else "300"
     os.environ["OMP_NUM_THREADS"] = "1"
     arguments = ["-B", str(HERE / "differential_rank.py"), backend, folder, *names]
     with job.started(arguments, [ranks], **SETTINGS) as processes:
