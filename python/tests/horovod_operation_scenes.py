@@ -108,6 +108,9 @@ def lazy():
             same(hvd.reducescatter(mine, op=hvd.Sum), total[me : me + 1], "reducescatter")
         same(hvd.allreduce_(mine, op=hvd.Sum), total, "in place")
         same(hvd.broadcast_(each_kind(me)[kind], 0), every[0], "broadcast in place")
+    for mine, text in zip(each_kind(me), ("conjugate", "resolve_neg")):  # Kolo's own operations read memory.
+        with raises(ValueError, text):
+            hvd.global_process_set.group().all_reduce(mine)
     sparse = torch.sparse_coo_tensor([[0, me]], numbers(me)[0].conj(), (size + 1,))
     total = sum(
         torch.sparse_coo_tensor([[0, rank]], numbers(rank)[0].conj(), (size + 1,)).to_dense() for rank in range(size)
