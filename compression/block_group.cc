@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "comm/base/check.h"
+#include "comm/kernels/reduce_kernels.h"
 #include "compression/finite.h"
 #include "compression/kernels/nth_key.h"
 #include "compression/number_payload.h"
@@ -202,7 +203,6 @@ void BlockGroup::decode(Payloads results, const CodecElements& elements, double 
       })) {
     return mark_not_finite();
   }
-  const auto factor = static_cast<float>(scale);
   for (std::size_t i = 0; i < results.size(); ++i) {
     const int owner = static_cast<int>(i);
     counts_.clear();
@@ -211,10 +211,11 @@ void BlockGroup::decode(Payloads results, const CodecElements& elements, double 
     const Extent own = plan_.dealt(owner, values_);
     decoded_.resize(own.count);
     decode_blocks(result_plan_, results[i], counts_, decoded_);
+    rescale(DType::kFloat32, decoded_.data(), decoded_.size(), scale);
     for_blocks_of(owner, [&](const Chosen& block, const Extent& values) {
       float* const place = places_[block.part] + block.element + (values.offset - block.position);
       const float* const value = decoded_.data() + (values.offset - own.offset);
-      for (std::size_t j = 0; j < values.count; ++j) place[j] = factor * value[j];
+      std::copy_n(value, values.count, place);
     });
     stats_.kept_pairs += own.count;
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "comm/base/check.h"
+#include "comm/kernels/reduce_kernels.h"
 #include "compression/finite.h"
 #include "compression/number_payload.h"
 #include "compression/sparse_steps.h"
@@ -220,12 +221,14 @@ void TopKGroup::decode(Payloads results, const CodecElements& elements, double s
   for (Pairs& owner : owners_) owner.clear();
   for (std::size_t i = 0; i < results.size(); ++i) {
     decode_payload(result_plan_, results[i], owners_[i]);
-    put(static_cast<int>(i), owners_[i], static_cast<float>(scale));
+    std::vector<float>& values = owners_[i].values;
+    rescale(DType::kFloat32, values.data(), values.size(), scale);
+    put(static_cast<int>(i), owners_[i]);
     stats_.kept_pairs += owners_[i].size();
   }
 }
 
-void TopKGroup::put(int owner, const Pairs& result, float scale) {
+void TopKGroup::put(int owner, const Pairs& result) {
   std::size_t part = 0;
   std::size_t begin = 0;
   for (std::size_t j = 0; j < result.size(); ++j) {
@@ -233,7 +236,7 @@ void TopKGroup::put(int owner, const Pairs& result, float scale) {
     while (element >= begin + step_plan_.tensor_counts[part]) {
       begin += step_plan_.tensor_counts[part++];
     }
-    places_[part][element - begin] = scale * result.values[j];
+    places_[part][element - begin] = result.values[j];
   }
 }
 

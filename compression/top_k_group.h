@@ -32,7 +32,7 @@ class TopKGroup final : public CompressedGroup {
   void narrow_all_owners();
   /// Selects from an owner's sums and encodes the selection.
   void finish_owner(int owner, Pairs& sums, std::span<std::byte> result);
-  void put(int owner, const Pairs& result, float scale);
+  void put(int owner, const Pairs& result);
 
   const BlockOwnership ownership_;
   const PayloadPlan share_plan_, result_plan_, contribution_plan_;

@@ -13,8 +13,7 @@ namespace kolo {
 namespace {
 
 void multiply(const BufferView& gradient, double factor) {
-  if (factor == 1 || gradient.count == 0) return;
-  convert(gradient.dtype, gradient.data, gradient.dtype, gradient.data, gradient.count, factor);
+  rescale(gradient.dtype, gradient.data, gradient.count, factor);
 }
 
 }  // namespace

@@ -16,6 +16,12 @@ void reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
   reference::reduce(dtype, op, outputs, sources, count, scale, overflow);
 }
 
+void rescale(DType dtype, void* data, std::size_t count, double scale) {
+  if (scale == 1.0 || count == 0) return;
+  const void* const source = data;
+  reduce(dtype, ReduceOp::kSum, data, {&source, 1}, count, scale);
+}
+
 void convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
              double scale, Stores stores) {
   const bool is_copy = dst_dtype == src_dtype && scale == 1.0;

@@ -29,13 +29,14 @@ enum class Stores : std::uint8_t {
 /// Units:   count is elements.
 /// Sums:    float16 and bfloat16 are accumulated in float32 and rounded once (to nearest, ties to
 ///          even; NaN and infinities stay, `overflow` decides about other values out of range).
-///          float32 and float64 are accumulated in their own type; integers wrap. kAverage sums
-///          (the caller passes scale = 1 / n), and so does kPremulSum, of contributions that are
-///          multiplied already. Min and max return NaN if any contribution is NaN,
-///          and order -0 before +0.
+///          float32 and float64 are accumulated in their own type; integers wrap, in averages too.
+///          kAverage sums (the caller passes scale = 1.0 / n), and so does kPremulSum, of
+///          contributions that are multiplied already. Min and max return NaN if any contribution
+///          is NaN, and order -0 before +0.
 /// NaN:     every NaN in a result is the quiet one with positive sign and empty payload.
-/// Scale:   applied in the accumulation type (integers: in double, truncated toward zero) before
-///          the one rounding; 1.0 changes no bit.
+/// Scale:   applied in the accumulation type before the one rounding; 1.0 changes no bit. 1.0 / n
+///          divides by n, integers exactly and toward zero (see scaling.h); any other scale
+///          multiplies, integers in double.
 /// Stores:  a hint for sums that are no sources, which long arrays follow.
 /// Threads: pure; any. The bits do not depend on the instruction set chosen at run time: one
 ///          rounding per operation, no fused multiply-add.
@@ -49,13 +50,16 @@ inline void reduce(DType dtype, ReduceOp op, void* dst, std::span<const void* co
   reduce(dtype, op, std::span<void* const>(&dst, 1), sources, count, scale, overflow);
 }
 
+/// Scales elements in place, as `reduce` scales what it has combined.
+void rescale(DType dtype, void* data, std::size_t count, double scale);
+
 /// dst[i] = round(scale * src[i]), converted between any two of `kNumberDTypes`.
 ///
-/// Rounds as `reduce` with Overflow::kInfinity. Float to integer truncates toward zero and
-/// saturates; NaN gives 0. Computes in float32 between float32 and the 16-bit floats, else in
-/// double. `dst == src` is allowed if both dtypes are equal. Equal dtypes with scale 1.0 copy bits,
-/// of any dtype; to where they are, nothing is written.
-/// `stores` is a hint that kernels of long arrays follow.
+/// Multiplies by every scale. Rounds as `reduce` with Overflow::kInfinity. Float to integer
+/// truncates toward zero and saturates; NaN gives 0. Computes in float32 between float32 and the
+/// 16-bit floats, else in double. `dst == src` is allowed if both dtypes are equal. Equal dtypes
+/// with scale 1.0 copy bits, of any dtype; to where they are, nothing is written. `stores` is a
+/// hint that kernels of long arrays follow.
 void convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
              double scale, Stores stores = Stores::kCached);
 

@@ -9,6 +9,7 @@
 #include "comm/base/check.h"
 #include "comm/base/half.h"
 #include "comm/base/visit_dtype.h"
+#include "comm/kernels/scaling.h"
 
 namespace kolo::reference {
 namespace {
@@ -72,11 +73,13 @@ T round_within(Wide value) {
 }
 
 template <typename T>
-T scaled(Accum<T> value, double scale, Overflow overflow) {
+T scaled(Accum<T> value, const Scaling& scale, Overflow overflow) {
   if constexpr (std::integral<T>) {
-    return scale == 1.0 ? value : to_integer<T>(static_cast<double>(value) * scale);
+    if (scale.divisor != 0) return static_cast<T>(value / scale.divisor);
+    return to_integer<T>(static_cast<double>(value) * scale.factor);
   } else {
-    const Accum<T> result = value * static_cast<Accum<T>>(scale);
+    const auto operand = static_cast<Accum<T>>(scale.operand());
+    const Accum<T> result = scale.divides() ? value / operand : value * operand;
     if constexpr (kIsHalf<T>) {
       if (overflow == Overflow::kLargest) return round_within<T>(result);
     }
@@ -155,7 +158,7 @@ struct BitXor {
 };
 
 template <typename T, typename Op>
-void reduce_as(Outputs outputs, Sources sources, std::size_t count, double scale,
+void reduce_as(Outputs outputs, Sources sources, std::size_t count, const Scaling& scale,
                Overflow overflow) {
   for (std::size_t i = 0; i < count; ++i) {
     auto accum = widen<Accum<T>>(static_cast<const T*>(sources[0])[i]);
@@ -168,7 +171,7 @@ void reduce_as(Outputs outputs, Sources sources, std::size_t count, double scale
 }
 
 template <typename T, typename Op>
-void reduce_bits(Outputs outputs, Sources sources, std::size_t count, double scale) {
+void reduce_bits(Outputs outputs, Sources sources, std::size_t count, const Scaling& scale) {
   if constexpr (std::integral<T>) {
     reduce_as<T, Op>(outputs, sources, count, scale, Overflow::kInfinity);
   } else {
@@ -177,8 +180,8 @@ void reduce_bits(Outputs outputs, Sources sources, std::size_t count, double sca
 }
 
 template <typename T>
-void reduce_as(ReduceOp op, Outputs outputs, Sources sources, std::size_t count, double scale,
-               Overflow overflow) {
+void reduce_as(ReduceOp op, Outputs outputs, Sources sources, std::size_t count,
+               const Scaling& scale, Overflow overflow) {
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kAverage:

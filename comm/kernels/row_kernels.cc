@@ -9,21 +9,18 @@ namespace kolo {
 
 void sum_rows(const RowGroups& groups, const std::byte* rows, std::size_t width, DType dtype,
               double scale, std::byte* sums) {
-  if (groups.positions.empty()) {
-    convert(dtype, sums, dtype, rows, groups.count * width, scale);
-    return;
-  }
+  const auto sum_up = [&](std::span<const void* const> same, std::size_t count) {
+    if (same.size() == 1 && scale == 1.0) return convert(dtype, sums, dtype, same[0], count, 1.0);
+    reduce(dtype, ReduceOp::kSum, sums, same, count, scale);
+  };
+  std::vector<const void*> same = {rows};
+  if (groups.positions.empty()) return sum_up(same, groups.count * width);
   const std::size_t row_bytes = width * size_of(dtype);
-  std::vector<const void*> same;
   std::size_t begin = 0;
   for (const std::size_t end : groups.ends) {
     same.clear();
     for (; begin < end; ++begin) same.push_back(rows + groups.positions[begin] * row_bytes);
-    if (same.size() == 1) {
-      convert(dtype, sums, dtype, same.front(), width, scale);
-    } else {
-      reduce(dtype, ReduceOp::kSum, sums, same, width, scale);
-    }
+    sum_up(same, width);
     sums += row_bytes;
   }
 }

@@ -19,7 +19,7 @@ struct RowGroups {
 /// Adds up the rows of each group in their order, times `scale`, to row i of `sums`, which may not
 /// overlap `rows`. A row has `width` elements of `dtype`.
 ///
-/// Bits:   those of `reduce`; of a group of one row those of `convert`.
+/// Bits:   those of `reduce`; a group of one row with scale 1.0 keeps its bits.
 /// Before: dtype is one of `kNumberDTypes`. Pure.
 void sum_rows(const RowGroups& groups, const std::byte* rows, std::size_t width, DType dtype,
               double scale, std::byte* sums);

@@ -317,12 +317,26 @@ hn::Vec<D> canonical(D d, hn::Vec<D> v) {
                         v);
 }
 
+// The two ways to scale; see `Scaling`.
+struct Times {
+  template <class V>
+  static V apply(V v, V by) {
+    return hn::Mul(v, by);
+  }
+};
+struct Over {
+  template <class V>
+  static V apply(V v, V by) {
+    return hn::Div(v, by);
+  }
+};
+
 // Scales, and makes NaN canonical. Integers are returned unchanged: scaled integers have no vector
 // kernel.
-template <class D>
-hn::Vec<D> finish(D d, hn::Vec<D> v, hn::Vec<D> scale) {
+template <class By = Times, class D>
+hn::Vec<D> finish(D d, hn::Vec<D> v, hn::Vec<D> by) {
   if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {
-    return canonical(d, hn::Mul(v, scale));
+    return canonical(d, By::apply(v, by));
   } else {
     return v;
   }
@@ -330,13 +344,13 @@ hn::Vec<D> finish(D d, hn::Vec<D> v, hn::Vec<D> scale) {
 
 // The same for four vectors with one test for NaN: their sum is NaN if one of them is. The sum is
 // also NaN where infinities cancel; that costs time and changes nothing.
-template <class D, class V>
-void finish(D d, V& a, V& b, V& c, V& e, hn::Vec<D> scale) {
+template <class By = Times, class D, class V>
+void finish(D d, V& a, V& b, V& c, V& e, hn::Vec<D> by) {
   if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {
-    a = hn::Mul(a, scale);
-    b = hn::Mul(b, scale);
-    c = hn::Mul(c, scale);
-    e = hn::Mul(e, scale);
+    a = By::apply(a, by);
+    b = By::apply(b, by);
+    c = By::apply(c, by);
+    e = By::apply(e, by);
     const auto sum = hn::Add(hn::Add(a, b), hn::Add(c, e));
     if (HWY_LIKELY(hn::AllFalse(d, hn::IsNaN(sum)))) return;
     a = canonical(d, a);

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "comm/kernels/scaling.h"
+
 // Highway compiles everything up to HWY_ONCE once per instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "comm/kernels/simd_reduce_kernels.cc"
@@ -76,7 +78,7 @@ void combine(D d, const From& sources, std::size_t first, std::size_t i, V& accu
 // Reduces in steps of 4 * lanes elements while they fit, and returns the first element left. Each
 // output is written after all inputs at its place were read, so an output may be a source. Outputs
 // and sources are spans of pointers, or arrays, which stay in registers.
-template <class L, class Op, class D, class To, class From>
+template <class L, class Op, class By, class D, class To, class From>
 std::size_t reduce_registers(D d, const To& outputs, const From& sources, std::size_t i,
                              std::size_t count, hn::Vec<D> scale) {
   const std::size_t lanes = hn::Lanes(d);
@@ -85,7 +87,7 @@ std::size_t reduce_registers(D d, const To& outputs, const From& sources, std::s
     load_pair(L(), d, at<L>(sources[0], i), accum0, accum1);
     load_pair(L(), d, at<L>(sources[0], i + 2 * lanes), accum2, accum3);
     combine<L, Op>(d, sources, 1, i, accum0, accum1, accum2, accum3);
-    finish(d, accum0, accum1, accum2, accum3, scale);
+    finish<By>(d, accum0, accum1, accum2, accum3, scale);
     store_everywhere<L>(d, accum0, accum1, accum2, accum3, outputs, i);
   }
   return i;
@@ -93,7 +95,7 @@ std::size_t reduce_registers(D d, const To& outputs, const From& sources, std::s
 
 // The same for any number of sources, in blocks of kBlock elements: reads kMaxStreams sources at a
 // time and keeps the unrounded partial sums in L1 in between.
-template <class L, class Op, class D>
+template <class L, class Op, class By, class D>
 std::size_t reduce_blocks(D d, Outputs outputs, Sources sources, std::size_t i, std::size_t count,
                           hn::Vec<D> scale) {
   const std::size_t lanes = hn::Lanes(d);
@@ -124,7 +126,7 @@ std::size_t reduce_blocks(D d, Outputs outputs, Sources sources, std::size_t i, 
       auto accum1 = hn::Load(d, partial + k + lanes);
       auto accum2 = hn::Load(d, partial + k + 2 * lanes);
       auto accum3 = hn::Load(d, partial + k + 3 * lanes);
-      finish(d, accum0, accum1, accum2, accum3, scale);
+      finish<By>(d, accum0, accum1, accum2, accum3, scale);
       store_everywhere<L>(d, accum0, accum1, accum2, accum3, outputs, i + k);
     }
   }
@@ -132,7 +134,7 @@ std::size_t reduce_blocks(D d, Outputs outputs, Sources sources, std::size_t i, 
 }
 
 // Elements [i, count), one by one.
-template <class L, class Op>
+template <class L, class Op, class By>
 void reduce_singly(Outputs outputs, Sources sources, std::size_t i, std::size_t count,
                    typename L::Accum scale) {
   const hn::CappedTag<typename L::Accum, 1> one;
@@ -141,29 +143,29 @@ void reduce_singly(Outputs outputs, Sources sources, std::size_t i, std::size_t 
     for (const void* source : sources.subspan(1)) {
       accum = Op::apply(accum, L::load(one, at<L>(source, i)));
     }
-    const auto result = finish(one, accum, hn::Set(one, scale));
+    const auto result = finish<By>(one, accum, hn::Set(one, scale));
     for (void* output : outputs) L::store(one, result, at<L>(output, i));
   }
 }
 
 // Reduces in steps while they fit, and returns the first element left.
-template <class L, class Op>
+template <class L, class Op, class By>
 std::size_t reduce_steps(Outputs outputs, Sources sources, std::size_t i, std::size_t count,
                          typename L::Accum factor) {
   const hn::ScalableTag<typename L::Accum> d;
   if (sources.size() > kMaxStreams) {
-    i = reduce_blocks<L, Op>(d, outputs, sources, i, count, hn::Set(d, factor));
+    i = reduce_blocks<L, Op, By>(d, outputs, sources, i, count, hn::Set(d, factor));
   }
   if (sources.size() == 2 && outputs.size() <= 2) {
     const std::array<const void*, 2> from = {sources[0], sources[1]};
     if (outputs.size() == 1) {
       const std::array<void*, 1> to = {outputs[0]};
-      return reduce_registers<L, Op>(d, to, from, i, count, hn::Set(d, factor));
+      return reduce_registers<L, Op, By>(d, to, from, i, count, hn::Set(d, factor));
     }
     const std::array<void*, 2> to = {outputs[0], outputs[1]};
-    return reduce_registers<L, Op>(d, to, from, i, count, hn::Set(d, factor));
+    return reduce_registers<L, Op, By>(d, to, from, i, count, hn::Set(d, factor));
   }
-  return reduce_registers<L, Op>(d, outputs, sources, i, count, hn::Set(d, factor));
+  return reduce_registers<L, Op, By>(d, outputs, sources, i, count, hn::Set(d, factor));
 }
 
 // Lines that are also read are in the cache already, and outputs that are not aligned alike have no
@@ -182,22 +184,38 @@ bool can_stream(Outputs outputs, Sources sources, std::size_t count) {
          });
 }
 
-template <class L, class Op>
-bool reduce_lanes(Outputs outputs, Sources sources, std::size_t count, double scale,
-                  Stores stores) {
-  const auto factor = static_cast<typename L::Accum>(scale);
+template <class L, class Op, class By>
+void reduce_by(Outputs outputs, Sources sources, std::size_t count, typename L::Accum factor,
+               Stores stores) {
   std::size_t i = 0;
   if constexpr (std::is_same_v<Op, Sum> && std::is_same_v<L, Plain<typename L::Accum> >) {
     if (stores == Stores::kStreaming && can_stream<L>(outputs, sources, count)) {
       i = misaligned_elements(hn::ScalableTag<typename L::Accum>(), at<L>(outputs[0], 0));
-      reduce_singly<L, Op>(outputs, sources, 0, i, factor);
-      i = reduce_steps<PastCache<L>, Op>(outputs, sources, i, count, factor);
+      reduce_singly<L, Op, By>(outputs, sources, 0, i, factor);
+      i = reduce_steps<PastCache<L>, Op, By>(outputs, sources, i, count, factor);
       hwy::FlushStream();
     }
   }
-  i = reduce_steps<L, Op>(outputs, sources, i, count, factor);
-  reduce_singly<L, Op>(outputs, sources, i, count, factor);
-  return true;
+  i = reduce_steps<L, Op, By>(outputs, sources, i, count, factor);
+  reduce_singly<L, Op, By>(outputs, sources, i, count, factor);
+}
+
+template <class L, class Op>
+bool reduce_lanes(Outputs outputs, Sources sources, std::size_t count, double scale,
+                  Stores stores) {
+  const Scaling scaling = scale;
+  const auto operand = static_cast<typename L::Accum>(scaling.operand());
+  if (!scaling.divides()) {
+    reduce_by<L, Op, Times>(outputs, sources, count, operand, stores);
+    return true;
+  }
+  // Averages are; other results that are divided are rare.
+  constexpr bool kIsFloat = std::is_floating_point_v<typename L::Accum>;
+  if constexpr (std::is_same_v<Op, Sum> && kIsFloat) {
+    reduce_by<L, Op, Over>(outputs, sources, count, operand, stores);
+    return true;
+  }
+  return false;
 }
 
 template <class L>

@@ -8,6 +8,7 @@
 
 #include "comm/base/half.h"
 #include "comm/device/kernels/host_device.h"
+#include "comm/kernels/scaling.h"
 
 /// The arithmetic of the device kernels on one element, bit for bit that of
 /// comm/kernels/reduce_kernels.h, in functions that kernels inline and that tests run on the
@@ -103,13 +104,32 @@ KOLO_HOST_DEVICE inline To convert(From value, Common<To, From> factor) {
   return round_to<To>(widen<Common<To, From>>(value) * factor);
 }
 
+/// `Scaling` in the type in which contributions of T are combined, for kernels.
+template <typename T>
+struct ElementScaling {
+  using Operand = std::conditional_t<std::integral<T>, double, Accum<T>>;
+
+  // Implicit, as that of Scaling.
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  ElementScaling(const Scaling& scale)
+      : operand(static_cast<Operand>(scale.operand())),
+        divisor(scale.divisor),
+        divides(scale.divides()) {}
+
+  Operand operand;
+  std::int32_t divisor;
+  bool divides;
+};
+
 /// The last step of `reduce` for one element.
 template <typename T>
-KOLO_HOST_DEVICE inline T scaled(Accum<T> value, double scale) {
+KOLO_HOST_DEVICE inline T scaled(Accum<T> value, const ElementScaling<T>& scale) {
   if constexpr (std::integral<T>) {
-    return scale == 1.0 ? value : to_integer<T>(static_cast<double>(value) * scale);
+    if (scale.divisor == 1) return value;
+    if (scale.divisor != 0) return static_cast<T>(value / scale.divisor);
+    return to_integer<T>(static_cast<double>(value) * scale.operand);
   } else {
-    return round_to<T>(value * static_cast<Accum<T>>(scale));
+    return round_to<T>(scale.divides ? value / scale.operand : value * scale.operand);
   }
 }
 

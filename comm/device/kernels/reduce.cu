@@ -27,7 +27,7 @@ struct Sources {
 /// The combined and rounded elements of kUnroll groups, `stride` elements apart.
 template <typename T, typename Op, int kGroup, int kUnroll>
 __device__ void reduce_groups(T* target, const Sources& sources, std::size_t at, std::size_t stride,
-                              std::size_t end, double scale) {
+                              std::size_t end, const element::ElementScaling<T>& scale) {
   using A = element::Accum<T>;
   A sums[kUnroll][kGroup];
   for (int s = 0; s < sources.count; ++s) {
@@ -56,7 +56,8 @@ __device__ void reduce_groups(T* target, const Sources& sources, std::size_t at,
 
 template <typename T, typename Op>
 __global__ void __launch_bounds__(kThreads)
-    reduce_sources(T* target, Sources sources, std::size_t count, double scale) {
+    reduce_sources(T* target, Sources sources, std::size_t count,
+                   element::ElementScaling<T> scale) {
   constexpr int kGroup = access::kBytes / sizeof(T);
   const access::Split split = access::split(address(target), sizeof(T), kGroup, count);
   const std::size_t thread = blockIdx.x * std::size_t{kThreads} + threadIdx.x;
@@ -75,16 +76,16 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename T, typename Op>
-void launch(void* target, const Sources& sources, std::size_t count, double scale,
-            cudaStream_t stream) {
+void launch(void* target, const Sources& sources, std::size_t count,
+            const element::ElementScaling<T>& scale, cudaStream_t stream) {
   const std::size_t groups = access::ceil_divide(count, access::kBytes / sizeof(T));
   gpu::launch("reduction", reduce_sources<T, Op>, kThreads, access::ceil_divide(groups, kTile),
               stream, static_cast<T*>(target), sources, count, scale);
 }
 
 template <typename T>
-void launch(ReduceOp op, void* target, const Sources& sources, std::size_t count, double scale,
-            cudaStream_t stream) {
+void launch(ReduceOp op, void* target, const Sources& sources, std::size_t count,
+            const element::ElementScaling<T>& scale, cudaStream_t stream) {
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kAverage:
@@ -114,7 +115,8 @@ void launch_reduce(DType dtype, ReduceOp op, void* target, std::span<const void*
   std::copy(sources.begin(), sources.end(), by_value.data);
   by_value.count = static_cast<int>(sources.size());
   visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
-    launch<T>(op, target, by_value, count, scale, static_cast<cudaStream_t>(cuda_stream));
+    launch<T>(op, target, by_value, count, element::ElementScaling<T>(scale),
+              static_cast<cudaStream_t>(cuda_stream));
   });
 }
 

@@ -68,7 +68,8 @@ __device__ Group<T, kGroup> load_one(const T* from) {
 /// The sum of the rows at places `begin` to `end` of the lists, of kGroup elements of each.
 template <typename T, int kGroup>
 __device__ Group<T, kGroup> sum_group(const Lists& lists, std::size_t begin, std::size_t end,
-                                      const T* rows, std::size_t width, double scale) {
+                                      const T* rows, std::size_t width,
+                                      const element::ElementScaling<T>& scale) {
   using A = element::Accum<T>;
   std::size_t next[kRowsInFlight];
   A sums[kGroup];
@@ -82,7 +83,7 @@ __device__ Group<T, kGroup> sum_group(const Lists& lists, std::size_t begin, std
     for (int r = 0; r < kRowsInFlight; ++r) {
       if (place + r < end) in[r] = load_one<T, kGroup>(rows + next[r] * width);
     }
-    if (end - begin == 1 && scale == 1.0) return in[0];
+    if (end - begin == 1 && scale.divisor == 1) return in[0];
 #pragma unroll
     for (int r = 0; r < kRowsInFlight; ++r) {
       if (place + kRowsInFlight + r < end) next[r] = lists.row(place + kRowsInFlight + r);
@@ -105,8 +106,8 @@ __device__ Group<T, kGroup> sum_group(const Lists& lists, std::size_t begin, std
 
 template <typename T, int kGroup>
 __global__ void __launch_bounds__(kThreads)
-    sum_groups(Lists lists, std::size_t count, const T* rows, std::size_t width, double scale,
-               T* sums) {
+    sum_groups(Lists lists, std::size_t count, const T* rows, std::size_t width,
+               element::ElementScaling<T> scale, T* sums) {
   for (Walk at(width / kGroup); at.row < count; at.next()) {
     const std::size_t begin = at.row == 0 ? 0 : lists.end(at.row - 1);
     const std::size_t column = at.word * kGroup;
@@ -133,7 +134,8 @@ std::size_t widest(const void* a, const void* b, std::size_t row_bytes) {
 
 template <typename T, int kGroup = access::kBytes / sizeof(T)>
 void launch_sums(std::size_t word_bytes, const Lists& lists, std::size_t count, const T* rows,
-                 std::size_t width, double scale, T* sums, cudaStream_t stream) {
+                 std::size_t width, const element::ElementScaling<T>& scale, T* sums,
+                 cudaStream_t stream) {
   if constexpr (kGroup > 1) {
     constexpr std::size_t kBytes = Group<T, kGroup>::kBytes;
     if (word_bytes < kBytes) {
@@ -168,8 +170,8 @@ void launch_row_sums(const RowGroups& groups, const void* rows, std::size_t widt
                        groups.ends.data()};
   visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
     launch_sums(widest(rows, sums, width * sizeof(T)), lists, groups.count,
-                static_cast<const T*>(rows), width, scale, static_cast<T*>(sums),
-                static_cast<cudaStream_t>(cuda_stream));
+                static_cast<const T*>(rows), width, element::ElementScaling<T>(scale),
+                static_cast<T*>(sums), static_cast<cudaStream_t>(cuda_stream));
   });
 }
 

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <span>
 #include <vector>
@@ -73,12 +74,12 @@ TEST(ReduceSemantics, SumsGoInOrderOfSources) {
 
 TEST(ReduceSemantics, MultiplyAndAddAreNotFused) {
   const float a = 1.0f + 0x1p-12f;
-  const auto product = reduced<float>(DType::kFloat32, ReduceOp::kSum, {{a}, {a}}, 1.0 / 3.0);
-  const float factor = static_cast<float>(1.0 / 3.0);
+  const auto product = reduced<float>(DType::kFloat32, ReduceOp::kSum, {{a}, {a}}, 0.3);
+  const float factor = static_cast<float>(0.3);
   EXPECT_EQ(product[0], (a + a) * factor);
 }
 
-TEST(ReduceSemantics, IntegersWrapAndScaleInDouble) {
+TEST(ReduceSemantics, IntegersWrapAndAveragesAreCutTowardZero) {
   constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
   EXPECT_THAT(reduced<std::int32_t>(DType::kInt32, ReduceOp::kSum, {{kMax, -3}, {1, -4}}),
               testing::ElementsAre(std::numeric_limits<std::int32_t>::min(), -7));
@@ -87,6 +88,64 @@ TEST(ReduceSemantics, IntegersWrapAndScaleInDouble) {
       testing::ElementsAre(3, -3));
   EXPECT_THAT(reduced<std::uint8_t>(DType::kUInt8, ReduceOp::kProd, {{200, 3}, {2, 4}}),
               testing::ElementsAre(144, 12));
+}
+
+// 1.0 / n times a sum that is a multiple of n may be just below the quotient.
+TEST(ReduceSemantics, AveragesOfIntegersAreTheSumDivided) {
+  for (int ranks = 1; ranks <= 300; ++ranks) {
+    const std::vector<std::vector<std::int32_t>> equal(static_cast<std::size_t>(ranks),
+                                                       {1, -7, 40'001});
+    EXPECT_EQ(reduced(DType::kInt32, ReduceOp::kAverage, equal, 1.0 / ranks), equal[0])
+        << ranks << " ranks";
+  }
+  constexpr std::int64_t kOdd = (std::int64_t{1} << 61) + 1;  // no double
+  EXPECT_THAT(reduced<std::int64_t>(DType::kInt64, ReduceOp::kAverage,
+                                    {{kOdd, -kOdd, 5, -5}, {kOdd, -kOdd, 2, -2}}, 1.0 / 2),
+              testing::ElementsAre(kOdd, -kOdd, 3, -3));
+  EXPECT_THAT(reduced<std::int8_t>(DType::kInt8, ReduceOp::kAverage, {{100, -50}, {100, -51}}, 0.5),
+              testing::ElementsAre(-28, -50))
+      << "the sum wraps before it is divided";
+  EXPECT_THAT(reduced<std::uint8_t>(DType::kUInt8, ReduceOp::kAverage, {{255, 200}}, 1.0 / 300),
+              testing::ElementsAre(0, 0))
+      << "more ranks than the dtype counts";
+}
+
+// Where the sum is exact the average of equal values is that value: 49 * (1.0f / 49) is not 1.
+template <typename T, typename FromFloat>
+void expect_equal_values_stay(DType dtype, FromFloat from_float) {
+  for (int ranks = 1; ranks <= 300; ++ranks) {
+    const std::vector<T> values = {from_float(1.0f), from_float(-0.3f), from_float(1e-5f),
+                                   from_float(60000.0f), from_float(-0.0f)};
+    const auto average =
+        reduced<T>(dtype, ReduceOp::kAverage, std::vector(static_cast<std::size_t>(ranks), values),
+                   1.0 / ranks);
+    EXPECT_EQ(std::memcmp(average.data(), values.data(), values.size() * sizeof(T)), 0)
+        << to_string(dtype) << ", " << ranks << " ranks";
+  }
+}
+
+TEST(ReduceSemantics, AveragesOfEqualValuesAreThatValue) {
+  expect_equal_values_stay<Float16>(DType::kFloat16, [](float value) { return to_float16(value); });
+  expect_equal_values_stay<BFloat16>(DType::kBFloat16,
+                                     [](float value) { return to_bfloat16(value); });
+  // 9 bits of these leave as many zeros as 300 ranks need.
+  const auto few_bits = [](float value) { return to_float(to_bfloat16(value)); };
+  expect_equal_values_stay<float>(DType::kFloat32, few_bits);
+  expect_equal_values_stay<double>(DType::kFloat64,
+                                   [](float value) { return static_cast<double>(value); });
+}
+
+TEST(ReduceSemantics, ScalesThatAreNoInverseMultiply) {
+  for (const double scale : {0.0, -1.0 / 3, 0.3, 2.0, 3.0, 1e-30}) {
+    const auto factor = static_cast<float>(scale);
+    EXPECT_EQ(reduced<float>(DType::kFloat32, ReduceOp::kSum, {{5.3f}, {0.7f}}, scale)[0],
+              (5.3f + 0.7f) * factor)
+        << scale;
+  }
+  EXPECT_EQ(
+      converted<float>(DType::kFloat32, DType::kFloat32, std::vector<float>{5.3f}, 1.0 / 3)[0],
+      5.3f * static_cast<float>(1.0 / 3))
+      << "a contribution";
 }
 
 TEST(ReduceSemantics, Int8WrapsAndKeepsItsSign) {

@@ -53,7 +53,7 @@ class RowsCall {
       }
     }
     for (float& value : expected) {
-      if (op == ReduceOp::kAverage) value *= 1.0f / static_cast<float>(ranks);
+      if (op == ReduceOp::kAverage) value /= static_cast<float>(ranks);
     }
     for (const RowSums& sums : call_->take()) EXPECT_EQ(table_of(sums), expected);
   }

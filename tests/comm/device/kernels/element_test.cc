@@ -59,12 +59,13 @@ void expect_reduces_as_reference(ReduceOp op, double scale) {
     reference::reduce(dtype, op, expected.data(), sources, kCount, scale);
     visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
       using A = element::Accum<T>;
+      const element::ElementScaling<T> scaling{Scaling(scale)};
       const auto at = [&](std::size_t s, std::size_t i) {
         return element::widen<A>(static_cast<const T*>(sources[s])[i]);
       };
       for (std::size_t i = 0; i < kCount; ++i) {
         const A sum = Op::apply(Op::apply(at(0, i), at(1, i)), at(2, i));
-        reinterpret_cast<T*>(actual.data())[i] = element::scaled<T>(sum, scale);
+        reinterpret_cast<T*>(actual.data())[i] = element::scaled<T>(sum, scaling);
       }
     });
     EXPECT_EQ(actual, expected);
@@ -72,7 +73,7 @@ void expect_reduces_as_reference(ReduceOp op, double scale) {
 }
 
 TEST(ElementTest, ReducesAsTheReference) {
-  for (const double scale : {1.0, 1.0 / 3}) {
+  for (const double scale : {1.0, 0.5, 1.0 / 3, 0.3}) {
     expect_reduces_as_reference<element::Sum>(ReduceOp::kSum, scale);
     expect_reduces_as_reference<element::Prod>(ReduceOp::kProd, scale);
     expect_reduces_as_reference<element::Min>(ReduceOp::kMin, scale);
