@@ -80,6 +80,7 @@ GradientSet Group::register_gradients(std::string_view name, std::vector<Gradien
     check_gradients(gradients, options);
     resolve_compression(gradients, CompressionRules::parse(options.compression));
     check_compression(gradients, options);
+    if (state_->options().reproducible) check_reproducible(gradients);
   });
   CompressionChoices choices = choose_compression(gradients, state_->grid(), state_->costs());
   for (const CompressionDecision& decision : choices.decisions) {

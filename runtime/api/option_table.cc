@@ -288,6 +288,11 @@ const std::vector<OptionEntry>& option_table() {
                   "bruck, ring, scatter_allgather, pairwise or halving in host memory, native or "
                   "hierarchical in device memory; where a collective has no such algorithm, auto",
                   &Options::collective_algorithm, true, check_collective_algorithm),
+      switch_option("reproducible",
+                    "on: no bit of a sum in host memory depends on what was measured, on the size "
+                    "of a tensor or on its place; between nodes algorithm auto is direct or "
+                    "hierarchical:direct,direct, which may take longer than the fastest",
+                    &Options::reproducible),
       text_option(
           "device", "NAME",
           "accelerator of this rank: cpu (none), cuda (the GPU whose index is the local rank) or "

@@ -40,6 +40,11 @@ struct Options {
   /// "hierarchical". One that does not serve a collective, or does not hold it, leaves the choice
   /// to "auto".
   std::string collective_algorithm = "auto";
+  /// Whatever could change a bit of a sum follows from the shape of the job, and from nothing that
+  /// is measured: links are not (`calibrate`), between nodes `algorithm` "auto" is "direct" or,
+  /// where nodes have several ranks, "hierarchical:direct,direct", and the compression "auto" is an
+  /// error.
+  bool reproducible = false;
   /// Link costs for the cost model, as comma-separated key=value, for example
   /// "network_latency_us=2.5,network_bytes_per_us=12000"; keys left out keep their defaults.
   std::string link_costs = {};

@@ -145,7 +145,9 @@ Calibrator::Calibrator(int rank, const ProcessGrid& grid, std::span<const RankPl
 
 Calibrator::~Calibrator() = default;
 
-bool Calibrator::measures() const { return options_.calibrate != "off" && grid_.world_size() > 1; }
+bool Calibrator::measures() const {
+  return options_.calibrate != "off" && !options_.reproducible && grid_.world_size() > 1;
+}
 
 Calibration Calibrator::defaults() const {
   return {.costs = parse_link_costs(options_.link_costs), .source = "defaults"};

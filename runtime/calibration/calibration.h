@@ -24,9 +24,10 @@ struct Calibration {
 
 /// Finds out what the links of a job cost: from the option `calibration_file` if it knows a job of
 /// this shape whose costs are not older than `kCostsExpire`, else by measuring, for up to 200 ms in
-/// all, unless the option `calibrate` is off. Defaults stand in for what ranks measured whose
-/// samples disagree, as those of a busy machine do: one warning says so, and no file remembers
-/// them. All ranks hold the same costs. The option `link_costs` overrides single ones.
+/// all, unless the option `calibrate` is off or `reproducible` is on. Defaults stand in for what
+/// ranks measured whose samples disagree, as those of a busy machine do: one warning says so, and
+/// no file remembers them. A file's costs count once two jobs in a row have measured them (see
+/// `confirms`). All ranks hold the same costs. The option `link_costs` overrides single ones.
 ///
 ///     Calibrator calibrator(...);     calibrator.post(exchange);
 ///     exchange.run();                 // the round in which networks exchange their addresses

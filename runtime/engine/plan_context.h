@@ -25,7 +25,7 @@ struct PlanContext {
   const Options& options;
   const LinkCosts& costs;
   /// The options of these names, as they were parsed.
-  AlgorithmRequest algorithm = options.algorithm;
+  AlgorithmRequest algorithm = requested_algorithm(options, grid);
   AlgorithmRequest device_algorithm = options.device_algorithm;
   GoalAlgorithmRequest collective_algorithm = options.collective_algorithm;
   std::size_t cache_bytes = last_level_cache_bytes();

@@ -91,6 +91,12 @@ void prove(const BucketRequest& request, const PlanInputs& inputs) {
 
 }  // namespace
 
+AlgorithmRequest requested_algorithm(const Options& options, const ProcessGrid& grid) {
+  const AlgorithmRequest asked = options.algorithm;
+  if (!options.reproducible || grid.num_nodes() == 1 || asked.algorithm()) return asked;
+  return grid.num_nodes() == grid.world_size() ? "direct" : "hierarchical:direct,direct";
+}
+
 BucketRequest all_reduce_request(std::string name, const BucketLayout& layout,
                                  const PlanInputs& inputs) {
   const CompileOptions options = options_for(

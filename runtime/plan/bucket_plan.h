@@ -20,6 +20,10 @@ struct DeviceTraits {
   bool native_in_nodes = false;     ///< and of those of each node.
 };
 
+/// The option `algorithm`. For a `reproducible` job of several nodes, "auto" is the algorithm that
+/// sums each element in one order, wherever it is: that of ranks, node by node. Pure.
+AlgorithmRequest requested_algorithm(const Options& options, const ProcessGrid& grid);
+
 /// The facts on which plans depend, equal on all ranks except `rank` and `cache_bytes`.
 struct PlanInputs {
   int rank = 0;
@@ -27,7 +31,7 @@ struct PlanInputs {
   const Options& options;
   const LinkCosts& costs;
   /// The options of these names, as they were parsed.
-  AlgorithmRequest algorithm = options.algorithm;
+  AlgorithmRequest algorithm = requested_algorithm(options, grid);
   AlgorithmRequest device_algorithm = options.device_algorithm;
   GoalAlgorithmRequest collective_algorithm = options.collective_algorithm;
   std::optional<DeviceTraits> device = {};

@@ -65,6 +65,18 @@ void check_compression(const std::vector<GradientSpec>& gradients, const Gradien
   }
 }
 
+void check_reproducible(const std::vector<GradientSpec>& gradients) {
+  for (const GradientSpec& gradient : gradients) {
+    if (gradient.compression.empty()) continue;
+    if (CompressionSpec::parse(gradient.compression).method != CompressionMethod::kAuto) continue;
+    throw KoloError({.code = ErrorCode::kConfig,
+                     .what = fmt::format("gradient '{}': compression {} follows from measured "
+                                         "times, which `reproducible` excludes; name a spec, such "
+                                         "as topk(0.01) or none",
+                                         gradient.name, gradient.compression)});
+  }
+}
+
 std::string summarize_compression(const std::vector<GradientSpec>& gradients) {
   struct Part {
     std::size_t gradients = 0;

@@ -20,6 +20,9 @@ void resolve_compression(std::vector<GradientSpec>& gradients, const Compression
 /// averaged over all ranks.
 void check_compression(const std::vector<GradientSpec>& gradients, const GradientOptions& options);
 
+/// Throws KoloError(kConfig), naming the gradient, if measured times decide how one travels.
+void check_reproducible(const std::vector<GradientSpec>& gradients);
+
 /// How many gradients and elements travel how, for people: "4 of 8 gradients (99.8 % of
 /// elements) topk(0.01), 4 dense". Empty if none is compressed.
 std::string summarize_compression(const std::vector<GradientSpec>& gradients);

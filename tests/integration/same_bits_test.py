@@ -1,6 +1,7 @@
 #!/usr/bin/env -S python3 -B
 """The same job gives the same bits in every run and on every rank, for each algorithm, wire dtype and
-fusion limit; `direct` gives the same bits whatever the fusion limit."""
+fusion limit, and between nodes with `reproducible` for the algorithm that Kolo chooses; `direct` and
+`reproducible` give the same bits whatever the fusion limit and whatever links cost."""
 
 import itertools
 import unittest
@@ -12,6 +13,9 @@ ROUNDS_ONCE = ("auto", "direct", "hierarchical", "hierarchical:direct,direct")
 ROUNDS_OFTEN = ("ring", "halving_doubling", "tree", "hierarchical:direct,ring", "hierarchical:direct,tree")
 WIRES = ("float32", "float16", "bfloat16")
 FUSION = ("0", "64K", "4M")
+
+# What a launch may have measured: an idle link of 1 Gbit/s, a third of it, and one with another latency.
+LINK_COSTS = ("network_bytes_per_us=120", "network_bytes_per_us=40", "network_bytes_per_us=120,network_latency_us=300")
 
 ROUNDS = 4
 
@@ -30,6 +34,8 @@ class SameBits(unittest.TestCase):
         for algorithm, wire, fusion in cases:
             with self.subTest(nodes=nodes, algorithm=algorithm, wire=wire, fusion=fusion):
                 settings = {"algorithm": algorithm, "wire_dtype": wire, "fusion_bytes": fusion}
+                if algorithm in ("auto", "hierarchical"):
+                    settings["reproducible"] = "on"
                 self.assertEqual(self.digest(nodes, **settings), self.digest(nodes, **settings))
 
     def check_direct(self, nodes):
@@ -53,7 +59,7 @@ class SameBits(unittest.TestCase):
         self.check_direct([3])
 
     def check_scene(self, scene, nodes):
-        digests = {job.run([scene, ROUNDS], nodes).digest(sum(nodes), len(nodes)) for _ in range(2)}
+        digests = {job.run([scene, ROUNDS], nodes, reproducible="on").digest(sum(nodes), len(nodes)) for _ in range(2)}
         self.assertEqual(len(digests), 1)
 
     def test_groups_on_one_node(self):
@@ -84,6 +90,17 @@ class SameBits(unittest.TestCase):
     @job.needs_ucx
     def test_two_nodes(self):
         self.check([2, 2], fusion=["0", "64K"])
+
+    @job.needs_ucx
+    def test_reproducible_whatever_buckets_and_links(self):
+        for nodes in ([1, 1, 1], [2, 1]):
+            with self.subTest(nodes=nodes):
+                digests = {
+                    self.digest(nodes, reproducible="on", fusion_bytes=size, link_costs=costs)
+                    for size in FUSION
+                    for costs in LINK_COSTS
+                }
+                self.assertEqual(len(digests), 1)
 
     @job.needs_ucx
     def test_uneven_nodes(self):

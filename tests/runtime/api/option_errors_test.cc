@@ -90,6 +90,7 @@ std::vector<BadValue> bad_values() {
       bad_text("calibrate", &Options::calibrate, "ON", kUsage, "on or off"),
       bad_text("calibrate", &Options::calibrate, "", kUsage, "on or off"),
       {"verify_schedules", "yes", nullptr, kUsage, "on or off"},
+      {"reproducible", "yes", nullptr, kUsage, "on or off"},
       {"priority", "1", nullptr, kUsage, "on or off"},
       bad_text("bucket_order", &Options::bucket_order, "mesured", kUsage, "did you mean measured?"),
       bad_text("device", &Options::device, "gpu", kUsage, "cpu, cuda or cuda:INDEX"),

@@ -51,6 +51,7 @@ const std::map<std::string, std::string>& other_values() {
       {"link_costs", "network_latency_us=2"},
       {"calibrate", "off"},
       {"verify_schedules", "on"},
+      {"reproducible", "on"},
       {"calibration_file", "/tmp/costs.json"},
       {"timeline", "/tmp/trace.json"},
   };
@@ -122,7 +123,8 @@ TEST(OptionTable, WhatRanksMustHaveAlikeIsJobWide) {
                                           "group_arena_bytes",  "link_costs",
                                           "calibrate",          "network_window",
                                           "verify_schedules",   "collective_algorithm",
-                                          "bucket_order",       "priority"};
+                                          "bucket_order",       "priority",
+                                          "reproducible"};
   for (const OptionEntry& entry : option_table()) {
     EXPECT_EQ(entry.job_wide, job_wide.contains(entry.name)) << entry.name;
   }

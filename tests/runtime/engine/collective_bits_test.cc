@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,50 @@ Reduced reduced_by(const SumCase& what, const std::string& algorithm, std::uint6
     }
   }
   return all;
+}
+
+/// The sum over all ranks of 16 elements that lie at `offset` among `count`, the others zero.
+std::vector<float> sum_of_16(const std::vector<int>& nodes, const Options& options,
+                             std::size_t count, std::size_t offset, std::uint64_t seed) {
+  EngineJob job(ProcessGrid::with_node_sizes(nodes), options, seed);
+  const auto ranks = static_cast<std::size_t>(job.world_size());
+  std::vector<std::vector<float>> data(ranks, std::vector<float>(count));
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (int rank = 0; rank < job.world_size(); ++rank) {
+    auto& mine = data[static_cast<std::size_t>(rank)];
+    const Bytes elements = contribution({.nodes = nodes, .count = 16}, rank);
+    std::memcpy(mine.data() + offset, elements.data(), elements.size());
+    operations.push_back(job.submit(rank, {.kind = OperationKind::kAllReduce,
+                                           .name = "sum",
+                                           .buffer = {mine.data(), count, DType::kFloat32}}));
+  }
+  job.finish(operations);
+  for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
+  for (const auto& mine : data) EXPECT_EQ(mine, data.front());
+  const auto first = data.front().begin() + static_cast<std::ptrdiff_t>(offset);
+  return {first, first + 16};
+}
+
+TEST(CollectiveBits, OfAReproducibleJobDependNeitherOnLinksNorOnSizeAndPlace) {
+  const auto results = [](const std::vector<int>& nodes, bool reproducible) {
+    std::set<std::vector<float>> found;
+    std::uint64_t seed = 0;
+    for (const char* costs :
+         {"", "network_bytes_per_us=60", "network_latency_us=2,network_bytes_per_us=24000"}) {
+      for (const std::size_t count : {std::size_t{16}, std::size_t{1000}, std::size_t{40'000}}) {
+        for (const std::size_t offset : {std::size_t{0}, (count - 16) / 3, count - 16}) {
+          const Options options{.reproducible = reproducible, .link_costs = costs};
+          found.insert(sum_of_16(nodes, options, count, offset, ++seed));
+        }
+      }
+    }
+    return found.size();
+  };
+  for (const std::vector<int>& nodes :
+       std::vector<std::vector<int>>{{1, 1, 1, 1}, {2, 2}, {3, 1, 2}}) {
+    EXPECT_EQ(results(nodes, true), 1u);
+  }
+  EXPECT_GT(results({1, 1, 1, 1}, false), 1u) << "other jobs may differ";
 }
 
 TEST(CollectiveBits, AreTheSameByEveryAlgorithm) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -128,6 +129,48 @@ TEST_F(BucketPlanTest, AStepThatIsWrongIsNamedOnEveryRank) {
 TEST_F(BucketPlanTest, WithoutTheOptionNothingIsProved) {
   options_.verify_schedules = false;
   EXPECT_NO_THROW(plan_bucket(broken_request(), inputs(1)));
+}
+
+/// Links between nodes and inside them of many rates, as they are measured idle and under load.
+std::vector<LinkCosts> all_costs() {
+  std::vector<LinkCosts> result;
+  for (const char* text :
+       {"", "network_bytes_per_us=60", "network_latency_us=2,network_bytes_per_us=24000",
+        "network_latency_us=500", "memory_bytes_per_us=500,memory_latency_us=100"}) {
+    result.push_back(parse_link_costs(text));
+  }
+  return result;
+}
+
+TEST_F(BucketPlanTest, AReproducibleAlgorithmFollowsFromTheShapeOfTheJobAlone) {
+  const auto algorithms = [&](const std::vector<int>& nodes, bool reproducible) {
+    grid_ = ProcessGrid::with_node_sizes(nodes);
+    options_ = {.reproducible = reproducible};
+    std::set<std::string> found;
+    for (const LinkCosts& costs : all_costs()) {
+      costs_ = costs;
+      for (std::size_t count = 16; count <= 1 << 20; count *= 16) {
+        const BucketLayout layout{.count = count, .placement = Placement::kUser};
+        const auto request = all_reduce_request("sum", layout, inputs());
+        found.insert(plan_bucket(request, inputs()).schedule.algorithm);
+      }
+    }
+    return found;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(algorithms({1, 1, 1, 1}, true), ElementsAre("direct"));
+  EXPECT_THAT(algorithms({2, 2}, true), ElementsAre("hierarchical:direct,direct"));
+  EXPECT_THAT(algorithms({3, 1, 2}, true), ElementsAre("hierarchical:direct,direct"));
+  EXPECT_GT(algorithms({1, 1, 1, 1}, false).size(), 1u) << "these costs decide otherwise";
+}
+
+TEST_F(BucketPlanTest, AReproducibleJobTakesTheAlgorithmThatItNames) {
+  for (const char* named : {"ring", "hierarchical:direct,ring"}) {
+    options_ = {.algorithm = named, .reproducible = true};
+    EXPECT_EQ(requested_algorithm(options_, grid_).algorithm()->to_string(), named);
+  }
+  options_ = {.reproducible = true};
+  EXPECT_TRUE(requested_algorithm(options_, ProcessGrid::with_node_sizes({4})).is_auto());
 }
 
 TEST_F(BucketPlanTest, DeviceMemoryNeedsADevice) {

@@ -65,6 +65,19 @@ TEST(ResolveCompression, LargeMatricesOnTheHostBecomeSparse) {
   EXPECT_EQ(on_device[0].compression, "");
 }
 
+TEST(ResolveCompression, ReproducibleJobsLeaveNothingToMeasuredTimes) {
+  EXPECT_NO_THROW(check_reproducible(resolved("topk(0.01)")));
+  EXPECT_NO_THROW(check_reproducible(resolved("fp16")));
+  try {
+    check_reproducible(resolved("table=auto,*=none"));
+    FAIL();
+  } catch (const KoloError& e) {
+    EXPECT_EQ(e.error().code, ErrorCode::kConfig);
+    EXPECT_THAT(e.error().what, HasSubstr("'table'"));
+    EXPECT_THAT(e.error().what, HasSubstr("reproducible"));
+  }
+}
+
 TEST(ResolveCompression, AGradientsOwnSpecCountsMoreThanRules) {
   std::vector<GradientSpec> gradients = model();
   gradients[0].compression = "none";
