@@ -129,6 +129,24 @@ std::optional<Disagreement> disagreement(const NetworkSamples& samples) {
   return found ? found : disagreement("bursts of messages", samples.bursts_us);
 }
 
+bool confirms(const LinkCosts& costs, const LinkCosts& others) {
+  const auto alike = [](double rate, double other) {
+    return std::max(rate, other) <= kMostDifference * std::min(rate, other);
+  };
+  return alike(costs.network.bytes_per_us, others.network.bytes_per_us) &&
+         alike(costs.memory.bytes_per_us, others.memory.bytes_per_us);
+}
+
+LinkCosts less_disturbed(const LinkCosts& costs, const LinkCosts& others) {
+  LinkCosts best = costs;
+  if (others.network.bytes_per_us > costs.network.bytes_per_us) {
+    best.network = others.network;
+    best.node_rates = others.node_rates;
+  }
+  if (others.memory.bytes_per_us > costs.memory.bytes_per_us) best.memory = others.memory;
+  return best;
+}
+
 MemoryCost fit_memory(const MemorySamples& samples, const MemoryCost& defaults) {
   MemoryCost cost = defaults;
   if (!samples.trips_us.empty()) cost.latency_us = median(samples.trips_us);

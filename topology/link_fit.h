@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <numbers>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -80,6 +81,19 @@ struct Disagreement {
 /// Threads: pure; any.
 std::optional<Disagreement> disagreement(const MemorySamples& samples);
 std::optional<Disagreement> disagreement(const NetworkSamples& samples);
+
+/// Rates of two measurements of one link that differ by more were not measured on an idle machine
+/// both times. Another program that uses the link or the cores as much leaves half: this is the
+/// middle between all and half of it.
+inline constexpr double kMostDifference = std::numbers::sqrt2;
+
+/// Whether two jobs of one shape measured the same rates. What one of them measured under a load
+/// that has gone has other samples, which agree with each other: only a second measurement tells.
+/// Threads: pure; any.
+bool confirms(const LinkCosts& costs, const LinkCosts& others);
+/// Of each kind of link the costs of the measurement with the higher rate, which others disturbed
+/// less. Threads: pure; any.
+LinkCosts less_disturbed(const LinkCosts& costs, const LinkCosts& others);
 
 /// Costs that explain the samples. Others disturb a measurement in one direction only, so the
 /// lower quartile stands for each kind of sample; `defaults` stand in where samples are missing.

@@ -26,6 +26,7 @@
 #include "comm/base/unique_handle.h"
 #include "runtime/api/version.h"
 #include "topology/link_costs.h"
+#include "topology/link_fit.h"
 
 namespace kolo {
 namespace {
@@ -122,6 +123,23 @@ bool is_fresh(const json& entry, CalibrationFile::Time now) {
   return age >= 0 && age < std::chrono::seconds(kCostsExpire).count();
 }
 
+bool is_confirmed(const json& entry) { return entry.value("confirmed", false); }
+
+/// The entry of costs that were measured at `now`, after those of `former`, which may be damaged.
+json entry_after(const json& former, const std::string& link_costs, CalibrationFile::Time now) {
+  json entry = {{"link_costs", link_costs}, {"measured_at", seconds(now)}, {"confirmed", false}};
+  try {
+    if (!is_fresh(former, now)) return entry;
+    const LinkCosts before = parse_link_costs(former.at("link_costs").get<std::string>());
+    const LinkCosts costs = parse_link_costs(link_costs);
+    entry["link_costs"] = to_string(less_disturbed(costs, before));
+    entry["confirmed"] = confirms(costs, before);
+  } catch (const json::exception&) {
+  } catch (const std::invalid_argument&) {
+  }
+  return entry;
+}
+
 }  // namespace
 
 CalibrationFile::CalibrationFile(std::string path, std::string shape)
@@ -139,7 +157,11 @@ std::optional<std::string> CalibrationFile::link_costs(Time now) const {
   try {
     std::string text = entry->at("link_costs").get<std::string>();
     parse_link_costs(text);
-    if (is_fresh(*entry, now)) return text;
+    if (is_fresh(*entry, now)) {
+      if (is_confirmed(*entry)) return text;
+      log::info(fmt::format("{}: one job has measured these costs; measuring again", path_));
+      return std::nullopt;
+    }
     log::info(fmt::format("{}: costs are older than {} hours; measuring afresh", path_,
                           kCostsExpire.count()));
     return std::nullopt;
@@ -158,7 +180,7 @@ void CalibrationFile::remember_link_costs(const std::string& link_costs, Time no
   for (auto entry = shapes.begin(); entry != shapes.end();) {
     entry = is_fresh(*entry, now) ? std::next(entry) : shapes.erase(entry);
   }
-  shapes[shape_] = {{"link_costs", link_costs}, {"measured_at", seconds(now)}};
+  shapes[shape_] = entry_after(shapes[shape_], link_costs, now);
   store(path_, loaded.document);
 }
 

@@ -183,6 +183,26 @@ TEST(LinkFit, SamplesOfABusyMachineDisagree) {
 }
 
 // A pass over a large set that was interrupted, when there was time for one only.
+TEST(LinkFit, ASecondMeasurementConfirmsRatesUnlessOneWasDisturbed) {
+  LinkCosts idle;
+  const LinkCosts defaults;
+  const auto with = [&](double network, double memory) {
+    LinkCosts costs;
+    costs.network.bytes_per_us *= network;
+    costs.memory.bytes_per_us *= memory;
+    return costs;
+  };
+  EXPECT_TRUE(confirms(idle, with(1.2, 0.8)));
+  EXPECT_FALSE(confirms(idle, with(0.5, 1))) << "a stream shared the link";
+  EXPECT_FALSE(confirms(with(1, 0.5), idle)) << "a program shared the memory";
+  for (const auto& [a, b] : {std::pair(with(0.5, 1), with(1, 0.5)), {with(0.5, 0.5), idle}}) {
+    for (const LinkCosts& best : {less_disturbed(a, b), less_disturbed(b, a)}) {
+      EXPECT_EQ(best.network.bytes_per_us, defaults.network.bytes_per_us);
+      EXPECT_EQ(best.memory.bytes_per_us, defaults.memory.bytes_per_us);
+    }
+  }
+}
+
 TEST(LinkFit, ASingleSampleOfASetDoesNotCountBesideOthers) {
   MemorySamples memory{.trips_us = {0}};
   for (int i = 0; i < 3; ++i) memory.own_passes.push_back({kMiB, 1000, 10});
