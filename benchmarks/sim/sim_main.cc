@@ -334,8 +334,9 @@ int main(int argc, char** argv) {
                   "Compression, as for kolo-train: none, fp16, bf16, topk(DENSITY,...), auto, or "
                   "rules by name; host memory only. Repeat the option for several")
       ->capture_default_str();
-  step.add_option("--fusion-bytes", arguments.fusion_bytes,
-                  "Largest bucket in bytes, with suffixes K, M and G [4M; device 64M]");
+  step.add_option(
+      "--fusion-bytes", arguments.fusion_bytes,
+      "Largest bucket in bytes, with suffixes K, M and G [4M; in device memory the runtime's]");
 
   CLI::App& check = *app.add_subcommand("check", "Predictions beside measurements, with errors");
   check.add_option("--measured", arguments.measured, "JSON files of kolo-bench all-reduce")

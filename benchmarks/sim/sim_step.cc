@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/collective/selection.h"
 #include "compression/compression_rules.h"
 #include "fusion/bucket_planner.h"
 #include "runtime/plan/compression_choice.h"
@@ -69,9 +70,14 @@ StepTimes times_of(Cluster& cluster, const StepSpec& spec,
   times.compute_us = spec.compute_us.value_or(flops / spec.flops_per_us);
   const std::vector<double> ready_us = ready_times(spec.model, times.compute_us);
 
+  std::size_t device_bytes = spec.device_fusion_bytes;
+  if (device_bytes == kAutoBytes && cluster.spec().memory == MemoryKind::kDevice) {
+    device_bytes = cheapest_device_buckets(spec.model.parameters() * sizeof(float), cluster.grid(),
+                                           cluster.spec().compile);
+  }
   const Plan plan = plan_buckets(gradients, {.gradients = {.wire_dtype = spec.wire_dtype},
                                              .fusion_bytes = spec.fusion_bytes,
-                                             .device_fusion_bytes = spec.device_fusion_bytes});
+                                             .device_fusion_bytes = device_bytes});
   std::vector<const SimulatorSchedules*> buckets;
   std::vector<double> bucket_ready_us;
   for (const PlannedBucket& bucket : plan.buckets) {

@@ -8,6 +8,7 @@
 #include "benchmarks/sim/sim_cluster.h"
 #include "benchmarks/sim/sim_models.h"
 #include "runtime/api/compression_stats.h"
+#include "runtime/api/options.h"
 
 namespace kolo::bench {
 
@@ -20,7 +21,7 @@ struct StepSpec {
   /// Compression as in the option `compression`. Host memory only.
   std::string compression = "none";
   std::size_t fusion_bytes = std::size_t{4} << 20;
-  std::size_t device_fusion_bytes = std::size_t{64} << 20;
+  std::size_t device_fusion_bytes = kAutoBytes;
 };
 
 /// One training step, in microseconds.

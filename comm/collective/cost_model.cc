@@ -115,11 +115,15 @@ CostModel::Cost CostModel::chunked_cost(const Algorithm& algorithm, const HostBu
   const double chunk = is_whole ? bytes : std::min(bytes, static_cast<double>(chunk_bytes));
   const double chunks = chunk > 0 ? bytes / chunk : 1;
   const Passage one = passage(algorithm, bucket, chunk);
-  const int messages = grid_.num_nodes() > 1 ? kAgreementMessages : 0;
-  const double each = costs_.bucket_us + messages * costs_.network.message_us;
+  const double each = bucket_us();
   const double burst_us = costs_.network.burst_bytes / costs_.network.bytes_per_us;
   return {.alone_us = each + pipeline_us(one, chunks, burst_us),
           .busy_us = each + chunks * one.pace_us()};
+}
+
+double CostModel::bucket_us() const {
+  const int messages = grid_.num_nodes() > 1 ? kAgreementMessages : 0;
+  return costs_.bucket_us + messages * costs_.network.message_us;
 }
 
 Passage CostModel::passage(const Algorithm& algorithm, const HostBucket& bucket,
@@ -162,6 +166,18 @@ double CostModel::predict_device_us(const Algorithm& algorithm, std::size_t byte
 Algorithm CostModel::choose_device(std::size_t bytes, const DeviceLimits& limits) const {
   return cheapest(device_algorithms(limits), [&](const Algorithm& each) {
     return predict_device_us(each, bytes, limits.unit_bytes);
+  });
+}
+
+std::size_t CostModel::device_fusion_bytes(const std::optional<Algorithm>& asked, std::size_t bytes,
+                                           const DeviceLimits& limits) const {
+  return cheapest(sizes_for(bytes, kSmallest), [&](std::size_t size) {
+    const std::size_t bucket = std::min(size, bytes);
+    const Algorithm algorithm = asked ? *asked : choose_device(bucket, limits);
+    const double us = bucket_us() + predict_device_us(algorithm, bucket, limits.unit_bytes);
+    const double buckets =
+        static_cast<double>(bytes) / static_cast<double>(std::max<std::size_t>(bucket, 1));
+    return us + buckets * us;
   });
 }
 

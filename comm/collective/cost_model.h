@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,6 +80,11 @@ class CostModel {
   std::string explain_device(const Algorithm& algorithm, std::size_t bytes,
                              const DeviceLimits& limits = {}) const;
 
+  /// `fusion_bytes` in device memory, by `asked` or by the cheapest algorithm for each size.
+  /// Buckets are taken to follow each other, so the size errs on the large side.
+  std::size_t device_fusion_bytes(const std::optional<Algorithm>& asked, std::size_t bytes,
+                                  const DeviceLimits& limits = {}) const;
+
   const LinkCosts& costs() const { return costs_; }
 
  private:
@@ -88,6 +94,8 @@ class CostModel {
     double busy_us = 0;
   };
 
+  /// The time of a bucket beside its algorithm.
+  double bucket_us() const;
   Passage passage(const Algorithm& algorithm, const HostBucket& bucket, double bytes) const;
   Cost host_cost(const Algorithm& algorithm, const HostBucket& bucket) const;
   Cost chunked_cost(const Algorithm& algorithm, const HostBucket& bucket,

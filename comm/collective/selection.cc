@@ -112,6 +112,15 @@ std::size_t cheapest_chunk_bytes(const BucketLayout& layout, const ProcessGrid& 
   return model.chunk_bytes(algorithm, host_bucket(layout));
 }
 
+std::size_t cheapest_device_buckets(std::size_t bytes, const ProcessGrid& grid,
+                                    const CompileOptions& options) {
+  const BucketLayout all{.count = bytes / sizeof(float), .memory = MemoryKind::kDevice};
+  const LinkCosts costs =
+      costs_for_sizes(resolve_algorithm(all, grid, options), link_costs(options));
+  return CostModel(grid, costs)
+      .device_fusion_bytes(options.algorithm.algorithm(), bytes, device_limits(all, options));
+}
+
 double predict_device_us(const BucketLayout& layout, const ProcessGrid& grid,
                          const CompileOptions& options) {
   return CostModel(grid, link_costs(options))

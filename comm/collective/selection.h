@@ -25,6 +25,11 @@ Algorithm resolve_algorithm(const BucketLayout& layout, const ProcessGrid& grid,
 std::size_t cheapest_chunk_bytes(const BucketLayout& layout, const ProcessGrid& grid,
                                  const CompileOptions& options);
 
+/// The size of the buckets that gradients of `bytes` in device memory should travel in, with what
+/// is predicted to be best. Errors: as `resolve_algorithm`.
+std::size_t cheapest_device_buckets(std::size_t bytes, const ProcessGrid& grid,
+                                    const CompileOptions& options);
+
 /// The predicted time of that algorithm for a device bucket, in microseconds. Errors: the same.
 double predict_device_us(const BucketLayout& layout, const ProcessGrid& grid,
                          const CompileOptions& options);

@@ -302,10 +302,10 @@ const std::vector<OptionEntry>& option_table() {
                   "algorithm for device memory: auto, native (one NCCL collective) or "
                   "hierarchical:native,CROSS with CROSS ring, direct, halving_doubling or tree",
                   &Options::device_algorithm, true, check_algorithm),
-      bytes_option("device_fusion_bytes",
-                   "largest bucket of gradients in device memory; 0 sends "
-                   "each gradient alone",
-                   &Options::device_fusion_bytes, 0),
+      auto_bytes_option("device_fusion_bytes",
+                        "largest bucket of gradients in device memory; 0 sends each gradient "
+                        "alone; auto takes the size that the cost model predicts to be fastest",
+                        &Options::device_fusion_bytes, 0),
       bytes_option("device_chunk_bytes",
                    "largest chunk of a bucket in device memory; chunks are pipelined",
                    &Options::device_chunk_bytes, 1),

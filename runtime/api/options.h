@@ -61,7 +61,7 @@ struct Options {
   /// "hierarchical:native,CROSS".
   std::string device_algorithm = "auto";
   /// `fusion_bytes` of device memory.
-  std::size_t device_fusion_bytes = std::size_t{64} << 20;
+  std::size_t device_fusion_bytes = kAutoBytes;
   /// `chunk_bytes` of device memory.
   std::size_t device_chunk_bytes = std::size_t{32} << 20;
   /// Dtype on the wire for gradient sets; empty means each gradient's own.

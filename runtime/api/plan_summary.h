@@ -11,11 +11,12 @@ namespace kolo {
 
 /// The plan of a gradient set; it holds for all iterations until the set is planned again.
 struct PlanSummary {
-  std::size_t gradients = 0;     ///< Number of gradients.
-  std::size_t buckets = 0;       ///< Number of buckets.
-  std::size_t bytes = 0;         ///< Gradient bytes in the caller's dtypes.
-  std::size_t wire_bytes = 0;    ///< Bytes that this rank sends to other nodes per iteration.
-  std::size_t fusion_bytes = 0;  ///< Limit of a bucket in host memory, as given or chosen.
+  std::size_t gradients = 0;   ///< Number of gradients.
+  std::size_t buckets = 0;     ///< Number of buckets.
+  std::size_t bytes = 0;       ///< Gradient bytes in the caller's dtypes.
+  std::size_t wire_bytes = 0;  ///< Bytes that this rank sends to other nodes per iteration.
+  /// Limit of a bucket, as given or chosen: in device memory if all gradients are there.
+  std::size_t fusion_bytes = 0;
   /// "registered": gradients share buckets in reverse order of their registration; "measured": in
   /// that in which they became ready in the first iterations.
   std::string bucket_order = {};

@@ -30,11 +30,11 @@ std::string bucket_text(const GradientGroup& group, const PlannedBucket& bucket,
   return fmt::format("bucket {} of '{}' ({})", index, group.name(), quoted(names));
 }
 
-/// Bytes of all gradients in host memory, in the dtypes in which they travel.
-std::size_t host_bytes(const GradientGroup& group) {
+/// Bytes of all gradients in this kind of memory, in the dtypes in which they travel.
+std::size_t bytes_in(MemoryKind memory, const GradientGroup& group) {
   std::size_t bytes = 0;
   for (const GradientSpec& gradient : group.travelling()) {
-    if (gradient.memory != MemoryKind::kHost || !gradient.compression.empty()) continue;
+    if (gradient.memory != memory || !gradient.compression.empty()) continue;
     bytes += gradient.count() * size_of(bucket_dtype(gradient, group.options()));
   }
   return bytes;
@@ -44,7 +44,7 @@ std::size_t host_bytes(const GradientGroup& group) {
 struct Draft {
   Plan plan;
   std::vector<BucketPlan> buckets;
-  std::size_t fusion_bytes = 0;  // that was aimed at, in host memory
+  std::size_t fusion_bytes = 0;  // that was aimed at
   std::string_view order = "registered";
 };
 
@@ -57,29 +57,28 @@ std::vector<std::size_t> expected_order(const GradientGroup& group) {
   return order;
 }
 
-PlannerOptions planner_options(const GradientGroup& group, const PlanContext& context,
-                               std::size_t fusion_bytes) {
+/// The size of buckets that a set aims at in this kind of memory.
+std::size_t fusion_bytes_of(const GradientGroup& group, const PlanContext& context,
+                            MemoryKind memory) {
+  return fusion_bytes(context, memory, bytes_in(memory, group));
+}
+
+PlannerOptions planner_options(const GradientGroup& group, const PlanContext& context) {
   return {.gradients = group.options(),
-          .fusion_bytes = fusion_bytes,
-          .device_fusion_bytes = context.options.device_fusion_bytes,
+          .fusion_bytes = fusion_bytes_of(group, context, MemoryKind::kHost),
+          .device_fusion_bytes = fusion_bytes_of(group, context, MemoryKind::kDevice),
           .device_padding_bytes = device_padding(context.grid, DType::kUInt8),
           .order = expected_order(group)};
 }
 
-/// The size of buckets that a set aims at in host memory.
-std::size_t fusion_bytes_of(const GradientGroup& group, const PlanContext& context) {
-  return fusion_bytes(context, host_bytes(group));
-}
-
 Plan first_buckets(const GradientGroup& group, const PlanContext& context) {
-  const std::size_t bytes = fusion_bytes_of(group, context);
-  return plan_buckets(group.travelling(), planner_options(group, context, bytes));
+  return plan_buckets(group.travelling(), planner_options(group, context));
 }
 
 /// The buckets by a measured order, if they are better.
 std::optional<Plan> measured_buckets(const GradientGroup& group, const PlanContext& context,
                                      std::span<const std::size_t> order) {
-  PlannerOptions options = planner_options(group, context, fusion_bytes_of(group, context));
+  PlannerOptions options = planner_options(group, context);
   options.place_order = options.order;
   std::ranges::copy(order, options.order.begin());  // Weights stay last.
   return better_plan(group.travelling(), options, first_buckets(group, context));
@@ -87,8 +86,14 @@ std::optional<Plan> measured_buckets(const GradientGroup& group, const PlanConte
 
 /// Compiles the schedules of a plan.
 Draft draft(const GradientGroup& group, const PlanContext& context, Plan plan) {
-  Draft draft{
-      .plan = std::move(plan), .buckets = {}, .fusion_bytes = fusion_bytes_of(group, context)};
+  const auto is_on_device = [](const GradientSpec& gradient) {
+    return gradient.memory == MemoryKind::kDevice;
+  };
+  const bool all_on_device = std::ranges::all_of(group.gradients(), is_on_device);
+  const MemoryKind memory = all_on_device ? MemoryKind::kDevice : MemoryKind::kHost;
+  Draft draft{.plan = std::move(plan),
+              .buckets = {},
+              .fusion_bytes = fusion_bytes_of(group, context, memory)};
   const PlanInputs inputs = context.inputs();
   for (std::size_t index = 0; index < draft.plan.buckets.size(); ++index) {
     const PlannedBucket& bucket = draft.plan.buckets[index];
@@ -102,7 +107,7 @@ Draft draft(const GradientGroup& group, const PlanContext& context, Plan plan) {
 /// group. Those of device memory get theirs with their buckets.
 void place_gradients(GradientGroup& group, const PlanContext& context) {
   const auto& gradients = group.travelling();
-  const ArenaPlaces places = place_in_arena(gradients, planner_options(group, context, 0));
+  const ArenaPlaces places = place_in_arena(gradients, planner_options(group, context));
   std::optional<std::size_t> region;
   if (places.bytes > 0) region = context.buckets.reserve(places.bytes);
   std::vector<BufferView> views;

@@ -25,7 +25,27 @@ bool fails_alike(const Error& error) {
   return error.code == ErrorCode::kUsage || error.code == ErrorCode::kConfig;
 }
 
-std::size_t fusion_bytes(const PlanContext& context, std::size_t bytes) {
+namespace {
+
+std::size_t device_fusion_bytes(const PlanContext& context, std::size_t bytes) {
+  const Options& options = context.options;
+  if (options.device_fusion_bytes != kAutoBytes) return options.device_fusion_bytes;
+  if (bytes == 0) return 0;  // There need not be a device.
+  const PlanInputs inputs = context.inputs();
+  const DeviceTraits device = inputs.device.value_or(DeviceTraits{});
+  return cheapest_device_buckets(bytes, context.grid,
+                                 {.algorithm = inputs.device_algorithm,
+                                  .device_chunk_bytes = options.device_chunk_bytes,
+                                  .network_takes_device_memory = device.network_takes_memory,
+                                  .native_spans_nodes = device.native_spans_nodes,
+                                  .native_in_nodes = device.native_in_nodes,
+                                  .link_costs = context.costs});
+}
+
+}  // namespace
+
+std::size_t fusion_bytes(const PlanContext& context, MemoryKind memory, std::size_t bytes) {
+  if (memory == MemoryKind::kDevice) return device_fusion_bytes(context, bytes);
   const Options& options = context.options;
   if (options.fusion_bytes != kAutoBytes) return options.fusion_bytes;
   const HostBucket all{.bytes = bytes};

@@ -37,8 +37,9 @@ struct PlanContext {
 /// else, such as the memory of one machine, may be this rank's alone.
 bool fails_alike(const Error& error);
 
-/// The largest bucket of a gradient set of `bytes` in all: the option, or what costs least.
-std::size_t fusion_bytes(const PlanContext& context, std::size_t bytes);
+/// The largest bucket of the gradients of a set in one kind of memory, of `bytes` in all: the
+/// option, or what costs least.
+std::size_t fusion_bytes(const PlanContext& context, MemoryKind memory, std::size_t bytes);
 
 /// Those `DevicePackerOptions` of a device bucket that depend on the operation.
 struct DevicePacking {

@@ -142,6 +142,20 @@ TEST(SimStep, OneRankComputesOnly) {
   EXPECT_EQ(times.efficiency(), 1);
 }
 
+// The last bucket is all that cannot be hidden: at 10 Gbit/s one of 64 MiB takes a sixth of the
+// pass.
+TEST(SimStep, BucketsOfDeviceMemoryHideNearlyAllByThemselves) {
+  StepSpec spec = step_of("resnet50");
+  spec.compute_us = 291'000;
+  ClusterSpec shape{.nodes = 4, .ranks_per_node = 4, .memory = MemoryKind::kDevice};
+  shape.costs.links.network.bytes_per_us = 1250;
+  Cluster cluster(shape);
+  const StepTimes chosen = predict_step(cluster, spec);
+  EXPECT_GT(chosen.efficiency(), 0.98);
+  spec.device_fusion_bytes = std::size_t{64} << 20;
+  EXPECT_LT(predict_step(cluster, spec).efficiency(), 0.9);
+}
+
 // With a fast network only what follows the last gradient shows; with a slow one, all but what
 // backward hides.
 TEST(SimStep, ExposesWhatBackwardDoesNotHide) {

@@ -330,7 +330,7 @@ class Training final : private Stateful {
         .wire_bytes_per_step = wire_bytes,
         .compression_groups = learner_.compression_stats(),
         .compression_decisions = plan.compression_decisions,
-        .fusion_bytes = options.device == "cpu" ? plan.fusion_bytes : options.device_fusion_bytes,
+        .fusion_bytes = plan.fusion_bytes,
         .shard = config_.shard,
         .weights_hash = hash,
         .wall_s = seconds_since(begin_),

@@ -344,5 +344,20 @@ TEST(CostModel, FusionSizeGrowsWithWhatABucketCosts) {
   EXPECT_LE(node.fusion_bytes({.bytes = kMiB}), kMiB);
 }
 
+TEST(CostModel, BucketsInDeviceMemoryLeaveLittleToDoAtTheEnd) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({4, 4, 4, 4});
+  const CostModel model(grid, parse_link_costs("network_bytes_per_us=1250"));
+  const std::size_t all = 100 * kMiB;
+  const std::size_t chosen = model.device_fusion_bytes({}, all);
+  const auto left_us = [&](std::size_t bytes) {
+    return model.predict_device_us(model.choose_device(bytes), bytes);
+  };
+  EXPECT_LT(left_us(chosen), left_us(all) / 4);
+  LinkCosts costly;
+  costly.bucket_us = 1e7;
+  EXPECT_EQ(CostModel(grid, costly).device_fusion_bytes({}, all), 64 * kMiB);
+  EXPECT_EQ(model.device_fusion_bytes({}, 0), 64u << 10);
+}
+
 }  // namespace
 }  // namespace kolo
