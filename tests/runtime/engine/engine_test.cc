@@ -239,7 +239,7 @@ TEST(Engine, SixteenBitWireRoundsOnce) {
   const auto rounded = [](float value) { return to_float(to_bfloat16(value)); };
   for (std::size_t i = 0; i < kElements; ++i) {
     const float sum = rounded(input[0][i]) + rounded(input[1][i]) + rounded(input[2][i]);
-    const float expected = rounded(sum * static_cast<float>(1.0 / 3));
+    const float expected = rounded(sum / 3);
     for (const auto& group : groups)
       ASSERT_EQ(static_cast<const float*>(group->view(0).data)[i], expected) << i;
   }
