@@ -43,7 +43,7 @@ TEST_F(CompressedGroupTest, GivesTheBitsOfTheSimulatedExchange) {
     }
     for (int step = 0; step < 3; ++step) {
       const auto gradients = gradients_of(random_, options, ranks, normal);
-      expected.step(gradients, ks, ExchangeRoute::kPairwise, static_cast<float>(1.0 / ranks));
+      expected.step(gradients, ks, ExchangeRoute::kPairwise, static_cast<float>(ranks));
       std::vector<std::uint32_t> residuals;
       for (int rank = 0; rank < ranks; ++rank) {
         for (std::size_t t = 0; t < ks.size(); ++t) {
@@ -81,7 +81,7 @@ TEST_F(CompressedGroupTest, BlocksGiveTheBitsOfAPlainSimulation) {
     std::uint64_t sent_before = 0;
     for (int step = 0; step < 3; ++step) {
       const auto gradients = gradients_of(random_, options, ranks, normal);
-      expected.step(gradients, static_cast<float>(1.0 / ranks));
+      expected.step(gradients, static_cast<float>(ranks));
       std::vector<std::uint32_t> residuals;
       for (const Tensors& own : expected.residuals) {
         const auto bits = bits_of(own);

@@ -81,7 +81,7 @@ struct PlainBlocks {
     }
   }
 
-  void step(const std::vector<Tensors>& gradients, float scale) {
+  void step(const std::vector<Tensors>& gradients, float divisor) {
     residuals.resize(gradients.size());
     for (std::size_t rank = 0; rank < gradients.size(); ++rank) {
       if (residuals[rank].empty()) {
@@ -125,7 +125,7 @@ struct PlainBlocks {
       for (std::size_t j = begin; j < end; ++j) {
         const Value& value = chosen[j];
         residuals[owner][value.tensor][value.element] += run[j - begin] - back[j - begin];
-        result[value.tensor][value.element] = scale * back[j - begin];
+        result[value.tensor][value.element] = back[j - begin] / divisor;
       }
       ++pieces[owner];
       values[owner] += end - begin;

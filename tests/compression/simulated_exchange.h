@@ -71,7 +71,7 @@ class SimulatedExchange {
 
   /// One step of all ranks: `ks` pairs of each tensor. Returns whether it was not skipped.
   bool step(const std::vector<Tensors>& gradients, const std::vector<std::size_t>& ks,
-            ExchangeRoute route, float scale) {
+            ExchangeRoute route, float divisor) {
     accounts_.assign(index(plan_.ranks), {});
     contributions_.clear();
     bool finite = true;
@@ -96,7 +96,7 @@ class SimulatedExchange {
     outputs_.assign(index(plan_.ranks), std::vector<float>(plan_.count()));
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       for (int owner = 0; owner < plan_.ranks; ++owner) {
-        put(owner, results[index(rank)][index(owner)], scale, outputs_[index(rank)]);
+        put(owner, results[index(rank)][index(owner)], divisor, outputs_[index(rank)]);
       }
       std::vector<Pairs> sent(ks.size()), kept(ks.size());
       std::vector<std::size_t> cursors;
@@ -123,10 +123,10 @@ class SimulatedExchange {
   }
 
   /// Writes an owner's result, rounded once, to its elements.
-  void put(int owner, const Pairs& result, float scale, std::vector<float>& output) const {
+  void put(int owner, const Pairs& result, float divisor, std::vector<float>& output) const {
     const BlockOwnership ownership = plan_.ownership();
     for (std::size_t j = 0; j < result.size(); ++j) {
-      output.at(ownership.element(owner, result.indices[j])) = scale * result.values[j];
+      output.at(ownership.element(owner, result.indices[j])) = result.values[j] / divisor;
     }
   }
 

@@ -73,9 +73,9 @@ TEST_F(SparseExchangeTest, DensityOneEqualsTheDensePath) {
       SCOPED_TRACE(shape.text() + ", seed " + std::to_string(kExchangeSeed));
       const auto gradients =
           gradients_of(random_, shape.plan.tensor_counts, shape.plan.ranks, normal);
-      const auto scale = static_cast<float>(1.0 / ranks);
+      const auto divisor = static_cast<float>(ranks);
       SimulatedExchange exchange(shape.plan);
-      exchange.step(gradients, shape.ks, ExchangeRoute::kPairwise, scale);
+      exchange.step(gradients, shape.ks, ExchangeRoute::kPairwise, divisor);
       std::size_t begin = 0;
       for (std::size_t t = 0; t < shape.ks.size(); ++t) {
         std::vector<const void*> sources;
