@@ -1,37 +1,40 @@
 #pragma once
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 
 namespace kolo {
 
-/// What `reduce` does to a combined value, given its scale. A double cannot hold 1/3: the scale
-/// that is nearest to 1/n stands for 1/n, and the value is divided by n, with one rounding.
-/// Any other scale multiplies.
+/// What `reduce` does to a combined value, given its scale. A double cannot hold 1/3: a scale that
+/// is nearest to the inverse of a float, such as 1.0 / n or 2.0 / n for n ranks, stands for it, and
+/// the value is divided by that float, with one rounding. Any other scale multiplies.
 struct Scaling {
   double factor = 1;
-  std::int32_t divisor = 0;  ///< n, if the factor stands for 1/n; otherwise 0.
+  double inverse = 0;        ///< If not 0, the factor stands for 1 / inverse.
+  std::int32_t divisor = 0;  ///< The inverse, if it is a whole number; otherwise 0.
 
-  constexpr Scaling() = default;
-  /// Larger whole numbers than this are not all floats.
-  static constexpr std::int32_t kMostDivisor = 1 << 24;
   // Implicit: a scale says it all.
   // NOLINTNEXTLINE(google-explicit-constructor)
   Scaling(double scale) : factor(scale) {
-    const double inverse = std::round(1 / scale);
-    if (inverse >= 1 && inverse <= kMostDivisor && 1 / inverse == scale) {
+    constexpr double kSmallest = 0x1p-100, kLargest = 0x1p100;  // well inside the range of floats
+    if (!(scale > kSmallest && scale < kLargest)) return;
+    const double nearest = static_cast<float>(1 / scale);
+    if (1 / nearest != scale) return;
+    inverse = nearest;
+    constexpr double kMostWhole = 1 << 24;  // beyond, not every whole number is a float
+    if (inverse <= kMostWhole && std::trunc(inverse) == inverse) {
       divisor = static_cast<std::int32_t>(inverse);
     }
   }
 
-  /// Whether a floating-point value is divided: the inverse of a power of two is exact, and to
+  /// Whether a floating-point value is divided: a factor that is a power of two is exact, and to
   /// multiply by it is faster.
   bool divides() const {
-    return divisor != 0 && !std::has_single_bit(static_cast<std::uint32_t>(divisor));
+    int exponent = 0;
+    return inverse != 0 && std::frexp(inverse, &exponent) != 0.5;
   }
   /// What a floating-point value is divided or multiplied by.
-  double operand() const { return divides() ? divisor : factor; }
+  double operand() const { return divides() ? inverse : factor; }
 };
 
 }  // namespace kolo

@@ -135,6 +135,17 @@ TEST(ReduceSemantics, AveragesOfEqualValuesAreThatValue) {
                                    [](float value) { return static_cast<double>(value); });
 }
 
+// So an average with a scale is the same whether it is scaled at once or afterwards.
+TEST(ReduceSemantics, PowersOfTwoAndAveragesCommute) {
+  for (const float sum : {5.3f, 0.7f, 1e10f, 3e-20f}) {
+    for (const double after : {0.25, 2.0, 8.0}) {
+      const float average = reduced<float>(DType::kFloat32, ReduceOp::kSum, {{sum}}, 1.0 / 3)[0];
+      EXPECT_EQ(reduced<float>(DType::kFloat32, ReduceOp::kSum, {{sum}}, 1.0 / 3 * after)[0],
+                average * static_cast<float>(after));
+    }
+  }
+}
+
 TEST(ReduceSemantics, ScalesThatAreNoInverseMultiply) {
   for (const double scale : {0.0, -1.0 / 3, 0.3, 2.0, 3.0, 1e-30}) {
     const auto factor = static_cast<float>(scale);
