@@ -32,7 +32,7 @@ enum class ReduceOp : std::uint8_t {
   kMin,
   kMax,
   kProd,
-  kAverage,  ///< The sum times 1 / group size.
+  kAverage,  ///< The sum divided by the size of the group.
   kBitAnd,
   kBitOr,
   kBitXor,

@@ -13,7 +13,7 @@ struct Scales {
   /// Multiplies each contribution before contributions are combined. Equal on all ranks, except in
   /// a premultiplied sum, where each rank has its own and may change it at each call.
   double before = 1;
-  /// Multiplies the result. Equal on all ranks.
+  /// Multiplies the result; 1.0 / n divides it by n. Equal on all ranks.
   double after = 1;
 
   friend bool operator==(const Scales&, const Scales&) = default;
