@@ -114,6 +114,55 @@ class Rendezvous(unittest.TestCase):
             rank.close()
 
 
+    CLAIMS = """
+import unittest.mock
+from torch.distributed import HashStore
+import kolo
+from kolo.torch import _jobs
+
+store = HashStore()
+store.add("kolo rank 0", 1)
+store.set("kolo rank 0 is", "process 1 of another host")
+try:
+    _jobs.open_job(store, 0, 2)
+except kolo.ConfigError as error:
+    print(error)
+
+store = HashStore()
+
+def meet(**options):
+    store.add("kolo rank 0", 1)  # A second one comes while the first waits for rank 1.
+    return job
+
+job = unittest.mock.Mock()
+with unittest.mock.patch.object(kolo, "open", meet):
+    try:
+        _jobs.open_job(store, 0, 2)
+    except kolo.ConfigError as error:
+        print(error)
+job.abort.assert_called_once()
+"""
+
+    def test_two_processes_of_one_rank(self):
+        """Ranks of two jobs meet in one store if both jobs were given the same port."""
+        variables = settings(PYTHONPATH=str(support.PACKAGE), MASTER_PORT="4711")
+        rank = job.Rank(0, ["-B", "-c", self.CLAIMS], variables)
+        try:
+            self.assertEqual(rank.finish(), 0, rank.errors())
+            first, second = rank.lines
+            self.assertIn("two processes are rank 0, process 1 of another host and process ", first)
+            self.assertIn("another process has come as rank 0 beside process ", second)
+            for line in rank.lines:
+                self.assertIn("is another job at port 4711?", line)
+        finally:
+            rank.close()
+
+    def test_an_address_in_brackets(self):
+        """Which torch itself does not resolve."""
+        place = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "[::1]", "MASTER_PORT": str(job.free_port())}
+        self.run_ranks("dropped,again", [place])
+
+
 class Training:
     """The example under torchrun: reads what it says, and notes when its processes end."""
 

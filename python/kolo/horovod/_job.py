@@ -12,6 +12,7 @@ from torch.distributed import PrefixStore, rendezvous
 
 import kolo
 from kolo.torch._jobs import open_job
+from kolo.torch._rendezvous import accept_brackets
 from kolo.torch._tensors import number_memory
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def _open() -> kolo.Runtime:
     torch.distributed, too; otherwise as `kolo.open` does: under mpirun through PMIx."""
     if not all(os.environ.get(name) for name in _TORCHRUN):
         return kolo.open()
+    accept_brackets()
     store, rank, size = next(rendezvous("env://"))
     return open_job(PrefixStore("kolo.horovod", store), rank, size)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from datetime import timedelta
 from typing import Any, Sequence
 
@@ -28,12 +30,31 @@ class TorchStore:
 
 
 def open_job(store: Any, rank: int, size: int, **options: Any) -> kolo.Runtime:
-    """Joins a job of `size` ranks that share a store of torch. Collective; with the options of `kolo.open`."""
+    """Joins a job of `size` ranks that share a store of torch. Collective; with the options of `kolo.open`.
+
+    Ranks of two jobs that were given one port meet in one store, where torch counts who comes and does not ask who it
+    is. So each process claims the number of its rank: before, and once more when the ranks have met.
+    """
+    claim = f"kolo rank {rank}"
+    me = f"process {os.getpid()} of {socket.gethostname()}"
+    times = store.add(claim, 1)
+    if times == 1:
+        store.set(f"{claim} is", me)
+    other = bytes(store.get(f"{claim} is")).decode()
+    port = os.environ.get("MASTER_PORT")
+    question = f"is another job {f'at port {port}' if port else 'in this store'}?"
+    if other != me:
+        raise kolo.ConfigError(f"two processes are rank {rank}, {other} and {me}: {question}")
     # A store may outlive jobs: each round of ranks that come has keys of its own.
     comers = store.add("kolo ranks", 1)
-    return kolo.open(
+    job = kolo.open(
         store=TorchStore(store), rank=rank, world_size=size, job=f"kolo {(comers - 1) // size}", **options
     )
+    if store.add(claim, 0) != times:
+        why = f"another process has come as rank {rank} beside {me}: {question}"
+        job.abort(why)
+        raise kolo.ConfigError(why)
+    return job
 
 
 class Jobs:

@@ -29,6 +29,7 @@ def handler(open_job: Callable[[timedelta], kolo.Runtime]) -> Callable[..., Iter
 
     def meet(url: str, timeout: timedelta, **keywords: Any) -> Iterator[Meeting]:
         if all(os.environ.get(name) for name in _ENVIRONMENT):
+            accept_brackets()
             yield from rendezvous(url.replace("kolo://", "env://", 1), timeout=timeout, **keywords)
             return
         job = open_job(timeout)
@@ -37,6 +38,13 @@ def handler(open_job: Callable[[timedelta], kolo.Runtime]) -> Callable[..., Iter
         raise RuntimeError("kolo:// meets once; destroy the process group before the next init_process_group")
 
     return meet
+
+
+def accept_brackets() -> None:
+    """Leaves `fd00::1` of a MASTER_ADDR `[fd00::1]`, which torch does not resolve."""
+    host = os.environ["MASTER_ADDR"]
+    if host.startswith("[") and host.endswith("]"):
+        os.environ["MASTER_ADDR"] = host[1:-1]
 
 
 def _check(url: str, job: kolo.Runtime) -> None:
