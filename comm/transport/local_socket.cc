@@ -9,9 +9,11 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "comm/base/check.h"
 #include "comm/base/error.h"
+#include "comm/base/open_files.h"
 
 namespace kolo {
 
@@ -22,10 +24,12 @@ constexpr int kRetryMs = 1;
 
 [[noreturn]] void throw_errno(std::string_view what) {
   const bool resources = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+  std::string text = std::string(what) + ": " + std::strerror(errno);
+  if (errno == EMFILE) text += "; " + open_file_advice();
   throw KoloError(Error{.code = resources ? ErrorCode::kResources : ErrorCode::kIo,
                         .verb = {},
                         .bucket = {},
-                        .what = std::string(what) + ": " + std::strerror(errno)});
+                        .what = std::move(text)});
 }
 
 [[noreturn]] void throw_timeout(std::string_view what) {
@@ -156,6 +160,11 @@ std::optional<Packet> receive_packet(int socket, std::size_t longest, TimePoint 
       std::memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
       packet.descriptors.emplace_back(fd);
     }
+  }
+  // The system leaves out descriptors for which this process has no room.
+  if ((message.msg_flags & MSG_CTRUNC) != 0 && packet.descriptors.size() < kMostDescriptors) {
+    errno = EMFILE;
+    throw_errno("cannot take the memory of a rank of this node");
   }
   if (count == 0) return std::nullopt;
   packet.bytes.resize(static_cast<std::size_t>(count));

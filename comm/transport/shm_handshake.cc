@@ -159,6 +159,7 @@ Handshake accept_handshake(const NodeMembership& me, int listener, TimePoint dea
       if (!packet) continue;
       handshake = parse_handshake(me, std::move(*packet));
     } catch (const KoloError& error) {
+      if (error.error().code == ErrorCode::kResources) throw;  // No fault of who connects.
       log::warn("turned away a local connection: " + error.error().what);
       continue;
     }
