@@ -8,6 +8,12 @@
 #include "comm/coordinator/failure_notice.h"
 
 namespace kolo {
+namespace {
+
+constexpr const char* kStray = "a stray control frame";
+
+}  // namespace
+
 Coordinator::Coordinator(Transport& transport, const ProcessGrid& grid, const Clock& clock,
                          CoordinatorOptions options, const std::atomic<int>* user_threads,
                          ControlSwitch* control_switch, MessageFrames* messages)
@@ -142,6 +148,12 @@ void Coordinator::answer_pings() {
   }
 }
 
+/// Whether the topic is of a bucket that there can be: its counters are in memory that ranks share.
+bool Coordinator::has_bucket(const Topic& topic) const {
+  const BucketId bucket = bucket_of(topic.key);
+  return topic.key == bucket_key(bucket) && bucket < options_.buckets;
+}
+
 void Coordinator::hear(int peer) {
   watch_.heard(peer);
   if (!mute_.empty()) mute_.erase(peer);
@@ -170,13 +182,7 @@ void Coordinator::receive() {
       if (incoming_.peer == tree_.parent) parent_owes_answer_ = false;
       handle(incoming_.peer, *frame);
     } else {
-      fail(
-          {.code = ErrorCode::kInternal,
-           .rank = transport_.rank(),
-           .peer = incoming_.peer,
-           .verb = "agree",
-           .what =
-               "received a malformed control message; do all ranks run the same version of Kolo?"});
+      turn_away(incoming_.peer, "a malformed control message");
     }
   }
 }
@@ -184,23 +190,23 @@ void Coordinator::receive() {
 void Coordinator::handle(int peer, const Frame& frame) {
   switch (frame.kind) {
     case FrameKind::kStalled:
-      if (!contains(tree_.children, peer)) return fail_stray(peer);
+      if (!contains(tree_.children, peer)) return turn_away(peer, kStray);
       send(peer, {.kind = FrameKind::kPong});
       take_complaint(frame.topic);
       break;
     case FrameKind::kQuery:
-      if (peer != tree_.parent) return fail_stray(peer);
+      if (peer != tree_.parent) return turn_away(peer, kStray);
       // The report may take long: a rank below may be lost.
       if (!tree_.children.empty()) send(peer, {.kind = FrameKind::kPong});
       inquire(frame);
       break;
     case FrameKind::kReport:
-      if (!contains(tree_.children, peer)) return fail_stray(peer);
+      if (!contains(tree_.children, peer)) return turn_away(peer, kStray);
       inquiry_.report(peer, frame.least, frame.report);
       answer();
       break;
     case FrameKind::kWarn:
-      if (peer != tree_.parent) return fail_stray(peer);
+      if (peer != tree_.parent) return turn_away(peer, kStray);
       warn(frame.error.what);
       send_to_children(frame);
       break;
@@ -213,12 +219,13 @@ void Coordinator::handle(int peer, const Frame& frame) {
       if (!failure_) tell(frame.error, peer);
       break;
     case FrameKind::kJoined:
-      if (frame.least >= static_cast<std::uint64_t>(grid_.world_size())) return fail_stray(peer);
+      if (frame.least >= static_cast<std::uint64_t>(grid_.world_size()))
+        return turn_away(peer, kStray);
       [[fallthrough]];
     case FrameKind::kInvite:
     case FrameKind::kDecline:
       flush();  // Decisions go first: invitations that are passed on may follow from them.
-      if (!invitations_.receive(peer, frame)) return fail_stray(peer);
+      if (!invitations_.receive(peer, frame)) return turn_away(peer, kStray);
       pass_on_invitations();
       break;
     case FrameKind::kRecall:
@@ -230,19 +237,27 @@ void Coordinator::handle(int peer, const Frame& frame) {
     case FrameKind::kTake:
     case FrameKind::kRefuse:
     case FrameKind::kRoom:
-      if (messages_ == nullptr || !messages_->receive(peer, frame)) fail_stray(peer);
+      if (messages_ == nullptr || !messages_->receive(peer, frame)) turn_away(peer, kStray);
       break;
+    case FrameKind::kArrive:
+    case FrameKind::kRelease:
+      if (!has_bucket(frame.topic)) return turn_away(peer, kStray);
+      [[fallthrough]];
     default:
-      if (!negotiator_.receive(peer, frame)) fail_stray(peer);
+      if (!negotiator_.receive(peer, frame)) turn_away(peer, kStray);
   }
 }
 
-void Coordinator::fail_stray(int peer) {
+/// A frame that this peer does not send. What comes over the network may be a stranger's, which
+/// must not end the job; within a node only ranks of the job can write, so there it is a fault of
+/// theirs.
+void Coordinator::turn_away(int peer, std::string what) {
+  if (!transport_.is_mapped(peer)) return foreign_.drop(peer, what);
   fail({.code = ErrorCode::kInternal,
         .rank = transport_.rank(),
         .peer = peer,
         .verb = "agree",
-        .what = "received a stray control frame"});
+        .what = "received " + std::move(what)});
 }
 
 void Coordinator::send(int peer, const Frame& frame) {

@@ -22,6 +22,7 @@
 #include "comm/coordinator/waited.h"
 #include "comm/schedule/bucket_layout.h"
 #include "comm/transport/control_switch.h"
+#include "comm/transport/foreign_frames.h"
 #include "comm/transport/transport.h"
 #include "topology/process_grid.h"
 
@@ -230,7 +231,8 @@ class Coordinator {
   void receive();
   void hear(int peer);
   void handle(int peer, const Frame& frame);
-  void fail_stray(int peer);
+  void turn_away(int peer, std::string what);
+  bool has_bucket(const Topic& topic) const;
   void send(int peer, const Frame& frame);
   void send_to_children(const Frame& frame);
   void flush();
@@ -288,6 +290,7 @@ class Coordinator {
   std::vector<Frame> decisions_;
   std::vector<Agreed> agreed_, taken_;
   PeerWatch watch_;
+  ForeignFrames foreign_;
   std::set<int> mute_;  // children whose report was given up, until they are heard
   TimePoint next_check_{};
   TimePoint next_complaint_{};

@@ -100,37 +100,33 @@ void GroupFounder::receive(int peer, std::span<const std::byte> bytes) {
   ByteReader reader(bytes);
   const auto kind = static_cast<FoundingMessage>(reader.number<std::uint8_t>());
   const auto id = reader.number<std::uint64_t>();
-  const auto require = [&](bool good) {
-    if (good) return;
-    throw KoloError({.code = ErrorCode::kInternal,
-                     .rank = rank_,
-                     .peer = peer,
-                     .what = "received a malformed message about a group"});
-  };
+  const auto turn_away = [&] { foreign_.drop(peer, "a malformed message about a group"); };
   switch (kind) {
     case FoundingMessage::kCome: {
       auto proposal = read_proposal(reader);
-      require(proposal && reader.ok() && reader.at_end());
+      if (!proposal || !reader.ok() || !reader.at_end()) return turn_away();
       const std::vector<int> ranks = ascending(proposal->ranks);
-      require(!ranks.empty() && ranks.front() == rank_ && contains(ranks, peer) &&
-              std::ranges::adjacent_find(ranks) == ranks.end());
+      const bool is_for_me = !ranks.empty() && ranks.front() == rank_ && contains(ranks, peer) &&
+                             std::ranges::adjacent_find(ranks) == ranks.end();
+      if (!is_for_me) return turn_away();
       return come(peer, {.id = id, .proposal = std::move(*proposal)});
     }
     case FoundingMessage::kFounded: {
       std::vector<GroupPlace> places(reader.list(kPlaceBytes));
       for (GroupPlace& place : places) place = read_place(reader);
-      require(reader.ok() && reader.at_end());
       const auto found = proposed_.find(id);
-      require(found == proposed_.end() || places.size() == found->second.proposal.ranks.size());
+      const bool fits =
+          found == proposed_.end() || places.size() == found->second.proposal.ranks.size();
+      if (!reader.ok() || !reader.at_end() || !fits) return turn_away();
       return decide(id, std::move(places));
     }
     case FoundingMessage::kRefused: {
       auto error = read_error(reader);
-      require(error && reader.ok() && reader.at_end());
+      if (!error || !reader.ok() || !reader.at_end()) return turn_away();
       return decide(id, std::move(*error));
     }
   }
-  require(false);
+  turn_away();
 }
 
 // --- The rank that collects ---------------------------------------------------------------------

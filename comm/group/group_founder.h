@@ -17,6 +17,7 @@
 #include "comm/base/error.h"
 #include "comm/group/group_transport.h"
 #include "comm/transport/control_switch.h"
+#include "comm/transport/foreign_frames.h"
 
 namespace kolo {
 
@@ -73,7 +74,7 @@ class GroupFounder {
   /// job and this rank is one of them.
   std::uint64_t propose(GroupProposal proposal, TimePoint now);
 
-  /// Takes the bytes that `peer` sent. Errors: KoloError(kInternal) if they are malformed.
+  /// Takes the bytes that `peer` sent. Malformed ones are dropped: they may be a stranger's.
   void receive(int peer, std::span<const std::byte> bytes);
 
   /// Refuses groups to which a member does not come. Warns of members that are late.
@@ -120,6 +121,7 @@ class GroupFounder {
   std::map<std::uint64_t, Proposed> proposed_;  // by this rank, undecided
   std::map<Key, Gathering> gatherings_;
   std::size_t coming_ = 0;  // in all of them
+  ForeignFrames foreign_;
   std::vector<Outgoing> outgoing_;
   std::vector<Outcome> outcomes_;
 };

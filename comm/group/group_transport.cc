@@ -83,13 +83,17 @@ void GroupTransport::send_control(int peer, std::span<const std::byte> bytes) {
 }
 
 bool GroupTransport::receive_control(ControlFrame& frame) {
-  if (inbox_.empty()) return false;
-  const auto member = std::ranges::find(members_.ranks, inbox_.front().peer);
-  ensure(member != members_.ranks.end(), "a frame of a group from a rank that is no member");
-  frame = std::move(inbox_.front());
-  frame.peer = static_cast<int>(member - members_.ranks.begin());
-  inbox_.pop_front();
-  return true;
+  while (!inbox_.empty()) {
+    frame = std::move(inbox_.front());
+    inbox_.pop_front();
+    const auto member = std::ranges::find(members_.ranks, frame.peer);
+    if (member != members_.ranks.end()) {
+      frame.peer = static_cast<int>(member - members_.ranks.begin());
+      return true;
+    }
+    foreign_.drop(frame.peer, "it is for a group that this one is no member of");
+  }
+  return false;
 }
 
 std::span<std::byte> GroupTransport::memory(int peer) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/transport/control_switch.h"
+#include "comm/transport/foreign_frames.h"
 #include "comm/transport/transport.h"
 
 namespace kolo {
@@ -125,6 +126,7 @@ class GroupTransport final : public Transport {
   const GroupMembers members_;
   const TransportLimits limits_;
   ControlInbox& inbox_;
+  ForeignFrames foreign_;
   int rank_ = -1;
   std::vector<int> locals_;        // by rank: number among the members of this node, or -1
   std::vector<std::byte*> parts_;  // by rank: its part of the arena, if it is mapped

@@ -14,7 +14,9 @@ std::unique_ptr<NetworkTransport> open_network(const NetworkConfig& config) {
   return UcxTransport::create({.rank = config.rank,
                                .world_size = config.world_size,
                                .library = config.ucx_library,
-                               .interface = config.interface});
+                               .interface = config.interface,
+                               .address = config.address,
+                               .control_peers = config.control_peers});
 }
 
 bool network_uses_tcp() { return UcxTransport::uses_tcp(); }

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/transport/transport.h"
 
@@ -10,8 +11,10 @@ namespace kolo {
 struct NetworkConfig {
   int rank = 0;
   int world_size = 1;
-  std::string ucx_library = {};  ///< Empty: where the system has it.
-  std::string interface = {};    ///< For TCP: "eth0". Empty: whatever UCX chooses.
+  std::string ucx_library = {};         ///< Empty: where the system has it.
+  std::string interface = {};           ///< For TCP: "eth0". Empty: whatever UCX chooses.
+  std::string address = {};             ///< Of that interface; messages go in its family.
+  std::vector<int> control_peers = {};  ///< Connected at once, for control frames.
 };
 
 /// The network transport of this build: UCX. Ranks exchange its addresses and then connect it.

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "comm/transport/foreign_frames.h"
 #include "comm/transport/transport.h"
 
 namespace kolo {
@@ -37,7 +38,12 @@ class RoutedTransport final : public Transport {
     way_to(peer).send_control(peer, bytes);
   }
   bool receive_control(ControlFrame& frame) override {
-    return local_->receive_control(frame) || network_->receive_control(frame);
+    if (local_->receive_control(frame)) return true;
+    while (network_->receive_control(frame)) {
+      if (!is_mapped(frame.peer)) return true;
+      foreign_.drop(frame.peer, "that one is on this node");
+    }
+    return false;
   }
 
   bool is_mapped(int peer) const override { return local_->is_mapped(peer); }
@@ -101,6 +107,7 @@ class RoutedTransport final : public Transport {
   std::unique_ptr<MessageTransport> network_;
   std::vector<pollfd> waited_;  // for in `sleep`: wake_fds()
   std::optional<Error> failure_;
+  ForeignFrames foreign_;
 };
 
 }  // namespace kolo

@@ -1,15 +1,22 @@
 #include "comm/transport/ucx_handles.h"
 
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 
 #include "comm/base/error.h"
 #include "comm/base/mutex.h"
+#include "comm/base/open_files.h"
 
 namespace kolo {
 namespace {
+
+/// UCX opens about 20 for itself and then some for each peer, and ends the process when it finds
+/// none left.
+constexpr std::size_t kUcxDescriptors = 32;
 
 void set_default(const UcxLibrary& ucx, ucp_config_t* config, const std::string& key,
                  const char* value) {
@@ -44,6 +51,12 @@ class VariableDefault {
   bool absent_;
 };
 
+/// The environment belongs to the process: contexts and workers are made one after another.
+Mutex& environment() {
+  static Mutex mutex;
+  return mutex;
+}
+
 }  // namespace
 
 void require_ucs(const UcxLibrary& ucx, ucs_status_t status, std::string_view what) {
@@ -60,7 +73,9 @@ bool ucx_uses_tcp() {
   return !has_rdma_device() && (transports == "all" || names_tcp != excludes);
 }
 
-UcpContext make_ucp_context(const UcxLibrary& ucx, int world_size, const std::string& interface) {
+UcpContext make_ucp_context(const UcxLibrary& ucx, int world_size, const std::string& interface,
+                            const std::string& address) {
+  require_open_files(kUcxDescriptors, "the network between nodes");
   ucp_config_t* read = nullptr;
   require_ucs(ucx, ucx.ucp_config_read(nullptr, nullptr, &read), "UCX: reading its settings");
   const UcpConfig config(read, ucx.ucp_config_release);
@@ -77,6 +92,10 @@ UcpContext make_ucp_context(const UcxLibrary& ucx, int world_size, const std::st
   params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
   params.estimated_num_eps = static_cast<std::size_t>(world_size);
   params.name = "kolo";
+  const MutexLock lock(environment());
+  // An interface with addresses of both families: UCX takes IPv4, which may not reach the others.
+  std::optional<VariableDefault> family;
+  if (address.find(':') != std::string::npos) family.emplace("UCX_TCP_AF_PRIO", "inet6,inet");
   ucp_context_h context = nullptr;
   require_ucs(ucx,
               ucx.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config.get(), &context),
@@ -96,9 +115,9 @@ UcpWorker make_ucp_worker(const UcxLibrary& ucx, ucp_context_h context) {
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   ucp_worker_h worker = nullptr;
-  // The environment belongs to the process: workers are made one after another.
-  static Mutex environment;
-  const MutexLock lock(environment);
+  const MutexLock lock(environment());
+  // To connect to a host that does not answer must not block a rank that others wait for.
+  const VariableDefault no_blocking("UCX_TCP_CONN_NB", "y");
   const VariableDefault no_keepalive("UCX_TCP_KEEPIDLE", "inf");
   // One system call moves as much as a receiver's buffer takes; UCX's own 64 KiB halve the rate.
   const VariableDefault long_segments("UCX_TCP_RX_SEG_SIZE", "256k");

@@ -27,8 +27,10 @@ void require_ucs(const UcxLibrary& ucx, ucs_status_t status, std::string_view wh
 /// UCX with tagged messages and wake-ups, over the network transports it finds. What the user's
 /// UCX_* variables leave open is set so that ranks of a node do not meet through shared memory,
 /// that an idle job sends nothing, that messages over TCP need no handshake, and that these go
-/// through `interface` unless it is empty. Errors: KoloError(kIo).
-UcpContext make_ucp_context(const UcxLibrary& ucx, int world_size, const std::string& interface);
+/// through `interface` unless it is empty, in the family of `address`, which is one of it. Sets
+/// variables of this process's environment for the moment. Errors: KoloError(kIo).
+UcpContext make_ucp_context(const UcxLibrary& ucx, int world_size, const std::string& interface,
+                            const std::string& address);
 
 /// See `UcxTransport::uses_tcp`.
 bool ucx_uses_tcp();

@@ -26,8 +26,14 @@ const UcxPeers::Peer& UcxPeers::operator[](int rank) const {
 }
 
 ucp_ep_h UcxPeers::endpoint(Peer& peer, UcxLane lane) {
+  open(peer, UcxLane::kControl);
+  open(peer, lane);
+  return peer.endpoints[static_cast<std::size_t>(lane)];
+}
+
+void UcxPeers::open(Peer& peer, UcxLane lane) {
   ucp_ep_h& endpoint = peer.endpoints[static_cast<std::size_t>(lane)];
-  if (endpoint != nullptr || peer.status != UCS_OK) return endpoint;
+  if (endpoint != nullptr || peer.status != UCS_OK) return;
   const auto index = static_cast<std::size_t>(peer.rank);
   ensure(index < addresses_.size(), "UCX is used before connect()");
   ucp_ep_params_t params{};
@@ -42,7 +48,6 @@ ucp_ep_h UcxPeers::endpoint(Peer& peer, UcxLane lane) {
   params.err_handler.arg = &peer;
   const ucs_status_t status = ucx_.ucp_ep_create(worker_, &params, &endpoint);
   if (status != UCS_OK) note_status(peer, status);
-  return endpoint;
 }
 
 void UcxPeers::note_status(Peer& peer, ucs_status_t status) {

@@ -15,8 +15,8 @@
 
 namespace kolo {
 
-/// Two connections to a peer, each made when it is first needed: a control frame never waits for
-/// data that was handed to the network before it.
+/// Two connections to a peer: a control frame never waits for data that was handed to the network
+/// before it.
 enum class UcxLane : std::uint8_t { kData, kControl };
 inline constexpr std::size_t kUcxLanes = 2;
 
@@ -45,7 +45,9 @@ class UcxPeers {
   const Peer& operator[](int rank) const;
   Peer& operator[](int rank) { return const_cast<Peer&>(std::as_const(*this)[rank]); }
 
-  /// The connection to a peer, made now if there is none. Null once the peer's connections broke.
+  /// The connection to a peer, made now if there is none. The one for control frames is made with
+  /// the first of either kind: who waits for data asks after its sender, and must not have to
+  /// connect to one that can no longer be reached. Null once the peer's connections broke.
   ucp_ep_h endpoint(Peer& peer, UcxLane lane);
 
   void note_status(Peer& peer, ucs_status_t status);
@@ -71,6 +73,7 @@ class UcxPeers {
   void close(TimePoint deadline);
 
  private:
+  void open(Peer& peer, UcxLane lane);
   void wait_for(const std::vector<ucs_status_ptr_t>& requests, TimePoint deadline);
 
   const UcxLibrary& ucx_;

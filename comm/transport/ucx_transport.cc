@@ -39,7 +39,7 @@ class UcxTransportImpl final : public UcxTransport {
   explicit UcxTransportImpl(const Config& config)
       : config_(config),
         ucx_(load_ucx(config.library)),
-        context_(make_ucp_context(ucx_, config.world_size, config.interface)),
+        context_(make_ucp_context(ucx_, config.world_size, config.interface, config.address)),
         takes_device_memory_(takes_cuda_memory(ucx_, context_.get())),
         memory_(ucx_, context_.get()),
         worker_(make_ucp_worker(ucx_, context_.get())),
@@ -61,6 +61,7 @@ class UcxTransportImpl final : public UcxTransport {
 
   void connect(std::vector<std::string> addresses) override {
     peers_.set_addresses(std::move(addresses));
+    for (const int rank : config_.control_peers) peers_.endpoint(peers_[rank], UcxLane::kControl);
   }
 
   int rank() const override { return config_.rank; }
@@ -170,6 +171,7 @@ class UcxTransportImpl final : public UcxTransport {
 
   std::optional<Error> failure() const override { return failure_; }
   TrafficCounters traffic(int peer) const override { return peers_[peer].traffic; }
+  const ForeignFrames& foreign_frames() const override { return foreign_; }
 
  private:
   using Peer = UcxPeers::Peer;
@@ -267,17 +269,23 @@ class UcxTransportImpl final : public UcxTransport {
     ucx_.ucp_worker_progress(worker_.get());
     ucp_tag_recv_info_t info{};
     while (const ucp_tag_message_h message = ucx_.ucp_tag_probe_nb(worker_.get(), 0, 0, 1, &info)) {
-      const ucp_request_param_t param{};
-      const ucs_status_ptr_t request =
-          ucx_.ucp_tag_msg_recv_nbx(worker_.get(), nullptr, 0, message, &param);
-      if (UCS_PTR_IS_PTR(request)) ucx_.ucp_request_free(request);
+      discard(message);
       const bool is_control = (info.sender_tag & kControlMask) == kControlTag;
-      const bool is_stray = !is_control && !abandoned_.covers(unpack(info.sender_tag));
+      const Tag tag = unpack(info.sender_tag);
+      const bool is_foreign = tag.source >= static_cast<std::uint32_t>(config_.world_size);
+      const bool is_stray = !is_control && !is_foreign && !abandoned_.covers(tag);
       if (orderly && is_stray && !failure_) {
-        failure_ = stray_message(config_.rank, unpack(info.sender_tag), info.length);
+        failure_ = stray_message(config_.rank, tag, info.length);
         log::error(failure_->to_string());
       }
     }
+  }
+
+  void discard(ucp_tag_message_h message) {
+    const ucp_request_param_t param{};
+    const ucs_status_ptr_t request =
+        ucx_.ucp_tag_msg_recv_nbx(worker_.get(), nullptr, 0, message, &param);
+    if (UCS_PTR_IS_PTR(request)) ucx_.ucp_request_free(request);
   }
 
   // --- Receiving ------------------------------------------------------------------------------
@@ -340,6 +348,12 @@ class UcxTransportImpl final : public UcxTransport {
         ucx_.ucp_tag_probe_nb(worker_.get(), kControlTag, kControlMask, 1, &info);
     if (message == nullptr) return false;
     const auto source = static_cast<int>(info.sender_tag & kNoSource);
+    const bool is_peer = source < config_.world_size && source != config_.rank;
+    if (!is_peer || info.length > config_.longest_control_frame) {
+      foreign_.drop(source, is_peer ? "it is too long" : "there is no such peer");
+      discard(message);
+      return true;
+    }
     Peer& peer = peers_[source];
     ControlArrivals::Arrival& arrival = arrivals_.announce(source, info.length);
     if ((info.sender_tag & kGoodbyeBit) != 0) {
@@ -391,6 +405,7 @@ class UcxTransportImpl final : public UcxTransport {
   std::vector<Operation*> unused_;
   ControlArrivals arrivals_;
   AbandonedRuns abandoned_;
+  ForeignFrames foreign_;
   std::optional<Error> failure_;
   bool closed_ = false;
 };

@@ -13,6 +13,8 @@
 
 #include "comm/base/error.h"
 #include "comm/base/log.h"
+#include "comm/base/open_files.h"
+#include "comm/coordinator/combining_tree.h"
 #include "comm/native/network_factory.h"
 #include "comm/rendezvous/batched_exchange.h"
 #include "comm/rendezvous/environment.h"
@@ -137,6 +139,16 @@ NetworkPath find_path(PathFinder& finder, const std::string& devices, BatchedExc
   return path;
 }
 
+/// The neighbours of the tree of agreement on other nodes. What agreement says is said late, too,
+/// when a link is cut: the connections for it are made while all can be reached.
+std::vector<int> control_peers(const ProcessGrid& grid, int rank) {
+  const CombiningTree tree = CombiningTree::build(rank, grid);
+  std::vector<int> peers = tree.children;
+  if (tree.parent >= 0) peers.push_back(tree.parent);
+  std::erase_if(peers, [&](int peer) { return grid.node(peer) == grid.node(rank); });
+  return peers;
+}
+
 /// Without one, peers on other nodes only find out that a rank is silent.
 std::unique_ptr<ErrorDoor> open_door(const NetworkPath& path) {
   if (path.address.empty()) return nullptr;
@@ -162,6 +174,7 @@ std::vector<std::string> doors_of_others(const std::vector<std::string>& address
 }  // namespace
 
 Connection connect(Rendezvous& found, const Options& options, const DeviceSource& devices) {
+  raise_open_file_limit();
   CountedRendezvous rendezvous(found);
   BatchedExchange exchange(rendezvous);
   const int rank = exchange.rank();
@@ -205,7 +218,9 @@ Connection connect(Rendezvous& found, const Options& options, const DeviceSource
     network = open_network({.rank = rank,
                             .world_size = grid.world_size(),
                             .ucx_library = options.ucx_library,
-                            .interface = network_uses_tcp() ? path.interface : ""});
+                            .interface = network_uses_tcp() ? path.interface : "",
+                            .address = path.address,
+                            .control_peers = control_peers(grid, rank)});
     exchange.post(kAddress, network->address());
     exchange.post(kTakesDeviceMemory, network->takes_device_memory() ? "yes" : "no");
   }

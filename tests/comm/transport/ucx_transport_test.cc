@@ -108,11 +108,42 @@ TEST(UcxLanes, AControlFrameDoesNotWaitForDataOnItsWay) {
   poll_until(from, to, [&] { return is_done({receive}) && is_done({send}); });
 }
 
+// Whoever reaches the port can write frames. Those that no peer can have sent end nothing.
+TEST(UcxStrangers, FramesOfNoPeerAreDroppedAndCounted) {
+  constexpr int kManyRanks = 10'000;
+  const auto me = UcxTransport::create({.rank = 0, .world_size = 2, .longest_control_frame = 8});
+  const auto peer = UcxTransport::create({.rank = 1, .world_size = 2});
+  const auto no_rank = UcxTransport::create({.rank = kManyRanks - 1, .world_size = kManyRanks});
+  const auto namesake = UcxTransport::create({.rank = 0, .world_size = 2});
+  me->connect({me->address(), peer->address()});
+  peer->connect({me->address(), peer->address()});
+  no_rank->connect(std::vector(kManyRanks, me->address()));
+  namesake->connect({me->address(), me->address()});
+  const auto text = pattern(1, 0, 8);
+  no_rank->send_control(0, text);
+  namesake->send_control(1, text);
+  peer->send_control(0, pattern(1, 0, 9));
+  peer->send_control(0, text);
+  ControlFrame frame;
+  bool has_come = false;
+  while (!has_come || me->foreign_frames().count() < 3) {
+    for (const auto* each : {&me, &peer, &no_rank, &namesake}) (*each)->poll();
+    has_come = me->receive_control(frame) || has_come;
+  }
+  EXPECT_EQ(frame.peer, 1);
+  EXPECT_EQ(frame.bytes, text);
+  EXPECT_FALSE(me->receive_control(frame));
+  EXPECT_EQ(me->foreign_frames().count(), 3U);
+  EXPECT_FALSE(me->failure());
+}
+
 constexpr int kLastWords = 20;
 
 /// UCX for one of two processes, which exchange addresses through shared memory.
-std::unique_ptr<UcxTransport> meet_over_ucx(ShmTransport& bootstrap) {
-  auto network = UcxTransport::create({.rank = bootstrap.rank(), .world_size = 2});
+std::unique_ptr<UcxTransport> meet_over_ucx(ShmTransport& bootstrap,
+                                            std::vector<int> control_peers = {}) {
+  auto network = UcxTransport::create(
+      {.rank = bootstrap.rank(), .world_size = 2, .control_peers = std::move(control_peers)});
   const int peer = 1 - bootstrap.rank();
   std::vector<std::string> addresses(2, network->address());
   bootstrap.send_control(peer, std::as_bytes(std::span(addresses[0])));
@@ -144,12 +175,36 @@ int run_child(const std::string& job_id, bool leaves_in_order) {
   return 0;
 }
 
+int run_silent_child(const std::string& job_id) {
+  die_with_parent();
+  const auto bootstrap = shm_rank(ProcessGrid::with_node_sizes({2}), kSuiteLimits, job_id, 1);
+  const auto network = meet_over_ucx(*bootstrap);
+  bootstrap->send_control(0, {});
+  for (;;) network->poll();
+}
+
 TEST(UcxProcess, AKilledPeerIsNamed) {
   const std::string job_id = unique_job_id();
   ChildProcess child({"--child", job_id});
   const auto bootstrap = shm_rank(ProcessGrid::with_node_sizes({2}), kSuiteLimits, job_id, 0);
   const auto network = meet_over_ucx(*bootstrap);
   for (ControlFrame frame; !network->receive_control(frame);) network->poll();
+  child.kill();
+  while (!network->failure()) network->poll();
+  EXPECT_EQ(network->failure()->code, ErrorCode::kPeerLost);
+  EXPECT_EQ(network->failure()->peer, 1);
+}
+
+// The connection to a neighbour in the tree of agreement is there before anything is said.
+TEST(UcxProcess, AKilledControlPeerIsNamedThoughNothingWasSaid) {
+  const std::string job_id = unique_job_id();
+  ChildProcess child({"--child-that-is-silent", job_id});
+  const auto bootstrap = shm_rank(ProcessGrid::with_node_sizes({2}), kSuiteLimits, job_id, 0);
+  const auto network = meet_over_ucx(*bootstrap, {1});
+  for (ControlFrame frame; !bootstrap->receive_control(frame);) {  // It can be reached.
+    bootstrap->poll();
+    network->poll();
+  }
   child.kill();
   while (!network->failure()) network->poll();
   EXPECT_EQ(network->failure()->code, ErrorCode::kPeerLost);
@@ -194,6 +249,7 @@ TEST(UcxProcess, APeerThatLeavesInOrderIsNoFailure) {
 int main(int argc, char** argv) {
   const std::string first = argc == 3 ? argv[1] : "";
   if (first == "--child") return kolo::test::run_child(argv[2], true);
+  if (first == "--child-that-is-silent") return kolo::test::run_silent_child(argv[2]);
   if (first == "--child-that-dies") return kolo::test::run_child(argv[2], false);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
