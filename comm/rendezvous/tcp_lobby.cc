@@ -21,195 +21,165 @@ namespace {
 constexpr std::size_t kMostStrangers = 64;
 constexpr int kMostWarnings = 20;
 
-class Lobby {
- public:
-  Lobby(FileDescriptor listener, const TcpOptions& options)
-      : options_(options),
-        listener_(std::move(listener)),
-        job_hash_(hash_job_id(options.job_id)),
-        others_(static_cast<std::size_t>(options.size) - 1),
-        deadline_(TcpConnection::now() + options.timeout) {}
-
-  std::map<int, TcpConnection> await_members() {
-    while (members_.size() < others_ && TcpConnection::now() < deadline_) {
-      try {
-        step();
-      } catch (const KoloError& failure) {
-        fail(failure.error().code, failure.error().what);
-      }
-    }
-    if (members_.size() < others_) {
-      std::string what =
-          fmt::format("rendezvous: rank {} of {} did not join within {} ms",
-                      fmt::join(missing(), ", "), options_.size, options_.timeout.count());
-      for (const auto& [rank, contradiction] : contradictions_) what += "; " + contradiction;
-      fail(contradictions_.empty() ? ErrorCode::kTimeout : ErrorCode::kConfig, std::move(what));
-    }
-    for (auto& [rank, connection] : members_)
-      connection.send(encode_frame(TcpFrameKind::kWelcome, ""));
-    return std::move(members_);
-  }
-
- private:
-  /// A connection that has not said hello yet.
-  struct Stranger {
-    TcpConnection connection;
-    TimePoint drop_at;
-  };
-
-  std::vector<int> missing() const {
-    std::vector<int> ranks;
-    for (int rank = 1; rank < options_.size; ++rank) {
-      if (!members_.contains(rank)) ranks.push_back(rank);
-    }
-    return ranks;
-  }
-
-  void step() {
-    std::vector<TcpConnection*> connections = members();
-    TimePoint until = deadline_;
-    for (Stranger& stranger : strangers_) {
-      connections.push_back(&stranger.connection);
-      until = std::min(until, stranger.drop_at);
-    }
-    const bool knocking = progress_until(until, listener_.get(), connections);
-    drop_closed_members();
-    hear_strangers();
-    if (knocking) let_in();
-  }
-
-  void let_in() {
-    for (std::size_t i = 0; i < others_ + kMostStrangers; ++i) {
-      FileDescriptor socket;
-      try {
-        socket = accept_from(listener_.get());
-        if (!socket) return;
-      } catch (const KoloError&) {  // Descriptors have run out.
-        if (strangers_.empty()) throw;
-        drop_oldest_stranger("descriptors have run out");
-        continue;
-      }
-      if (strangers_.size() == others_ + kMostStrangers) {
-        drop_oldest_stranger("too many others have come and are silent, too");
-      }
-      strangers_.push_back({TcpConnection(std::move(socket), options_.max_contribution_bytes),
-                            TcpConnection::now() + options_.hello_timeout});
-    }
-  }
-
-  void drop_oldest_stranger(std::string_view why) {
-    drop(strangers_.front().connection, why);
-    strangers_.erase(strangers_.begin());
-  }
-
-  void drop_closed_members() {
-    std::erase_if(members_, [](const auto& member) {
-      const auto& [rank, connection] = member;
-      if (connection.is_open()) return false;
-      log::warn(fmt::format("rendezvous: rank {} left before all had joined ({})", rank,
-                            connection.why_closed()));
-      return true;
-    });
-  }
-
-  void hear_strangers() {
-    std::vector<Stranger> silent;
-    for (Stranger& stranger : std::exchange(strangers_, {})) {
-      TcpConnection& connection = stranger.connection;
-      const std::string_view arrived = connection.arrived();
-      if (!may_be_hello(arrived)) {
-        drop(connection, "it is not a rank of Kolo");
-      } else if (!connection.is_open()) {  // Even if its hello is complete: it has gone.
-        drop(connection, connection.why_closed());
-      } else if (arrived.size() >= kHelloBytes) {
-        const std::optional<Hello> hello = decode_hello(arrived.substr(0, kHelloBytes));
-        connection.take(kHelloBytes);
-        introduce(std::move(connection), *hello);
-      } else if (TcpConnection::now() >= stranger.drop_at) {
-        drop(connection, "it did not say who it is");
-      } else {
-        silent.push_back(std::move(stranger));
-      }
-    }
-    strangers_ = std::move(silent);
-  }
-
-  void introduce(TcpConnection connection, const Hello& hello) {
-    if (hello.job_hash != job_hash_) {
-      return reject(connection, "it belongs to another job");
-    }
-    if (hello.rank >= hello.size || hello.size > kMaxTcpRanks) {
-      return reject(connection, fmt::format("rank {} of {} cannot be", hello.rank, hello.size));
-    }
-    const int rank = static_cast<int>(hello.rank);
-    if (hello.version != kRendezvousVersion) {
-      return contradict(connection, rank,
-                        fmt::format("rank {} speaks version {} of the protocol, rank 0 version {}",
-                                    rank, hello.version, kRendezvousVersion));
-    }
-    if (hello.size != static_cast<std::uint32_t>(options_.size)) {
-      return contradict(connection, rank,
-                        fmt::format("rank {} was started with world size {}, rank 0 with {}", rank,
-                                    hello.size, options_.size));
-    }
-    if (const auto member = members_.find(rank); member != members_.end()) {
-      return reject(connection, fmt::format("rank {} has joined already, from {}", rank,
-                                            member->second.peer_name()));
-    }
-    if (rank == 0) return reject(connection, "rank 0 has joined already");
-    members_.emplace(rank, std::move(connection));
-    contradictions_.erase(rank);
-  }
-
-  /// Anybody can say so: the true rank may still come. If it does not, this is why.
-  void contradict(TcpConnection& connection, int rank, const std::string& contradiction) {
-    reject(connection, contradiction);
-    if (rank < options_.size && !members_.contains(rank)) contradictions_[rank] = contradiction;
-  }
-
-  void drop(const TcpConnection& connection, std::string_view why) {
-    if (++warnings_ > kMostWarnings) return;
-    log::warn(fmt::format("rendezvous: dropped {}: {}{}", connection.peer_name(), why,
-                          warnings_ == kMostWarnings ? "; further ones are not listed" : ""));
-  }
-
-  void reject(TcpConnection& connection, const std::string& why) {
-    drop(connection, why);
-    const Error error = {.code = ErrorCode::kConfig,
-                         .rank = 0,
-                         .verb = {},
-                         .bucket = {},
-                         .what = fmt::format("rendezvous: rejected by rank 0: {}", why)};
-    connection.send(encode_frame(TcpFrameKind::kError, encode_error(error)));
-  }
-
-  std::vector<TcpConnection*> members() {
-    std::vector<TcpConnection*> connections;
-    for (auto& [rank, connection] : members_) connections.push_back(&connection);
-    return connections;
-  }
-
-  [[noreturn]] void fail(ErrorCode code, std::string what) {
-    const Error error{.code = code, .rank = 0, .verb = {}, .bucket = {}, .what = std::move(what)};
-    close_with_error(error, members());
-    throw KoloError(error);
-  }
-
-  const TcpOptions& options_;
-  FileDescriptor listener_;
-  std::uint64_t job_hash_;
-  std::size_t others_;  // ranks to wait for
-  TimePoint deadline_;
-  std::vector<Stranger> strangers_;  // the oldest first
-  std::map<int, TcpConnection> members_;
-  std::map<int, std::string> contradictions_;  // by rank that has not joined
-  int warnings_ = 0;
-};
-
 }  // namespace
 
-std::map<int, TcpConnection> await_members(FileDescriptor listener, const TcpOptions& options) {
-  return Lobby(std::move(listener), options).await_members();
+TcpLobby::TcpLobby(FileDescriptor listener, const TcpOptions& options)
+    : options_(options),
+      listener_(std::move(listener)),
+      job_hash_(hash_job_id(options.job_id)),
+      others_(static_cast<std::size_t>(options.size) - 1) {}
+
+void TcpLobby::await_members() {
+  const TimePoint deadline = TcpConnection::now() + options_.timeout;
+  while (!is_complete() && TcpConnection::now() < deadline) step(deadline);
+  if (!is_complete()) {
+    std::string what =
+        fmt::format("rendezvous: rank {} of {} did not join within {} ms",
+                    fmt::join(missing(), ", "), options_.size, options_.timeout.count());
+    for (const auto& [rank, contradiction] : contradictions_) what += "; " + contradiction;
+    throw KoloError({.code = contradictions_.empty() ? ErrorCode::kTimeout : ErrorCode::kConfig,
+                     .rank = 0,
+                     .what = std::move(what)});
+  }
+  for (auto& [rank, connection] : members_)
+    connection.send(encode_frame(TcpFrameKind::kWelcome, ""));
+}
+
+std::vector<TcpConnection*> TcpLobby::open_members() {
+  std::vector<TcpConnection*> open;
+  for (auto& [rank, connection] : members_) {
+    if (connection.is_open()) open.push_back(&connection);
+  }
+  return open;
+}
+
+std::vector<int> TcpLobby::missing() const {
+  std::vector<int> ranks;
+  for (int rank = 1; rank < options_.size; ++rank) {
+    if (!members_.contains(rank)) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+void TcpLobby::step(TimePoint until) {
+  std::vector<TcpConnection*> connections = open_members();
+  for (Stranger& stranger : strangers_) {
+    connections.push_back(&stranger.connection);
+    until = std::min(until, stranger.drop_at);
+  }
+  const bool knocking = progress_until(until, listener_.get(), connections);
+  if (!is_complete()) drop_closed_members();
+  hear_strangers();
+  if (knocking) let_in();
+}
+
+void TcpLobby::let_in() {
+  for (std::size_t i = 0; i < others_ + kMostStrangers; ++i) {
+    FileDescriptor socket;
+    try {
+      socket = accept_from(listener_.get());
+      if (!socket) return;
+    } catch (const KoloError&) {  // Descriptors have run out.
+      if (strangers_.empty() && is_complete()) return listener_.reset();
+      if (strangers_.empty()) throw;
+      drop_oldest_stranger("descriptors have run out");
+      continue;
+    }
+    if (strangers_.size() == others_ + kMostStrangers) {
+      drop_oldest_stranger("too many others have come and are silent, too");
+    }
+    strangers_.push_back({TcpConnection(std::move(socket), options_.max_contribution_bytes),
+                          TcpConnection::now() + options_.hello_timeout});
+  }
+}
+
+void TcpLobby::drop_oldest_stranger(std::string_view why) {
+  drop(strangers_.front().connection, why);
+  strangers_.erase(strangers_.begin());
+}
+
+void TcpLobby::drop_closed_members() {
+  std::erase_if(members_, [](const auto& member) {
+    const auto& [rank, connection] = member;
+    if (connection.is_open()) return false;
+    log::warn(fmt::format("rendezvous: rank {} left before all had joined ({})", rank,
+                          connection.why_closed()));
+    return true;
+  });
+}
+
+void TcpLobby::hear_strangers() {
+  std::vector<Stranger> silent;
+  for (Stranger& stranger : std::exchange(strangers_, {})) {
+    TcpConnection& connection = stranger.connection;
+    const std::string_view arrived = connection.arrived();
+    if (!may_be_hello(arrived)) {
+      drop(connection, "it is not a rank of Kolo");
+    } else if (!connection.is_open()) {  // Even if its hello is complete: it has gone.
+      drop(connection, connection.why_closed());
+    } else if (arrived.size() >= kHelloBytes) {
+      const std::optional<Hello> hello = decode_hello(arrived.substr(0, kHelloBytes));
+      connection.take(kHelloBytes);
+      introduce(std::move(connection), *hello);
+    } else if (TcpConnection::now() >= stranger.drop_at) {
+      drop(connection, "it did not say who it is");
+    } else {
+      silent.push_back(std::move(stranger));
+    }
+  }
+  strangers_ = std::move(silent);
+}
+
+void TcpLobby::introduce(TcpConnection connection, const Hello& hello) {
+  if (hello.job_hash != job_hash_) {
+    return reject(connection, "it belongs to another job");
+  }
+  if (hello.rank >= hello.size || hello.size > kMaxTcpRanks) {
+    return reject(connection, fmt::format("rank {} of {} cannot be", hello.rank, hello.size));
+  }
+  const int rank = static_cast<int>(hello.rank);
+  if (hello.version != kRendezvousVersion) {
+    return contradict(connection, rank,
+                      fmt::format("rank {} speaks version {} of the protocol, rank 0 version {}",
+                                  rank, hello.version, kRendezvousVersion));
+  }
+  if (hello.size != static_cast<std::uint32_t>(options_.size)) {
+    return contradict(connection, rank,
+                      fmt::format("rank {} was started with world size {}, rank 0 with {}", rank,
+                                  hello.size, options_.size));
+  }
+  if (const auto member = members_.find(rank); member != members_.end()) {
+    const std::string why =
+        fmt::format("two processes are rank {}, {} and {}: is another job at port {}?", rank,
+                    member->second.peer_name(), connection.peer_name(), options_.port);
+    reject(connection, why);
+    throw KoloError({.code = ErrorCode::kConfig, .rank = 0, .what = "rendezvous: " + why});
+  }
+  if (rank == 0) return reject(connection, "rank 0 has joined already");
+  members_.emplace(rank, std::move(connection));
+  contradictions_.erase(rank);
+}
+
+/// Anybody can say so: the true rank may still come. If it does not, this is why.
+void TcpLobby::contradict(TcpConnection& connection, int rank, const std::string& contradiction) {
+  reject(connection, contradiction);
+  if (rank < options_.size && !members_.contains(rank)) contradictions_[rank] = contradiction;
+}
+
+void TcpLobby::drop(const TcpConnection& connection, std::string_view why) {
+  if (++warnings_ > kMostWarnings) return;
+  log::warn(fmt::format("rendezvous: dropped {}: {}{}", connection.peer_name(), why,
+                        warnings_ == kMostWarnings ? "; further ones are not listed" : ""));
+}
+
+void TcpLobby::reject(TcpConnection& connection, const std::string& why) {
+  drop(connection, why);
+  const Error error = {.code = ErrorCode::kConfig,
+                       .rank = 0,
+                       .verb = {},
+                       .bucket = {},
+                       .what = fmt::format("rendezvous: rejected by rank 0: {}", why)};
+  connection.send(encode_frame(TcpFrameKind::kError, encode_error(error)));
 }
 
 }  // namespace kolo

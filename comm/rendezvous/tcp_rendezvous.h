@@ -13,7 +13,7 @@ namespace kolo {
 /// job trusts.
 ///
 /// Blocks until all ranks have joined.
-/// Threads: one. Errors: UsageError if rank or size are out of range; those of `await_members`, the
+/// Threads: one. Errors: UsageError if rank or size are out of range; those of `TcpLobby`, the
 ///          same on every rank; KoloError(kIo) if rank 0 cannot listen, KoloError(kTimeout) with
 ///          the cause if rank 0 cannot be reached.
 std::unique_ptr<Rendezvous> make_tcp_rendezvous(const TcpOptions& options);

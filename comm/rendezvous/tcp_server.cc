@@ -6,12 +6,17 @@
 #include <fmt/ranges.h>
 
 #include "comm/base/check.h"
-#include "comm/rendezvous/tcp_lobby.h"
 
 namespace kolo {
 
 TcpServer::TcpServer(FileDescriptor listener, const TcpOptions& options)
-    : options_(options), members_(await_members(std::move(listener), options)) {}
+    : options_(options), lobby_(std::move(listener), options) {
+  try {
+    lobby_.await_members();
+  } catch (const KoloError& error) {
+    fail(error.error());
+  }
+}
 
 std::vector<std::string> TcpServer::all_gather(const std::string& mine) {
   if (failure_) throw KoloError(*failure_);
@@ -24,8 +29,9 @@ std::vector<std::string> TcpServer::all_gather(const std::string& mine) {
 
 std::vector<std::string> TcpServer::collect(const std::string& mine, TimePoint deadline) {
   std::map<int, std::string> given{{0, mine}};
+  step(SteadyClock{}.now());  // Sees who has come since the last exchange.
   for (;;) {
-    for (auto& [rank, connection] : members_) {
+    for (auto& [rank, connection] : lobby_.members()) {
       if (!given.contains(rank)) {
         if (auto frame = connection.take_frame()) {
           if (frame->kind != TcpFrameKind::kData)
@@ -42,10 +48,10 @@ std::vector<std::string> TcpServer::collect(const std::string& mine, TimePoint d
               .what = fmt::format("lost during the rendezvous: {}", connection.why_closed())});
       }
     }
-    if (given.size() == members_.size() + 1) break;
+    if (given.size() == lobby_.members().size() + 1) break;
     if (SteadyClock{}.now() >= deadline) {
       std::vector<int> missing;
-      for (const auto& [rank, connection] : members_) {
+      for (const auto& [rank, connection] : lobby_.members()) {
         if (!given.contains(rank)) missing.push_back(rank);
       }
       fail({.code = ErrorCode::kTimeout,
@@ -55,7 +61,7 @@ std::vector<std::string> TcpServer::collect(const std::string& mine, TimePoint d
             .what = fmt::format("rendezvous: nothing from rank {} within {} ms",
                                 fmt::join(missing, ", "), options_.timeout.count())});
     }
-    progress_until(deadline, -1, open_members());
+    step(deadline);
   }
   std::vector<std::string> contributions;
   for (auto& [rank, contribution] : given) contributions.push_back(std::move(contribution));
@@ -64,10 +70,10 @@ std::vector<std::string> TcpServer::collect(const std::string& mine, TimePoint d
 
 void TcpServer::distribute(const std::vector<std::string>& contributions, TimePoint deadline) {
   const std::string frame = encode_frame(TcpFrameKind::kData, encode_gathered(contributions));
-  for (auto& [rank, connection] : members_) connection.send(frame);
+  for (auto& [rank, connection] : lobby_.members()) connection.send(frame);
   for (;;) {
     std::vector<int> slow;
-    for (const auto& [rank, connection] : members_) {
+    for (const auto& [rank, connection] : lobby_.members()) {
       if (connection.has_unsent()) slow.push_back(rank);
     }
     if (slow.empty()) return;
@@ -79,21 +85,23 @@ void TcpServer::distribute(const std::vector<std::string>& contributions, TimePo
             .what = fmt::format("rendezvous: rank {} did not take the result within {} ms",
                                 fmt::join(slow, ", "), options_.timeout.count())});
     }
-    progress_until(deadline, -1, open_members());
+    step(deadline);
   }
 }
 
-std::vector<TcpConnection*> TcpServer::open_members() {
-  std::vector<TcpConnection*> open;
-  for (auto& [rank, connection] : members_) {
-    if (connection.is_open()) open.push_back(&connection);
+/// Answers those, too, who come when all have joined.
+void TcpServer::step(TimePoint until) {
+  try {
+    lobby_.step(until);
+  } catch (const KoloError& error) {
+    fail(error.error());
   }
-  return open;
 }
 
 void TcpServer::fail(Error error) {
   failure_ = std::move(error);
-  close_with_error(*failure_, open_members());
+  failure_->rank = 0;
+  close_with_error(*failure_, lobby_.open_members());
   throw KoloError(*failure_);
 }
 

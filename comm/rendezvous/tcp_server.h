@@ -1,13 +1,12 @@
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/base/error.h"
 #include "comm/rendezvous/rendezvous.h"
-#include "comm/rendezvous/tcp_connection.h"
+#include "comm/rendezvous/tcp_lobby.h"
 #include "comm/rendezvous/tcp_options.h"
 
 namespace kolo {
@@ -18,7 +17,7 @@ namespace kolo {
 /// Cost:    2(n-1) messages and n(n-1) contributions sent per `all_gather`, all from this rank.
 class TcpServer final : public Rendezvous {
  public:
-  /// Blocks until all ranks have joined; errors as `await_members`.
+  /// Blocks until all ranks have joined; the errors of `TcpLobby` go to all that have joined.
   TcpServer(FileDescriptor listener, const TcpOptions& options);
 
   int rank() const override { return 0; }
@@ -28,11 +27,11 @@ class TcpServer final : public Rendezvous {
  private:
   std::vector<std::string> collect(const std::string& mine, TimePoint deadline);
   void distribute(const std::vector<std::string>& contributions, TimePoint deadline);
-  std::vector<TcpConnection*> open_members();
+  void step(TimePoint until);
   [[noreturn]] void fail(Error error);
 
   TcpOptions options_;
-  std::map<int, TcpConnection> members_;
+  TcpLobby lobby_;
   std::optional<Error> failure_;
 };
 

@@ -117,13 +117,16 @@ FileDescriptor listen_on(const std::string& host, std::uint16_t port) {
   std::string why;
   const AddressList addresses = resolve(is_loopback(host) ? host : "", port, why);
   // IPv6 first: its socket takes IPv4 connections too.
+  bool is_taken = false;
   for (const int family : {AF_INET6, AF_INET}) {
     for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
       if (at->ai_family != family) continue;
       if (FileDescriptor listener = listen_at(*at, why)) return listener;
+      is_taken |= errno == EADDRINUSE;
     }
   }
-  fail(ErrorCode::kIo, fmt::format("rendezvous: cannot listen on port {}: {}", port, why));
+  fail(ErrorCode::kIo, fmt::format("rendezvous: cannot listen on port {}: {}{}", port, why,
+                                   is_taken ? "; is another job at it?" : ""));
 }
 
 std::uint16_t port_of(int listener) {

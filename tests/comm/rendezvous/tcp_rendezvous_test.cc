@@ -134,24 +134,34 @@ TEST_F(TcpRendezvousTest, ImpossibleHellosAreAnsweredAndDisturbNobody) {
   EXPECT_FALSE(second.get());
 }
 
-TEST_F(TcpRendezvousTest, SecondOfTheSameRankIsRejected) {
+// Nobody can tell which of them is of this job. Both are told, and so are all others.
+TEST_F(TcpRendezvousTest, TwoProcessesOfOneRankEndTheLaunch) {
   auto first = run(options(0, 3));
   TcpConnection one = stranger(encode_hello(hello(1, 3)));
   TcpConnection same = stranger(encode_hello(hello(1, 3)));
-  // Whichever came second is told; the other waits for rank 2.
-  std::vector<TcpConnection*> both{&one, &same};
-  while (one.arrived().empty() && same.arrived().empty()) {
-    progress_until(SteadyClock{}.now() + kLong, -1, both);
+  const std::string why = "is another job at port " + std::to_string(port_);
+  for (TcpConnection* each : {&one, &same}) {
+    const auto told = decode_error(answer(*each)->payload);
+    EXPECT_EQ(told->code, ErrorCode::kConfig);
+    EXPECT_THAT(told->what, AllOf(HasSubstr("two processes are rank 1"), HasSubstr(why)));
   }
-  TcpConnection& accepted = one.arrived().empty() ? one : same;
-  TcpConnection& rejected = one.arrived().empty() ? same : one;
-  EXPECT_THAT(decode_error(answer(rejected)->payload)->what,
-              HasSubstr("rank 1 has joined already"));
-  auto third = run(options(2, 3));
-  EXPECT_EQ(answer(accepted)->kind, TcpFrameKind::kWelcome);
-  accepted.send(encode_frame(TcpFrameKind::kData, "b"));
-  EXPECT_FALSE(first.get());
-  EXPECT_FALSE(third.get());
+  const auto noticed = first.get();
+  ASSERT_TRUE(noticed);
+  EXPECT_EQ(noticed->code, ErrorCode::kConfig);
+  EXPECT_THAT(noticed->what, HasSubstr("two processes are rank 1"));
+}
+
+TEST_F(TcpRendezvousTest, TheSecondOfOneRankIsNoticedAfterAllHaveJoined) {
+  auto first = run(options(0, 2));
+  TcpConnection one = stranger(encode_hello(hello(1, 2)));
+  EXPECT_EQ(answer(one)->kind, TcpFrameKind::kWelcome);
+  TcpConnection same = stranger(encode_hello(hello(1, 2)));
+  for (TcpConnection* each : {&one, &same}) {
+    EXPECT_THAT(decode_error(answer(*each)->payload)->what, HasSubstr("two processes are rank 1"));
+  }
+  const auto noticed = first.get();
+  ASSERT_TRUE(noticed);
+  EXPECT_EQ(noticed->code, ErrorCode::kConfig);
 }
 
 TEST_F(TcpRendezvousTest, HellosThatContradictTheJobDoNotEndIt) {
