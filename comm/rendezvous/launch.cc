@@ -18,6 +18,12 @@ namespace {
       Error{.code = ErrorCode::kConfig, .verb = {}, .bucket = {}, .what = std::move(what)});
 }
 
+/// "fd00::1" of "[fd00::1]", as an address of IPv6 stands before a port.
+std::string without_brackets(std::string host) {
+  const bool has_brackets = host.starts_with('[') && host.ends_with(']');
+  return has_brackets ? host.substr(1, host.size() - 2) : host;
+}
+
 class LaunchDetector {
  public:
   LaunchDetector(const Environment& environment, std::chrono::milliseconds timeout)
@@ -34,10 +40,21 @@ class LaunchDetector {
     return mpi(rank ? rank : optional_number("PMI_RANK"), optional_number("PMI_SIZE"));
   }
 
+  /// MPICH's mpiexec and Intel's tell rank and size, and the user where to meet.
+  std::optional<Launch> pmi_and_place() const {
+    if (!get("PMI_RANK") || !get("PMI_SIZE") || !get("MASTER_ADDR")) return std::nullopt;
+    const int rank = number("PMI_RANK", 0, kMaxTcpRanks);
+    const int size = number("PMI_SIZE", 1, kMaxTcpRanks);
+    return tcp(rank, size, "PMI_SIZE", required("MASTER_ADDR"), number("MASTER_PORT", 1, kMaxPort),
+               "");
+  }
+
   std::optional<Launch> pmix() const {
     if (!get("PMIX_NAMESPACE") || !get("PMIX_RANK")) return std::nullopt;
     return Launch{.kind = Launch::Kind::kPmix, .rank = {}, .size = {}, .tcp = {}};
   }
+
+  bool is_pmi() const { return get("PMI_RANK") && !get("PMIX_RANK"); }
 
   std::optional<Launch> torchrun() const {
     if (!get("RANK") && !get("WORLD_SIZE")) return std::nullopt;
@@ -107,7 +124,7 @@ class LaunchDetector {
                   .size = {},
                   .tcp = {.rank = rank,
                           .size = size,
-                          .host = std::move(host),
+                          .host = without_brackets(std::move(host)),
                           .port = static_cast<std::uint16_t>(port),
                           .job_id = std::move(job),
                           .timeout = timeout_}};
@@ -145,8 +162,16 @@ Launch detect_launch(const Environment& environment, bool mpi_available,
   if (!open_mpi) {
     if (const std::optional<Launch> launch = detector.torchrun()) return *launch;
     if (const std::optional<Launch> launch = detector.slurm()) return *launch;
+    if (const std::optional<Launch> launch = detector.pmi_and_place()) return *launch;
   }
   if (const std::optional<Launch> launch = detector.pmix()) return *launch;
+  if (by_mpi && detector.is_pmi()) {
+    fail_launch(
+        "started by an mpiexec that speaks PMI (PMI_RANK is set), as those of MPICH and Intel MPI "
+        "do. They tell the ranks no place to meet: set MASTER_ADDR to the host of rank 0 and "
+        "MASTER_PORT to a free port there; or start the ranks with Open MPI's mpirun, torchrun or "
+        "srun");
+  }
   if (by_mpi) {
     fail_launch(
         fmt::format("started by {} but Kolo was built without MPI: configure with "

@@ -26,6 +26,7 @@ struct Launch {
 ///   OMPI_COMM_WORLD_SIZE; PMI_SIZE, PMI_RANK, PMIX_RANK    MPI
 ///   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT             TCP, as torchrun sets them
 ///   SLURM_PROCID, SLURM_NTASKS and the node list           TCP to the first node of the list
+///   PMI_RANK, PMI_SIZE, MASTER_ADDR, MASTER_PORT           TCP, under the mpiexec of another MPI
 /// A job of one rank is kSingle under every launcher that says so. Without MPI, PMI variables are
 /// passed over if one of the others is complete; then PMIX_NAMESPACE and PMIX_RANK, which mpirun
 /// sets, too, mean PMIx.

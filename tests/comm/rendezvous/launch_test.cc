@@ -71,6 +71,20 @@ TEST(Launch, PmiNeedsMpiUnlessSomethingElseTells) {
   EXPECT_EQ(detect(with(kTorchrun, "PMI_RANK", "1"), false).kind, Launch::Kind::kTcp);
 }
 
+// As MPICH's mpiexec and Intel's set them.
+TEST(Launch, WithoutMpiPmiTellsThePlaceOfARankAndTheUserWhereToMeet) {
+  const Variables pmi = {{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}, {"PMI_FD", "7"}};
+  expect_config_error(pmi, "set MASTER_ADDR", false);
+  expect_config_error(with(pmi, "MASTER_ADDR", "host0"), "MASTER_PORT is not set", false);
+  const Launch launch =
+      detect(with(with(pmi, "MASTER_ADDR", "host0"), "MASTER_PORT", "29500"), false);
+  EXPECT_EQ(launch.kind, Launch::Kind::kTcp);
+  EXPECT_EQ(launch.tcp.rank, 1);
+  EXPECT_EQ(launch.tcp.size, 3);
+  EXPECT_EQ(launch.tcp.host, "host0");
+  EXPECT_EQ(launch.tcp.port, 29500);
+}
+
 TEST(Launch, WithoutMpiPmixServesItsLaunchers) {
   const Variables pmix = {{"PMIX_NAMESPACE", "1"}, {"PMIX_RANK", "1"}};
   EXPECT_EQ(detect(pmix).kind, Launch::Kind::kMpi);
@@ -98,6 +112,10 @@ TEST(Launch, ReadsTorchrun) {
   EXPECT_EQ(launch.tcp.port, 29500);
   EXPECT_EQ(launch.tcp.job_id, "run");
   EXPECT_EQ(launch.tcp.timeout, kTimeout);
+}
+
+TEST(Launch, AnAddressMayStandInBrackets) {
+  EXPECT_EQ(detect(with(kTorchrun, "MASTER_ADDR", "[fd00:77::1]")).tcp.host, "fd00:77::1");
 }
 
 TEST(Launch, LeavesTorchrunItsOwnPort) {
