@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <sstream>
 #include <thread>
 
@@ -25,13 +26,26 @@ std::size_t compute_threads() {
   return static_cast<std::size_t>(std::max(threads, 1L));
 }
 
-/// The quota of one control group, in cores, rounded down but to no less than one.
+/// The quota of one control group, in cores, rounded down but to no less than one. Version 2 has
+/// one file for both numbers, version 1 has two, and -1 for no quota.
 std::size_t quota_of(const std::filesystem::path& group) {
-  std::ifstream file(group / "cpu.max");
   double quota = 0;
   double period = 0;
-  if (!(file >> quota >> period) || period <= 0) return kNoQuota;
+  std::ifstream both(group / "cpu.max");
+  if (!(both >> quota >> period)) {
+    std::ifstream(group / "cpu.cfs_quota_us") >> quota;
+    std::ifstream(group / "cpu.cfs_period_us") >> period;
+  }
+  if (quota <= 0 || period <= 0) return kNoQuota;
   return static_cast<std::size_t>(std::max(quota / period, 1.0));
+}
+
+/// Where the groups are whose quotas count; nothing for those of other controllers.
+std::optional<std::filesystem::path> hierarchy_of(const std::string& controllers) {
+  const std::filesystem::path mounted("sys/fs/cgroup");
+  if (controllers.empty()) return mounted;
+  const bool names_cpu = ("," + controllers + ",").find(",cpu,") != std::string::npos;
+  return names_cpu ? std::optional(mounted / "cpu") : std::nullopt;
 }
 
 }  // namespace
@@ -48,15 +62,20 @@ CoreUse own_core_use() {
   return use;
 }
 
-std::size_t granted_cores() {
+std::size_t granted_cores(const std::filesystem::path& root) {
   std::size_t granted = std::max(std::thread::hardware_concurrency(), 1U);
-  // "0::/a/b" is the group a/b of the unified hierarchy; each of its parents may have a quota, too.
-  std::ifstream groups("/proc/self/cgroup");
+  // "0::/a/b" is the group a/b of version 2, "4:cpu,cpuacct:/a/b" of version 1; each of its parents
+  // may have a quota, too.
+  std::ifstream groups(root / "proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
-    if (!line.starts_with("0::/")) continue;
-    const std::filesystem::path root("/sys/fs/cgroup");
-    for (std::filesystem::path path = line.substr(4);; path = path.parent_path()) {
-      granted = std::min(granted, quota_of(root / path));
+    const std::size_t first = line.find(':');
+    const std::size_t second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const auto hierarchy = hierarchy_of(line.substr(first + 1, second - first - 1));
+    if (!hierarchy) continue;
+    const std::filesystem::path name(line.substr(second + 1));
+    for (std::filesystem::path path = name.relative_path();; path = path.parent_path()) {
+      granted = std::min(granted, quota_of(root / *hierarchy / path));
       if (path.empty()) break;
     }
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,8 +22,8 @@ inline constexpr std::size_t kEngineThreads = 1;
 CoreUse own_core_use();
 
 /// How many cores' worth of time the control groups of this process grant it and its siblings; all
-/// cores of the machine if there is no quota.
-std::size_t granted_cores();
+/// cores of the machine if there is no quota. `root`: where proc and sys are.
+std::size_t granted_cores(const std::filesystem::path& root = "/");
 
 /// The text that ranks exchange, and back; any other text counts as one thread without cores.
 std::string to_text(const CoreUse& use);

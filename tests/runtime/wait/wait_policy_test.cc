@@ -4,8 +4,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include "tests/support/temporary_directory.h"
 
 namespace kolo {
 namespace {
@@ -180,6 +185,33 @@ TEST(CoreUse, ReadsBackFromText) {
   EXPECT_EQ(copy.threads, use.threads);
   EXPECT_EQ(core_use_of("nonsense").threads, 1u);
   EXPECT_GT(granted_cores(), 0u);
+}
+
+TEST(CoreUse, QuotasOfBothVersionsOfControlGroupsCount) {
+  const std::size_t all = granted_cores(test::TemporaryDirectory().path());
+  struct Case {
+    std::string groups, folder, file, text;
+    std::size_t expected;
+  };
+  const std::string job = "4:memory:/job\n3:cpu,cpuacct:/job/rank\n";
+  const Case cases[] = {
+      {"0::/job/rank\n", "job", "cpu.max", "150000 100000", 1},
+      {"0::/job/rank\n", "job", "cpu.max", "max 100000", all},
+      {job, "cpu/job", "cpu.cfs_quota_us", "150000", 1},
+      {job, "cpu/job/rank", "cpu.cfs_quota_us", "50000", 1},
+      {job, "cpu/job", "cpu.cfs_quota_us", "-1", all},
+      {job, "memory/job", "cpu.cfs_quota_us", "100000", all},
+  };
+  for (const Case& each : cases) {
+    const test::TemporaryDirectory system;
+    const std::filesystem::path folder = system.path() / "sys/fs/cgroup" / each.folder;
+    std::filesystem::create_directories(folder);
+    std::filesystem::create_directories(system.path() / "proc/self");
+    std::ofstream(system.path() / "proc/self/cgroup") << each.groups;
+    std::ofstream(folder / each.file) << each.text << "\n";
+    std::ofstream(folder / "cpu.cfs_period_us") << "100000\n";
+    EXPECT_EQ(granted_cores(system.path()), each.expected) << each.folder << ' ' << each.text;
+  }
 }
 
 }  // namespace
