@@ -2,15 +2,33 @@
 
 #include <utility>
 
+#include "comm/base/open_files.h"
 #include "comm/rendezvous/rendezvous_factory.h"
 #include "runtime/api/option_table.h"
 #include "runtime/api/runtime_state.h"
 
 namespace kolo {
+namespace {
+
+std::unique_ptr<Rendezvous> meet(std::chrono::milliseconds timeout) {
+  try {
+    return rendezvous_from_environment(timeout);
+  } catch (const KoloError& e) {
+    Error error = e.error();
+    if (error.code != ErrorCode::kTimeout || !RuntimeState::has_any()) throw;
+    error.what +=
+        "; this process has opened a job before and not released it: did only this rank "
+        "mean to open a second one?";
+    throw KoloError(std::move(error));
+  }
+}
+
+}  // namespace
 
 Runtime Runtime::from_environment(Options options) {
   options = options_from_environment(std::move(options));
-  auto rendezvous = rendezvous_from_environment(options.connect_timeout);
+  raise_open_file_limit();  // Rank 0 has a connection to each of the others while they meet.
+  auto rendezvous = meet(options.connect_timeout);
   Runtime runtime(std::move(rendezvous), std::move(options));
   if (runtime.rank() == 0) warn_about_unknown_variables();
   return runtime;

@@ -139,6 +139,9 @@ class RuntimeState {
   RuntimeState(const RuntimeState&) = delete;
   RuntimeState& operator=(const RuntimeState&) = delete;
 
+  /// Whether this process has one.
+  static bool has_any() { return count_ > 0; }
+
   /// As that of `MemberState`.
   void enter() const { threads_.enter(); }
   /// As `Runtime::leave_thread`.
@@ -174,6 +177,17 @@ class RuntimeState {
   const SteadyClock steady_clock_;
   const UserThreads threads_;
   Connection connection_;
+  /// Of this process. Two at once are fine, but a second one that was not meant waits for ranks
+  /// that do not come.
+  static inline std::atomic<int> count_ = 0;
+  struct Counted {
+    Counted() { ++count_; }
+    ~Counted() { --count_; }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+  };
+
+  const Counted counted_;
   ReduceTeam team_;
   ControlSwitch switch_;
   Pulse pulse_;
