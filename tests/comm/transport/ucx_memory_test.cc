@@ -14,7 +14,7 @@ namespace {
 // Over TCP a message is right with a handle or without one, so that it is found is tested here.
 TEST(UcxMemory, HasAHandleForWhatLiesInOneRegion) {
   const UcxLibrary& ucx = load_ucx({});
-  const UcpContext context = make_ucp_context(ucx, 1, "");
+  const UcpContext context = make_ucp_context(ucx, 1, "", "");
   UcxMemory memory(ucx, context.get());
   std::vector<std::byte> bytes(1 << 20);
   const std::span<std::byte> all(bytes);
