@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "comm/base/clock.h"
-#include "comm/base/full_fence.h"
 #include "comm/base/unique_handle.h"
+#include "comm/transport/full_fence.h"
 
 namespace kolo {
 
