@@ -34,7 +34,7 @@ std::size_t align_up(std::size_t count, DType dtype) {
 
 /// Where the gradient would be if it had a bucket to itself.
 Placement placement_of(const GradientSpec& gradient, DType bucket_dtype) {
-  if (gradient.dtype != bucket_dtype) return Placement::kStaged;
+  if (gradient.element_type() != bucket_dtype) return Placement::kStaged;
   if (gradient.data == nullptr) return Placement::kInPlace;
   return gradient.memory == MemoryKind::kHost ? Placement::kUser : Placement::kStaged;
 }
@@ -151,7 +151,8 @@ void sort_by_readiness(std::vector<PlannedBucket>& buckets, std::span<const std:
 
 DType bucket_dtype(const GradientSpec& gradient, const GradientOptions& options) {
   const auto wire = gradient.wire_dtype ? gradient.wire_dtype : options.wire_dtype;
-  return wire && is_float(gradient.dtype) ? *wire : gradient.dtype;
+  const DType dtype = gradient.element_type();
+  return wire && is_float(dtype) ? *wire : dtype;
 }
 
 ArenaPlaces place_in_arena(std::span<const GradientSpec> gradients, const PlannerOptions& options) {

@@ -12,10 +12,7 @@ CopyChunk* chunks_in(const DeviceMemory& memory) {
 }
 
 BufferView bytes_of(const DeviceMemory& memory) {
-  return {.data = memory.data(),
-          .count = memory.bytes(),
-          .dtype = DType::kUInt8,
-          .memory = memory.kind()};
+  return {memory.data(), memory.bytes(), DType::kUInt8, memory.kind()};
 }
 
 // Address of element 0 of a bucket whose element `offset` is at `place`.

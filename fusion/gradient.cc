@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <set>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "comm/base/check.h"
+#include "fusion/overlap.h"
 
 namespace kolo {
 
@@ -17,9 +20,28 @@ namespace {
 /// As many float64 elements as a pointer difference can span.
 constexpr std::size_t kMostElements = PTRDIFF_MAX / sizeof(double);
 
+/// Two gradients would be summed twice, or one while another rank reads the other.
+void check_apart(std::span<const GradientSpec> gradients) {
+  std::vector<UsedMemory> ranges;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const GradientSpec& gradient = gradients[i];
+    if (gradient.data == nullptr) continue;
+    ranges.push_back({.begin = gradient.data,
+                      .bytes = gradient.count() * size_of(gradient.element_type()),
+                      .index = i});
+  }
+  if (const auto overlap = find_overlap(std::move(ranges))) {
+    throw UsageError(fmt::format(
+        "gradients '{}' and '{}' of one set share memory, which would be combined twice; register "
+        "weights that are tied once, and others with memory of their own",
+        gradients[overlap->first].name, gradients[overlap->second].name));
+  }
+}
+
 }  // namespace
 
 std::size_t GradientSpec::count() const {
+  if (shape.empty()) return data.count().value_or(1);
   if (std::ranges::find(shape, std::size_t{0}) != shape.end()) return 0;
   std::size_t product = 1;
   for (const std::size_t extent : shape) {
@@ -47,14 +69,35 @@ std::string describe(std::span<const GradientSpec> gradients, const GradientOpti
                                             : fmt::format(" over {}", to_string(options.divisor)),
       options.wire_dtype ? to_string(*options.wire_dtype) : "as it is");
   for (const GradientSpec& gradient : gradients) {
-    text += fmt::format(
-        "'{}': {} in {} {}memory", gradient.name, describe_shape(gradient.dtype, gradient.shape),
-        gradient.data ? "user" : "arena", gradient.memory == MemoryKind::kDevice ? "device " : "");
+    text += fmt::format("'{}': {} in {} {}memory", gradient.name,
+                        describe_shape(gradient.element_type(), gradient.shape),
+                        gradient.data ? "user" : "arena",
+                        gradient.memory == MemoryKind::kDevice ? "device " : "");
     if (gradient.wire_dtype) text += fmt::format(", wire {}", to_string(*gradient.wire_dtype));
     if (!gradient.compression.empty()) text += ", " + gradient.compression;
     text += '\n';
   }
   return text;
+}
+
+void complete(std::span<GradientSpec> gradients) {
+  for (GradientSpec& gradient : gradients) {
+    const std::optional<std::size_t> count = gradient.data.count();
+    if (gradient.shape.empty()) {
+      check(count.has_value(),
+            fmt::format("gradient '{}' has no shape; give the elements per dimension ({{1}} for a "
+                        "scalar), or data that knows their number, such as a span",
+                        gradient.name));
+      gradient.shape = {*count};
+    }
+    check(!count || *count == gradient.count(),
+          fmt::format("gradient '{}' has the shape [{}], but its data has {} elements",
+                      gradient.name, fmt::join(gradient.shape, ", "), count.value_or(0)));
+    check(gradient.dtype || gradient.data.dtype() || gradient.data == nullptr,
+          fmt::format("gradient '{}' has no dtype, and the type of its pointer tells none; say it",
+                      gradient.name));
+    gradient.dtype = gradient.element_type();
+  }
 }
 
 void check_gradients(std::span<const GradientSpec> gradients, const GradientOptions& options) {
@@ -72,9 +115,10 @@ void check_gradients(std::span<const GradientSpec> gradients, const GradientOpti
   for (const GradientSpec& gradient : gradients) {
     check(!gradient.name.empty(), "a gradient needs a name");
     static_cast<void>(gradient.count());
-    check(is_number(gradient.dtype),
+    const DType dtype = gradient.element_type();
+    check(is_number(dtype),
           fmt::format("gradient '{}' is of {}; gradients are floating-point numbers or integers",
-                      gradient.name, to_string(gradient.dtype)));
+                      gradient.name, to_string(dtype)));
     check(gradient.name.find('\n') == std::string::npos, "a gradient's name must be one line");
     check(names.insert(gradient.name).second,
           fmt::format("gradient '{}' appears twice in the set", gradient.name));
@@ -82,10 +126,11 @@ void check_gradients(std::span<const GradientSpec> gradients, const GradientOpti
           fmt::format("the wire dtype of gradient '{}' must be a float type", gradient.name));
     check(gradient.memory != MemoryKind::kPinned,
           fmt::format("gradient '{}' is either in host or in device memory", gradient.name));
-    check(!divides || (is_float(gradient.dtype) && gradient.memory == MemoryKind::kHost),
+    check(!divides || (is_float(dtype) && gradient.memory == MemoryKind::kHost),
           fmt::format("the divisor {} is for floating-point gradients in host memory, not for '{}'",
                       to_string(options.divisor), gradient.name));
   }
+  check_apart(gradients);
 }
 
 }  // namespace kolo

@@ -6,20 +6,55 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "comm/base/buffer_view.h"
 #include "comm/base/dtype.h"
+#include "comm/base/element.h"
 
 namespace kolo {
 
+/// The memory of a gradient, with what its C++ type tells: the dtype of a pointer, and the number
+/// of elements of a vector, an array or a span.
+class GradientData {
+ public:
+  /// None: the runtime allocates it.
+  constexpr GradientData(std::nullptr_t = nullptr) {}  // NOLINT(*-explicit-*): a pointer.
+  /// Of elements whose dtype is said elsewhere.
+  constexpr GradientData(void* data) : data_(data) {}  // NOLINT(*-explicit-*): a pointer.
+  template <typename Pointer>
+  requires std::is_pointer_v<std::remove_cvref_t<Pointer>> &&
+      Element<std::remove_pointer_t<std::remove_cvref_t<Pointer>>>
+  constexpr GradientData(Pointer&& data)  // NOLINT(*-explicit-*): a pointer.
+      : data_(data), dtype_(kDTypeOf<std::remove_pointer_t<std::remove_cvref_t<Pointer>>>) {}
+  template <Elements Range>
+  constexpr GradientData(Range&& range)  // NOLINT(*-explicit-*): it is the same memory.
+      : data_(std::ranges::data(range)),
+        dtype_(kDTypeOf<std::remove_reference_t<std::ranges::range_reference_t<Range>>>),
+        count_(std::ranges::size(range)) {}
+
+  constexpr operator void*() const { return data_; }  // NOLINT(*-explicit-*): a pointer.
+  constexpr std::optional<DType> dtype() const { return dtype_; }
+  constexpr std::optional<std::size_t> count() const { return count_; }
+
+ private:
+  void* data_ = nullptr;
+  std::optional<DType> dtype_;
+  std::optional<std::size_t> count_;
+};
+
 /// One gradient as the caller describes it.
 struct GradientSpec {
-  std::string name;                     ///< Unique within the set.
-  std::vector<std::size_t> shape = {};  ///< Elements per dimension; empty means one element.
-  DType dtype = DType::kFloat32;        ///< Element type: one of `kNumberDTypes`.
-  /// The gradient's memory. Null: the runtime allocates it; see `GradientSet::view`.
-  void* data = nullptr;
+  std::string name;  ///< Unique within the set.
+  /// Elements per dimension; {1} for a scalar. May be left out where `data` knows their number.
+  std::vector<std::size_t> shape = {};
+  /// Element type: one of `kNumberDTypes`. May be left out where `data` tells it, and for float32
+  /// that the runtime allocates.
+  std::optional<DType> dtype = std::nullopt;
+  /// The gradient's memory, which stays where it is as long as the set lives, and which no other
+  /// gradient of the set shares. Null: the runtime allocates it; see `GradientSet::view`.
+  GradientData data = nullptr;
   MemoryKind memory = MemoryKind::kHost;  ///< kHost or kDevice.
   /// A compression spec such as "topk(0.01)"; empty: the rules of the set decide. Registration
   /// replaces it by the spec in force for this gradient; empty then means dense.
@@ -27,6 +62,7 @@ struct GradientSpec {
   /// Dtype on the wire; empty: the one of the set. A 16-bit `compression` sets it.
   std::optional<DType> wire_dtype = std::nullopt;
 
+  DType element_type() const { return dtype.value_or(data.dtype().value_or(DType::kFloat32)); }
   /// Elements. Errors: UsageError if they are more than memory can hold.
   std::size_t count() const;
 };
@@ -67,9 +103,13 @@ std::string describe(std::span<const GradientSpec> gradients, const GradientOpti
 /// Dtype and shape for people: "float32 [3, 4]".
 std::string describe_shape(DType dtype, std::span<const std::size_t> shape);
 
+/// Fills in the dtypes and shapes that `data` tells. Errors: UsageError for one that nothing tells,
+/// and for a shape of another number of elements than `data` has.
+void complete(std::span<GradientSpec> gradients);
+
 /// Throws UsageError on an empty set, an empty or repeated name, a shape that no memory can hold, a
-/// dtype or operation that is not of numbers, a wire dtype that is not floating-point, or a divisor
-/// without an average or with a gradient that it is not for.
+/// dtype or operation that is not of numbers, a wire dtype that is not floating-point, a divisor
+/// without an average or with a gradient that it is not for, or two gradients that share memory.
 void check_gradients(std::span<const GradientSpec> gradients, const GradientOptions& options);
 
 }  // namespace kolo

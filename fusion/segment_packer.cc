@@ -10,14 +10,13 @@ void SegmentPacker::rebind(std::size_t index, void* data, const void* input) {
 }
 
 void SegmentPacker::pack(std::size_t offset, std::size_t count, void* bucket, Stores stores) {
-  kolo::pack(segments_, {.data = bucket, .count = count, .dtype = dtype_}, offset, scale_, stores);
+  kolo::pack(segments_, {bucket, count, dtype_}, offset, scale_, stores);
 }
 
 void SegmentPacker::unpack(std::size_t offset, std::size_t count, const void* bucket,
                            Stores stores) {
   // BufferView has no const form; unpack only reads it.
-  kolo::unpack(segments_, {.data = const_cast<void*>(bucket), .count = count, .dtype = dtype_},
-               offset, 1.0, stores);
+  kolo::unpack(segments_, {const_cast<void*>(bucket), count, dtype_}, offset, 1.0, stores);
 }
 
 Packer::Piece SegmentPacker::piece(std::size_t offset, std::size_t count) {

@@ -95,7 +95,7 @@ class CallRun final : public CollectiveRun {
   static constexpr int kRoot = 0;
 
   BufferView view(void* data, std::size_t count) const {
-    return {.data = data, .count = count, .dtype = what_.dtype, .memory = memory_kind(what_.home)};
+    return {data, count, what_.dtype, memory_kind(what_.home)};
   }
 
   /// The first of two partners sends, and then the other.

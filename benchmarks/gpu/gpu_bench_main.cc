@@ -20,10 +20,7 @@ double measure_copy_speed(GpuBench& bench) {
   const DeviceMemory from = bench.device().allocate(bench.bytes(), MemoryKind::kDevice);
   const DeviceMemory to = bench.device().allocate(bench.bytes(), MemoryKind::kDevice);
   const auto view = [&](const DeviceMemory& memory) {
-    return BufferView{.data = memory.data(),
-                      .count = memory.bytes(),
-                      .dtype = DType::kUInt8,
-                      .memory = MemoryKind::kDevice};
+    return BufferView{memory.data(), memory.bytes(), DType::kUInt8, MemoryKind::kDevice};
   };
   const double us = bench.median_us([&] { bench.stream().copy(view(to), view(from)); });
   return 2 * static_cast<double>(bench.bytes()) / us;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "comm/base/dtype.h"
+#include "comm/base/element.h"
 
 namespace kolo {
 
@@ -22,8 +23,22 @@ constexpr std::string_view to_string(MemoryKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-/// A typed view of contiguous memory. It owns nothing.
+/// A typed view of contiguous memory. It owns nothing. The dtype is that of the pointer's type,
+/// or it is said: a pointer to a type that Kolo does not know makes no view without one.
 struct BufferView {
+  /// No memory.
+  constexpr BufferView() = default;
+  template <Element T>
+  constexpr BufferView(T* elements, std::size_t number, MemoryKind kind = MemoryKind::kHost)
+      : data(elements), count(number), dtype(*kDTypeOf<T>), memory(kind) {}
+  constexpr BufferView(void* elements, std::size_t number, DType type,
+                       MemoryKind kind = MemoryKind::kHost)
+      : data(elements), count(number), dtype(type), memory(kind) {}
+  /// All of a vector, an array or a span, in host memory.
+  template <Elements Range>
+  constexpr BufferView(Range&& elements)  // NOLINT(*-explicit-*): it is the same memory.
+      : BufferView(std::ranges::data(elements), std::ranges::size(elements)) {}
+
   void* data = nullptr;                   ///< The first element.
   std::size_t count = 0;                  ///< Number of elements.
   DType dtype = DType::kFloat32;          ///< Element type.
@@ -48,7 +63,7 @@ struct TensorBuffers {
 
 /// Tensors of one element type, in memory of one kind.
 struct Tensors {
-  DType dtype = DType::kFloat32;
+  GivenDType dtype;
   std::span<const TensorBuffers> each = {};
   MemoryKind memory = MemoryKind::kHost;
 };

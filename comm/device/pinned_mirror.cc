@@ -11,10 +11,7 @@ namespace kolo {
 namespace {
 
 BufferView on_device(const PinnedMirror::Copy& copy) {
-  return {.data = copy.device,
-          .count = copy.bytes,
-          .dtype = DType::kUInt8,
-          .memory = MemoryKind::kDevice};
+  return {copy.device, copy.bytes, DType::kUInt8, MemoryKind::kDevice};
 }
 
 }  // namespace
@@ -37,10 +34,7 @@ PinnedMirror::~PinnedMirror() {
 }
 
 BufferView PinnedMirror::here(const Copy& copy) const {
-  return {.data = memory_.data() + copy.offset,
-          .count = copy.bytes,
-          .dtype = DType::kUInt8,
-          .memory = MemoryKind::kPinned};
+  return {memory_.data() + copy.offset, copy.bytes, DType::kUInt8, MemoryKind::kPinned};
 }
 
 void PinnedMirror::begin(std::span<const Copy> down, std::span<const Copy> up, const Event* ready) {

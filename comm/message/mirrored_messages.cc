@@ -27,8 +27,7 @@ class MirroredMessages::Mirrored final : public Message {
     std::size_t offset = 0;
     for (const BufferView& on_device : message_->parts()) {
       const std::size_t size = on_device.bytes();
-      here.push_back(
-          {.data = mirror_->data() + offset, .count = on_device.count, .dtype = on_device.dtype});
+      here.push_back({mirror_->data() + offset, on_device.count, on_device.dtype});
       if (size == 0) continue;
       copies.push_back(
           {.offset = offset, .device = static_cast<std::byte*>(on_device.data), .bytes = size});

@@ -161,10 +161,8 @@ void DeviceRun::point(const Step& step, Parts& parts) const {
 }
 
 BufferView DeviceRun::view(const Range& range) const {
-  return {.data = address(range),
-          .count = range.count,
-          .dtype = schedule.layout.dtype,
-          .memory = range.region == Region::kStaging ? MemoryKind::kPinned : MemoryKind::kDevice};
+  return {address(range), range.count, schedule.layout.dtype,
+          range.region == Region::kStaging ? MemoryKind::kPinned : MemoryKind::kDevice};
 }
 
 bool DeviceRun::has_turns_under_way() const {

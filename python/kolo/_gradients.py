@@ -29,8 +29,8 @@ class Gradient(NamedTuple):
     """One gradient of a set. Without `data` it lies in the arena, where no copy is needed: `GradientSet` gives the
     array."""
 
-    shape: Sequence[int] = ()
-    """Not needed with `data`."""
+    shape: Sequence[int] | None = None
+    """Not needed with `data`; () for a scalar."""
     dtype: Any = "float32"
     """Not needed with `data`."""
     data: Any = None
@@ -79,7 +79,7 @@ class GradientSet:
         self._owned = Owned(pointer, library().kolo_gradients_release, made_of=group._owned)
         self._index = {each: index for index, each in enumerate(self.names)}
         self._user_memory = [memory for _, memory in specs.values()]
-        self._shapes = [tuple(gradient.shape) for gradient, _ in specs.values()]
+        self._shapes = [tuple(gradient.shape or ()) for gradient, _ in specs.values()]
         self._taken = (c_size_t * len(specs))()
         self._is_open = False  # Between a mark and the end of its iteration.
 
@@ -252,9 +252,10 @@ class GradientSet:
     def __del__(self) -> None:
         if not hasattr(self, "_is_open"):  # It was never registered.
             return
-        if self._is_open:  # Kolo may still use the memory of an iteration that nobody waited for.
-            self._group._handle.keep(self._user_memory)
-        self._owned.drop()
+        if self._is_open:  # A release would wait for the end of the iteration, which a finalizer must not.
+            self._group._handle.keep(self._owned, self._user_memory)
+        else:
+            self._owned.drop()
 
 
 def _specs(gradients: Mapping[str, Any] | Sequence[Any]) -> dict[str, tuple[Gradient, Memory | None]]:
@@ -267,6 +268,8 @@ def _specs(gradients: Mapping[str, Any] | Sequence[Any]) -> dict[str, tuple[Grad
         if spec.data is not None:
             memory = memory_of(spec.data, f"the gradient {name!r}", writable=True)
             spec = spec._replace(shape=memory.shape, dtype=memory.dtype)
+        if spec.shape is None:
+            raise UsageError(f"the gradient {name!r} has no shape; () is that of a scalar")
         specs[name] = (spec, memory)
     return specs
 
@@ -276,12 +279,14 @@ def _wire(dtype: Any) -> int:
 
 
 def _struct(name: str, spec: Gradient, memory: Memory | None) -> _c.kolo_gradient:
+    assert spec.shape is not None
     is_device = memory is not None and memory.is_device
+    shape = tuple(spec.shape) or (1,)  # A scalar.
     return _c.sized(
         _c.kolo_gradient,
         name=name.encode(),
-        shape=(c_size_t * len(spec.shape))(*spec.shape),
-        num_dimensions=len(spec.shape),
+        shape=(c_size_t * len(shape))(*shape),
+        num_dimensions=len(shape),
         dtype=_dtypes.of_any(spec.dtype).code,
         memory=_c.KOLO_DEVICE if is_device else _c.KOLO_HOST,
         data=memory.address if memory is not None else None,

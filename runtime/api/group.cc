@@ -77,6 +77,7 @@ GradientSet Group::register_gradients(std::string_view name, std::vector<Gradien
   if (options.compression.empty()) options.compression = state_->options().compression;
   state_->within_group([&] {
     check(!name.empty(), "a gradient set needs a name");
+    complete(gradients);
     check_gradients(gradients, options);
     resolve_compression(gradients, CompressionRules::parse(options.compression));
     check_compression(gradients, options);

@@ -7,6 +7,7 @@
 
 #include "comm/base/buffer_view.h"
 #include "comm/base/dtype.h"
+#include "comm/base/element.h"
 #include "comm/base/reduction.h"
 
 namespace kolo {
@@ -17,7 +18,7 @@ struct RowMemory;
 struct RowTable {
   std::size_t height = 0;  ///< Rows.
   std::size_t width = 0;   ///< Elements of a row.
-  DType dtype = DType::kFloat32;
+  GivenDType dtype;
   /// The place of rows and sums, kHost or kDevice; indices are always in host memory.
   MemoryKind memory = MemoryKind::kHost;
 

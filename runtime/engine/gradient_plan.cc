@@ -113,10 +113,8 @@ void place_gradients(GradientGroup& group, const PlanContext& context) {
   std::vector<BufferView> views;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     const GradientSpec& gradient = gradients[i];
-    BufferView view{.data = gradient.data,
-                    .count = gradient.count(),
-                    .dtype = gradient.dtype,
-                    .memory = gradient.memory};
+    BufferView view(static_cast<void*>(gradient.data), gradient.count(), gradient.element_type(),
+                    gradient.memory);
     if (places.offset_of[i]) {
       const auto arena = context.transport.memory(context.transport.rank());
       view.data = arena.data() + *region + *places.offset_of[i];

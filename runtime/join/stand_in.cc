@@ -36,7 +36,7 @@ void give_host_memory(StandIn& part, std::size_t bytes, std::size_t count, DType
     part.input_memory = allocate_aligned(bytes);
     part.input = contribution = part.input_memory.get();
   }
-  if (count > 0) fill_neutral({.data = contribution, .count = count, .dtype = dtype}, op);
+  if (count > 0) fill_neutral({contribution, count, dtype}, op);
 }
 
 /// The same in device memory, where `ready` comes behind what is contributed.
@@ -106,7 +106,7 @@ void write(ByteWriter& writer, const RowCall& rows) {
   for (const RowTable& table : rows.tables) {
     writer.number(std::uint64_t{table.height});
     writer.number(std::uint64_t{table.width});
-    writer.number(static_cast<std::uint8_t>(table.dtype));
+    writer.number(static_cast<std::uint8_t>(DType{table.dtype}));
     writer.number(static_cast<std::uint8_t>(table.memory));
   }
   writer.number(static_cast<std::uint8_t>(rows.options.op));
@@ -117,12 +117,11 @@ void write(ByteWriter& writer, const RowCall& rows) {
 
 RowCall read_rows(ByteReader& reader) {
   RowCall rows;
-  rows.tables.resize(reader.list(kTableBytes));
-  for (RowTable& table : rows.tables) {
-    table.height = reader.number<std::uint64_t>();
-    table.width = reader.number<std::uint64_t>();
-    table.dtype = reader.choice(kAllDTypes);
-    table.memory = reader.choice(kAllMemories);
+  for (std::size_t left = reader.list(kTableBytes); left > 0; --left) {
+    rows.tables.push_back({.height = reader.number<std::uint64_t>(),
+                           .width = reader.number<std::uint64_t>(),
+                           .dtype = reader.choice(kAllDTypes),
+                           .memory = reader.choice(kAllMemories)});
   }
   rows.options.op = reader.choice(kAllReduceOps);
   rows.options.result = reader.choice(kAllForms);
@@ -212,8 +211,7 @@ std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_
   auto part = std::make_shared<StandIn>();
   part->kind = shape.kind;
   part->name = terms.name;
-  part->buffer = {
-      .data = nullptr, .count = shape.count, .dtype = shape.dtype, .memory = shape.memory};
+  part->buffer = {nullptr, shape.count, shape.dtype, shape.memory};
   part->counts = shape.counts;
   for (const std::size_t count : shape.tensors) part->tensors.push_back({.count = count});
   part->op = shape.op;

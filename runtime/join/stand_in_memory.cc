@@ -19,8 +19,7 @@ StandInMemory::Block::Block(Device& device, std::size_t bytes)
 
 void StandInMemory::Block::fill(Stream& up, std::size_t count, DType dtype, ReduceOp op) {
   const std::size_t at_once = std::min(count, pattern_.bytes() / size_of(dtype));
-  const BufferView pattern{
-      .data = pattern_.data(), .count = at_once, .dtype = dtype, .memory = MemoryKind::kPinned};
+  const BufferView pattern{pattern_.data(), at_once, dtype, MemoryKind::kPinned};
   BufferView host = pattern;
   host.memory = MemoryKind::kHost;
   fill_neutral(host, op);

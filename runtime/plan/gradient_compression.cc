@@ -29,7 +29,7 @@ std::optional<DType> dense_wire(CompressionMethod method) {
 }
 
 bool can_be_sparse(const GradientSpec& gradient) {
-  return gradient.dtype == DType::kFloat32 && gradient.memory == MemoryKind::kHost;
+  return gradient.element_type() == DType::kFloat32 && gradient.memory == MemoryKind::kHost;
 }
 
 /// How a gradient travels: its compression, its wire dtype or "dense".
@@ -44,7 +44,7 @@ void resolve_compression(std::vector<GradientSpec>& gradients, const Compression
   for (GradientSpec& gradient : gradients) {
     const CompressionSpec spec =
         spec_of(gradient, rules).for_tensor(gradient.count(), gradient.shape.size());
-    if (const auto wire = dense_wire(spec.method); wire && is_float(gradient.dtype)) {
+    if (const auto wire = dense_wire(spec.method); wire && is_float(gradient.element_type())) {
       gradient.wire_dtype = wire;
     }
     const bool is_sparse = spec.may_be_sparse() && can_be_sparse(gradient);

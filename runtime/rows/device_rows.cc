@@ -49,10 +49,7 @@ std::span<const T> DeviceRows::copied(std::span<const T> list) {
   const std::size_t bytes = list.size_bytes();
   reserve(bytes);
   const auto place = [&](const DeviceMemory& memory) {
-    return BufferView{.data = memory.data() + used_,
-                      .count = bytes,
-                      .dtype = DType::kUInt8,
-                      .memory = memory.kind()};
+    return BufferView{memory.data() + used_, bytes, DType::kUInt8, memory.kind()};
   };
   const BufferView pinned = place(lists_.back().pinned), copy = place(lists_.back().copies);
   std::memcpy(pinned.data, list.data(), bytes);

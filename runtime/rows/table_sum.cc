@@ -162,11 +162,10 @@ void TableSum::finish() {
   } else if (result_.is_table_) {
     spread_over_table(memory.indices, memory.rows.data());
   }
-  result_.rows_ = result_.is_table_ ? whole_table()
-                                    : BufferView{.data = memory.rows.data(),
-                                                 .count = memory.indices.size() * table_.width,
-                                                 .dtype = table_.dtype,
-                                                 .memory = table_.memory};
+  result_.rows_ = result_.is_table_
+                      ? whole_table()
+                      : BufferView{memory.rows.data(), memory.indices.size() * table_.width,
+                                   table_.dtype, table_.memory};
   result_.memory_ = std::move(memory_);
 }
 
@@ -176,10 +175,7 @@ void TableSum::spread_over_table(std::span<const std::int64_t> indices, const st
 }
 
 BufferView TableSum::whole_table() const {
-  return {.data = memory_->table.data(),
-          .count = table_.height * table_.width,
-          .dtype = table_.dtype,
-          .memory = table_.memory};
+  return {memory_->table.data(), table_.height * table_.width, table_.dtype, table_.memory};
 }
 
 }  // namespace kolo

@@ -139,7 +139,7 @@ void expect_output(Runtime& runtime, const std::string& path) {
     }
   }
   std::uint8_t failed = trouble.empty() ? 0 : 1;
-  runtime.broadcast("output file", {.data = &failed, .count = 1, .dtype = DType::kUInt8}, 0);
+  runtime.broadcast("output file", {&failed, 1, DType::kUInt8}, 0);
   if (failed == 0) return;
   if (trouble.empty()) trouble = "rank 0 cannot write its output file";
   throw KoloError({.code = ErrorCode::kIo, .what = trouble});

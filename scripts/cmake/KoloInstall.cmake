@@ -20,7 +20,9 @@ endfunction()
 set(public_headers
   comm/base/buffer_view.h
   comm/base/dtype.h
+  comm/base/element.h
   comm/base/error.h
+  comm/base/half.h
   comm/base/native_stream.h
   comm/base/reduction.h
   comm/message/received.h
@@ -47,7 +49,6 @@ if(KOLO_WITH_TRAINER)
     trainer/*/*/*.h)
   list(FILTER trainer_headers EXCLUDE REGEX "^trainer/cuda/|-inl\\.h$")
   foreach(header IN LISTS trainer_headers ITEMS comm/base/aligned_memory.h comm/base/check.h comm/base/clock.h
-      comm/base/half.h
       comm/base/mutex.h comm/base/nearest_name.h comm/base/thread_annotations.h comm/base/unique_handle.h)
     cmake_path(GET header PARENT_PATH folder)
     kolo_install_header(${header} ${CMAKE_INSTALL_INCLUDEDIR}/kolo/${folder})

@@ -89,10 +89,7 @@ class DeviceConformance : public testing::TestWithParam<DeviceCase> {
 
   /// The whole of `memory` as elements of `dtype`.
   static BufferView view(const DeviceMemory& memory, DType dtype = DType::kUInt8) {
-    return {.data = memory.data(),
-            .count = memory.bytes() / size_of(dtype),
-            .dtype = dtype,
-            .memory = memory.kind()};
+    return {memory.data(), memory.bytes() / size_of(dtype), dtype, memory.kind()};
   }
 
   /// Device memory with these values in it.

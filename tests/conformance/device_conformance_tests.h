@@ -158,7 +158,7 @@ TEST_P(DeviceConformance, WhatACallerWithoutAStreamDidIsOverOrWaitedFor) {
 TEST_P(DeviceConformance, CopiesThatAreNoStreamOperationsAreRefused) {
   const DeviceMemory memory = device().allocate(8, MemoryKind::kDevice);
   std::vector<std::byte> ordinary(8);
-  const BufferView host{.data = ordinary.data(), .count = 8, .dtype = DType::kUInt8};
+  const BufferView host{ordinary.data(), 8, DType::kUInt8};
   const auto stream = device().make_stream();
   EXPECT_THROW(stream->copy(view(memory), host), UsageError);
   EXPECT_THROW(stream->copy(host, view(memory)), UsageError);

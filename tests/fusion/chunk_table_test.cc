@@ -120,7 +120,7 @@ TEST(ChunkTableTest, PartsOfAnyRangePackWhatPackPacks) {
     const ChunkTable table(segments, DType::kFloat32, end, cuts);
 
     std::vector<float> expected(end), bucket(end, -1.0f);
-    pack(segments, {.data = expected.data(), .count = end, .dtype = DType::kFloat32}, 0, 0.5);
+    pack(segments, {expected.data(), end, DType::kFloat32}, 0, 0.5);
     std::sort(cuts.begin(), cuts.end());
     for (std::size_t i = 1; i < cuts.size(); ++i) {
       for (std::size_t r = 0; r < table.runs().size(); ++r) {

@@ -22,7 +22,7 @@ class DevicePackerTest : public testing::Test {
     std::iota(a.begin(), a.end(), 1.0f);
     std::iota(b.begin(), b.end(), 100.0);
     std::iota(c.begin(), c.end(), 200.0f);
-    pack(segments, {.data = packed.data(), .count = kCount, .dtype = DType::kBFloat16}, 0, 1.0);
+    pack(segments, {packed.data(), kCount, DType::kBFloat16}, 0, 1.0);
   }
 
   DevicePackerOptions options() const {

@@ -23,9 +23,9 @@ struct DividedPair {
   std::vector<float> first = {1, 2, 3};
   std::vector<float> second = {4, 5};
   std::vector<double> weights = {-1, -1};
-  std::vector<BufferView> views = {{.data = first.data(), .count = 3, .dtype = DType::kFloat32},
-                                   {.data = second.data(), .count = 2, .dtype = DType::kFloat32},
-                                   {.data = weights.data(), .count = 2, .dtype = DType::kFloat64}};
+  std::vector<BufferView> views = {{first.data(), 3, DType::kFloat32},
+                                   {second.data(), 2, DType::kFloat32},
+                                   {weights.data(), 2, DType::kFloat64}};
   GradientDivisor divisor;
 };
 

@@ -96,6 +96,69 @@ TEST(DescribeGradients, DoesNotShowAddresses) {
   EXPECT_EQ(describe(gradients, {}), before);
 }
 
+template <typename Data>
+constexpr bool makes_gradient = std::is_constructible_v<GradientData, Data>;
+static_assert(makes_gradient<float*> && makes_gradient<void*> && makes_gradient<std::nullptr_t>);
+static_assert(makes_gradient<std::vector<double>&> && makes_gradient<float (&)[3]>);
+static_assert(!makes_gradient<const float*> && !makes_gradient<std::vector<float>>);
+
+std::string refusal_of(std::vector<GradientSpec> gradients) {
+  try {
+    complete(gradients);
+    check_gradients(gradients, {});
+    return {};
+  } catch (const UsageError& e) {
+    return e.what();
+  }
+}
+
+TEST(CompleteGradients, TakesDTypeAndShapeFromTheData) {
+  std::vector<double> vector(7);
+  float array[12];
+  std::int32_t number = 0;
+  std::vector<GradientSpec> gradients{{.name = "vector", .data = vector},
+                                      {.name = "array", .shape = {3, 4}, .data = array},
+                                      {.name = "pointer", .shape = {1}, .data = &number},
+                                      {.name = "arena", .shape = {5}}};
+  complete(gradients);
+  EXPECT_EQ(gradients[0].dtype, DType::kFloat64);
+  EXPECT_EQ(gradients[0].shape, std::vector<std::size_t>{7});
+  EXPECT_EQ(gradients[1].dtype, DType::kFloat32);
+  EXPECT_EQ(gradients[1].shape, (std::vector<std::size_t>{3, 4}));
+  EXPECT_EQ(gradients[2].dtype, DType::kInt32);
+  EXPECT_EQ(gradients[3].dtype, DType::kFloat32);
+}
+
+TEST(CompleteGradients, RefusesWhatNothingTells) {
+  std::vector<float> data(6);
+  void* const untyped = data.data();
+  EXPECT_THAT(refusal_of({{.name = "w", .data = data.data()}}),
+              HasSubstr("gradient 'w' has no shape"));
+  EXPECT_THAT(refusal_of({{.name = "w"}}), HasSubstr("gradient 'w' has no shape"));
+  EXPECT_THAT(refusal_of({{.name = "w", .shape = {2, 2}, .data = data}}),
+              HasSubstr("the shape [2, 2], but its data has 6 elements"));
+  EXPECT_THAT(refusal_of({{.name = "w", .shape = {6}, .data = untyped}}),
+              HasSubstr("gradient 'w' has no dtype"));
+  EXPECT_EQ(refusal_of({{.name = "w", .shape = {3}, .dtype = DType::kFloat64, .data = untyped}}),
+            "");
+}
+
+TEST(CheckGradients, RefusesTwoThatShareMemory) {
+  std::vector<float> data(10);
+  const auto spec = [&](const char* name, std::size_t first, std::size_t count) {
+    return GradientSpec{.name = name, .shape = {count}, .data = &data[first]};
+  };
+  EXPECT_EQ(refusal_of({spec("a", 5, 5), spec("b", 0, 5), spec("none", 3, 0)}), "");
+  for (const auto& [first, count] : {std::pair{0, 10}, {9, 1}, {4, 2}}) {
+    EXPECT_THAT(refusal_of({spec("embedding", 0, 10),
+                            {.name = "arena", .shape = {4}},
+                            spec("output", static_cast<std::size_t>(first),
+                                 static_cast<std::size_t>(count))}),
+                HasSubstr("gradients 'embedding' and 'output' of one set share memory"));
+  }
+  EXPECT_EQ(refusal_of({spec("a", 0, 5), spec("b", 5, 5)}), "") << "one behind the other";
+}
+
 TEST(CheckGradients, RefusesWhatCannotBeRegistered) {
   const auto refusal = [](const std::vector<GradientSpec>& gradients,
                           const GradientOptions& options) -> std::string {

@@ -33,7 +33,7 @@ class PackTest : public testing::Test {
 };
 
 BufferView view(std::vector<float>& values) {
-  return {.data = values.data(), .count = values.size(), .dtype = DType::kFloat32};
+  return {values.data(), values.size(), DType::kFloat32};
 }
 
 TEST_F(PackTest, CastsEverySegmentAndZeroesPadding) {
@@ -66,8 +66,7 @@ TEST_F(PackTest, UnpackingRangesInAnyPartitionRestoresTheTensors) {
     c.assign(c.size(), Float16{});
     for (std::size_t begin = 0; begin < kCount; begin += part) {
       const std::size_t count = std::min(part, kCount - begin);
-      unpack(segments, {.data = &bucket[begin], .count = count, .dtype = DType::kFloat32}, begin,
-             1.0);
+      unpack(segments, {&bucket[begin], count, DType::kFloat32}, begin, 1.0);
     }
     EXPECT_EQ(a, a_before) << part;
     EXPECT_EQ(b, b_before) << part;
@@ -109,7 +108,7 @@ TEST_F(PackTest, SixteenBitBucketRoundsOnce) {
   a[0] = 1.0f + 0x1p-8f;  // A tie of bfloat16, to even.
   a[1] = 1.0f + 0x1p-8f + 0x1p-20f;
   std::vector<BFloat16> bucket(kCount, BFloat16{0xffff});
-  pack(segments, {.data = bucket.data(), .count = kCount, .dtype = DType::kBFloat16}, 0, 1.0);
+  pack(segments, {bucket.data(), kCount, DType::kBFloat16}, 0, 1.0);
   EXPECT_EQ(to_float(bucket[0]), 1.0f);
   EXPECT_EQ(to_float(bucket[1]), 1.0f + 0x1p-7f);
   EXPECT_EQ(bucket[5], BFloat16{});

@@ -286,9 +286,10 @@ class DelayedSums {
     auto ticket = std::make_shared<std::optional<RowTicket>>();
     DelayedSum& of = *sum;
     sum->begin = [&group, &of, exchange, indices, ticket] {
-      *ticket = group.sparse_all_reduce_async(exchange == RowForm::kRows ? "rows" : "table",
-                                              {.height = kHeight, .width = kWidth}, *indices,
-                                              of.input.data(), {.exchange = exchange});
+      *ticket = group.sparse_all_reduce_async(
+          exchange == RowForm::kRows ? "rows" : "table",
+          {.height = kHeight, .width = kWidth, .dtype = DType::kFloat32}, *indices, of.input.data(),
+          {.exchange = exchange});
     };
     sum->wait = [&of, ticket] { of.rows = (*ticket)->sums(); };
     sums.push_back(std::move(sum));

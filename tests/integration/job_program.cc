@@ -261,7 +261,8 @@ void mismatch(Runtime& job, const std::string& call, const std::string& field) {
       job.all_reduce(name, {values.data(), count, dtype}, op);
     } else {
       job.register_gradients(
-          "set", {{.name = "same"}, {.name = name, .shape = {count, 2}, .dtype = dtype}},
+          "set",
+          {{.name = "same", .shape = {1}}, {.name = name, .shape = {count, 2}, .dtype = dtype}},
           {.op = op});
     }
     say(job, "no error");

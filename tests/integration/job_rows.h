@@ -23,7 +23,7 @@ class TableRows {
       rows.push_back(round % 2 == 0 ? static_cast<float>(whole(job_.rank(), round, i))
                                     : fraction(job_.rank(), round, i));
     }
-    const RowTable table{.height = kHeight, .width = kWidth};
+    const RowTable table{.height = kHeight, .width = kWidth, .dtype = DType::kFloat32};
     job_.sparse_all_reduce("rows", table, indices, rows.data(), sums_,
                            {.result = RowForm::kTable, .exchange = RowForm::kRows});
     if (round % 2 == 0) check(round);

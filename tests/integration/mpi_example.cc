@@ -72,8 +72,7 @@ int train(MPI_Comm ranks) {
   const Data data(rank);
   Model model;
   std::vector<float> gradient(model.weights.size());
-  auto gradients = runtime.register_gradients(
-      "model", {{.name = "weights", .shape = {gradient.size()}, .data = gradient.data()}});
+  auto gradients = runtime.register_gradients("model", {{.name = "weights", .data = gradient}});
   for (int step = 0; step < kSteps; ++step) {
     gradient.assign(gradient.size(), 0.0F);
     add_gradient(model, data, gradient);

@@ -45,11 +45,11 @@ float train() {
 
   std::vector<float> weights(kFeatures), weights_gradient(kFeatures);
   float bias = 0, bias_gradient = 0, loss = 0;
-  runtime.broadcast("weights", {weights.data(), weights.size()}, 0);  // all start alike
+  runtime.broadcast("weights", weights, 0);  // all start alike
 
-  auto gradients = runtime.register_gradients(
-      "model", {{.name = "weights", .shape = {kFeatures}, .data = weights_gradient.data()},
-                {.name = "bias", .data = &bias_gradient}});
+  auto gradients =
+      runtime.register_gradients("model", {{.name = "weights", .data = weights_gradient},
+                                           {.name = "bias", .shape = {1}, .data = &bias_gradient}});
 
   for (int step = 0; step < kSteps; ++step) {
     weights_gradient.assign(kFeatures, 0);

@@ -64,7 +64,7 @@ class GpuTest : public testing::Test {
 
  private:
   static BufferView view(const DeviceMemory& memory, std::size_t bytes) {
-    return {.data = memory.data(), .count = bytes, .dtype = DType::kUInt8, .memory = memory.kind()};
+    return {memory.data(), bytes, DType::kUInt8, memory.kind()};
   }
 };
 

@@ -16,9 +16,8 @@ AgreementRound::~AgreementRound() {
 
 void AgreementRound::begin(std::span<const std::uint64_t, kWords> mine) {
   std::ranges::copy(mine, memory_->mine);
-  ticket_ = runtime_.all_gather_async(
-      "checkpoints", memory_->mine,
-      {.data = memory_->all.data(), .count = memory_->all.size(), .dtype = DType::kInt64});
+  ticket_ = runtime_.all_gather_async("checkpoints", memory_->mine,
+                                      {memory_->all.data(), memory_->all.size(), DType::kInt64});
 }
 
 std::span<const std::uint64_t> AgreementRound::take() {

@@ -38,7 +38,7 @@ void require_writable(Runtime& runtime, const RunFolder& folder) {
   std::string why;
   if (runtime.rank() == 0) why = prepare(folder);
   std::int64_t fails = why.empty() ? 0 : 1;
-  runtime.broadcast("the run's folder", {.data = &fails, .count = 1, .dtype = DType::kInt64}, 0);
+  runtime.broadcast("the run's folder", {&fails, 1, DType::kInt64}, 0);
   if (fails == 0) return;
   if (why.empty()) why = "rank 0 cannot write " + folder.path().string();
   throw KoloError({.code = ErrorCode::kIo, .rank = runtime.rank(), .what = why});

@@ -20,8 +20,7 @@ namespace {
 /// Rank 0 alone reads the folder: views of a shared file system may differ.
 std::optional<std::uint64_t> step_of_rank_0(Runtime& runtime, std::optional<std::uint64_t> step) {
   std::int64_t value = step ? static_cast<std::int64_t>(*step) : -1;
-  runtime.broadcast("the checkpoint to resume from",
-                    {.data = &value, .count = 1, .dtype = DType::kInt64}, 0);
+  runtime.broadcast("the checkpoint to resume from", {&value, 1, DType::kInt64}, 0);
   if (value < 0) return std::nullopt;
   return static_cast<std::uint64_t>(value);
 }
@@ -41,8 +40,7 @@ Opened open(Runtime& runtime, const std::filesystem::path& checkpoint) {
     opened.trouble = error.error().what;
   }
   std::int64_t troubles = opened.saved == nullptr ? 1 : 0;
-  runtime.all_reduce("ranks that cannot resume",
-                     {.data = &troubles, .count = 1, .dtype = DType::kInt64});
+  runtime.all_reduce("ranks that cannot resume", {&troubles, 1, DType::kInt64});
   if (troubles > 0) opened.saved.reset();
   return opened;
 }

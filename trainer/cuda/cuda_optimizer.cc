@@ -23,7 +23,7 @@ bool is_adamw(std::string_view name) {
 }
 
 BufferView bytes_of(const DeviceMemory& memory, std::size_t bytes) {
-  return {.data = memory.data(), .count = bytes, .dtype = DType::kUInt8, .memory = memory.kind()};
+  return {memory.data(), bytes, DType::kUInt8, memory.kind()};
 }
 
 void clear(Stream& stream, const DeviceMemory& memory) {

@@ -13,7 +13,7 @@ std::vector<std::uint64_t> gather(Runtime& runtime, std::string_view name, std::
   std::vector<std::int64_t> halves(2 * ranks);
   halves[mine] = static_cast<std::int64_t>(value >> 32);
   halves[mine + 1] = static_cast<std::int64_t>(value & 0xFFFFFFFFu);
-  runtime.all_reduce(name, {.data = halves.data(), .count = halves.size(), .dtype = DType::kInt64});
+  runtime.all_reduce(name, {halves.data(), halves.size(), DType::kInt64});
   std::vector<std::uint64_t> values(ranks);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     values[rank] = static_cast<std::uint64_t>(halves[2 * rank]) << 32 |

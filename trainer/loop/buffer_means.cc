@@ -9,9 +9,7 @@ void BufferMeans::begin() {
   if (own_.empty()) return;
   // One exchange for all: they are small and many.
   std::vector<float> means = own_;
-  runtime_.all_reduce("buffers",
-                      {.data = means.data(), .count = means.size(), .dtype = DType::kFloat32},
-                      ReduceOp::kAverage);
+  runtime_.all_reduce("buffers", {means.data(), means.size(), DType::kFloat32}, ReduceOp::kAverage);
   set(means);
 }
 

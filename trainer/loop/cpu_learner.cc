@@ -34,8 +34,7 @@ std::unique_ptr<Model> make_model(const Config& config, Runtime& runtime, const 
   ModelSetting setting = model_setting(config, task);
   if (config.sync_batch_norm) {
     setting.sum_over_ranks = [&runtime](std::string_view name, std::span<double> values) {
-      runtime.all_reduce(name,
-                         {.data = values.data(), .count = values.size(), .dtype = DType::kFloat64});
+      runtime.all_reduce(name, {values.data(), values.size(), DType::kFloat64});
     };
   }
   const ModelEntry& entry = catalog.models.at(config.model);

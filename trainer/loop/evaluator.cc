@@ -6,8 +6,7 @@ namespace kolo::trainer {
 
 LossSums sum_over_ranks(Runtime& runtime, std::string_view name, LossSums sums) {
   std::array<double, 3> values{sums.loss, sums.score, sums.rows};
-  runtime.all_reduce(name,
-                     {.data = values.data(), .count = values.size(), .dtype = DType::kFloat64});
+  runtime.all_reduce(name, {values.data(), values.size(), DType::kFloat64});
   return {.loss = values[0], .score = values[1], .rows = values[2]};
 }
 

@@ -7,7 +7,7 @@ namespace kolo::trainer {
 namespace {
 
 BufferView view_of(std::span<float> values) {
-  return {.data = values.data(), .count = values.size(), .dtype = DType::kFloat32};
+  return {values.data(), values.size(), DType::kFloat32};
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ void RowExchange::begin(std::size_t parameter) {
   const RowGradient& gradient = *table.rows();
   Sum& sum = sums_[parameter];
   sum.ticket = runtime_.sparse_all_reduce_async(
-      "rows of " + table.name(), {.height = table.shape()[0], .width = gradient.width()},
+      "rows of " + table.name(),
+      {.height = table.shape()[0], .width = gradient.width(), .dtype = DType::kFloat32},
       gradient.indices(), gradient.values().data(), {.op = ReduceOp::kAverage},
       std::move(sum.memory));
 }

@@ -35,7 +35,7 @@ std::vector<TensorNorms::Squares> tensor_squares_over_ranks(Runtime& runtime,
   }
   if (ranks > 1) {
     runtime.all_gather("squares of tensors", nullptr,
-                       {.data = all.data(), .count = 2 * all.size(), .dtype = DType::kFloat64});
+                       {all.data(), 2 * all.size(), DType::kFloat64});
   }
   std::vector<Squares> whole(parameters);
   for (std::size_t i = 0; i < all.size(); ++i) whole[i % parameters] += all[i];
@@ -45,7 +45,7 @@ std::vector<TensorNorms::Squares> tensor_squares_over_ranks(Runtime& runtime,
 double norm_over_ranks(Runtime& runtime, ShardSquares squares) {
   double& sum = squares.of_shard;
   if (runtime.world_size() > 1) {
-    runtime.all_reduce("gradient norm", {.data = &sum, .count = 1, .dtype = DType::kFloat64});
+    runtime.all_reduce("gradient norm", {&sum, 1, DType::kFloat64});
   }
   return std::sqrt(sum + squares.of_rows);
 }

@@ -107,7 +107,7 @@ void ShardedGradients::ready(std::size_t parameter) {
   const std::span<float> result = is_in_place ? bucket.whole : bucket.shard;
   bucket.reduction = runtime_.reduce_scatter_async(
       fmt::format("gradients {}", number), is_in_place ? nullptr : bucket.whole.data(),
-      {.data = result.data(), .count = result.size(), .dtype = DType::kFloat32},
+      {result.data(), result.size(), DType::kFloat32},
       {ReduceOp::kAverage, {}, runtime_.options().wire_dtype});
   in_flight_.push_back(number);
   if (!is_in_place) take_memory(number);

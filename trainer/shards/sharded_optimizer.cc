@@ -170,9 +170,8 @@ void ShardedOptimizer::update(float lr, float gradient_scale) {
 
 void ShardedOptimizer::begin_gather(std::size_t bucket) {
   const std::span<float> values = values_[bucket];
-  gathers_[bucket] = runtime_.all_gather_async(
-      fmt::format("weights {}", bucket), nullptr,
-      {.data = values.data(), .count = values.size(), .dtype = DType::kFloat32});
+  gathers_[bucket] = runtime_.all_gather_async(fmt::format("weights {}", bucket), nullptr,
+                                               {values.data(), values.size(), DType::kFloat32});
   for (const ShardPlan::Segment& segment : plan_.buckets()[bucket].segments) {
     parameters_[segment.parameter].expect_value();
   }

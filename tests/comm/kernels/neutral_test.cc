@@ -21,7 +21,7 @@ TEST(Neutral, ChangesNoResultOfAnyOperation) {
       const std::size_t count = numbers.size();
       std::vector<std::byte> values(count * size_of(dtype)), neutral(values), result(values);
       convert(dtype, values.data(), DType::kFloat64, numbers.data(), count, 1.0);
-      fill_neutral({.data = neutral.data(), .count = count, .dtype = dtype}, op);
+      fill_neutral({neutral.data(), count, dtype}, op);
       for (const bool is_first : {true, false}) {
         const void* const sources[] = {is_first ? neutral.data() : values.data(),
                                        is_first ? values.data() : neutral.data()};
@@ -33,7 +33,7 @@ TEST(Neutral, ChangesNoResultOfAnyOperation) {
 }
 
 TEST(Neutral, OfNoElementsTouchesNothing) {
-  fill_neutral({.data = nullptr, .count = 0, .dtype = DType::kFloat32}, ReduceOp::kSum);
+  fill_neutral({nullptr, 0, DType::kFloat32}, ReduceOp::kSum);
 }
 
 }  // namespace

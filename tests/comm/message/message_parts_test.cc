@@ -34,9 +34,7 @@ class PartsReceive final : public Message {
   bool is_awaited() const override { return false; }
 };
 
-BufferView without_memory(std::size_t count, DType dtype) {
-  return {.data = nullptr, .count = count, .dtype = dtype};
-}
+BufferView without_memory(std::size_t count, DType dtype) { return {nullptr, count, dtype}; }
 
 Offer offer_of_tensors(const std::vector<BufferView>& tensors) {
   Offer offer;
@@ -112,7 +110,7 @@ TEST(MessageParts, AMisfitIsDescribed) {
 TEST(MessageParts, AreOnePieceWhereTheyLieOneBehindAnother) {
   std::vector<std::byte> memory(100);
   const auto part = [&](std::size_t first, std::size_t count) {
-    return BufferView{.data = memory.data() + first, .count = count, .dtype = DType::kUInt8};
+    return BufferView{memory.data() + first, count, DType::kUInt8};
   };
   const std::vector<BufferView> line = {part(10, 5), part(90, 0), part(15, 20), part(35, 1)};
   const auto piece = in_one_piece(line);
@@ -129,9 +127,9 @@ TEST(MessageParts, TheirBytesComeBack) {
   for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i);
   const auto tensors_in = [](std::vector<std::byte>& where) {
     return std::vector<BufferView>{
-        {.data = where.data() + 40, .count = 3, .dtype = DType::kInt32},
-        {.data = nullptr, .count = 0, .dtype = DType::kFloat32},
-        {.data = where.data() + 5, .count = 7, .dtype = DType::kUInt8},
+        {where.data() + 40, 3, DType::kInt32},
+        {nullptr, 0, DType::kFloat32},
+        {where.data() + 5, 7, DType::kUInt8},
     };
   };
   std::vector<std::byte> packed(19);
@@ -148,7 +146,7 @@ TEST(MessageParts, TheirBytesComeBack) {
 // A message may be shorter than its buffer.
 TEST(MessageParts, OnlyBytesThatCameAreWritten) {
   std::vector<std::byte> memory(8, std::byte{9});
-  const BufferView buffer{.data = memory.data(), .count = 8, .dtype = DType::kUInt8};
+  const BufferView buffer{memory.data(), 8, DType::kUInt8};
   unpack(std::vector(3, std::byte{1}), {&buffer, 1});
   EXPECT_EQ(memory[2], std::byte{1});
   EXPECT_EQ(memory[3], std::byte{9});

@@ -12,7 +12,7 @@ namespace kolo {
 namespace {
 
 TEST(Operation, WithoutANameIsNamedByItsArguments) {
-  Operation operation{.kind = OperationKind::kAllReduce, .buffer = {.count = 10}};
+  Operation operation{.kind = OperationKind::kAllReduce, .buffer = {nullptr, 10, DType::kFloat32}};
   EXPECT_EQ(operation.default_name(), "all_reduce float32 [10] sum");
   const std::vector<std::function<void()>> changes = {
       [&] { operation.buffer.count = 11; },

@@ -38,9 +38,7 @@ struct ThreeTensors {
   }
 
   std::vector<BufferView> views() {
-    return {view(floats),
-            {.data = nullptr, .count = 0, .dtype = DType::kInt64},
-            {.data = bytes.data(), .count = bytes.size(), .dtype = DType::kUInt8}};
+    return {view(floats), {nullptr, 0, DType::kInt64}, {bytes.data(), bytes.size(), DType::kUInt8}};
   }
   std::size_t count() const { return floats.size() + bytes.size(); }
   friend bool operator==(const ThreeTensors&, const ThreeTensors&) = default;

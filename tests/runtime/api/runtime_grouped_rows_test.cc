@@ -91,8 +91,12 @@ TEST(RuntimeGroupedRows, GiveEachTableItsOwnExchange) {
     const std::vector<std::int64_t> one{runtime.rank()}, all{0, 1, 2, 3};
     const std::vector<float> rows(4 * 64, 1);
     const TableRows tables[] = {
-        {.table = {.height = 4, .width = 64}, .indices = all, .rows = rows.data()},
-        {.table = {.height = 100'000, .width = 64}, .indices = one, .rows = rows.data()}};
+        {.table = {.height = 4, .width = 64, .dtype = DType::kFloat32},
+         .indices = all,
+         .rows = rows.data()},
+        {.table = {.height = 100'000, .width = 64, .dtype = DType::kFloat32},
+         .indices = one,
+         .rows = rows.data()}};
     std::vector<RowSums> sums(2);
     for (int turn = 0; turn < 3; ++turn) {
       runtime.sparse_all_reduce("mixed", tables, sums);
@@ -131,8 +135,12 @@ TEST(RuntimeGroupedRows, MismatchesAreTheSameErrorOnAllRanks) {
   RuntimeJob(3, test_options()).run([&](Runtime& runtime) {
     const std::vector<std::int64_t> one{0};
     const std::vector<float> row(8, 1);
-    const TableRows first{.table = {.height = 4, .width = 2}, .indices = one, .rows = row.data()};
-    TableRows second{.table = {.height = 9, .width = 8}, .indices = one, .rows = row.data()};
+    const TableRows first{.table = {.height = 4, .width = 2, .dtype = DType::kFloat32},
+                          .indices = one,
+                          .rows = row.data()};
+    TableRows second{.table = {.height = 9, .width = 8, .dtype = DType::kFloat32},
+                     .indices = one,
+                     .rows = row.data()};
     std::vector<RowSums> sums(2);
     std::string all;
     const auto call = [&](const std::vector<TableRows>& tables) {
@@ -161,7 +169,9 @@ TEST(RuntimeGroupedRows, MisuseThrowsAtTheCall) {
   RuntimeJob(2, test_options()).run([](Runtime& runtime) {
     const std::vector<std::int64_t> one{0}, outside{3, 4};
     const std::vector<float> row(8, 1);
-    const TableRows fine{.table = {.height = 4, .width = 2}, .indices = one, .rows = row.data()};
+    const TableRows fine{.table = {.height = 4, .width = 2, .dtype = DType::kFloat32},
+                         .indices = one,
+                         .rows = row.data()};
     const auto misuse = [&](const std::vector<TableRows>& tables, std::size_t results,
                             const char* part) {
       std::vector<RowSums> sums(results);

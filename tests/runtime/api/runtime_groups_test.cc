@@ -257,13 +257,13 @@ TEST(RuntimeGroups, NameThemselvesInErrorsOfUse) {
     };
     wrong([&] { group.broadcast("x", view(data), 2); });
     wrong([&] { group.all_gather_async("x", nullptr, view(data)); });
-    wrong([&] { group.all_to_all("x", Tensors{}); });
+    wrong([&] { group.all_to_all("x", Tensors{.dtype = DType::kFloat32}); });
     wrong([&] { group.send(view(data), 2, 0); });
     wrong([&] { group.group({0, 5}); });
     wrong([&] {
       const std::int64_t outside = 2;
-      group.sparse_all_reduce_async("rows", {.height = 2, .width = 3}, std::span(&outside, 1),
-                                    data.data(), {});
+      group.sparse_all_reduce_async("rows", {.height = 2, .width = 3, .dtype = DType::kFloat32},
+                                    std::span(&outside, 1), data.data(), {});
     });
     wrong([&] { group.register_gradients("", {}); });
     GradientSet set = group.register_gradients("model", {{.name = "g", .shape = {3}}});

@@ -23,15 +23,15 @@ struct RowCase {
 // Bits equal those of the definition, on every rank and for every seed. All ranks are of one node,
 // where an all-reduce adds in the order of ranks, too.
 TEST(RuntimeRows, AreSummedInTheOrderOfRanks) {
-  const std::vector<RowCase> cases{{{.height = 50, .width = 3}, 20},
-                                   {{.height = 1, .width = 1}, 7},
-                                   {{.height = 5000, .width = 1}, 300},
+  const std::vector<RowCase> cases{{{.height = 50, .width = 3, .dtype = DType::kFloat32}, 20},
+                                   {{.height = 1, .width = 1, .dtype = DType::kFloat32}, 7},
+                                   {{.height = 5000, .width = 1, .dtype = DType::kFloat32}, 300},
                                    {{.height = 300, .width = 17, .dtype = DType::kFloat64}, 60},
                                    {{.height = 40, .width = 5, .dtype = DType::kBFloat16}, 30},
                                    {{.height = 40, .width = 5, .dtype = DType::kFloat16}, 30},
                                    {{.height = 40, .width = 2, .dtype = DType::kInt32}, 30},
-                                   {{.height = 10, .width = 0}, 5},
-                                   {{.height = 0, .width = 4}, 0}};
+                                   {{.height = 10, .width = 0, .dtype = DType::kFloat32}, 5},
+                                   {{.height = 0, .width = 4, .dtype = DType::kFloat32}, 0}};
   Options options_of_job = test_options();
   options_of_job.arena_bytes = std::size_t{16} << 20;  // Each call without a name has a plan.
   for (const int ranks : {1, 2, 3, 5}) {
@@ -73,7 +73,7 @@ TEST(RuntimeRows, AreSummedInTheOrderOfRanks) {
 // Several at once, begun in another order on each rank, while other operations run.
 TEST(RuntimeRows, OfManyTicketsComeInAnyOrder) {
   RuntimeJob(3, test_options()).run([](Runtime& runtime) {
-    const RowTable table{.height = 200, .width = 5};
+    const RowTable table{.height = 200, .width = 5, .dtype = DType::kFloat32};
     constexpr int kCalls = 6;
     std::vector<std::vector<Rows>> of_calls;
     for (unsigned call = 0; call < kCalls; ++call) {
@@ -109,7 +109,7 @@ TEST(RuntimeRows, OfManyTicketsComeInAnyOrder) {
 // Calls with one name run one after the other; nobody need hold a ticket, or the group.
 TEST(RuntimeRows, OfOneNameRunInTheirOrder) {
   RuntimeJob(3, test_options()).run([](Runtime& runtime) {
-    const RowTable table{.height = 8, .width = 1};
+    const RowTable table{.height = 8, .width = 1, .dtype = DType::kFloat32};
     const std::vector<std::int64_t> one{runtime.rank()};
     const std::vector<float> rows{1, 2, 3, 4};
     {
@@ -136,16 +136,18 @@ TEST(RuntimeRows, OfATicketFailAsOthersDo) {
     const std::vector<std::int64_t> one{0};
     const std::vector<float> rows(4, 1);
     const std::size_t height = runtime.rank() == 2 ? 5 : 4;
-    RowTicket odd =
-        runtime.sparse_all_reduce_async("x", {.height = height, .width = 2}, one, rows.data());
+    RowTicket odd = runtime.sparse_all_reduce_async(
+        "x", {.height = height, .width = 2, .dtype = DType::kFloat32}, one, rows.data());
     const std::string all = error_of([&] { odd.wait(); });
-    require(runtime.sparse_all_reduce_async("x", {.height = 4, .width = 2}, one, rows.data())
+    require(runtime.sparse_all_reduce_async(
+                       "x", {.height = 4, .width = 2, .dtype = DType::kFloat32}, one, rows.data())
                     .sums()
                     .rows()
                     .count > 0,
             "the next use works");
     require(error_of([&] {
-              runtime.sparse_all_reduce_async("y", {.height = 4, .width = 2},
+              runtime.sparse_all_reduce_async("y",
+                                              {.height = 4, .width = 2, .dtype = DType::kFloat32},
                                               std::vector<std::int64_t>{4}, rows.data());
             }).starts_with("usage: "),
             "misuse throws at the call");
@@ -166,8 +168,8 @@ TEST(RuntimeRows, OfATicketThatOthersDoNotSubmitFailAtOnce) {
     const std::vector<std::int64_t> one{0};
     const std::vector<float> row(2, 1);
     const std::string name = runtime.rank() == 0 ? "x" : "y";
-    RowTicket ticket =
-        runtime.sparse_all_reduce_async(name, {.height = 4, .width = 2}, one, row.data());
+    RowTicket ticket = runtime.sparse_all_reduce_async(
+        name, {.height = 4, .width = 2, .dtype = DType::kFloat32}, one, row.data());
     texts.set(runtime.rank(), error_of([&] { ticket.wait(); }));
   });
   for (const std::string& text : texts.all()) {
@@ -183,12 +185,14 @@ TEST(RuntimeRows, OfATicketFailWithTheJob) {
     if (runtime.rank() == 1) return runtime.abort("has had enough");
     const std::vector<std::int64_t> one{0};
     const std::vector<float> row(2, 1);
-    RowTicket ticket =
-        runtime.sparse_all_reduce_async("x", {.height = 4, .width = 2}, one, row.data());
+    RowTicket ticket = runtime.sparse_all_reduce_async(
+        "x", {.height = 4, .width = 2, .dtype = DType::kFloat32}, one, row.data());
     texts.set(runtime.rank(), error_of([&] { ticket.wait(); }));
   });
-  EXPECT_NE(texts.all()[0].find("rank 1 has had enough"), std::string::npos) << texts.all()[0];
-  EXPECT_NE(texts.all()[2].find("rank 1 has had enough"), std::string::npos) << texts.all()[2];
+  EXPECT_NE(texts.all()[0].find("rank 1: left the job: has had enough"), std::string::npos)
+      << texts.all()[0];
+  EXPECT_NE(texts.all()[2].find("rank 1: left the job: has had enough"), std::string::npos)
+      << texts.all()[2];
 }
 
 TEST(RuntimeRows, OfOneIndexOnAllRanks) {
@@ -196,8 +200,8 @@ TEST(RuntimeRows, OfOneIndexOnAllRanks) {
     const std::vector<std::int64_t> indices(100, 6);
     const std::vector<float> rows(200, 1);
     RowSums sums;
-    runtime.sparse_all_reduce("same", {.height = 7, .width = 2}, indices, rows.data(), sums,
-                              {.exchange = RowForm::kRows});
+    runtime.sparse_all_reduce("same", {.height = 7, .width = 2, .dtype = DType::kFloat32}, indices,
+                              rows.data(), sums, {.exchange = RowForm::kRows});
     require(sums.indices().size() == 1 && sums.indices()[0] == 6, "one index");
     const auto* const sum = static_cast<const float*>(sums.rows().data);
     require(sums.rows().count == 2 && sum[0] == 400 && sum[1] == 400, "one row");
@@ -210,14 +214,15 @@ TEST(RuntimeRows, ChooseTheCheaperExchange) {
     RowSums sums;
     const std::vector<std::int64_t> one{runtime.rank()};
     const std::vector<float> row(64, 1);
-    const RowTable large{.height = 100'000, .width = 64};
+    const RowTable large{.height = 100'000, .width = 64, .dtype = DType::kFloat32};
     runtime.sparse_all_reduce("few", large, one, row.data(), sums);
     require(sums.exchanged_rows() && !sums.is_table(), "few rows of a large table");
     require(sums.indices().size() == 2, "two rows");
     std::vector<std::int64_t> all(4000);
     std::iota(all.begin(), all.end(), 0);
     const std::vector<float> rows(all.size() * 64, 1);
-    runtime.sparse_all_reduce("all", {.height = 4000, .width = 64}, all, rows.data(), sums);
+    runtime.sparse_all_reduce("all", {.height = 4000, .width = 64, .dtype = DType::kFloat32}, all,
+                              rows.data(), sums);
     require(!sums.exchanged_rows() && sums.is_table(), "all rows of a table");
     require(static_cast<const float*>(sums.rows().data)[0] == 2, "their sum");
   });
@@ -233,7 +238,8 @@ TEST(RuntimeRows, LeaveNamesToOtherOperations) {
       for (const char* name : {"x: rows", "x: counts", "x: indices", "x: sums", "x: table"}) {
         all_reduce_works(runtime, name);
       }
-      runtime.sparse_all_reduce("x", {.height = 4, .width = 4}, indices, rows.data(), sums,
+      runtime.sparse_all_reduce("x", {.height = 4, .width = 4, .dtype = DType::kFloat32}, indices,
+                                rows.data(), sums,
                                 {.exchange = turn == 1 ? RowForm::kTable : RowForm::kRows});
       require(turn == 1 || sums.indices().size() == 4, "indices");
     }
@@ -246,12 +252,12 @@ TEST(RuntimeRows, MismatchesAreTheSameErrorOnAllRanks) {
     RowOptions options;
   };
   const std::vector<Case> others{
-      {{.height = 5, .width = 2}, {}},
-      {{.height = 4, .width = 3}, {}},
+      {{.height = 5, .width = 2, .dtype = DType::kFloat32}, {}},
+      {{.height = 4, .width = 3, .dtype = DType::kFloat32}, {}},
       {{.height = 4, .width = 2, .dtype = DType::kInt32}, {}},
-      {{.height = 4, .width = 2}, {.op = ReduceOp::kAverage}},
-      {{.height = 4, .width = 2}, {.result = RowForm::kTable}},
-      {{.height = 4, .width = 2}, {.exchange = RowForm::kRows}},
+      {{.height = 4, .width = 2, .dtype = DType::kFloat32}, {.op = ReduceOp::kAverage}},
+      {{.height = 4, .width = 2, .dtype = DType::kFloat32}, {.result = RowForm::kTable}},
+      {{.height = 4, .width = 2, .dtype = DType::kFloat32}, {.exchange = RowForm::kRows}},
   };
   Texts texts(3);
   std::vector<std::string> seen;
@@ -261,20 +267,23 @@ TEST(RuntimeRows, MismatchesAreTheSameErrorOnAllRanks) {
     RowSums sums;
     std::string all;
     for (const Case& other : others) {
-      const Case mine = runtime.rank() == 1 ? other : Case{{.height = 4, .width = 2}, {}};
+      const Case mine = runtime.rank() == 1
+                            ? other
+                            : Case{{.height = 4, .width = 2, .dtype = DType::kFloat32}, {}};
       all += error_of([&] {
                runtime.sparse_all_reduce("x", mine.table, indices, rows.data(), sums, mine.options);
              }) +
              "\n";
-      runtime.sparse_all_reduce("x", {.height = 4, .width = 2}, indices, rows.data(), sums,
-                                {.result = RowForm::kRows});
+      runtime.sparse_all_reduce("x", {.height = 4, .width = 2, .dtype = DType::kFloat32}, indices,
+                                rows.data(), sums, {.result = RowForm::kRows});
       require(sums.indices().size() == 2, "the next use works");
     }
     all += error_of([&] {
       if (runtime.rank() == 1) {
         all_reduce_works(runtime, "y");
       } else {
-        runtime.sparse_all_reduce("y", {.height = 4, .width = 2}, indices, rows.data(), sums);
+        runtime.sparse_all_reduce("y", {.height = 4, .width = 2, .dtype = DType::kFloat32}, indices,
+                                  rows.data(), sums);
       }
     });
     all_reduce_works(runtime, "y");
@@ -300,17 +309,20 @@ TEST(RuntimeRows, MisuseThrowsAtTheCall) {
           error_of([&] { runtime.sparse_all_reduce("x", table, indices, data, sums, options); });
       require(error.starts_with("usage: ") && error.find(part) != std::string::npos, error);
     };
-    misuse({.height = 4, .width = 2}, {0, 4}, rows.data(), {}, "index 4 at position 1");
-    misuse({.height = 4, .width = 2}, {-2}, rows.data(), {}, "index -2 at position 0");
-    misuse({.height = 4, .width = 2}, {0}, nullptr, {}, "null");
-    misuse({.height = 4, .width = 2}, {0}, rows.data(), {.op = ReduceOp::kMax}, "sum or average");
+    misuse({.height = 4, .width = 2, .dtype = DType::kFloat32}, {0, 4}, rows.data(), {},
+           "index 4 at position 1");
+    misuse({.height = 4, .width = 2, .dtype = DType::kFloat32}, {-2}, rows.data(), {},
+           "index -2 at position 0");
+    misuse({.height = 4, .width = 2, .dtype = DType::kFloat32}, {0}, nullptr, {}, "null");
+    misuse({.height = 4, .width = 2, .dtype = DType::kFloat32}, {0}, rows.data(),
+           {.op = ReduceOp::kMax}, "sum or average");
     misuse({.height = 4, .width = 2, .dtype = DType::kBool}, {0}, rows.data(), {}, "numbers");
     misuse({.height = 4, .width = 2, .dtype = DType::kInt32}, {0}, rows.data(),
            {.scales = {.before = 2}}, "elements of int32 cannot be scaled");
-    misuse({.height = 4, .width = 2}, {0}, rows.data(),
+    misuse({.height = 4, .width = 2, .dtype = DType::kFloat32}, {0}, rows.data(),
            {.result = RowForm::kRows, .exchange = RowForm::kTable}, "does not tell");
-    runtime.sparse_all_reduce("x", {.height = 4, .width = 2}, std::vector<std::int64_t>{1},
-                              rows.data(), sums);
+    runtime.sparse_all_reduce("x", {.height = 4, .width = 2, .dtype = DType::kFloat32},
+                              std::vector<std::int64_t>{1}, rows.data(), sums);
   });
 }
 
@@ -322,7 +334,7 @@ TEST(RuntimeRows, OfSeveralThreads) {
     std::atomic<bool> failed{false};
     const auto work = [&](Group& group, const std::string& name) {
       try {
-        const RowTable table{.height = 30, .width = 3};
+        const RowTable table{.height = 30, .width = 3, .dtype = DType::kFloat32};
         RowSums sums;
         for (unsigned seed = 0; seed < 10; ++seed) {
           std::vector<Rows> of_ranks;
@@ -344,6 +356,24 @@ TEST(RuntimeRows, OfSeveralThreads) {
     a.join();
     b.join();
     require(!failed, "a thread has failed");
+  });
+}
+
+TEST(RuntimeRows, AreNotThoseOfTheResultThatIsUsedAgain) {
+  RuntimeJob(1, test_options()).run([](Runtime& runtime) {
+    const RowTable table{.height = 4, .width = 2, .dtype = DType::kFloat32};
+    const std::vector<std::int64_t> indices{0, 3};
+    const std::vector<float> rows{1, 2, 3, 4};
+    RowSums sums, others;
+    const auto sum_up = [&](const void* from, RowSums& to) {
+      runtime.sparse_all_reduce("x", table, indices, from, to, {.result = RowForm::kRows});
+    };
+    sum_up(rows.data(), sums);
+    const std::string error = error_of([&] { sum_up(sums.rows().data, sums); });
+    require(error.starts_with("usage") && error.find("rows of table 0 lie in") != error.npos,
+            error);
+    sum_up(sums.rows().data, others);
+    require(static_cast<const float*>(others.rows().data)[3] == 4, "the last element");
   });
 }
 

@@ -129,23 +129,23 @@ TEST_P(RuntimeThreads, GroupedCollectives) {
         return all;
       };
       const std::vector<TensorBuffers> in_place = buffers(nullptr, parts);
-      runtime.all_reduce("all_reduce", {.each = in_place});
+      runtime.all_reduce("all_reduce", {.dtype = DType::kFloat32, .each = in_place});
       require_all(parts, sum, "all_reduce");
-      runtime.broadcast("broadcast", {.each = in_place}, 0);
+      runtime.broadcast("broadcast", {.dtype = DType::kFloat32, .each = in_place}, 0);
       const std::vector<TensorBuffers> gathered = buffers(&parts, wholes);
-      runtime.all_gather("all_gather", {.each = gathered});
+      runtime.all_gather("all_gather", {.dtype = DType::kFloat32, .each = gathered});
       require_all(wholes, sum, "all_gather");
       const std::vector<TensorBuffers> scattered = buffers(&inputs, parts);
-      runtime.reduce_scatter("reduce_scatter", {.each = scattered});
+      runtime.reduce_scatter("reduce_scatter", {.dtype = DType::kFloat32, .each = scattered});
       require_all(parts, sum, "reduce_scatter");
-      runtime.scatter("scatter", {.each = scattered}, 0);
+      runtime.scatter("scatter", {.dtype = DType::kFloat32, .each = scattered}, 0);
       require_all(parts, 1.0F, "scatter");
-      runtime.gather("gather", {.each = gathered}, 0);
+      runtime.gather("gather", {.dtype = DType::kFloat32, .each = gathered}, 0);
       if (runtime.rank() == 0) require_all(wholes, 1.0F, "gather");
-      runtime.reduce("reduce", {.each = in_place}, 0);
+      runtime.reduce("reduce", {.dtype = DType::kFloat32, .each = in_place}, 0);
       if (runtime.rank() == 0) require_all(parts, static_cast<float>(ranks), "reduce");
       const std::vector<TensorBuffers> exchanged = buffers(&inputs, wholes);
-      runtime.all_to_all("all_to_all", {.each = exchanged});
+      runtime.all_to_all("all_to_all", {.dtype = DType::kFloat32, .each = exchanged});
       for (std::size_t i = 0; i < wholes.size(); ++i) {
         for (std::size_t at = 0; at < wholes[i].size(); ++at) {
           require(wholes[i][at] == static_cast<float>(at / kCounts[i] + 1), "all_to_all");
@@ -401,7 +401,9 @@ TEST_P(RuntimeThreads, CloseIsFinalAndMayBeRepeated) {
     runtime.close();
     runtime.close();
     errors.set(runtime.rank(), error_of([&] { runtime.barrier(); }));
-    require(!error_of([&] { runtime.register_gradients("late", {{.name = "g"}}); }).empty(),
+    require(!error_of([&] {
+               runtime.register_gradients("late", {{.name = "g", .shape = {1}}});
+             }).empty(),
             "registered after the end");
     const Runtime moved = std::move(runtime);  // Destroys what is closed, and what is empty.
   });

@@ -61,7 +61,7 @@ TEST(RuntimeWire, AnAllReduceRoundsContributionsAndResultOnce) {
     std::vector<float> second = contribution(runtime.rank(), 300);
     const TensorBuffers both[] = {{.result = first.data(), .count = 7},
                                   {.result = second.data(), .count = 300}};
-    runtime.all_reduce("both", {.each = both}, kSumAsBfloat16);
+    runtime.all_reduce("both", {.dtype = DType::kFloat32, .each = both}, kSumAsBfloat16);
     require(first == expected_sums(kRanks, 7) && second == expected_sums(kRanks, 300), "grouped");
     std::vector<double> wide(5, 1.0 + 1.0 / 512);  // rounds to 1
     runtime.all_reduce("wide", {wide.data(), wide.size(), DType::kFloat64},
@@ -103,7 +103,7 @@ TEST(RuntimeWire, AReduceScatterHasTheBitsOfAnAllReduce) {
     const std::vector<float> of_second = contribution(runtime.rank(), kRanks * 100);
     const TensorBuffers both[] = {{of_first.data(), first.data(), 2},
                                   {of_second.data(), second.data(), 100}};
-    runtime.reduce_scatter("both", {.each = both}, kSumAsBfloat16);
+    runtime.reduce_scatter("both", {.dtype = DType::kFloat32, .each = both}, kSumAsBfloat16);
     const std::vector<float> of_all = expected_sums(kRanks, kRanks * 100);
     require(std::equal(first.begin(), first.end(), of_all.begin() + runtime.rank() * 2) &&
                 std::equal(second.begin(), second.end(), of_all.begin() + runtime.rank() * 100),

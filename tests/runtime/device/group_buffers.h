@@ -77,10 +77,7 @@ class GroupBuffers {
   };
 
   static BufferView all_of(const DeviceMemory& memory) {
-    return {.data = memory.data(),
-            .count = memory.bytes(),
-            .dtype = DType::kUInt8,
-            .memory = memory.kind()};
+    return {memory.data(), memory.bytes(), DType::kUInt8, memory.kind()};
   }
 
   void copy(Device& device, const BufferView& to, const BufferView& from) {
@@ -115,9 +112,10 @@ inline void expect_grouped_sums(GroupJob& job, const std::vector<int>& ranks,
       };
       const TensorBuffers each[] = {tensor(0, 7), tensor(7, 43)};
       OperationPool pool;
-      auto operation = OperationCalls(pool, rank, 3)
-                           .grouped(OperationKind::kAllReduce,
-                                    in_place ? "tensors in place" : "tensors", {.each = each});
+      auto operation =
+          OperationCalls(pool, rank, 3)
+              .grouped(OperationKind::kAllReduce, in_place ? "tensors in place" : "tensors",
+                       {.dtype = DType::kFloat32, .each = each});
       moved.move(*operation, rank, 3, ranks[me]);
       operations.push_back(GroupJob::submit(members[me]->engine(), *operation));
     }
@@ -134,7 +132,8 @@ inline void expect_grouped_sums(GroupJob& job, const std::vector<int>& ranks,
 inline void expect_rows(GroupJob& job, const std::vector<int>& ranks,
                         const std::vector<std::shared_ptr<GroupEngine>>& members) {
   constexpr std::size_t kHeight = 9, kWidth = 5, kShared = 7;
-  const RowTable table{.height = kHeight, .width = kWidth, .memory = MemoryKind::kDevice};
+  const RowTable table{
+      .height = kHeight, .width = kWidth, .dtype = DType::kFloat32, .memory = MemoryKind::kDevice};
   const Options options{.arena_bytes = GroupJob::kJobArena};
   const LinkCosts costs;
   GroupBuffers buffers(job);

@@ -49,9 +49,8 @@ class ConnectedGroups {
   /// An all-reduce of ones that one member begins.
   std::shared_ptr<Operation> begin(GroupEngine& member, std::vector<float>& data) {
     data.assign(100, 1);
-    Operation operation{.kind = OperationKind::kAllReduce,
-                        .name = "x",
-                        .buffer = {.data = data.data(), .count = data.size()}};
+    Operation operation{
+        .kind = OperationKind::kAllReduce, .name = "x", .buffer = {data.data(), data.size()}};
     const auto rank = static_cast<std::size_t>(member.rank());
     moved.move(operation, member.rank(), static_cast<int>(member.ranks().size()),
                member.ranks()[rank]);
@@ -152,11 +151,10 @@ TEST(DeviceGroups, SayThatThereIsNoDevice) {
   std::vector<float> data(8);
   std::vector<std::shared_ptr<Operation>> operations;
   for (const auto& member : members) {
-    operations.push_back(GroupJob::submit(
-        member->engine(),
-        {.kind = OperationKind::kAllReduce,
-         .name = "x",
-         .buffer = {.data = data.data(), .count = 8, .memory = MemoryKind::kDevice}}));
+    operations.push_back(
+        GroupJob::submit(member->engine(), {.kind = OperationKind::kAllReduce,
+                                            .name = "x",
+                                            .buffer = {data.data(), 8, MemoryKind::kDevice}}));
   }
   job.finish(operations);
   for (const auto& operation : operations) {

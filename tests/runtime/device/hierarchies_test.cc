@@ -81,7 +81,8 @@ TEST(Hierarchies, TakeOneCallInTheNodeForSeveralTensors) {
                         .result = out[me].data() + 4 * i * count,
                         .count = count});
       }
-      return calls.grouped(OperationKind::kAllGather, std::to_string(tensors), {.each = each});
+      return calls.grouped(OperationKind::kAllGather, std::to_string(tensors),
+                           {.dtype = DType::kFloat32, .each = each});
     });
     EXPECT_EQ(counted.calls_in_node(), 2U) << "one for each node";
     EXPECT_EQ(out[3], std::vector<float>(24, 1));

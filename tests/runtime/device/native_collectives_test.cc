@@ -71,7 +71,8 @@ TEST(NativeCollectives, SumSeveralTensorsInOneBucket) {
                              .count = count};
       };
       const TensorBuffers each[] = {tensor(0, 7), tensor(7, 0), tensor(7, 33)};
-      return calls.grouped(OperationKind::kAllReduce, "x", {.each = each});
+      return calls.grouped(OperationKind::kAllReduce, "x",
+                           {.dtype = DType::kFloat32, .each = each});
     });
     for (const auto& mine : sums) EXPECT_EQ(mine, std::vector<float>(40, 3));
     EXPECT_EQ(counted.calls(), 1U);
@@ -114,7 +115,8 @@ TEST(NativeCollectives, TakeOneCallForSeveralTensors) {
                         .result = out[me].data() + i * count,
                         .count = count});
       }
-      return calls.grouped(OperationKind::kReduceScatter, name, {.each = each}, 0, reduction);
+      return calls.grouped(OperationKind::kReduceScatter, name,
+                           {.dtype = DType::kFloat32, .each = each}, 0, reduction);
     });
   };
   scatter_list("several", 2);
@@ -145,8 +147,8 @@ TEST(NativeCollectives, OfSeveralTensorsGoWithoutPinnedMemory) {
                         .result = out[me].data() + i * kMost,
                         .count = i == 1 ? 0 : 3 + i});
       }
-      return calls.grouped(kind, "kind " + std::to_string(static_cast<int>(kind)), {.each = each},
-                           1);
+      return calls.grouped(kind, "kind " + std::to_string(static_cast<int>(kind)),
+                           {.dtype = DType::kFloat32, .each = each}, 1);
     });
     EXPECT_EQ(counted.calls(), 1U) << "kind " << static_cast<int>(kind);
   }
@@ -297,7 +299,7 @@ TEST(NativeCollectives, ExchangeSeveralTensorsInPlace) {
       const auto me = static_cast<std::size_t>(rank);
       const TensorBuffers each[] = {{.result = first[me].data(), .count = 5},
                                     {.result = second[me].data(), .count = 5}};
-      return calls.grouped(OperationKind::kAllToAll, "x", {.each = each});
+      return calls.grouped(OperationKind::kAllToAll, "x", {.dtype = DType::kFloat32, .each = each});
     });
     EXPECT_EQ(counted.calls(), 1U);
     for (int rank = 0; rank < ranks; ++rank) {

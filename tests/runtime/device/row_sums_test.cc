@@ -91,8 +91,7 @@ class RowsJob {
                   .memory = device.allocate(bytes, MemoryKind::kDevice)};
     std::ranges::copy(rows.elements, late.pinned.data());
     const auto view = [&](const DeviceMemory& memory) {
-      return BufferView{
-          .data = memory.data(), .count = bytes, .dtype = DType::kUInt8, .memory = memory.kind()};
+      return BufferView{memory.data(), bytes, DType::kUInt8, memory.kind()};
     };
     streams_[static_cast<std::size_t>(rank)]->copy(view(late.memory), view(late.pinned));
     return late;
@@ -204,7 +203,7 @@ TEST(DeviceRows, SayWhatIsWrong) {
     }
     return "";
   };
-  const RowTable here{.height = 3, .width = 4};
+  const RowTable here{.height = 3, .width = 4, .dtype = DType::kFloat32};
   RowTable pinned = here;
   pinned.memory = MemoryKind::kPinned;
   EXPECT_EQ(error_of({here}), "");

@@ -309,10 +309,9 @@ TEST(DeviceEngine, NamedOperationsSumDeviceBuffers) {
         memory.push_back(job.device(rank).allocate(kCount * sizeof(float), MemoryKind::kDevice));
         auto* values = reinterpret_cast<float*>(memory.back().data());
         for (std::size_t i = 0; i < kCount; ++i) values[i] = element(rank, i, use);
-        operations.push_back(job.submit(
-            rank, {.kind = OperationKind::kAllReduce,
-                   .name = "x",
-                   .buffer = {.data = values, .count = kCount, .memory = MemoryKind::kDevice}}));
+        operations.push_back(job.submit(rank, {.kind = OperationKind::kAllReduce,
+                                               .name = "x",
+                                               .buffer = {values, kCount, MemoryKind::kDevice}}));
       }
       job.finish(operations);
       for (int rank = 0; rank < 3; ++rank) {
@@ -341,11 +340,10 @@ TEST(DeviceEngine, BroadcastReachesDeviceMemoryOfAllRanks) {
         memory.push_back(job.device(rank).allocate(kCount * sizeof(float), MemoryKind::kDevice));
         auto* values = reinterpret_cast<float*>(memory.back().data());
         for (std::size_t i = 0; i < kCount; ++i) values[i] = element(rank, i, root);
-        operations.push_back(job.submit(
-            rank, {.kind = OperationKind::kBroadcast,
-                   .name = "weights" + std::to_string(root),
-                   .buffer = {.data = values, .count = kCount, .memory = MemoryKind::kDevice},
-                   .root = root}));
+        operations.push_back(job.submit(rank, {.kind = OperationKind::kBroadcast,
+                                               .name = "weights" + std::to_string(root),
+                                               .buffer = {values, kCount, MemoryKind::kDevice},
+                                               .root = root}));
       }
       job.finish(operations);
       for (int rank = 0; rank < job.world_size(); ++rank) {

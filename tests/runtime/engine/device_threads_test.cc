@@ -178,9 +178,8 @@ TEST(DeviceThreads, BuffersTravelBehindTheirStreams) {
     const DeviceMemory part = allocate(kCount), all = allocate(kRanks * kCount),
                        received = allocate(kCount);
     const auto view = [](const DeviceMemory& memory) {
-      return BufferView{.data = memory.data(),
-                        .count = memory.bytes() / sizeof(float),
-                        .memory = MemoryKind::kDevice};
+      return BufferView{memory.data(), memory.bytes() / sizeof(float), DType::kFloat32,
+                        MemoryKind::kDevice};
     };
     const auto check_all = [&](const DeviceMemory& memory, std::size_t first, int value) {
       const auto* const values = reinterpret_cast<const float*>(memory.data()) + first;

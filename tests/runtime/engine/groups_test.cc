@@ -90,7 +90,7 @@ Work begin_rows(GroupEngine& member, RowForm exchange) {
   static const Options options{.arena_bytes = GroupJob::kJobArena};
   static const LinkCosts costs;
   constexpr std::size_t kHeight = 7, kWidth = 3, kShared = 5;
-  const RowTable table{.height = kHeight, .width = kWidth};
+  const RowTable table{.height = kHeight, .width = kWidth, .dtype = DType::kFloat32};
   struct State {
     std::vector<float> rows, expected;
     RowSums memory;

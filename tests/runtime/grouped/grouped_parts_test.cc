@@ -220,7 +220,8 @@ std::string error_of_gathers(EngineJob& job, const std::string& name,
     }
     operations.push_back(
         job.submit(rank, *OperationCalls(pool, rank, 2)
-                              .grouped(OperationKind::kAllGather, name, {.each = tensors})));
+                              .grouped(OperationKind::kAllGather, name,
+                                       {.dtype = DType::kFloat32, .each = tensors})));
   }
   job.finish(operations);
   EXPECT_EQ(error_of(*operations[1]), error_of(*operations[0]));
@@ -255,7 +256,7 @@ TEST(GroupedPartsCalls, NameWhatIsWrong) {
   const auto error = [&](OperationKind kind, const std::vector<TensorBuffers>& tensors,
                          int root = 0) -> std::string {
     try {
-      calls.grouped(kind, "x", {.each = tensors}, root);
+      calls.grouped(kind, "x", {.dtype = DType::kFloat32, .each = tensors}, root);
       return {};
     } catch (const UsageError& e) {
       return e.what();

@@ -239,7 +239,8 @@ TEST(GroupedBroadcast, CopiesAllTensorsOfTheRoot) {
     OperationPool pool;
     operations.push_back(
         job.submit(rank, *OperationCalls(pool, rank, 3)
-                              .grouped(OperationKind::kBroadcast, "x", {.each = tensors}, 1)));
+                              .grouped(OperationKind::kBroadcast, "x",
+                                       {.dtype = DType::kFloat32, .each = tensors}, 1)));
   }
   job.finish(operations);
   for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
@@ -265,7 +266,8 @@ std::string error_of_all_reduces(EngineJob& job, const std::string& name,
     const auto operation =
         tensors.empty()
             ? calls.all_reduce(name, {memory.data(), 30, DType::kFloat32}, ReduceOp::kSum)
-            : calls.grouped(OperationKind::kAllReduce, name, {.each = tensors});
+            : calls.grouped(OperationKind::kAllReduce, name,
+                            {.dtype = DType::kFloat32, .each = tensors});
     operations.push_back(job.submit(rank, *operation));
   }
   job.finish(operations);
@@ -299,7 +301,7 @@ TEST(GroupedCalls, NameWhatIsWrong) {
   const auto error = [&](OperationKind kind, const std::vector<TensorBuffers>& tensors,
                          int root = 0) -> std::string {
     try {
-      calls.grouped(kind, "x", {.each = tensors}, root);
+      calls.grouped(kind, "x", {.dtype = DType::kFloat32, .each = tensors}, root);
       return {};
     } catch (const UsageError& e) {
       return e.what();
@@ -326,6 +328,46 @@ TEST(GroupedCalls, NameWhatIsWrong) {
   EXPECT_EQ(error(Kind::kScatter, {{a.data(), nullptr, 4}}), "");
   EXPECT_THAT(error(Kind::kScatter, {{a.data(), nullptr, 4}}, 1), HasSubstr("has no result"));
   EXPECT_THAT(error(Kind::kReduce, {{nullptr, b.data(), 4}}, 2), HasSubstr("the root 2"));
+}
+
+TEST(GroupedCalls, RefuseTensorsThatShareMemory) {
+  OperationPool pool;
+  const OperationCalls calls(pool, 0, 2);
+  std::vector<float> a(16), b(16);
+  const auto error = [&](OperationKind kind, const std::vector<TensorBuffers>& tensors,
+                         int root = 0) -> std::string {
+    try {
+      calls.grouped(kind, "x", {.dtype = DType::kFloat32, .each = tensors}, root);
+      return {};
+    } catch (const UsageError& e) {
+      return e.what();
+    }
+  };
+  using Kind = OperationKind;
+  const auto shares = HasSubstr("'x': tensors 0 and 2 of the list share memory");
+  const TensorBuffers other{nullptr, b.data(), 4};
+  EXPECT_THAT(error(Kind::kAllReduce, {{nullptr, a.data(), 4}, other, {nullptr, a.data(), 4}}),
+              shares);
+  EXPECT_THAT(error(Kind::kAllReduce, {{nullptr, a.data(), 4}, other, {nullptr, &a[3], 4}}),
+              shares);
+  EXPECT_EQ(error(Kind::kAllReduce, {{nullptr, a.data(), 4}, other, {nullptr, &a[4], 4}}), "");
+  // One input may have two results, but no result is another's input.
+  EXPECT_EQ(error(Kind::kAllReduce, {{a.data(), &b[0], 4}, {a.data(), &b[4], 4}}), "");
+  EXPECT_THAT(
+      error(Kind::kAllReduce, {{a.data(), b.data(), 4}, {&a[8], &b[8], 4}, {&b[2], &a[4], 4}}),
+      shares);
+  // Parts of all ranks count.
+  EXPECT_THAT(
+      error(Kind::kAllGather, {{a.data(), b.data(), 4}, {&a[4], &b[8], 1}, {&a[8], &b[7], 1}}),
+      shares);
+  // A broadcast may have a tensor twice, and the root of a reduce alone writes.
+  EXPECT_EQ(error(Kind::kBroadcast, {{nullptr, a.data(), 4}, other, {nullptr, a.data(), 4}}, 1),
+            "");
+  EXPECT_THAT(error(Kind::kBroadcast, {{nullptr, a.data(), 4}, other, {nullptr, &a[1], 4}}, 1),
+              shares);
+  EXPECT_EQ(error(Kind::kReduce, {{a.data(), b.data(), 4}, {&a[4], b.data(), 4}}, 1), "");
+  EXPECT_THAT(error(Kind::kReduce, {{a.data(), b.data(), 4}, {&a[4], b.data(), 4}}, 0),
+              HasSubstr("tensors 0 and 1"));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kHeight = 9, kWidth = 3;
 
 RowTable table_in(MemoryKind memory) {
-  return {.height = kHeight, .width = kWidth, .memory = memory};
+  return {.height = kHeight, .width = kWidth, .dtype = DType::kFloat32, .memory = memory};
 }
 
 /// One rank's call on two tables with the same rows, with the memory that outlives it.

@@ -428,7 +428,8 @@ TEST(JoinedRanks, CountInGroupedOperationsWithUnevenParts) {
     OperationPool pool;
     operations.push_back(
         job.submit(rank, *OperationCalls(pool, rank, 3)
-                              .grouped(OperationKind::kReduceScatter, "x", {.each = tensors})));
+                              .grouped(OperationKind::kReduceScatter, "x",
+                                       {.dtype = DType::kFloat32, .each = tensors})));
   }
   job.finish(operations);
   for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");

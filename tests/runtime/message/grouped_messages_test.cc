@@ -48,7 +48,7 @@ class GroupedTensors {
     std::vector<BufferView> views;
     for (std::size_t i = 0; i < memory_.size(); ++i) {
       const auto& [dtype, count] = extents_[i];
-      views.push_back({.data = memory_[i].data() + kMargin, .count = count, .dtype = dtype});
+      views.push_back({memory_[i].data() + kMargin, count, dtype});
     }
     return views;
   }

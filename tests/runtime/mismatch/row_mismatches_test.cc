@@ -24,7 +24,9 @@ using ::testing::HasSubstr;
 // --- Rows ---------------------------------------------------------------------------------------
 
 struct RowTerms {
-  RowCall call = {.tables = {{.height = 4, .width = 2}, {.height = 3, .width = 2}}, .options = {}};
+  RowCall call = {.tables = {{.height = 4, .width = 2, .dtype = DType::kFloat32},
+                             {.height = 3, .width = 2, .dtype = DType::kFloat32}},
+                  .options = {}};
   bool is_all_reduce = false;
 };
 

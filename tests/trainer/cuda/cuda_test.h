@@ -99,7 +99,7 @@ class CudaTest : public testing::Test {
 
  private:
   static BufferView view(void* data, std::size_t bytes, MemoryKind kind) {
-    return {.data = data, .count = bytes, .dtype = DType::kUInt8, .memory = kind};
+    return {data, bytes, DType::kUInt8, kind};
   }
 };
 

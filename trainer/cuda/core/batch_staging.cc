@@ -39,12 +39,8 @@ void BatchStaging::load(const BatchHeader& header, std::span<const std::uint8_t>
     std::memcpy(slot.memory.data() + plan_.targets, targets.data(), targets.size());
   }
   const std::size_t used = plan_.targets + targets.size();
-  stream_.copy(
-      {.data = batch_.data(), .count = used, .dtype = DType::kUInt8, .memory = MemoryKind::kDevice},
-      {.data = slot.memory.data(),
-       .count = used,
-       .dtype = DType::kUInt8,
-       .memory = MemoryKind::kPinned});
+  stream_.copy({batch_.data(), used, DType::kUInt8, MemoryKind::kDevice},
+               {slot.memory.data(), used, DType::kUInt8, MemoryKind::kPinned});
   stream_.record(*slot.copied);
 }
 

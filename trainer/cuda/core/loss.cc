@@ -11,10 +11,7 @@ namespace kolo::trainer::cuda {
 namespace {
 
 BufferView bytes_of(const DeviceMemory& memory) {
-  return {.data = memory.data(),
-          .count = sizeof(LossTotals),
-          .dtype = DType::kUInt8,
-          .memory = memory.kind()};
+  return {memory.data(), sizeof(LossTotals), DType::kUInt8, memory.kind()};
 }
 
 }  // namespace

@@ -24,8 +24,8 @@ PixelInput::PixelInput(kolo::Device& device, Stream& stream, Context& context,
   std::iota(bytes.begin(), bytes.end(), std::uint8_t{0});
   const DeviceMemory pinned = device.allocate(kByteValues * sizeof(float), MemoryKind::kPinned);
   scaling.apply(bytes, {floats_of(pinned), kByteValues});
-  stream.copy({.data = table_.data(), .count = kByteValues, .memory = MemoryKind::kDevice},
-              {.data = pinned.data(), .count = kByteValues, .memory = MemoryKind::kPinned});
+  stream.copy({table_.data(), kByteValues, DType::kFloat32, MemoryKind::kDevice},
+              {pinned.data(), kByteValues, DType::kFloat32, MemoryKind::kPinned});
   const std::unique_ptr<Event> copied = device.make_event();
   stream.record(*copied);
   wait_for(*copied);

@@ -35,15 +35,15 @@ void DeviceParameters::upload() {
     const std::span<const float> value = host_[i].value();
     std::copy(value.begin(), value.end(), staged + plan_.offsets[i]);
   }
-  stream_.copy({.data = values_.data(), .count = plan_.count, .memory = MemoryKind::kDevice},
-               {.data = staging_.data(), .count = plan_.count, .memory = MemoryKind::kPinned});
+  stream_.copy({values_.data(), plan_.count, DType::kFloat32, MemoryKind::kDevice},
+               {staging_.data(), plan_.count, DType::kFloat32, MemoryKind::kPinned});
   refresh_copies();
   wait_for_stream();
 }
 
 void DeviceParameters::download() {
-  stream_.copy({.data = staging_.data(), .count = plan_.count, .memory = MemoryKind::kPinned},
-               {.data = values_.data(), .count = plan_.count, .memory = MemoryKind::kDevice});
+  stream_.copy({staging_.data(), plan_.count, DType::kFloat32, MemoryKind::kPinned},
+               {values_.data(), plan_.count, DType::kFloat32, MemoryKind::kDevice});
   wait_for_stream();
   const auto* const staged = reinterpret_cast<const float*>(staging_.data());
   for (std::size_t i = 0; i < size(); ++i) {
