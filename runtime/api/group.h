@@ -199,9 +199,9 @@ class Group {
   // Grouped operations take several tensors of one dtype, in memory of one kind, with one
   // agreement, one plan and common messages. Each tensor gets what the operation on it alone would
   // give it, with equal parts or with its `counts`, which are the same on all ranks. Where an input
-  // may be null, it is null for all tensors or for none, but at the root of a gather. Buffers must
-  // not overlap, and stay valid until the ticket is done; the list of tensors and their counts need
-  // not.
+  // may be null, it is null for all tensors or for none, but at the root of a gather. Buffers
+  // that are written overlap no other, but for a broadcast that has a tensor twice; all stay valid
+  // until the ticket is done. The list of tensors and their counts need not.
 
   /// `all_reduce` of several tensors.
   Ticket all_reduce_async(std::string_view name, const Tensors& tensors,

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "comm/base/carrier.h"
 #include "comm/base/check.h"
+#include "fusion/overlap.h"
 #include "runtime/plan/call_parts.h"
 
 namespace kolo {
@@ -50,23 +53,14 @@ void check_apart(OperationKind kind, std::string_view name, const void* input,
   refuse_call(name, fmt::format("input and result overlap; {}", advice(kind)));
 }
 
-/// Without counts: the part of one rank where `count` elements are those of all.
-std::size_t part_of_all(std::string_view name, std::size_t count, int world_size,
-                        OperationCalls::Counts counts) {
-  const auto ranks = static_cast<std::size_t>(world_size);
-  if (counts.empty() && count % ranks != 0) {
-    refuse_call(name,
-                fmt::format("{} elements are not as many for each of {} ranks; give the counts",
-                            count, world_size));
-  }
-  return count / ranks;
-}
-
-void check_count(std::string_view name, std::string_view buffer, std::size_t count,
-                 std::size_t expected) {
-  if (count != expected) {
-    refuse_call(name, fmt::format("the {} has {} elements where the counts say {}", buffer, count,
-                                  expected));
+/// Of several tensors, none writes to another's memory. A broadcast may have one twice, as a list
+/// of all weights has those that are tied: what it writes is the same.
+void check_apart(OperationKind kind, std::string_view name, std::vector<UsedMemory> ranges) {
+  if (kind == OperationKind::kBroadcast) drop_repeated(ranges);
+  if (const auto overlap = find_overlap(std::move(ranges))) {
+    refuse_call(name, fmt::format("tensors {} and {} of the list share memory; a list has each "
+                                  "tensor once, in memory of its own",
+                                  overlap->first, overlap->second));
   }
 }
 
@@ -77,20 +71,24 @@ struct Uses {
   bool reads_input = true;
   bool needs_input = false, needs_result = true;
   bool is_in_place = false;  ///< Without an input, on all ranks: both are in the result.
+  bool writes_result = true;
 };
 
 Uses uses_of(OperationKind kind, bool is_root) {
   switch (kind) {
     case OperationKind::kBroadcast:
-      return {.reads_input = is_root, .is_in_place = true};
+      return {.reads_input = is_root, .is_in_place = true, .writes_result = !is_root};
     case OperationKind::kReduce:
-      return {.needs_result = is_root, .is_in_place = true};
+      return {.needs_result = is_root, .is_in_place = true, .writes_result = is_root};
     case OperationKind::kReduceScatter:
       return {.takes_all = true, .is_in_place = true};
     case OperationKind::kAllGather:
       return {.gives_all = true, .is_in_place = true};
     case OperationKind::kGather:
-      return {.gives_all = true, .needs_input = !is_root, .needs_result = is_root};
+      return {.gives_all = true,
+              .needs_input = !is_root,
+              .needs_result = is_root,
+              .writes_result = is_root};
     case OperationKind::kScatter:
       return {.takes_all = true,
               .reads_input = is_root,
@@ -149,18 +147,6 @@ void write_parts(Operation& operation, std::span<const TensorBuffers> tensors, s
   }
   operation.buffer.count = all_even ? sum : 0;
   if (has_parts(operation.kind) && all_even) operation.counts.assign(1, sum);
-}
-
-/// In place each two ranks exchange as many elements both ways. `counts` are those of all pairs.
-void check_exchange(std::string_view name, OperationCalls::Counts counts, int world_size) {
-  const auto ranks = static_cast<std::size_t>(world_size);
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    const std::size_t back = counts[i % ranks * ranks + i / ranks];
-    if (counts[i] == back) continue;
-    refuse_call(name, fmt::format("in place ranks {} and {} exchange as many elements both ways, "
-                                  "not {} and {}",
-                                  i / ranks, i % ranks, counts[i], back));
-  }
 }
 
 /// The type to send, if it is not that of the elements.
@@ -399,7 +385,12 @@ OperationCalls::New OperationCalls::grouped(OperationKind kind, std::string_view
   const bool needs_input =
       uses.needs_input || (uses.is_in_place && uses.reads_input && out_of_place);
   const bool needs_result = uses.needs_result || !out_of_place;
-  for (const TensorBuffers& tensor : tensors.each) {
+  // The root of a broadcast has a result of its own out of place.
+  const bool writes = uses.writes_result || (kind == OperationKind::kBroadcast && out_of_place);
+  std::vector<UsedMemory> used;
+  used.reserve(2 * tensors.each.size());
+  for (std::size_t i = 0; i < tensors.each.size(); ++i) {
+    const TensorBuffers& tensor = tensors.each[i];
     auto [input, result] = sizes_of(kind, name, tensor, rank_, world_size_);
     if (!out_of_place) result = std::max(input, result);
     require(!needs_input || tensor.input != nullptr || input == 0, name, "one tensor has no input");
@@ -411,7 +402,15 @@ OperationCalls::New OperationCalls::grouped(OperationKind kind, std::string_view
     if (uses.reads_input) {
       check_apart(kind, name, tensor.input, input, tensor.result, result, dtype);
     }
+    if (tensors.each.size() == 1) break;
+    if (uses.reads_input && tensor.input != nullptr) {
+      used.push_back({tensor.input, input * size_of(dtype), i, false});
+    }
+    if (tensor.result != nullptr && (writes || !out_of_place)) {
+      used.push_back({tensor.result, result * size_of(dtype), i, writes});
+    }
   }
+  check_apart(kind, name, std::move(used));
   New operation = pool_.take(kind, name);
   operation->out_of_place = out_of_place;
   operation->root = root;

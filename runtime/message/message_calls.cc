@@ -2,10 +2,12 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "comm/base/check.h"
+#include "fusion/overlap.h"
 
 namespace kolo {
 
@@ -60,6 +62,16 @@ void MessageCalls::check_call(Message::Kind kind, std::span<const BufferView> te
     }
     if (data == nullptr && count > 0) {
       refuse(tensors.size() == 1 ? "the buffer is null" : fmt::format("buffer {} is null", i));
+    }
+  }
+  if (!sends && tensors.size() > 1) {
+    std::vector<UsedMemory> used;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      used.push_back({.begin = tensors[i].data, .bytes = tensors[i].bytes(), .index = i});
+    }
+    if (const auto overlap = find_overlap(std::move(used))) {
+      refuse(fmt::format("buffers {} and {} share memory; each tensor needs memory of its own",
+                         overlap->first, overlap->second));
     }
   }
   if ((peer >= 0 && peer < world_size_) || (peer == kAnyRank && !sends)) return;

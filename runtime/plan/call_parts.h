@@ -82,6 +82,39 @@ struct PairSums {
   }
 };
 
+/// Without counts: the part of one rank where `count` elements are those of all.
+inline std::size_t part_of_all(std::string_view name, std::size_t count, int world_size,
+                               std::span<const std::size_t> counts) {
+  const auto ranks = static_cast<std::size_t>(world_size);
+  if (counts.empty() && count % ranks != 0) {
+    refuse_call(name,
+                fmt::format("{} elements are not as many for each of {} ranks; give the counts",
+                            count, world_size));
+  }
+  return count / ranks;
+}
+
+inline void check_count(std::string_view name, std::string_view buffer, std::size_t count,
+                        std::size_t expected) {
+  if (count != expected) {
+    refuse_call(name, fmt::format("the {} has {} elements where the counts say {}", buffer, count,
+                                  expected));
+  }
+}
+
+/// In place each two ranks exchange as many elements both ways. `counts` are those of all pairs.
+inline void check_exchange(std::string_view name, std::span<const std::size_t> counts,
+                           int world_size) {
+  const auto ranks = static_cast<std::size_t>(world_size);
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const std::size_t back = counts[i % ranks * ranks + i / ranks];
+    if (counts[i] == back) continue;
+    refuse_call(name, fmt::format("in place ranks {} and {} exchange as many elements both ways, "
+                                  "not {} and {}",
+                                  i / ranks, i % ranks, counts[i], back));
+  }
+}
+
 /// The part of the root in its buffer with the parts of all, `before` elements from the beginning.
 inline void* own_part(const void* all, std::size_t before, DType dtype) {
   if (all == nullptr) return nullptr;  // There are no elements.

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "comm/base/check.h"
+#include "fusion/overlap.h"
 
 namespace kolo {
 namespace {
@@ -46,6 +47,27 @@ void require_valid(std::string_view name, const RowCall& call, std::span<const T
           "a table that is exchanged does not tell which rows the result has");
 }
 
+/// The memory of former results is written again, so no rows are in it, and no two results share
+/// it.
+void require_apart(std::string_view name, std::span<const TableRows> tables,
+                   std::span<const RowSums> results) {
+  std::vector<UsedMemory> used;
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    const BufferView former = results[i].rows();
+    used.push_back({former.data, former.bytes(), i, true});
+    const std::size_t bytes = tables[i].indices.size() * tables[i].table.row_bytes();
+    used.push_back({tables[i].rows, bytes, i, false});
+  }
+  const auto overlap = find_overlap(std::move(used));
+  if (!overlap) return;
+  const auto [first, second] = *overlap;
+  const std::string which = first == second ? fmt::format("table {}", first)
+                                            : fmt::format("tables {} and {}", first, second);
+  throw UsageError(fmt::format(
+      "'{}': rows of {} lie in memory of a former result that is used again; give another result",
+      name, which));
+}
+
 }  // namespace
 
 RowReduction::RowReduction(const PlanInputs& inputs, std::string_view name,
@@ -56,6 +78,7 @@ RowReduction::RowReduction(const PlanInputs& inputs, std::string_view name,
       name_(name.empty() ? to_string(call_) : name),
       calls_(pool_, inputs.rank, inputs.grid.world_size()) {
   require_valid(name_, call_, tables);
+  require_apart(name_, tables, results);
   sums_->reserve(tables.size());
   for (std::size_t i = 0; i < tables.size(); ++i) {
     sums_->emplace_back(inputs_, tables[i], options, results[i], device);
