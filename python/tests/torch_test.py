@@ -104,7 +104,7 @@ class Training(Job):
     scenes = "torch_training_scenes.py"
 
     def test_the_optimizer(self):
-        self.check("optimizer,accumulation")
+        self.check("optimizer,tied,accumulation")
 
     def test_some_ranks(self):
         self.check("subgroup", nodes=[3])

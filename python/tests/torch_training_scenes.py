@@ -111,6 +111,33 @@ def optimizer():
     expect_close(model, expected.module, "gradients by hand")
 
 
+def tied():
+    """Weights that two layers share have one gradient, which travels once; a state dict names them twice."""
+
+    class Tied(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(1 + dist.get_rank())
+            self.first, self.second = torch.nn.Linear(80, 80), torch.nn.Linear(80, 80)
+            self.second.weight = self.first.weight
+
+        def forward(self, x):
+            return self.second(self.first(x).tanh())
+
+    gloo = dist.new_group(backend="gloo")
+    expected = with_ddp(Tied, gloo)
+    train(expected, sgd(expected))
+    model = Tied()
+    kolo.torch.broadcast_parameters(model)
+    check_same_everywhere(model)
+    train(model, DistributedOptimizer(sgd(model), model.named_parameters(remove_duplicate=False)))
+    assert model.second.weight is model.first.weight
+    expect_close(model, expected.module, "tied weights")
+    model = with_ddp(Tied)
+    train(model, sgd(model))
+    expect_close(model.module, expected.module, "tied weights with DDP")
+
+
 def subgroup():
     """A subset of the ranks trains a model whose gradients are larger than the arena of their process group."""
     some = dist.new_group([0, 2])

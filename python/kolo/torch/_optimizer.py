@@ -282,7 +282,12 @@ def _named(
             if parameter.requires_grad
         ]
     ours = set(own)
-    named = [(name, parameter) for name, parameter in named_parameters if parameter in ours]
+    named: list[tuple[str, Tensor]] = []
+    seen: set[Tensor] = set()
+    for name, parameter in named_parameters:
+        if parameter in ours and parameter not in seen:  # One that is tied has one gradient, and several names.
+            named.append((name, parameter))
+            seen.add(parameter)
     missing = ours.difference(parameter for _, parameter in named)
     if missing:
         shapes = ", ".join(f"one of shape {list(parameter.shape)}" for parameter in list(missing)[:5])
