@@ -71,7 +71,7 @@ std::string Error::to_string() const {
   std::string text;
   if (!group.empty()) text += fmt::format("group {}: ", group);
   if (rank >= 0) text += fmt::format("rank {}: ", rank);
-  if (peer >= 0) text += fmt::format("peer {}: ", peer);
+  if (peer >= 0 && peer != rank) text += fmt::format("peer {}: ", peer);
   if (!verb.empty()) text += verb;
   if (!bucket.empty()) text += fmt::format("{}'{}'", verb.empty() ? "" : " of ", bucket);
   if (!verb.empty() || !bucket.empty()) text += ": ";

@@ -323,6 +323,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "kolo_gradients_size": (c_size_t, [c_void_p]),
     "kolo_gradients_view": (c_int32, [c_void_p, c_size_t, POINTER(kolo_buffer)]),
     "kolo_gradients_ready": (c_int32, [c_void_p, c_size_t]),
+    "kolo_gradients_ready_at": (c_int32, [c_void_p, c_size_t, c_void_p]),
     "kolo_gradients_ready_on": (c_int32, [c_void_p, c_size_t, c_void_p]),
     "kolo_gradients_absent": (c_int32, [c_void_p, c_size_t]),
     "kolo_gradients_absent_on": (c_int32, [c_void_p, c_size_t, c_void_p]),

@@ -62,7 +62,7 @@ class Handle(Owned):
         self.operation_timeout_ms = operation_timeout_ms
         """0: no limit."""
         self._parked: collections.deque[tuple[Any, Any]] = collections.deque()
-        self._kept: list[Any] = []
+        self._kept: collections.deque[tuple[Owned, Any]] = collections.deque()
         super().__init__(pointer, self.library.kolo_release)
 
     def park(self, ticket: Any, buffers: Any) -> None:
@@ -72,9 +72,15 @@ class Handle(Owned):
         else:
             self._parked.append((ticket, buffers))
 
-    def keep(self, buffers: Any) -> None:
-        """Keeps buffers as long as the runtime."""
-        self._kept.append(buffers)
+    def keep(self, owned: Owned, buffers: Any) -> None:
+        """Takes over a set of gradients in the middle of an iteration, with its buffers, until the job has ended."""
+        self._kept.append((owned, buffers))
+
+    def let_go(self) -> None:
+        """The job has ended: nothing uses what was kept."""
+        while self._kept:
+            owned, _ = self._kept.popleft()
+            owned.drop()
 
     def sweep(self) -> None:
         """Lets go of parked operations that are done. Cost: nothing if there are none."""
@@ -97,4 +103,3 @@ class Handle(Owned):
         while self._parked:
             ticket, _ = self._parked.popleft()
             self.library.kolo_ticket_release(ticket)
-        self._kept.clear()

@@ -129,6 +129,7 @@ class Runtime(Group):
     def _leave(self) -> None:
         _open_runtimes.discard(self)
         self._handle.sweep()
+        self._handle.let_go()
 
     def __enter__(self) -> Runtime:
         return self
@@ -222,7 +223,7 @@ def _milliseconds(text: str) -> int:
 
 def _why(error: BaseException | None) -> str:
     text = str(error).partition("\n")[0]
-    return f"left the job because of {type(error).__name__}" + (f": {text}" if text else "")
+    return type(error).__name__ + (f": {text}" if text else "")
 
 
 def _uncaught() -> BaseException | None:

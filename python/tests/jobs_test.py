@@ -165,7 +165,7 @@ class Endings(unittest.TestCase):
     def test_a_script_that_ends_by_an_exception(self):
         outcome = run("uncaught")
         self.assertEqual(outcome.statuses, [PEER_LOST_EXIT] * 2, outcome)
-        self.assertIn("left the job because of RuntimeError: no more data", outcome.errors)
+        self.assertIn("left the job: RuntimeError: no more data", outcome.errors)
         self.assertIn("kolo.PeerLostError: ", outcome.errors)
 
 

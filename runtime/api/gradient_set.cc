@@ -13,14 +13,41 @@ GradientSet::GradientSet(std::shared_ptr<MemberState> owner, std::shared_ptr<Gra
     : owner_(std::move(owner)), group_(std::move(group)) {}
 
 GradientSet::GradientSet(GradientSet&&) noexcept = default;
-GradientSet& GradientSet::operator=(GradientSet&&) noexcept = default;
+GradientSet& GradientSet::operator=(GradientSet&& other) noexcept {
+  if (this == &other) return *this;
+  end();
+  owner_ = std::move(other.owner_);
+  group_ = std::move(other.group_);
+  return *this;
+}
 
-GradientSet::~GradientSet() {
-  if (group_ && group_->iterations().in_flight()) {
-    log::warn(fmt::format(
-        "gradient set '{}' was destroyed in the middle of an iteration; its memory must "
-        "outlive the runtime",
-        group_->name()));
+GradientSet::~GradientSet() { end(); }
+
+void GradientSet::end() noexcept {
+  if (!group_ || !group_->iterations().uses_memory()) return;
+  GradientIterations& iterations = group_->iterations();
+  const std::chrono::milliseconds limit = owner_->limit()->time;
+  try {
+    const std::string unmarked = iterations.unmarked();
+    try {
+      const bool is_over = unmarked.empty() ? group_->wait(limit, &owner_->driver())
+                                            : iterations.finish(limit, &owner_->driver());
+      if (is_over) return;
+    } catch (const KoloError&) {
+      // The set has failed.
+    }
+    if (!iterations.failed()) {
+      const std::string why = fmt::format(
+          "it destroyed gradient set '{}' in the middle of an iteration, {}", group_->name(),
+          unmarked.empty() ? fmt::format("which is not over after {} ms", limit.count())
+                           : "without " + unmarked);
+      log::error("left the job: " + why);
+      owner_->abort(why);
+    }
+    iterations.await_stop(&owner_->driver());
+  } catch (const std::exception& e) {
+    // The thread that drives is stuck in a call, and takes the job with it.
+    log::error(fmt::format("destroying gradient set '{}': {}", group_->name(), e.what()));
   }
 }
 
@@ -28,7 +55,7 @@ std::size_t GradientSet::size() const { return group_->size(); }
 
 BufferView GradientSet::view(std::size_t index) const {
   return owner_->within_group([&] {
-    check(index < size(), "no gradient has this index");
+    group_->iterations().check_index(index);
     return group_->view(index);
   });
 }
@@ -44,6 +71,17 @@ void GradientSet::ready(std::size_t index, NativeStream stream) {
   owner_->check_free();
   owner_->marked(*group_,
                  owner_->within_group([&] { return group_->iterations().mark(index, stream); }));
+}
+
+void GradientSet::ready_at(std::size_t index, const void* data) {
+  const void* const registered = view(index).data;
+  owner_->within_group([&] {
+    check(data == registered,
+          fmt::format("gradient '{}' of set '{}' has moved: it was registered at {}, and is at {} "
+                      "now; keep its memory, or register the set again",
+                      group_->gradients()[index].name, group_->name(), registered, data));
+  });
+  ready(index);
 }
 
 void GradientSet::absent(std::size_t index) {

@@ -29,8 +29,11 @@ class GradientSet {
  public:
   /// Leaves the other set unusable.
   GradientSet(GradientSet&&) noexcept;
-  /// Leaves the other set unusable.
+  /// Ends this one as its destructor does, and leaves the other set unusable.
   GradientSet& operator=(GradientSet&&) noexcept;
+  /// In the middle of an iteration it ends that first: afterwards no thread, peer or message uses
+  /// the memory of its gradients. If all of them are marked, it waits for their values; otherwise
+  /// the iteration has no end, and this rank leaves the job, as by `Runtime::abort`. Logs errors.
   ~GradientSet();
 
   /// Number of gradients.
@@ -50,6 +53,12 @@ class GradientSet {
   /// The same for a gradient in device memory that is complete after the work enqueued on `stream`
   /// so far. Agreement starts at once; the data is read when the stream gets there.
   void ready(std::size_t index, NativeStream stream);
+
+  /// `ready(index)` of a gradient that lies at `data` now. Memory that moves after its registration
+  /// (a vector that grows, a framework that frees gradients) would be read where it was.
+  ///
+  /// Errors: as `ready(index)`; UsageError if it has moved, and nothing is marked then.
+  void ready_at(std::size_t index, const void* data);
 
   /// Marks gradient `index` as unused by this rank in the current iteration. It counts as zeros (in
   /// a minimum, maximum or product as the element that changes no result), and its memory, which
@@ -166,6 +175,7 @@ class GradientSet {
 
   template <typename Wait>
   void wait_within(const Wait& wait_up_to) const;
+  void end() noexcept;
   void between_iterations(std::string_view call) const;
 
   std::shared_ptr<MemberState> owner_;

@@ -15,10 +15,8 @@ std::unique_ptr<Rendezvous> meet(std::chrono::milliseconds timeout) {
     return rendezvous_from_environment(timeout);
   } catch (const KoloError& e) {
     Error error = e.error();
-    if (error.code != ErrorCode::kTimeout || !RuntimeState::has_any()) throw;
-    error.what +=
-        "; this process has opened a job before and not released it: did only this rank "
-        "mean to open a second one?";
+    if (error.code == ErrorCode::kConfig || !RuntimeState::has_any()) throw;
+    error.what += "; this process has a runtime already: does every rank open a second one?";
     throw KoloError(std::move(error));
   }
 }

@@ -227,6 +227,8 @@ int MemberState::join() {
   return leave()->last;
 }
 
+void MemberState::abort(std::string_view why) { runtime_.abort(why); }
+
 void MemberState::close() {
   if (closed_) return;
   run_operation(calls_.plain(OperationKind::kClose), {});
@@ -276,14 +278,14 @@ RuntimeState::~RuntimeState() {
   if (world_->is_closed() || has_left_) return;
   // Unwinding: this rank cannot keep its part, so peers must not wait for it.
   if (std::uncaught_exceptions() > exceptions_) {
-    abort("left the job because of an exception");
+    abort("an exception destroyed the runtime");
     return;
   }
   try {
     world_->close();
   } catch (const KoloError& e) {
     log::error(std::string("closing the runtime: ") + e.what());
-    abort("closed the runtime");
+    abort("the runtime could not be closed");
   }
 }
 
@@ -364,7 +366,7 @@ void RuntimeState::abort(std::string_view why) {
   engine_.abort({.code = ErrorCode::kPeerLost,
                  .rank = rank(),
                  .peer = rank(),
-                 .what = fmt::format("rank {} {}", rank(), why)});
+                 .what = fmt::format("left the job: {}", why)});
   driver_->attend(Driver::Next::kUnknown);
 }
 

@@ -96,6 +96,8 @@ class MemberState {
   /// Founds a group of ranks of this one. Errors: as `Group::group`.
   std::shared_ptr<MemberState> found(const std::vector<int>& ranks, const GroupOptions& options);
 
+  /// As `Runtime::abort`.
+  void abort(std::string_view why);
   std::uint64_t network_bytes_sent() const { return engine_.network_bytes_sent(); }
 
   /// As `Group::keep_order`.

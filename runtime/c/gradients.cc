@@ -26,8 +26,14 @@ namespace {
 GradientSpec spec_of(const kolo_gradient& gradient) {
   const kolo_gradient given =
       kolo::complete(&gradient, kolo_gradient KOLO_GRADIENT_INIT, "gradient");
-  if (given.num_dimensions > 0) check_given(given.shape, "the shape of a gradient");
-  return {.name = std::string(kolo::text_or_empty(given.name)),
+  const std::string name(kolo::text_or_empty(given.name));
+  check(
+      given.num_dimensions > 0,
+      fmt::format("gradient '{}' has no dimensions; set shape and num_dimensions (a scalar has one "
+                  "dimension of one element)",
+                  name));
+  check_given(given.shape, "the shape of a gradient");
+  return {.name = name,
           .shape = {given.shape, given.shape + given.num_dimensions},
           .dtype = kolo::dtype_of(given.dtype),
           .data = given.data,
@@ -143,7 +149,9 @@ kolo_status kolo_register_gradients(kolo_group* group, const char* name,
 
 void kolo_gradients_release(kolo_gradients* set) { delete set; }
 
-size_t kolo_gradients_size(const kolo_gradients* set) { return set->set.size(); }
+size_t kolo_gradients_size(const kolo_gradients* set) {
+  return set == nullptr ? 0 : set->set.size();
+}
 
 kolo_status kolo_gradients_view(kolo_gradients* set, size_t index, kolo_buffer* view) {
   return on_set(set, [&](const kolo::GradientSet& of) {
@@ -157,6 +165,10 @@ kolo_status kolo_gradients_view(kolo_gradients* set, size_t index, kolo_buffer* 
 
 kolo_status kolo_gradients_ready(kolo_gradients* set, size_t index) {
   return on_set(set, [&](kolo::GradientSet& of) { of.ready(index); });
+}
+
+kolo_status kolo_gradients_ready_at(kolo_gradients* set, size_t index, const void* data) {
+  return on_set(set, [&](kolo::GradientSet& of) { of.ready_at(index, data); });
 }
 
 kolo_status kolo_gradients_ready_on(kolo_gradients* set, size_t index, void* stream) {

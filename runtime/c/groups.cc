@@ -79,14 +79,19 @@ void kolo_group_release(kolo_group* group) {
   if (group != nullptr && group->owned) delete group;
 }
 
-int32_t kolo_group_rank(const kolo_group* group) { return group->group.rank(); }
+int32_t kolo_group_rank(const kolo_group* group) {
+  return group == nullptr ? -1 : group->group.rank();
+}
 
-int32_t kolo_group_size(const kolo_group* group) { return group->group.size(); }
+int32_t kolo_group_size(const kolo_group* group) {
+  return group == nullptr ? 0 : group->group.size();
+}
 
 void kolo_group_ranks(const kolo_group* group, int32_t* ranks_of_job) {
+  if (group == nullptr) return;
   std::ranges::copy(group->group.ranks_of_job(), ranks_of_job);
 }
 
 uint64_t kolo_network_bytes_sent(const kolo_group* group) {
-  return group->group.network_bytes_sent();
+  return group == nullptr ? 0 : group->group.network_bytes_sent();
 }

@@ -120,13 +120,18 @@ kolo_status kolo_get_setting(kolo_runtime* runtime, const char* name, const char
 }
 
 const char* kolo_link_costs(kolo_runtime* runtime) {
-  const kolo_status status = guarded([&] { runtime->link_costs = runtime->runtime.link_costs(); });
+  const kolo_status status = guarded([&] {
+    check_given(runtime, "runtime");
+    runtime->link_costs = runtime->runtime.link_costs();
+  });
   return status == KOLO_OK ? runtime->link_costs.c_str() : "";
 }
 
 const char* kolo_network_address(kolo_runtime* runtime) {
-  const kolo_status status =
-      guarded([&] { runtime->network_address = runtime->runtime.network_address(); });
+  const kolo_status status = guarded([&] {
+    check_given(runtime, "runtime");
+    runtime->network_address = runtime->runtime.network_address();
+  });
   return status == KOLO_OK ? runtime->network_address.c_str() : "";
 }
 
@@ -152,4 +157,6 @@ kolo_status kolo_free(kolo_runtime* runtime, void* data) {
   });
 }
 
-kolo_group* kolo_world(kolo_runtime* runtime) { return &runtime->world; }
+kolo_group* kolo_world(kolo_runtime* runtime) {
+  return runtime == nullptr ? nullptr : &runtime->world;
+}

@@ -110,6 +110,7 @@ void BucketRunner::abandon(BucketId id) {
   state.running = false;
   executor_.abandon(id);
   coordinator_.abandon(id);
+  bucket.owner->bucket_abandoned(bucket.index);
 }
 
 }  // namespace kolo

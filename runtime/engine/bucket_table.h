@@ -33,6 +33,9 @@ class BucketOwner : public Waited {
   /// The owner's bucket number `index` has finished an iteration. The owner decides what follows:
   /// another use of the name, a vote.
   virtual void bucket_finished(std::size_t index) = 0;
+  /// The iteration of its bucket number `index` is forgotten on all ranks, and touches no memory
+  /// any more.
+  virtual void bucket_abandoned(std::size_t) {}
   /// Nothing of it runs any more.
   virtual bool failed() const { return false; }
   /// All ranks reject an iteration of one of its buckets: this one and all later ones fail.

@@ -329,6 +329,7 @@ void Engine::end() noexcept {
     succeeds([&] { transport_.shutdown(false); });
   }
   messages_.fail_transfers(*failure_);
+  gradients_.stop_all();
   queue_.close();
   absorb();
   ended_.store(true, std::memory_order_release);

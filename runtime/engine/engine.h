@@ -103,6 +103,9 @@ class Engine {
   /// Ends this engine, a group's, because the job has ended with `error` on all ranks.
   void end_with_job(const Error& error) noexcept;
 
+  /// The job's engine has ended, and its transport: nothing of this group uses memory any more.
+  void stop_with_job() noexcept { gradients_.stop_all(); }
+
   /// In the middle of planning, now and then: `pause` may call `answer_pings`, and nothing else.
   void on_pause(Pause pause) { executor_.on_pause(std::move(pause)); }
   void answer_pings() { coordinator_.answer_pings(); }

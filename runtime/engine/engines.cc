@@ -267,6 +267,7 @@ void Engines::end_all(const Error& error) noexcept {
   for (const Holding& each : groups_) {
     each.group->engine().end_with_job(error);
     each.group->engine().poll();
+    if (job_.ended()) each.group->engine().stop_with_job();
   }
 }
 

@@ -139,7 +139,7 @@ void GradientGroup::remap_compression(std::span<const CompressionState> old_rank
 
 std::optional<GradientIterations::ReadyBucket> GradientGroup::mark(std::size_t gradient) {
   if (!divisor_) return iterations_.mark(gradient);
-  check(gradient < size_, "no gradient has this index");
+  iterations_.check_index(gradient);
   divisor_->check_weight();
   iterations_.claim(gradient, MarkCall::kReady);
   divisor_->contribute(gradient);
@@ -148,7 +148,7 @@ std::optional<GradientIterations::ReadyBucket> GradientGroup::mark(std::size_t g
 
 std::optional<GradientIterations::ReadyBucket> GradientGroup::mark_absent(
     std::size_t gradient, std::optional<NativeStream> stream) {
-  check(gradient < size_, "no gradient has this index");
+  iterations_.check_index(gradient);
   const bool on_device = gradients_[gradient].memory == MemoryKind::kDevice;
   const bool sums = options_.op == ReduceOp::kSum || options_.op == ReduceOp::kAverage;
   check(!on_device || sums,
@@ -174,7 +174,7 @@ bool GradientGroup::wait(std::chrono::milliseconds timeout, Driver* driver) {
 
 bool GradientGroup::wait_for(std::size_t gradient, std::chrono::milliseconds timeout,
                              Driver* driver) {
-  check(gradient < size_, "no gradient has this index");
+  iterations_.check_index(gradient);
   if (!iterations_.wait_for(gradient, timeout, driver)) return false;
   if (divisor_) divisor_->divide(gradient);
   return true;

@@ -112,6 +112,7 @@ class GradientGroup final : public BucketOwner {
   void bucket_started(std::size_t index) override { iterations_.bucket_started(index); }
   void bucket_enqueued(std::size_t) override { iterations_.bucket_enqueued(); }
   void bucket_finished(std::size_t index) override;
+  void bucket_abandoned(std::size_t) override { iterations_.bucket_abandoned(); }
   void bucket_rejected(const Error& error) override { fail(error); }
   std::string_view stand_in(std::uint64_t uses) override;
   /// Whether an iteration without data of this rank is due or under way.

@@ -53,8 +53,13 @@ std::optional<GradientIterations::ReadyBucket> GradientIterations::mark_weights(
   return count(size_);
 }
 
+void GradientIterations::check_index(std::size_t gradient) const {
+  check(gradient < size_, fmt::format("no gradient has the index {}; set '{}' has {}, from 0 on",
+                                      gradient, name_, size_));
+}
+
 void GradientIterations::take(std::size_t gradient, MarkCall call) {
-  check(gradient < size_, "no gradient has this index");
+  check_index(gradient);
   if (error_) throw KoloError(*error_);
   MarkCall& former = calls_[gradient];
   if (former == MarkCall::kNone) {
@@ -66,8 +71,10 @@ void GradientIterations::take(std::size_t gradient, MarkCall call) {
     throw UsageError(fmt::format(
         "ready() and absent() were both called for gradient '{}' in one iteration", name));
   }
-  throw UsageError(fmt::format("{}() was called twice for gradient '{}' in one iteration",
-                               call == MarkCall::kReady ? "ready" : "absent", name));
+  throw UsageError(fmt::format(
+      "{}() was called twice for gradient '{}' in one iteration; is a wait() missing, which ends "
+      "an iteration?",
+      call == MarkCall::kReady ? "ready" : "absent", name));
 }
 
 std::optional<GradientIterations::ReadyBucket> GradientIterations::count(std::size_t gradient) {
@@ -85,7 +92,7 @@ std::optional<GradientIterations::ReadyBucket> GradientIterations::count(std::si
 
 std::optional<GradientIterations::ReadyBucket> GradientIterations::mark(std::size_t gradient,
                                                                         NativeStream stream) {
-  check(gradient < size_, "no gradient has this index");
+  check_index(gradient);
   check(gradients_[gradient].memory == MemoryKind::kDevice,
         "ready() on a stream is for gradients in device memory");
   events_.record(gradient, stream);
@@ -213,6 +220,30 @@ bool GradientIterations::is_watched() const {
   return event_ && marks_ == gradients_.size();
 }
 
+bool GradientIterations::finish(std::chrono::milliseconds timeout, Driver* driver) {
+  std::size_t target = 0;
+  {
+    const MutexLock lock(mutex_);
+    if (error_ || marks_ > 0) return false;
+    target = ended_;
+  }
+  const auto settled = [&] {
+    return failed() || finished_.load(std::memory_order_acquire) >= target;
+  };
+  const Waiting waiting(waiters_);
+  return wait_until(Deadline(timeout), driver, settled, mutex_, changed_) && !failed();
+}
+
+void GradientIterations::await_stop(Driver* driver) {
+  const auto settled = [this] { return failed() && running_ == 0; };
+  wait_until(Deadline(std::chrono::milliseconds(0)), driver, settled, mutex_, changed_);
+}
+
+std::string GradientIterations::unmarked() const {
+  const MutexLock lock(mutex_);
+  return unmarked_names();
+}
+
 bool GradientIterations::all_enqueued() const {
   const MutexLock lock(mutex_);
   return enqueued_ >= target_;
@@ -322,6 +353,7 @@ void GradientIterations::begin_next() {
 }
 
 void GradientIterations::bucket_started(std::size_t index) {
+  ++running_;
   const bool is_dense = index < CompressedSet::kFirst;
   if (is_dense && !timeline_) return;
   const TimePoint now = std::chrono::steady_clock::now();
@@ -349,7 +381,8 @@ bool GradientIterations::bucket_finished(std::size_t index) {
     const bool is_on_host = index >= CompressedSet::kFirst || !events_.is_on_device(index);
     if (is_on_host) ++enqueued_;
     ++finished_;
-    is_due = finished_ == target_;
+    --running_;
+    is_due = error_ || finished_ == target_ || finished_ == ended_;
     const std::size_t bucket =
         index >= CompressedSet::kFirst ? dense_ + (index - CompressedSet::kFirst) : index;
     ++ends_[bucket];
@@ -362,6 +395,22 @@ bool GradientIterations::bucket_finished(std::size_t index) {
   }
   if (is_due) changed_.notify_all();
   return is_vote_left;
+}
+
+void GradientIterations::bucket_abandoned() {
+  {
+    const MutexLock lock(mutex_);
+    --running_;
+  }
+  changed_.notify_all();
+}
+
+void GradientIterations::stop() noexcept {
+  {
+    const MutexLock lock(mutex_);
+    running_ = 0;
+  }
+  changed_.notify_all();
 }
 
 void GradientIterations::fail(const Error& error) noexcept {

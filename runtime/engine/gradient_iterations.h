@@ -72,13 +72,26 @@ class GradientIterations {
   int event() KOLO_EXCLUDES(mutex_);
   /// See `GradientSet::take_combined`, without the division by weights.
   std::vector<std::size_t> take_combined() KOLO_EXCLUDES(mutex_);
+  /// Waits for former iterations, of which a stream may have ended the wait. Returns false if some
+  /// gradients of the current one are marked, if the set has failed, and on time-out.
+  bool finish(std::chrono::milliseconds timeout, Driver* driver) KOLO_EXCLUDES(mutex_);
+  /// Waits until a set that fails has failed, and no bucket of it runs on.
+  void await_stop(Driver* driver) KOLO_EXCLUDES(mutex_);
   /// Whether `wait` on a stream would return at once.
   bool all_enqueued() const KOLO_EXCLUDES(mutex_);
+
+  /// Errors: UsageError unless a gradient has this index.
+  void check_index(std::size_t gradient) const;
 
   // --- Any thread -----------------------------------------------------------------------------
 
   /// Whether an iteration has begun that is not over, or that no `wait` has ended.
   bool in_flight() const KOLO_EXCLUDES(mutex_);
+  /// Whether something may still use the memory of gradients: an iteration that is in flight, or a
+  /// bucket that runs on although the set has failed.
+  bool uses_memory() const { return in_flight() || running_ > 0; }
+  /// The gradients of this iteration that are not marked, for people.
+  std::string unmarked() const KOLO_EXCLUDES(mutex_);
   /// Whether it has an error, which every later call throws.
   bool failed() const { return has_failed_.load(std::memory_order_acquire); }
   /// Threads that wait.
@@ -111,6 +124,9 @@ class GradientIterations {
   void bucket_enqueued() KOLO_EXCLUDES(mutex_);
   /// Returns whether a vote is all that is left of the iteration.
   bool bucket_finished(std::size_t index) KOLO_EXCLUDES(mutex_);
+  void bucket_abandoned() KOLO_EXCLUDES(mutex_);
+  /// The engine has ended, and with it everything that ran.
+  void stop() noexcept KOLO_EXCLUDES(mutex_);
   /// `wait` is due, which counts as waiting from now on.
   void begin_wait() KOLO_EXCLUDES(mutex_);
   /// `wait` would return at once.
@@ -170,6 +186,7 @@ class GradientIterations {
   std::atomic<std::size_t> enqueued_{0};  // parts, over all iterations
   std::atomic<std::size_t> finished_{0};
   std::atomic<bool> awaited_is_over_{false};
+  std::atomic<int> running_{0};  // buckets that have started and are not over
   std::atomic<bool> has_failed_{false};
   std::atomic<int> waiters_{0};
 };

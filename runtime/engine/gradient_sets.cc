@@ -108,4 +108,9 @@ void GradientSets::fail_all(const Error& error) noexcept {
   for (auto& [name, group] : agreed_) group->fail(error);
 }
 
+void GradientSets::stop_all() noexcept {
+  for (auto& [name, group] : agreed_) group->iterations().stop();
+  for (auto& group : failed_) group->iterations().stop();
+}
+
 }  // namespace kolo

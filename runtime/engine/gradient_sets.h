@@ -48,6 +48,8 @@ class GradientSets {
 
   /// The job has failed: so does every set.
   void fail_all(const Error& error) noexcept;
+  /// After that: the executor and the transport touch no memory any more.
+  void stop_all() noexcept;
 
  private:
   void plan(const std::shared_ptr<GradientGroup>& group);

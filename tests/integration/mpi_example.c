@@ -24,22 +24,22 @@ static void ok(kolo_status status) {
   MPI_Abort(MPI_COMM_WORLD, kolo_exit_status(status));
 }
 
-static kolo_gradient gradient(const char* name, const size_t* shape, size_t dimensions, void* data) {
+static kolo_gradient gradient(const char* name, const size_t* count, void* data) {
   kolo_gradient spec = KOLO_GRADIENT_INIT;
   spec.name = name;
-  spec.shape = shape;
-  spec.num_dimensions = dimensions;
+  spec.shape = count;
+  spec.num_dimensions = 1;
   spec.data = data;
   return spec;
 }
 
 static float train(kolo_group* world, int rank) {
-  const size_t shape[] = {kFeatures};
+  const size_t features = kFeatures, one = 1;
   float weights[kFeatures] = {0}, weights_gradient[kFeatures], bias = 0, bias_gradient, loss = 0;
   uint64_t random = (uint64_t)rank + 1; /* Every rank has samples of its own. */
 
-  const kolo_gradient gradients[] = {gradient("weights", shape, 1, weights_gradient),
-                                     gradient("bias", NULL, 0, &bias_gradient)};
+  const kolo_gradient gradients[] = {gradient("weights", &features, weights_gradient),
+                                     gradient("bias", &one, &bias_gradient)};
   kolo_gradients* set = NULL;
   ok(kolo_register_gradients(world, "model", gradients, 2, NULL, &set));
 

@@ -19,7 +19,8 @@
  *          error of the calling thread's last failed call is `kolo_last_error`. Nothing is thrown.
  * Structs: those that begin with `size` may grow. Set it to sizeof, which the _INIT macros do with
  *          every default; a program built with an older header keeps working.
- * Handles: each is released once. Release tickets whenever you like, groups, gradient sets and row
+ * Handles: each is released once. A null one is KOLO_USAGE, or for functions without a status an
+ *          empty answer. Release tickets whenever you like, groups, gradient sets and row
  *          sums before the runtime that they come from.
  * Text:    UTF-8, ends with a null byte. A `const char*` that a function returns belongs to the
  *          handle that was its argument, until the next call of the same function with it.
@@ -199,7 +200,7 @@ kolo_status kolo_free(kolo_runtime* runtime, void* data);
 
 /* --- Groups ----------------------------------------------------------------------------------- */
 
-/* The group of all ranks; it belongs to the runtime. */
+/* The group of all ranks; it belongs to the runtime. NULL for NULL. */
 kolo_group* kolo_world(kolo_runtime* runtime);
 
 typedef struct kolo_group_options {
@@ -232,6 +233,7 @@ kolo_status kolo_group_close(kolo_group* group);
 /* Releases it without waiting for anyone. NULL and `kolo_world` are fine. */
 void kolo_group_release(kolo_group* group);
 
+/* Of NULL, these return -1 and 0, and write nothing. */
 int32_t kolo_group_rank(const kolo_group* group);
 int32_t kolo_group_size(const kolo_group* group);
 /* Writes the rank in the job of each rank of the group. */

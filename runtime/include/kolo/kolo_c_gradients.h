@@ -16,11 +16,13 @@ typedef struct kolo_gradients kolo_gradients; /* A set of gradients. */
 typedef struct kolo_gradient {
   size_t size;
   const char* name;
-  const size_t* shape; /* Elements per dimension. */
-  size_t num_dimensions;
+  const size_t* shape;   /* Elements per dimension. */
+  size_t num_dimensions; /* At least 1: a scalar has one dimension of one element. */
   kolo_dtype dtype;
   kolo_memory memory;
-  void* data;              /* NULL: in the arena; see `kolo_gradients_view`. */
+  /* NULL: in the arena; see `kolo_gradients_view`. It stays where it is as long as the set lives,
+   * and no other gradient of the set shares it. */
+  void* data;
   const char* compression; /* "topk(0.01)", ...; NULL: the rules of the set. */
   kolo_dtype wire_dtype;
 } kolo_gradient;
@@ -49,6 +51,9 @@ typedef struct kolo_gradient_options {
 kolo_status kolo_register_gradients(kolo_group* group, const char* name,
                                     const kolo_gradient* gradients, size_t num_gradients,
                                     const kolo_gradient_options* options, kolo_gradients** set);
+/* In the middle of an iteration it ends that first, so that nothing uses the memory of gradients
+ * afterwards: it waits for the values if all gradients are marked; otherwise this rank leaves the
+ * job, as by `kolo_abort`. NULL is fine. */
 void kolo_gradients_release(kolo_gradients* set);
 
 size_t kolo_gradients_size(const kolo_gradients* set);
@@ -57,7 +62,10 @@ kolo_status kolo_gradients_view(kolo_gradients* set, size_t index, kolo_buffer* 
 
 /* Marks a gradient of this iteration as complete; its bucket starts when all of its are. */
 kolo_status kolo_gradients_ready(kolo_gradients* set, size_t index);
-/* The same in device memory, complete after the work enqueued on `stream`. */
+/* The same of a gradient that lies at `data` now: KOLO_USAGE, and no mark, if that is not where it
+ * was registered, because its memory has moved. */
+kolo_status kolo_gradients_ready_at(kolo_gradients* set, size_t index, const void* data);
+/* `kolo_gradients_ready` in device memory, complete after the work enqueued on `stream`. */
 kolo_status kolo_gradients_ready_on(kolo_gradients* set, size_t index, void* stream);
 /* Marks a gradient as unused by this rank in this iteration. */
 kolo_status kolo_gradients_absent(kolo_gradients* set, size_t index);

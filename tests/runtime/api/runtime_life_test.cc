@@ -2,22 +2,30 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "comm/base/unique_handle.h"
 #include "tests/runtime/api/runtime_calls.h"
 
 namespace kolo::test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::HasSubstr;
 
 TEST(RuntimeLife, AnExceptionOnOneRankFailsTheOthersInsteadOfHangingThem) {
@@ -38,9 +46,9 @@ TEST(RuntimeLife, AnExceptionOnOneRankFailsTheOthersInsteadOfHangingThem) {
   });
   for (int rank : {0, 2}) {
     const auto index = static_cast<std::size_t>(rank);
-    EXPECT_THAT(
-        errors.all()[index],
-        AllOf(HasSubstr("peer lost"), HasSubstr("rank 1 left the job because of an exception")));
+    EXPECT_THAT(errors.all()[index],
+                AllOf(HasSubstr("peer lost"),
+                      HasSubstr("rank 1: left the job: an exception destroyed the runtime")));
     EXPECT_EQ(later.all()[index], errors.all()[index]);
   }
 }
@@ -96,7 +104,8 @@ TEST(RuntimeLife, AnExceptionWhileGradientsAreUnderWayReachesTheirWait) {
   run_ranks(kRanks, [&](const RankRun& run) {
     try {
       Runtime runtime = job.join(run.rank());
-      GradientSet set = runtime.register_gradients("model", {{.name = "a"}, {.name = "b"}});
+      GradientSet set = runtime.register_gradients(
+          "model", {{.name = "a", .shape = {1}}, {.name = "b", .shape = {1}}});
       meet(run, registered);
       if (run.rank() == 0) {
         set.ready(1);
@@ -110,7 +119,82 @@ TEST(RuntimeLife, AnExceptionWhileGradientsAreUnderWayReachesTheirWait) {
     } catch (const std::logic_error&) {
     }
   });
-  EXPECT_THAT(errors.all()[1], HasSubstr("rank 0 left the job"));
+  EXPECT_THAT(errors.all()[1], HasSubstr("rank 0: left the job"));
+}
+
+// No thread and no peer uses the memory afterwards: what they do to it is done, so it has the
+// values.
+TEST(RuntimeLife, AGradientSetThatGoesEndsItsIterationFirst) {
+  RuntimeJob(2, test_options()).run([](Runtime& runtime) {
+    for (int turn = 0; turn < 20; ++turn) {
+      std::vector<float> large(1 << 18, static_cast<float>(runtime.rank() + turn));
+      std::vector<double> small(3, static_cast<double>(runtime.rank()));
+      const auto marked = [&] {
+        GradientSet set = runtime.register_gradients(
+            "model", {{.name = "large", .data = large}, {.name = "small", .data = small}});
+        set.ready(1);
+        set.ready(0);
+        return set;
+      };
+      if (turn % 2 == 0) {
+        marked();
+      } else {
+        GradientSet assigned = marked();
+        std::vector<float> other(1);
+        assigned = runtime.register_gradients("other", {{.name = "g", .data = other}});
+      }
+      require(std::ranges::count(large, static_cast<float>(turn) + 0.5F) == 1 << 18, "large");
+      require(std::ranges::count(small, 0.5) == 3, "small");
+    }
+  });
+}
+
+// Its iteration has no end, so the rank leaves the job, and the others hear why.
+TEST(RuntimeLife, AGradientSetThatGoesUnmarkedEndsTheJob) {
+  constexpr int kRanks = 3;
+  Texts errors(kRanks);
+  RuntimeJob(kRanks, test_options()).run([&](Runtime& runtime) {
+    std::vector<float> large(1 << 18, 1), small(3, 1);
+    const std::vector<GradientSpec> gradients{{.name = "large", .data = large},
+                                              {.name = "small", .data = small}};
+    errors.set(runtime.rank(), error_of([&] {
+                 GradientSet set = runtime.register_gradients("model", gradients);
+                 set.ready(0);
+                 if (runtime.rank() != 1) {
+                   set.ready(1);
+                   set.wait();
+                 }
+               }));
+    if (runtime.rank() == 1) errors.set(1, error_of([&] { runtime.barrier(); }));
+  });
+  EXPECT_THAT(errors.all(),
+              Each(AllOf(HasSubstr("peer lost"), HasSubstr("rank 1: left the job"),
+                         HasSubstr("gradient set 'model' in the middle of an iteration"),
+                         HasSubstr("without 'small'"))));
+}
+
+// The others do not come, and it cannot know why: the error asks.
+TEST(RuntimeLife, ASecondRuntimeOfThisRankAloneIsAskedAbout) {
+  RuntimeJob job(1, test_options());
+  const Runtime first = job.join(0);
+  // A port of this test at which nobody listens.
+  const FileDescriptor port(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{
+      .sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::bind(port.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::getsockname(port.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const std::map<std::string, std::string> variables{
+      {"RANK", "1"},
+      {"WORLD_SIZE", "2"},
+      {"MASTER_ADDR", "127.0.0.1"},
+      {"MASTER_PORT", std::to_string(ntohs(address.sin_port))}};
+  for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+  Options options = test_options();
+  options.connect_timeout = std::chrono::milliseconds(300);
+  EXPECT_THAT(error_of([&] { Runtime::from_environment(options); }),
+              HasSubstr("this process has a runtime already: does every rank open a second one?"));
+  for (const auto& [name, value] : variables) ::unsetenv(name.c_str());
 }
 
 std::size_t entries(const char* folder) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,9 +31,10 @@ TEST(RuntimeMismatch, IsTheSameErrorOnAllRanksAndTheNextOperationWorks) {
     all_reduce_works(runtime, "z");
     sets.set(runtime.rank(), error_of([&] {
                runtime.register_gradients("model",
-                                          {{.name = "same"}, {.name = odd ? "bias" : "weight"}});
+                                          {{.name = "same", .shape = {1}},
+                                           {.name = odd ? "bias" : "weight", .shape = {1}}});
              }));
-    GradientSet set = runtime.register_gradients("model", {{.name = "same"}});
+    GradientSet set = runtime.register_gradients("model", {{.name = "same", .shape = {1}}});
     set.ready(0);
     set.wait();
   });
@@ -91,6 +93,23 @@ TEST(RuntimeMismatch, OfOptionsEndsEveryRankAtTheStart) {
                     HasSubstr("on ranks 0, 1")));
 }
 
+// A buffer has the dtype of its type: as float32 the greater number would be lost.
+TEST(RuntimeCalls, TakeBuffersOfAnyElementType) {
+  RuntimeJob(2, test_options()).run([](Runtime& runtime) {
+    double value = 1e-5 * (runtime.rank() + 1);
+    runtime.all_reduce("value", {&value, 1}, ReduceOp::kMax);
+    require(value == 2e-5, "the maximum");
+    std::vector<std::int64_t> numbers(3, std::int64_t{1} << 40);
+    runtime.all_reduce("numbers", numbers);
+    require(numbers[2] == std::int64_t{1} << 41, "the sum");
+    std::vector<double> gradient(5, runtime.rank() + 0.5);
+    GradientSet set = runtime.register_gradients("model", {{.name = "g", .data = gradient}});
+    set.ready(0);
+    set.wait();
+    require(gradient[4] == 1.0, "the average");
+  });
+}
+
 TEST(RuntimeMisuse, IsAnErrorAtTheCallAndHarmsNothing) {
   RuntimeJob(2, test_options()).run([](Runtime& runtime) {
     const auto expect = [](const std::string& error, const std::string& text) {
@@ -102,10 +121,12 @@ TEST(RuntimeMisuse, IsAnErrorAtTheCallAndHarmsNothing) {
     expect(error_of([&] { set.wait(); }), "'weight', 'bias'");
     set.ready(0);
     expect(error_of([&] { set.ready(0); }), "twice for gradient 'weight'");
+    expect(error_of([&] { set.ready(0); }), "is a wait() missing");
     expect(error_of([&] { set.wait(); }), "wait() before ready() for 'bias'");
-    expect(error_of([&] { set.ready(2); }), "index");
+    expect(error_of([&] { set.ready(2); }), "no gradient has the index 2; set 'model' has 2");
     expect(error_of([&] { set.view(2); }), "index");
-    set.ready(1);
+    expect(error_of([&] { set.ready_at(1, set.view(0).data); }), "gradient 'bias' of set 'model'");
+    set.ready_at(1, set.view(1).data);
     set.wait();
     set.ready(1);
     set.ready(0);

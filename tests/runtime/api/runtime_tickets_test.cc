@@ -190,7 +190,8 @@ TEST(RuntimeTickets, ARankThatAbortsTellsTheOthersWhy) {
                }));
   });
   for (const std::string& error : errors.all()) {
-    EXPECT_THAT(error, AllOf(HasSubstr("peer lost"), HasSubstr("rank 1 has seen enough")));
+    EXPECT_THAT(error,
+                AllOf(HasSubstr("peer lost"), HasSubstr("rank 1: left the job: has seen enough")));
   }
 }
 

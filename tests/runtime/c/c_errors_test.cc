@@ -62,6 +62,21 @@ TEST(CErrors, AStoreThatFailsIsNamed) {
   EXPECT_THAT(kolo_last_error()->what, HasSubstr("the store of the program cannot set"));
 }
 
+TEST(CErrors, ANullHandleIsOneAtEveryCall) {
+  kolo_group* const world = kolo_world(nullptr);
+  EXPECT_EQ(kolo_barrier(world, nullptr), KOLO_USAGE);
+  EXPECT_STREQ(kolo_last_error()->what, "group is null");
+  EXPECT_EQ(kolo_group_rank(world), -1);
+  EXPECT_EQ(kolo_group_size(world), 0);
+  kolo_group_ranks(world, nullptr);
+  EXPECT_EQ(kolo_network_bytes_sent(world), 0U);
+  EXPECT_STREQ(kolo_link_costs(nullptr), "");
+  EXPECT_STREQ(kolo_network_address(nullptr), "");
+  EXPECT_EQ(kolo_gradients_size(nullptr), 0U);
+  kolo_group_release(world);
+  kolo_gradients_release(nullptr);
+}
+
 TEST(CErrors, UsageIsAnErrorAtTheCallAndHarmsNothing) {
   run_job(2, [](kolo_runtime* runtime) {
     kolo_group* const world = kolo_world(runtime);

@@ -62,6 +62,48 @@ TEST(CGradients, AreAveragedWhereverTheyLive) {
   });
 }
 
+TEST(CGradients, AreRefusedWithoutAShapeAndInSharedMemory) {
+  run_job(1, [](kolo_runtime* runtime) {
+    kolo_group* const world = kolo_world(runtime);
+    const std::size_t shape[] = {6};
+    std::vector<float> data(10);
+    kolo_gradient gradients[] = {gradient("embedding", shape, data.data()),
+                                 gradient("output", shape, &data[4])};
+    kolo_gradients* set = nullptr;
+    const auto refused = [&](std::size_t count, const std::string& why) {
+      require(
+          kolo_register_gradients(world, "model", gradients, count, nullptr, &set) == KOLO_USAGE &&
+              set == nullptr,
+          "it is registered: " + why);
+      require(std::string(kolo_last_error()->what).find(why) != std::string::npos,
+              kolo_last_error()->what);
+    };
+    refused(2, "gradients 'embedding' and 'output' of one set share memory");
+    gradients[0].num_dimensions = 0;
+    refused(1, "gradient 'embedding' has no dimensions");
+  });
+}
+
+TEST(CGradients, ThatHaveMovedAreNotMarked) {
+  run_job(2, [](kolo_runtime* runtime) {
+    kolo_group* const world = kolo_world(runtime);
+    const std::size_t shape[] = {6};
+    std::vector<float> data(6, static_cast<float>(kolo_group_rank(world)));
+    const std::vector<float> moved = data;
+    const kolo_gradient gradients[] = {gradient("w", shape, data.data())};
+    kolo_gradients* set = nullptr;
+    ok(kolo_register_gradients(world, "model", gradients, 1, nullptr, &set));
+    require(kolo_gradients_ready_at(set, 0, moved.data()) == KOLO_USAGE, "it has moved");
+    require(std::string(kolo_last_error()->what).find("gradient 'w' of set 'model' has moved") !=
+                std::string::npos,
+            kolo_last_error()->what);
+    ok(kolo_gradients_ready_at(set, 0, data.data()));
+    ok(kolo_gradients_wait(set, -1, nullptr));
+    require(data[5] == 0.5F, "the average");
+    kolo_gradients_release(set);
+  });
+}
+
 TEST(CGradients, TellThroughADescriptorWhichAreCombined) {
   run_job(2, [](kolo_runtime* runtime) {
     kolo_group* const world = kolo_world(runtime);

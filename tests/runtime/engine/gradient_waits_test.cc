@@ -118,7 +118,7 @@ TEST(GradientWaits, EndWithTheBucketOfTheGradient) {
 TEST(GradientWaits, AreForSetsWhoseGradientsAreAllMarked) {
   WaitedSet set({1});
   EXPECT_THAT(error_text([&] { set.group(0).wait_for(kWaited, kAtOnce); }),
-              HasSubstr("no gradient has this index"));
+              HasSubstr("no gradient has the index"));
   for (std::size_t g = 2; g < kWaited; ++g) set.mark(0, g, 1);
   set.job().poll(100);
   EXPECT_THAT(error_text([&] { set.group(0).wait_for(3, kAtOnce); }),

@@ -149,8 +149,8 @@ TEST(ReduceThreadsLife, EndWithARuntimeThatFails) {
     } catch (const std::logic_error&) {
     }
   });
-  EXPECT_THAT(errors.all()[0], HasSubstr("rank 1 left the job"));
-  EXPECT_THAT(errors.all()[2], HasSubstr("rank 1 left the job"));
+  EXPECT_THAT(errors.all()[0], HasSubstr("rank 1: left the job"));
+  EXPECT_THAT(errors.all()[2], HasSubstr("rank 1: left the job"));
 }
 
 TEST(ReduceThreadsLife, EndWithARuntimeThatIsClosedAtOnce) {
