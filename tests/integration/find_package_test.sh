@@ -52,6 +52,15 @@ build_by_pkg_config kolo cc -std=c11 find_package/consumer.c
 build_by_pkg_config kolo "$compiler" -x c++ find_package/consumer.c -x none
 build_by_pkg_config kolo-cxx "$compiler" find_package/consumer.cc
 
+# A program of an older standard is told so, by one error.
+echo '#include <kolo/kolo.h>' >"$work/older.cc"
+if "$compiler" -std=c++17 -I "$work/prefix/include" -fsyntax-only "$work/older.cc" 2>"$work/log" ||
+  [[ $(grep -c 'error: ' "$work/log") != 1 ]] || ! grep -q 'needs C++20' "$work/log"; then
+  cat "$work/log"
+  echo "FAILED: kolo.h in C++17 gives other errors than that it needs C++20" >&2
+  exit 1
+fi
+
 # The library loads where there is neither MPI nor UCX.
 if readelf -d "$(dirname "$PKG_CONFIG_PATH")"/libkolo.so.1 | grep -E 'NEEDED.*lib(mpi|open-|pmix|uc[pst])'; then
   echo "FAILED: libkolo.so.1 needs the libraries above" >&2
