@@ -21,11 +21,12 @@ std::optional<spdlog::level::level_enum> level_of(std::string_view name) {
   return std::nullopt;
 }
 
-// spdlog keeps a registry of loggers; ours is created on first use.
+// Made on first use and never destroyed: a runtime in a static variable was made before, and so
+// ends, and logs, after everything that its life has made.
 spdlog::logger& logger() {
-  static const std::shared_ptr<spdlog::logger> instance = [] {
-    auto made =
-        std::make_shared<spdlog::logger>("kolo", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  static spdlog::logger* const instance = [] {
+    auto* const made =
+        new spdlog::logger("kolo", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("kolo: %v");
     made->flush_on(spdlog::level::trace);
     const char* variable = std::getenv("KOLO_LOG_LEVEL");

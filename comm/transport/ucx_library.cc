@@ -23,7 +23,8 @@ SharedLibrary::Config ucx_config(const std::string& file) {
                                 UCP_API_MAJOR, UCP_API_MINOR)};
 }
 
-/// Two copies of UCX in one process would patch the same memory functions.
+/// Two copies of UCX in one process would patch the same memory functions. It stays loaded: a
+/// runtime in a static variable ends after the statics that its life has made.
 struct LoadedUcx {
   Mutex mutex;
   std::string file KOLO_GUARDED_BY(mutex);
@@ -44,7 +45,7 @@ UcxLibrary::UcxLibrary(const std::string& file) : library_(ucx_config(file)) {
 }
 
 const UcxLibrary& load_ucx(const std::string& file) {
-  static LoadedUcx loaded;
+  static LoadedUcx& loaded = *new LoadedUcx;
   const MutexLock lock(loaded.mutex);
   if (!loaded.library) {
     loaded.library.emplace(file);

@@ -24,7 +24,7 @@ GradientSet& GradientSet::operator=(GradientSet&& other) noexcept {
 GradientSet::~GradientSet() { end(); }
 
 void GradientSet::end() noexcept {
-  if (!group_ || !group_->iterations().uses_memory()) return;
+  if (!group_ || !owner_->is_of_this_process() || !group_->iterations().uses_memory()) return;
   GradientIterations& iterations = group_->iterations();
   const std::chrono::milliseconds limit = owner_->limit()->time;
   try {

@@ -33,9 +33,14 @@ Runtime Runtime::from_environment(Options options) {
 }
 
 Runtime::Runtime(std::unique_ptr<Rendezvous> rendezvous, Options options)
-    : Runtime(std::make_unique<RuntimeState>(*rendezvous, validated(std::move(options)))) {}
+    : Runtime(std::unique_ptr<RuntimeState, End>(
+          new RuntimeState(*rendezvous, validated(std::move(options))))) {}
 
-Runtime::Runtime(std::unique_ptr<RuntimeState> runtime)
+void Runtime::End::operator()(RuntimeState* runtime) const {
+  if (runtime->is_of_this_process()) delete runtime;
+}
+
+Runtime::Runtime(std::unique_ptr<RuntimeState, End> runtime)
     : Group(runtime->world()), runtime_(std::move(runtime)) {}
 
 Runtime::Runtime(Runtime&&) noexcept = default;

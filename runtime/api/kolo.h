@@ -90,9 +90,14 @@ class Runtime : public Group {
   Device* device() const;
 
  private:
-  explicit Runtime(std::unique_ptr<RuntimeState> runtime);
+  /// Ends the job. In a forked process, which has no part in it, nothing.
+  struct End {
+    void operator()(RuntimeState* runtime) const;
+  };
 
-  std::unique_ptr<RuntimeState> runtime_;
+  explicit Runtime(std::unique_ptr<RuntimeState, End> runtime);
+
+  std::unique_ptr<RuntimeState, End> runtime_;
 };
 
 }  // namespace kolo

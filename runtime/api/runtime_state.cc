@@ -52,7 +52,7 @@ MemberState::MemberState(RuntimeState& runtime, std::shared_ptr<GroupEngine> gro
       messages_(engine_, runtime.driver(), runtime.device(), grid_.world_size(), limit_) {}
 
 MemberState::~MemberState() {
-  if (group_ == nullptr || closed_) return;
+  if (group_ == nullptr || closed_ || !runtime_.is_of_this_process()) return;
   try {
     submit_operation(calls_.plain(OperationKind::kClose), {});
   } catch (const std::exception& e) {
@@ -61,7 +61,9 @@ MemberState::~MemberState() {
 }
 
 void MemberState::enter() const { runtime_.enter(); }
+bool MemberState::is_of_this_process() const { return runtime_.is_of_this_process(); }
 void MemberState::check_free() const {
+  runtime_.check_process();
   if (!has_joined_.load(std::memory_order_relaxed)) return;
   throw UsageError("this rank has joined; only join() may be called, until it returns",
                    limit_->group);
@@ -152,6 +154,7 @@ std::shared_ptr<GradientGroup> MemberState::register_group(std::shared_ptr<Gradi
 
 void MemberState::marked(GradientGroup& group,
                          const std::optional<GradientIterations::ReadyBucket>& bucket) {
+  runtime_.check_process();
   if (bucket) bucket_ready(group, *bucket);
   if (const auto weights = group.mark_weights()) bucket_ready(group, *weights);
 }
@@ -193,6 +196,7 @@ std::shared_ptr<MemberState> MemberState::found(const std::vector<int>& ranks,
 }
 
 int MemberState::join() {
+  runtime_.check_process();
   enter();
   within_group([this] {
     check(!engine_.keeps_order(), "the group keeps one order of operations, so no rank can join");
@@ -233,6 +237,7 @@ void MemberState::close() {
   if (closed_) return;
   run_operation(calls_.plain(OperationKind::kClose), {});
   closed_ = true;
+  if (group_ == nullptr && runtime_.timeline()) runtime_.timeline()->expect_complete();
 }
 
 // --- RuntimeState -------------------------------------------------------------------------------
@@ -285,7 +290,7 @@ RuntimeState::~RuntimeState() {
     world_->close();
   } catch (const KoloError& e) {
     log::error(std::string("closing the runtime: ") + e.what());
-    abort("the runtime could not be closed");
+    if (!world_->is_closed()) abort("the runtime could not be closed");
   }
 }
 
@@ -322,6 +327,7 @@ std::shared_ptr<GroupEngine> RuntimeState::found(const std::string& name,
 }
 
 std::shared_ptr<std::byte[]> RuntimeState::allocate(std::size_t bytes) {
+  check_process();
   Transport& transport = *connection_.transport;
   const std::size_t offset = local_arena_->allocate(bytes);
   // Owns the place before anything throws.
@@ -362,6 +368,7 @@ void RuntimeState::give_up(const StallJudge::Verdict& verdict) {
 }
 
 void RuntimeState::abort(std::string_view why) {
+  check_process();
   has_left_ = true;
   engine_.abort({.code = ErrorCode::kPeerLost,
                  .rank = rank(),

@@ -41,7 +41,9 @@ class MemberState {
 
   /// The calling thread belongs to those whose calls the ranks may wait for.
   void enter() const;
-  /// Errors: UsageError while this rank has joined.
+  /// False in a forked process.
+  bool is_of_this_process() const;
+  /// Errors: UsageError while this rank has joined, and in a forked process.
   void check_free() const;
 
   int rank() const { return rank_; }
@@ -146,6 +148,9 @@ class RuntimeState {
 
   /// As that of `MemberState`.
   void enter() const { threads_.enter(); }
+  /// As those of `UserThreads`.
+  void check_process() const { threads_.check_process(); }
+  bool is_of_this_process() const { return threads_.is_of_this_process(); }
   /// As `Runtime::leave_thread`.
   void leave_thread() const { threads_.leave(); }
 

@@ -55,7 +55,9 @@ class Driver {
   template <typename Settled>
   void drive(const Settled& settled, Deadline& deadline) {
     threads_.enter();
-    if (settled() || !sit_down()) return;
+    if (settled()) return;
+    threads_.check_process();
+    if (!sit_down()) return;
     const Seated seated(*this, Next::kUnknown);
     while (!settled() && go_on(deadline)) {
     }

@@ -1,7 +1,14 @@
 #include "runtime/wait/user_threads.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <vector>
+
+#include <fmt/format.h>
+
+#include "comm/base/error.h"
 
 namespace kolo {
 namespace {
@@ -11,11 +18,15 @@ class Runtimes {
  public:
   ~Runtimes() {
     for (const auto& count : counts_) count->fetch_sub(1, std::memory_order_acq_rel);
+    has_ended_ = true;
   }
 
-  static Runtimes& of_thread() {
+  /// Null once the thread's variables are destroyed, before the static ones, which may use runtimes
+  /// yet.
+  static Runtimes* of_thread() {
+    if (has_ended_) return nullptr;
     thread_local Runtimes runtimes;
-    return runtimes;
+    return &runtimes;
   }
 
   void enter(const std::shared_ptr<std::atomic<int>>& count) {
@@ -30,21 +41,40 @@ class Runtimes {
   }
 
  private:
+  static constinit thread_local bool has_ended_;
   // Shared because a thread may outlive a runtime, and a runtime its threads.
   std::vector<std::shared_ptr<std::atomic<int>>> counts_;
 };
 
+constinit thread_local bool Runtimes::has_ended_ = false;
+
 }  // namespace
 
 constinit thread_local const std::atomic<int>* UserThreads::last_used_ = nullptr;
+constinit std::atomic<pid_t> UserThreads::this_process_ = 0;
+
+/// To register it more than once does no harm.
+pid_t UserThreads::look_at_process() {
+  const auto look = [] { this_process_.store(::getpid(), std::memory_order_relaxed); };
+  if (this_process_.load(std::memory_order_relaxed) == 0) ::pthread_atfork(nullptr, nullptr, look);
+  look();
+  return this_process_.load(std::memory_order_relaxed);
+}
 
 void UserThreads::enter_another() const {
-  Runtimes::of_thread().enter(count_);
+  if (Runtimes* const runtimes = Runtimes::of_thread()) runtimes->enter(count_);
   last_used_ = count_.get();
 }
 
+void UserThreads::refuse_process() const {
+  throw UsageError(fmt::format(
+      "process {} was forked from process {}, which has this runtime, and has no part in "
+      "the job; call Kolo there, or start a fresh program",
+      ::getpid(), process_));
+}
+
 void UserThreads::leave() const {
-  Runtimes::of_thread().leave(count_);
+  if (Runtimes* const runtimes = Runtimes::of_thread()) runtimes->leave(count_);
   if (last_used_ == count_.get()) last_used_ = nullptr;
 }
 

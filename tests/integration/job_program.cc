@@ -16,12 +16,15 @@
 //   straggle CALL       all_reduce, gradients or register once, then once more, the last rank only
 //                       when a line has come from standard input
 //   close               works once and closes; the last rank when a line has come from standard
-//   input leave | throw       the last rank ends after the first sum: orderly, or by an exception
+//                       input
+//   leave | throw       the last rank ends after the first sum: orderly, or by an exception
 //   messages ROUNDS     every rank sends to every rank, itself too, by all ways that messages take
 //   unfit FIELD         rank 0 sends the last rank a message of another length or dtype; then
-//   messages receive             all ranks but the last wait for a message from it, or from any
-//   rank; it does
-//                       nothing
+//                       messages
+//   receive             all ranks but the last wait for a message from it, or from any rank; it
+//                       does nothing
+//   keep                works and returns; a static variable holds the job
+//   fork                forks a child in which every call is refused, and works
 //   huge CALL           a message, a collective or the table of a row-sparse sum of more than 4 GiB
 //   idle                works, says so, and then does nothing until standard input ends
 //
@@ -38,10 +41,12 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/api/kolo.h"
 #include "tests/integration/job_delayed.h"
+#include "tests/integration/job_fork.h"
 #include "tests/integration/job_groups.h"
 #include "tests/integration/job_huge.h"
 #include "tests/integration/job_rows.h"
@@ -379,6 +384,9 @@ void huge(Runtime& job, const std::string& call) {
   say(job, "all " + call + " bytes were right");
 }
 
+/// Ends after everything static that its life has made.
+std::optional<Runtime> kept;
+
 void play(Runtime& job, const Arguments& arguments) {
   const std::string& scene = arguments.at(0);
   if (scene == "all_reduce" || scene == "gradients" || scene == "groups" || scene == "uneven" ||
@@ -398,6 +406,12 @@ void play(Runtime& job, const Arguments& arguments) {
     part(job, scene == "throw");
   } else if (scene == "jobs") {
     jobs(job);
+  } else if (scene == "fork") {
+    kolo::test::fork_a_child(job);
+    messages(job, 2);
+  } else if (scene == "keep") {
+    messages_round(job, 0);
+    kept.emplace(std::move(job));
   } else if (scene == "messages") {
     messages(job, std::stoi(arguments.at(1)));
   } else if (scene == "unfit") {
