@@ -9,11 +9,13 @@ namespace kolo {
 /// is left. Errors: KoloError(kIo) naming path and cause.
 void expect_writable(const std::string& path);
 
-/// Replaces the contents of `path` by `text`. Errors: KoloError(kIo) naming path and cause.
+/// Replaces the contents of `path` by `text`, by way of a file PATH.partial beside it. Devices and
+/// pipes are written straight. Errors: KoloError(kIo) naming path and cause; then a file keeps what
+/// it held.
 void write_file(const std::string& path, std::string_view text);
 
 /// Adds `text` to the end of `path`, which need not exist. Errors: KoloError(kIo) naming path and
-/// cause; then a part of it may have been written.
+/// cause; then the file is as long as before.
 void append_file(const std::string& path, std::string_view text);
 
 }  // namespace kolo

@@ -3,16 +3,21 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "comm/base/error.h"
+#include "comm/base/log.h"
 
 namespace kolo {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr const char* kEnd = "\n]\n";
 
 /// On one line; a name may be any bytes.
 std::string line(const Json& json) {
@@ -38,16 +43,22 @@ struct Timeline::Event {
 };
 
 Timeline::Timeline(const std::string& path, int rank)
-    : rank_(rank), file_(fmt::format("{}.{}", path, rank)) {
-  file_ << "[\n"
-        << line(naming("process_name", rank, 0, fmt::format("rank {}", rank))) << std::flush;
-  if (!file_) {
-    throw KoloError({.code = ErrorCode::kIo,
-                     .what = fmt::format("timeline {}.{}: {}", path, rank, std::strerror(errno))});
-  }
+    : rank_(rank), path_(fmt::format("{}.{}", path, rank)) {
+  const MutexLock lock(mutex_);
+  file_.open(path_);
+  append("[\n" + line(naming("process_name", rank, 0, fmt::format("rank {}", rank))));
+  if (!failure_.empty()) throw KoloError({.code = ErrorCode::kIo, .what = failure_});
 }
 
-Timeline::~Timeline() { file_ << "\n]\n"; }
+Timeline::~Timeline() {
+  const MutexLock lock(mutex_);
+  if (failure_.empty()) file_ << kEnd;
+}
+
+void Timeline::expect_complete() {
+  const MutexLock lock(mutex_);
+  if (!failure_.empty()) throw KoloError({.code = ErrorCode::kIo, .what = failure_});
+}
 
 void Timeline::bucket(std::string_view set, std::size_t index, const Span& span) {
   const std::string name = fmt::format("bucket {} of '{}'", index, set);
@@ -76,10 +87,12 @@ void Timeline::wait(std::string_view set, const Span& span) {
 
 void Timeline::write(const Event& event) {
   const MutexLock lock(mutex_);
+  if (!failure_.empty()) return;
+  std::string text;
   auto row = rows_.find(event.row);
   if (row == rows_.end()) {
     row = rows_.emplace(event.row, rows_.size() + 1).first;
-    file_ << ",\n" << line(naming("thread_name", rank_, row->second, event.row));
+    text = ",\n" + line(naming("thread_name", rank_, row->second, event.row));
   }
   const Json json = {{"name", std::string(event.name)},
                      {"ph", "X"},
@@ -88,7 +101,24 @@ void Timeline::write(const Event& event) {
                      {"ts", to_us(event.span.began.time_since_epoch())},
                      {"dur", to_us(event.span.ended - event.span.began)},
                      {"args", event.arguments}};
-  file_ << ",\n" << line(json) << std::flush;
+  append(text + ",\n" + line(json));
+  if (!failure_.empty()) log::warn(failure_);
+}
+
+/// Takes back what does not fit whole, and ends the file. There is room for the end in most cases.
+void Timeline::append(const std::string& text) {
+  if (file_ << text << std::flush) {
+    bytes_ += text.size();
+    return;
+  }
+  failure_ = fmt::format("timeline {}: {}{}", path_, std::strerror(errno),
+                         bytes_ > 0 ? "; later events are missing" : "");
+  file_.close();
+  file_.clear();
+  std::error_code ignored;
+  std::filesystem::resize_file(path_, bytes_, ignored);
+  file_.open(path_, std::ios::app);
+  file_ << kEnd << std::flush;
 }
 
 }  // namespace kolo

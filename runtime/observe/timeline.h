@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -19,13 +20,15 @@ namespace kolo {
 ///
 /// Every rank writes a file of its own, PATH.RANK, in the time of its host's steady clock, by which
 /// ranks of a host line up. Each event is a line of its own and complete, so that the file of a job
-/// that was killed lacks only the end of the list.
+/// that was killed lacks only the end of the list. Where a file cannot grow further, it ends with
+/// the last event that fits, and the log says so once.
 ///
 /// Threads: any.
 class Timeline {
  public:
   /// Errors: KoloError(kIo) if the file cannot be written.
   Timeline(const std::string& path, int rank);
+  /// Ends the list of events.
   ~Timeline();
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
@@ -45,15 +48,21 @@ class Timeline {
   void group(std::string_view set, const CompressionStats& stats, const Span& span);
   /// A call of `wait`.
   void wait(std::string_view set, const Span& span);
+  /// Errors: KoloError(kIo) if events are missing.
+  void expect_complete();
 
  private:
   struct Event;
   void write(const Event& event);
+  void append(const std::string& text) KOLO_REQUIRES(mutex_);
 
   const int rank_;
+  const std::string path_;
   Mutex mutex_;
   std::map<std::string, std::size_t, std::less<>> rows_ KOLO_GUARDED_BY(mutex_);
   std::ofstream file_ KOLO_GUARDED_BY(mutex_);
+  std::uintmax_t bytes_ KOLO_GUARDED_BY(mutex_) = 0;  ///< Written, up to the end of an event.
+  std::string failure_ KOLO_GUARDED_BY(mutex_);       ///< Why events are missing; empty if none is.
 };
 
 }  // namespace kolo

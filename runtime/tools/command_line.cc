@@ -129,20 +129,30 @@ std::string describe_usage_error(const CLI::App& app, const CLI::ParseError& err
   return error.what();
 }
 
-void expect_output(Runtime& runtime, const std::string& path) {
-  std::string trouble;
-  if (runtime.rank() == 0 && !path.empty()) {
+void on_first_rank(Runtime& runtime, const std::function<void()>& write) {
+  std::optional<KoloError> failure;
+  if (runtime.rank() == 0) {
     try {
-      expect_writable(path);
+      write();
     } catch (const KoloError& error) {
-      trouble = error.error().what;
+      failure = error;
     }
   }
-  std::uint8_t failed = trouble.empty() ? 0 : 1;
-  runtime.broadcast("output file", {&failed, 1, DType::kUInt8}, 0);
-  if (failed == 0) return;
-  if (trouble.empty()) trouble = "rank 0 cannot write its output file";
-  throw KoloError({.code = ErrorCode::kIo, .what = trouble});
+  constexpr std::uint8_t kDone = 255;
+  std::uint8_t outcome = failure ? static_cast<std::uint8_t>(failure->error().code) : kDone;
+  runtime.broadcast("outcome on rank 0", {&outcome, 1}, 0);
+  if (failure) throw KoloError(*std::move(failure));
+  if (outcome == kDone) return;
+  throw KoloError({.code = static_cast<ErrorCode>(outcome),
+                   .rank = runtime.rank(),
+                   .peer = 0,
+                   .what = "rank 0 could not write what all ranks made; its message says why"});
+}
+
+void expect_output(Runtime& runtime, const std::string& path) {
+  on_first_rank(runtime, [&] {
+    if (!path.empty()) expect_writable(path);
+  });
 }
 
 int run_program(const std::function<int()>& run) {

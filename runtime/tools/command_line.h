@@ -41,6 +41,10 @@ std::string help_footer();
 /// The text of a usage error, with the option or subcommand that was probably meant.
 std::string describe_usage_error(const CLI::App& app, const CLI::ParseError& error);
 
+/// Rank 0 calls `write`, which writes the results of all. Collective. Errors: those of `write` on
+/// rank 0, and of the same class on all others.
+void on_first_rank(Runtime& runtime, const std::function<void()>& write);
+
 /// Finds out at the start whether rank 0 will be able to write `path`, if it has one; see
 /// `expect_writable`. Collective. Errors: KoloError(kIo) on every rank.
 void expect_output(Runtime& runtime, const std::string& path);

@@ -18,6 +18,7 @@ batch = 2
 steps = 60
 log-every = 20
 eval-every = 20
+eval-samples = 0
 [shape]
 layers = 1
 width = 32
@@ -98,6 +99,34 @@ class Commands(unittest.TestCase):
         summary = json.loads(self.summary.read_text())
         self.assertEqual(json.loads(result.read_text())["weights_hash"], summary["weights_hash"])
 
+    def test_what_a_full_disk_has_no_room_for_is_an_error_and_the_rest_is_there(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        result = self.folder / "lost.json"
+
+        def on_full_disk(*options):
+            """Status, output, errors and what is left on a disk of 64 KiB."""
+            script = 'mount -t tmpfs -o size=64k tmpfs "$0" && { "$@" && status=0 || status=$?; cd "$0" && find . >&3; exit $status; }'
+            with tempfile.TemporaryFile("w+") as left:
+                command = ["unshare", "--map-root-user", "--mount", "bash", "-c", f"exec 3<>/dev/fd/{left.fileno()}; {script}"]
+                done = subprocess.run([*command, disk, KOLO_TRAIN, "--config", self.folder / "job.toml", "--steps", "20",
+                                       "--sample", "0", "--json", result, *options], capture_output=True, text=True,
+                                      timeout=120, pass_fds=[left.fileno()])  # fmt: skip
+                left.seek(0)
+                return done, left.read().split()
+
+        if subprocess.run(["unshare", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", disk], check=False).returncode:
+            self.skipTest("this machine lets no user mount a file system")
+        done, left = on_full_disk("--run", disk / "run")
+        self.assertEqual(done.returncode, 74, done.stderr)
+        self.assertIn("no checkpoint of the last step, 20, could be written; there is none", done.stderr)
+        self.assertIn("20 steps", done.stdout.splitlines()[-1])
+        self.assertEqual(json.loads(result.read_text())["steps"], 20)
+        self.assertEqual([path for path in left if "step-" in path], [])
+        done, left = on_full_disk("--export", disk / "weights.safetensors")
+        self.assertEqual((done.returncode, left), (74, ["."]), done.stderr)
+        self.assertIn("weights.safetensors", done.stderr)
+
     def test_sweep_compares_runs_and_can_be_repeated(self):
         folder = self.folder / "sweep"
         options = ["sweep", "--vary", "lr=1e-5,1e-2", "--folder", folder, "--config", self.folder / "job.toml",
@@ -114,7 +143,7 @@ class Commands(unittest.TestCase):
     def test_misuse(self):
         config = self.run_folder / "config.toml"
         self.assertIn("--weights is missing", self.call("evaluate", "--config", config, status=64))
-        self.assertIn("mlp", self.on_run("generate", self.checkpoint, "--model", "mlp", status=78))
+        self.assertIn("mlp", self.call("generate", "--weights", self.checkpoint, "--model", "mlp", status=78))
         self.assertIn("--help explains", self.call("average", "only-a-file", status=64))
 
 

@@ -159,6 +159,24 @@ TEST_F(RunLogTest, WhatCouldNotBeWrittenIsTriedAgain) {
   EXPECT_EQ(lines().size(), 2u);
 }
 
+// Neither a line nor an event is half there, or there twice.
+TEST_F(RunLogTest, AFullDiskLeavesWholeLinesAndEvents) {
+  RunLog log(run(), "");
+  log.begin(0);
+  log.report(report_of(10, 1.0));
+  testing::internal::CaptureStderr();
+  {
+    const test::FullDisk full(contents(run() / "metrics.jsonl").size() + 10);
+    log.report(report_of(20, 2.0));
+    EXPECT_FALSE(log.is_complete());
+  }
+  testing::internal::GetCapturedStderr();
+  EXPECT_EQ(lines().size(), 1u);
+  EXPECT_TRUE(log.is_complete());
+  EXPECT_EQ(lines().size(), 2u);
+  EXPECT_EQ(events_in(event_files()[0]).size(), 2u + 2 * 6u);
+}
+
 TEST_F(RunLogTest, TrainingGoesOnWithoutAPlaceToWrite) {
   std::filesystem::create_directories(run().parent_path());
   std::ofstream(run()) << "a file where the folder should be";

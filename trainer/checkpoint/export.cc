@@ -25,8 +25,14 @@ void write_weights(std::vector<StoredTensor> weights, const std::filesystem::pat
   const std::filesystem::path partial = std::filesystem::path(file) += ".partial";
   Metadata metadata = vocabularies.texts;
   metadata["format"] = "pt";
-  write_safetensors(partial, std::move(weights), metadata);
-  rename_durably(partial, file);
+  try {
+    write_safetensors(partial, std::move(weights), metadata);
+    rename_durably(partial, file);
+  } catch (const KoloError&) {
+    std::error_code ignored;
+    std::filesystem::remove(partial, ignored);
+    throw;
+  }
 }
 
 StoredTensor stored(std::string name, const Shape& shape, std::span<const float> values) {

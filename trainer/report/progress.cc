@@ -35,6 +35,21 @@ void Progress::report(const ProgressReport& r) {
   std::fflush(out_);
 }
 
+void Progress::evaluating(std::size_t done, std::size_t total) {
+  // Short evaluations need no line.
+  constexpr std::chrono::seconds kBetweenLines{10};
+  const auto now = std::chrono::steady_clock::now();
+  if (done <= 1) last_line_ = now;
+  if (style_ == Style::kTerminal) {
+    fmt::print(out_, "\r\033[Kevaluating {}/{}", done, total);
+    line_is_open_ = true;
+  } else if (now - last_line_ >= kBetweenLines) {
+    last_line_ = now;
+    fmt::print(out_, "         evaluating: {} of {} batches\n", done, total);
+  }
+  std::fflush(out_);
+}
+
 void Progress::evaluation(std::size_t step, double loss, const Metric& metric, double value) {
   note(fmt::format("{:>8} held-out loss {:.4f}, {}", step, loss, describe(metric, value)));
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -19,6 +21,7 @@ class Progress final : public TrainingListener {
 
   void begin(std::size_t) override {}
   void report(const ProgressReport& report) override;
+  void evaluating(std::size_t done, std::size_t total) override;
   void evaluation(std::size_t step, double loss, const Metric& metric, double value) override;
   /// Prints text that stays.
   void note(std::string_view text) override;
@@ -28,6 +31,7 @@ class Progress final : public TrainingListener {
   Style style_;
   std::string rate_unit_;
   bool header_printed_ = false;
+  std::chrono::steady_clock::time_point last_line_ = {};  // of an evaluation
   bool line_is_open_ = false;  // a line in place that the next note must not overwrite
 };
 

@@ -35,15 +35,9 @@ RunLog::RunLog(std::filesystem::path folder, std::string config, TextFiles vocab
       vocabularies_(std::move(vocabularies)) {}
 
 void RunLog::begin(std::size_t step) {
+  first_step_ = step;
   events_.emplace(folder_ / "tensorboard", step + 1);
-  attempt([&] {
-    std::error_code ignored;  // writing a file says it
-    std::filesystem::create_directories(folder_, ignored);
-    write_file(folder_ / "config.toml", config_);
-    if (!vocabularies_.empty()) write_text_files(vocabularies_, folder_ / kTokenizerFolder);
-    write_file(metrics(), lines_until(metrics(), step));
-    events_->write();
-  });
+  write_all();
 }
 
 void RunLog::report(const ProgressReport& r) {
@@ -66,7 +60,7 @@ void RunLog::report(const ProgressReport& r) {
                                     {"step/rate", r.rate}}) {
     events_->add(r.step, name, value);
   }
-  attempt([&] { write_lines_and_events(); });
+  write_all();
 }
 
 void RunLog::evaluation(std::size_t step, double loss, const Metric& metric, double value) {
@@ -74,23 +68,33 @@ void RunLog::evaluation(std::size_t step, double loss, const Metric& metric, dou
       Json({{"step", step}, {"eval_loss", loss}, {"eval_" + metric.name, value}}).dump() + "\n";
   events_->add(step, "loss/held_out", loss);
   events_->add(step, metric.name + "/held_out", value);
-  attempt([&] { write_lines_and_events(); });
+  write_all();
 }
 
-void RunLog::attempt(const std::function<void()>& write) {
+bool RunLog::is_complete() { return write_all(); }
+
+/// What could not be written stays pending.
+bool RunLog::write_all() {
   try {
-    write();
+    if (!has_begun_) {
+      std::error_code ignored;  // writing a file says it
+      std::filesystem::create_directories(folder_, ignored);
+      write_file(folder_ / "config.toml", config_);
+      if (!vocabularies_.empty()) write_text_files(vocabularies_, folder_ / kTokenizerFolder);
+      write_file(metrics(), lines_until(metrics(), first_step_));
+      has_begun_ = true;
+    }
+    append_file(metrics(), pending_lines_);
+    pending_lines_.clear();
+    events_->write();
+    return true;
   } catch (const KoloError& error) {
-    if (std::exchange(has_failed_, true)) return;
-    log::warn(fmt::format("{}; training goes on, and numbers of this run may be missing",
-                          error.error().what));
+    if (!std::exchange(has_failed_, true)) {
+      log::warn(fmt::format("{}; training goes on, and numbers of this run may be missing",
+                            error.error().what));
+    }
+    return false;
   }
-}
-
-void RunLog::write_lines_and_events() {
-  append_file(metrics(), pending_lines_);
-  pending_lines_.clear();
-  events_->write();
 }
 
 }  // namespace kolo::trainer

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,18 +29,22 @@ class RunLog final : public TrainingListener {
 
   void begin(std::size_t step) override;
   void report(const ProgressReport& report) override;
+  void evaluating(std::size_t, std::size_t) override {}
   void evaluation(std::size_t step, double loss, const Metric& metric, double value) override;
   void note(std::string_view) override {}
+  /// Tries again to write what could not be written. Returns whether the files hold everything.
+  bool is_complete();
 
  private:
   std::filesystem::path metrics() const { return folder_ / "metrics.jsonl"; }
-  void attempt(const std::function<void()>& write);
-  void write_lines_and_events();
+  bool write_all();
 
   std::filesystem::path folder_;
   std::string config_;
   TextFiles vocabularies_;
+  std::size_t first_step_ = 0;
   bool has_failed_ = false;
+  bool has_begun_ = false;  ///< The files that a run begins with are written.
   std::string pending_lines_;
   std::optional<EventFile> events_;
 };

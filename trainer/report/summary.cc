@@ -71,6 +71,7 @@ std::string to_json(const Summary& s) {
                        {"train_loss", s.train_loss},
                        {"eval_loss", s.eval_loss},
                        {metric, s.eval_metric},
+                       {"eval_samples", s.eval_samples},
                        {"eval_bits_per_byte", or_null(s.eval_bits_per_byte)},
                        {"samples_per_s", s.samples_per_s},
                        {"tokens_per_s", or_null(s.tokens_per_s)},

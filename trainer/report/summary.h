@@ -38,6 +38,7 @@ struct Summary {
   double eval_loss = 0.0;
   Metric metric;  ///< Of the task.
   double eval_metric = 0.0;
+  std::size_t eval_samples = 0;              ///< In an evaluation.
   std::optional<double> eval_bits_per_byte;  ///< Text only: the held-out loss for a byte of it.
   double samples_per_s = 0.0;                ///< Rate of all ranks, without evaluation.
   std::optional<double> tokens_per_s;        ///< Text only.
@@ -57,6 +58,7 @@ struct Summary {
       std::nullopt;  ///< Of this rank: gradients, not of rows.
   std::uint64_t weights_hash = 0;
   double wall_s = 0.0;
+  bool is_saved = true;  ///< A run's last checkpoint could be written. Not in the JSON.
   std::vector<CurvePoint> curve;
 };
 

@@ -32,6 +32,8 @@ class TrainingListener {
   /// Before the first step here, with the steps that were taken before, by a job that is resumed.
   virtual void begin(std::size_t step) = 0;
   virtual void report(const ProgressReport& report) = 0;
+  /// During an evaluation, after `done` of `total` batches.
+  virtual void evaluating(std::size_t done, std::size_t total) = 0;
   virtual void evaluation(std::size_t step, double loss, const Metric& metric, double value) = 0;
   /// Text for people.
   virtual void note(std::string_view text) = 0;

@@ -61,5 +61,34 @@ TEST(OutputFile, WhatCannotBeWrittenIsKnownBefore) {
   expect_refused(folder.write("file", "") / "rows.json");
 }
 
+// A file that cannot grow keeps what it held, and nothing else is left beside it.
+TEST(OutputFile, KeepsItsContentsWhereTheDiskIsFull) {
+  const test::TemporaryDirectory folder;
+  const std::string path = folder.write("rows.json", "[1]\n");
+  const std::string long_text(100, 'x');
+  const test::FullDisk full(50);
+  EXPECT_THROW(write_file(path, long_text), KoloError);
+  EXPECT_EQ(text_of(path), "[1]\n");
+  EXPECT_THROW(append_file(path, long_text), KoloError);
+  EXPECT_EQ(text_of(path), "[1]\n");
+  append_file(path, "[2]\n");
+  EXPECT_EQ(text_of(path), "[1]\n[2]\n");
+  EXPECT_THROW(write_file(folder.path() / "new.json", long_text), KoloError);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
+}
+
+TEST(OutputFile, FollowsLinksAndWritesDevicesStraight) {
+  const test::TemporaryDirectory folder;
+  const fs::path path = folder.write("rows.json", "old");
+  const fs::path link = folder.path() / "latest.json";
+  fs::create_symlink(path, link);
+  write_file(link, "new");
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(text_of(path), "new");
+  expect_writable("/dev/null");
+  write_file("/dev/null", "text");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+}
+
 }  // namespace
 }  // namespace kolo

@@ -9,8 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/base/carrier.h"
 #include "comm/base/error.h"
+#include "runtime/plan/carrier.h"
 
 namespace kolo {
 namespace {

@@ -10,11 +10,14 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "comm/base/error.h"
 #include "fusion/mark_order.h"
 #include "tests/runtime/engine/compressed_member.h"
+#include "tests/support/temporary_directory.h"
 
 namespace kolo::test {
 namespace {
@@ -56,6 +59,33 @@ TEST(TimelineTest, TellsWhatEachSparseStepDid) {
     EXPECT_GT(arguments["predicted_ms"], 0.0);
     EXPECT_EQ(arguments["measured_ms"], stats.measured_ms);
   }
+}
+
+// The file is valid up to the last event that fits, and whoever closes the job hears of the others.
+TEST(TimelineTest, EndsWithTheLastEventThatFits) {
+  const TemporaryDirectory folder;
+  const std::string path = folder.path() / "timeline";
+  constexpr std::size_t kBytes = 1000;
+  {
+    Timeline timeline(path, 3);
+    {
+      const FullDisk full(kBytes);
+      for (int i = 0; i < 20; ++i) timeline.bucket("model", 7, {});
+    }
+    // An event more would fit now, but then some were missing in between.
+    timeline.wait("model", {});
+    try {
+      timeline.expect_complete();
+      ADD_FAILURE() << "no error";
+    } catch (const KoloError& e) {
+      EXPECT_EQ(e.error().code, ErrorCode::kIo);
+      EXPECT_THAT(e.error().what, testing::HasSubstr(path + ".3: File too large"));
+    }
+  }
+  const auto events = events_of(path + ".3");
+  EXPECT_GT(events.count("bucket 7 of 'model'"), 2u);
+  EXPECT_EQ(events.size(), events.count("bucket 7 of 'model'"));
+  EXPECT_LT(std::filesystem::file_size(path + ".3"), kBytes + 4);
 }
 
 // The plan changes while the last iteration before it is not written yet.
