@@ -27,8 +27,10 @@ auto key_of(const UsedMemory& range) {
 
 void drop_repeated(std::vector<UsedMemory>& ranges) {
   std::ranges::sort(ranges, {}, key_of);
-  const auto repeated = std::ranges::unique(ranges, {}, key_of);
-  ranges.erase(repeated.begin(), repeated.end());
+  const auto are_equal = [](const UsedMemory& one, const UsedMemory& other) {
+    return key_of(one) == key_of(other);
+  };
+  ranges.erase(std::unique(ranges.begin(), ranges.end(), are_equal), ranges.end());
 }
 
 std::optional<std::pair<std::size_t, std::size_t>> find_overlap(std::vector<UsedMemory> ranges) {

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "benchmarks/collective/sparse_rows.h"
-#include "comm/base/carrier.h"
 #include "comm/kernels/reduce_kernels.h"
+#include "runtime/plan/carrier.h"
 
 namespace kolo::bench {
 namespace {

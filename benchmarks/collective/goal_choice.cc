@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include "comm/base/carrier.h"
 #include "comm/goals/goal_registry.h"
 #include "runtime/plan/bucket_plan.h"
+#include "runtime/plan/carrier.h"
 
 namespace kolo::bench {
 namespace {

@@ -8,8 +8,8 @@
 #include <fmt/ranges.h>
 #include <xxhash.h>
 
-#include "comm/base/carrier.h"
 #include "fusion/gradient.h"
+#include "runtime/plan/carrier.h"
 
 namespace kolo {
 namespace {

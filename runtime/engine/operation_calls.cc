@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
-#include "comm/base/carrier.h"
 #include "comm/base/check.h"
 #include "fusion/overlap.h"
 #include "runtime/plan/call_parts.h"
+#include "runtime/plan/carrier.h"
 
 namespace kolo {
 namespace {

@@ -8,11 +8,11 @@
 #include <string>
 #include <utility>
 
-#include "comm/base/carrier.h"
 #include "comm/base/check.h"
 #include "comm/collective/chunking.h"
 #include "fusion/segment_packer.h"
 #include "fusion/wire_packer.h"
+#include "runtime/plan/carrier.h"
 
 namespace kolo {
 namespace {

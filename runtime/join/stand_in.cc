@@ -5,9 +5,9 @@
 
 #include "comm/base/aligned_memory.h"
 #include "comm/base/byte_codec.h"
-#include "comm/base/carrier.h"
 #include "comm/base/check.h"
 #include "comm/kernels/neutral.h"
+#include "runtime/plan/carrier.h"
 
 namespace kolo {
 namespace {
