@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include "trainer/catalog.h"
 #include "trainer/config_error.h"
@@ -158,6 +158,15 @@ std::size_t total_steps(const Config& config, std::size_t samples, int ranks) {
   return config.steps.value_or(config.epochs * sharding.steps());
 }
 
+std::size_t evaluation_samples(const Config& config, std::size_t all, std::size_t every,
+                               int ranks) {
+  if (config.eval_samples == 0) return all;
+  const std::size_t trained =
+      every * config.accumulation * config.batch * static_cast<std::size_t>(ranks);
+  // Without the backward pass, which takes twice as long, a sample takes a third of the time.
+  return std::min(all, config.eval_samples.value_or(std::max<std::size_t>(1, 3 * trained / 10)));
+}
+
 std::vector<Setting> course_settings(const Config& c) {
   const OptimizerOptions& o = c.optimizer_options;
   const LossScaler::Options scaling = update_options(c).loss_scale;
@@ -205,15 +214,34 @@ std::vector<Setting> course_settings(const Config& c) {
   return settings;
 }
 
-std::uint64_t fingerprint(const Config& c) {
-  std::string text =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.model, c.shard,
-                  c.epochs, c.steps.value_or(0), c.batch, c.accumulation, c.lr, c.lr_scaling,
-                  c.target.value_or(-1.0), c.target.has_value(), c.log_every, c.eval_every,
-                  c.weights.string(), c.weights_part, c.text_files.hash(), c.run.string(),
-                  c.checkpoint_every, c.keep, c.stop_after.value_or(0), c.resume);
-  for (const Setting& setting : course_settings(c)) text += " " + setting.value;
-  return XXH3_64bits(text.data(), text.size());
+std::vector<Setting> common_settings(const Config& c) {
+  const auto text = [](const auto& value) { return fmt::format("{}", value); };
+  std::vector<Setting> settings = {
+      {"--model", c.model},
+      {"--shard", c.shard},
+      {"--epochs", text(c.epochs)},
+      {"--steps", c.steps ? text(*c.steps) : "by --epochs"},
+      {"--batch", text(c.batch)},
+      {"--accumulate", text(c.accumulation)},
+      {"--lr", text(c.lr)},
+      {"--lr-scaling", c.lr_scaling},
+      {"--target", c.target ? text(*c.target) : "none"},
+      {"--log-every", text(c.log_every)},
+      {"--eval-every", text(c.eval_every)},
+      {"--eval-samples", c.eval_samples ? text(*c.eval_samples) : "auto"},
+      {"--weights", c.weights.string()},
+      {"--weights-part", c.weights_part},
+      {"the hash of the vocabularies", fmt::format("{:016x}", c.text_files.hash())},
+      {"--run", c.run.string()},
+      {"--checkpoint-every", text(c.checkpoint_every)},
+      {"--keep", text(c.keep)},
+      {"--stop-after", c.stop_after ? text(*c.stop_after) : "none"},
+      {"--resume", c.resume},
+      {"--text-marks", c.text_marks ? "on" : "off"}};
+  for (Setting& setting : course_settings(c)) {
+    if (setting.option != "--text-marks") settings.push_back(std::move(setting));
+  }
+  return settings;
 }
 
 }  // namespace kolo::trainer

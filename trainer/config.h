@@ -74,10 +74,11 @@ struct Config {
   bool row_gradients = true;     ///< Gradients of embedding tables are rows.
   bool sync_batch_norm = false;  ///< Statistics are those of all ranks' samples.
 
-  std::size_t log_every = 50;     ///< Steps.
-  std::size_t eval_every = 0;     ///< Steps; 0: at the end of each epoch.
-  std::string progress = "auto";  ///< "auto", "terminal" or "lines".
-  std::filesystem::path json;     ///< Empty: no file.
+  std::size_t log_every = 50;               ///< Steps.
+  std::size_t eval_every = 0;               ///< Steps; 0: at the end of each epoch.
+  std::optional<std::size_t> eval_samples;  ///< As `evaluation_samples`; 0: all.
+  std::string progress = "auto";            ///< "auto", "terminal" or "lines".
+  std::filesystem::path json;               ///< Empty: no file.
 
   std::filesystem::path run;              ///< Folder of checkpoints; empty: none.
   std::size_t checkpoint_every = 0;       ///< Steps; 0: at the end, and when asked to stop.
@@ -119,11 +120,16 @@ Uneven parse_uneven(const std::string& text);
 /// if `uneven` leaves none.
 std::size_t total_steps(const Config& config, std::size_t samples, int ranks);
 
+/// Held-out samples that an evaluation reads, of `all`: `eval_samples`, or unless that is given so
+/// many that evaluations take about a tenth of the time of training, when there are `every` steps
+/// between them.
+std::size_t evaluation_samples(const Config& config, std::size_t all, std::size_t every, int ranks);
+
 /// Everything in `config` that determines the course of training, but what depends on the number of
 /// ranks.
 std::vector<Setting> course_settings(const Config& config);
 
-/// Hash of what must be equal on all ranks.
-std::uint64_t fingerprint(const Config& config);
+/// Everything in `config` that must be equal on all ranks.
+std::vector<Setting> common_settings(const Config& config);
 
 }  // namespace kolo::trainer

@@ -5,6 +5,7 @@ Called as `programs_test.py FOLDER_OF_PROGRAMS`; scripts/launch starts more than
 """
 
 import functools
+import gzip
 import json
 import os
 import pathlib
@@ -35,7 +36,7 @@ OVERLAP_FIELDS = {
 }  # fmt: skip
 TRAIN_FIELDS = {
     "model", "ranks", "nodes", "device", "wire", "compression", "algorithm", "steps", "epochs", "train_loss",
-    "eval_loss", "eval_accuracy", "samples_per_s", "tokens_per_s", "step_ms", "compute_ms", "exposed_comm_ms",
+    "eval_loss", "eval_accuracy", "eval_samples", "samples_per_s", "tokens_per_s", "step_ms", "compute_ms", "exposed_comm_ms",
     "wire_bytes_per_step", "fusion_bytes", "weights_hash", "wall_s", "curve", "precision", "loss_scale",
     "skipped_steps", "compression_groups", "compression_decisions", "data_wait_ms", "eval_bits_per_byte",
     "shard", "optimizer_bytes", "gradient_bytes",
@@ -338,6 +339,43 @@ class Programs(unittest.TestCase):
                     with self.subTest(page=page.name, command=[name, *arguments]):
                         self.assertIn(f"{flag} ", text.replace(",", " "))
         self.assertGreater(seen, 20)
+
+    def training_data(self):
+        """A small data set for each name that the pages give to data."""
+        images, texts, ratings = (self.folder / name for name in ("images", "texts", "ratings"))
+        for folder in (images, texts, ratings):
+            folder.mkdir()
+        for kind, count in (("train", 512), ("t10k", 16)):
+            pixels = bytes(17 * i % 256 for i in range(count * 28 * 28))
+            labels = bytes(i % 10 for i in range(count))
+            for name, head, body in (("images-idx3", (2051, count, 28, 28), pixels), ("labels-idx1", (2049, count), labels)):
+                with gzip.open(images / f"{kind}-{name}-ubyte.gz", "wb") as file:
+                    file.write(b"".join(number.to_bytes(4, "big") for number in head) + body)
+        lines = [f"{('HUM', 'LOC')[i % 2]}:x {('who', 'where')[i % 2]} is the number {i % 7} ?\n" for i in range(300)]
+        (texts / "train_5500.label").write_text("".join(lines))
+        (texts / "TREC_10.label").write_text("".join(lines[:16]))
+        rows = [f"{1 + i % 9},{1 + i % 11},{1 + i % 5}.0,{i}\n" for i in range(400)]
+        (ratings / "ratings.csv").write_text("userId,movieId,rating,timestamp\n" + "".join(rows))
+        return {"MNIST": images, "data/mnist": images, "TREC": texts, "TEXTS": texts, "data/movielens_small": ratings,
+                "DIRECTORY_OF_MNIST": images, "TEXT": self.text, "TEXT_OR_DIRECTORY": self.text, "tokens": self.text, "tinyshakespeare.txt": self.text}  # fmt: skip
+
+    def test_commands_of_training_in_the_pages_run(self):
+        data, seen = self.training_data(), 0
+        shortened = ("--steps", "--epochs", "--eval-every", "--run", "--checkpoint-every", "--resume", "--stop-after", "--json")
+        for page in pages.current_pages():
+            for _, arguments in pages.calls(page, lambda word: re.fullmatch(r"(build/bin/)?kolo-train", word)):
+                # Commands on what earlier ones left are tested with those.
+                if "--data" not in arguments or not arguments[0].startswith("--") or "--weights" in arguments:
+                    continue
+                pairs = zip(arguments[::2], arguments[1::2], strict=True)
+                options = [word for pair in pairs if pair[0] not in shortened for word in pair]
+                place = options.index("--data") + 1
+                with self.subTest(page=page.name, command=arguments):
+                    options[place] = data[options[place]]
+                    options += ["--steps", 2, "--threads", 1, *(["--sample", 0] if "gpt" in options else [])]
+                    self.succeed("kolo-train", *options)
+                    seen += 1
+        self.assertGreater(seen, 8)
 
     @functools.lru_cache(maxsize=None)
     def help_of(self, *command):

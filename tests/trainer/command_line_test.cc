@@ -45,6 +45,33 @@ TEST(CommandLineTest, ModelDecidesDefaultsAndOptionsOverrideThem) {
   EXPECT_EQ(changed.lr, 0.5f);
 }
 
+// Nothing that a user asks for is ignored; what equals its default asks for nothing.
+TEST(CommandLineTest, AnOptionThatNothingInTheJobReadsIsAUsageError) {
+  const std::vector<std::vector<const char*>> ignored = {
+      {"--model", "lenet", "--dropout", "0.5"},
+      {"--model", "lenet", "--positions", "rotary"},
+      {"--model", "lenet", "--sync-batch-norm", "on"},
+      {"--model", "resnet20", "--hidden", "77"},
+      {"--model", "matrix-factorization", "--max-length", "77"},
+      {"--model", "matrix-factorization", "--label-smoothing", "0.5"},
+      {"--model", "gpt", "--hidden", "77"},
+      {"--model", "gpt", "--optimizer", "adamw", "--momentum", "0.5"},
+      {"--model", "gpt", "--optimizer", "lars", "--nesterov", "on"},
+      {"--model", "gpt", "--optimizer", "sgd", "--beta2", "0.5"},
+  };
+  for (std::vector<const char*> arguments : ignored) {
+    const std::string option = arguments[arguments.size() - 2], value = arguments.back();
+    arguments.insert(arguments.end(), {"--data", "d"});
+    EXPECT_EQ(code_of(arguments, option + " " + value + " belongs to --"), ErrorCode::kUsage);
+  }
+  EXPECT_EQ(
+      code_of({"--data", "d", "--model", "lenet", "--dropout", "0.5"},
+              "belongs to --model embedding-bag, lstm, gpt, bert; this job has --model lenet"),
+      ErrorCode::kUsage);
+  parse({"--data", "d", "--model", "lenet", "--dropout", "0", "--momentum", "0.9"});
+  parse({"--data", "d", "--model", "gpt", "--optimizer", "sgd", "--momentum", "0.5"});
+}
+
 TEST(CommandLineTest, AShapeSetsDefaultsAndOptionsOverrideThem) {
   const Config config = parse({"--data", "d", "--shape", "gpt2", "--context", "256"}).config;
   EXPECT_EQ(config.layers, 12u);
@@ -209,28 +236,42 @@ TEST(ConfigTest, TheLearningRateFollowsTheRanksIfAsked) {
   EXPECT_EQ(peak_lr(config, 4), 1.0f);
 }
 
-TEST(ConfigTest, FingerprintSeesWhatDecidesTraining) {
+// Of 600 steps of two ranks with 16 samples in two passes each, three tenths.
+TEST(ConfigTest, EvaluationsTakeATenthOfTheTimeOfTraining) {
+  Config config = default_config(built_in_catalog(), "gpt");
+  config.batch = 16;
+  config.accumulation = 2;
+  EXPECT_EQ(evaluation_samples(config, 20000, 600, 2), 11520u);
+  EXPECT_EQ(evaluation_samples(config, 9000, 600, 2), 9000u);
+  config.eval_samples = 0;
+  EXPECT_EQ(evaluation_samples(config, 20000, 1, 2), 20000u);
+  config.eval_samples = 65;
+  EXPECT_EQ(evaluation_samples(config, 20000, 600, 2), 65u);
+  EXPECT_EQ(evaluation_samples(config, 7, 600, 2), 7u);
+}
+
+TEST(ConfigTest, CommonSettingsHoldWhatDecidesTraining) {
   const Config config = default_config(built_in_catalog(), "gpt");
   Config other = config;
-  EXPECT_EQ(fingerprint(config), fingerprint(other));
+  EXPECT_EQ(common_settings(config), common_settings(other));
   other.lr *= 2.0f;
-  EXPECT_NE(fingerprint(config), fingerprint(other));
+  EXPECT_NE(common_settings(config), common_settings(other));
   other = config;
   other.precision = "bfloat16";
-  EXPECT_NE(fingerprint(config), fingerprint(other));
+  EXPECT_NE(common_settings(config), common_settings(other));
   other.precision = "f32";
-  EXPECT_EQ(fingerprint(config), fingerprint(other));
+  EXPECT_EQ(common_settings(config), common_settings(other));
   other.loss_scale = "dynamic";
-  EXPECT_NE(fingerprint(config), fingerprint(other));
+  EXPECT_NE(common_settings(config), common_settings(other));
   other = config;
   other.lr_schedule = "linear";
-  EXPECT_NE(fingerprint(config), fingerprint(other));
+  EXPECT_NE(common_settings(config), common_settings(other));
   other = config;
   other.weight_average = 0.5f;
-  EXPECT_NE(fingerprint(config), fingerprint(other));
+  EXPECT_NE(common_settings(config), common_settings(other));
   other = config;
   other.accumulation = 2;
-  EXPECT_NE(fingerprint(config), fingerprint(other));
+  EXPECT_NE(common_settings(config), common_settings(other));
   const std::vector<void (*)(Config&)> changes = {[](Config& c) { c.max_length = 7; },
                                                   [](Config& c) { c.vocabulary = 100; },
                                                   [](Config& c) { c.min_count = 9; },
@@ -247,18 +288,19 @@ TEST(ConfigTest, FingerprintSeesWhatDecidesTraining) {
                                                   [](Config& c) { c.weights_part = "shared"; },
                                                   [](Config& c) { c.text_marks = true; },
                                                   [](Config& c) { c.checkpoint_every = 5; },
-                                                  [](Config& c) { c.keep = 1; }};
+                                                  [](Config& c) { c.keep = 1; },
+                                                  [](Config& c) { c.eval_samples = 9; }};
   for (std::size_t i = 0; i < changes.size(); ++i) {
     other = config;
     changes[i](other);
-    EXPECT_NE(fingerprint(config), fingerprint(other)) << i;
+    EXPECT_NE(common_settings(config), common_settings(other)) << i;
   }
   other = config;
   other.loader_threads = 2;
-  EXPECT_EQ(fingerprint(config), fingerprint(other));
+  EXPECT_EQ(common_settings(config), common_settings(other));
   other = config;
   other.json = "elsewhere";
-  EXPECT_EQ(fingerprint(config), fingerprint(other));
+  EXPECT_EQ(common_settings(config), common_settings(other));
 }
 
 }  // namespace

@@ -164,6 +164,27 @@ TEST_F(CompressionTrainingTest, MomentumIsCorrectedOnlyWhereTheOptimizerHasIt) {
   EXPECT_EQ(run_ranks(1, other)[0].steps, 2u);
 }
 
+TEST(CompressionRulesTest, AnAdaptiveOptimizerNeedsDenseStepsBeyondTheRise) {
+  EXPECT_TRUE(begins_sparse_early("topk(0.01)", 0));
+  EXPECT_TRUE(begins_sparse_early("e*=none,*=block_topk(0.01,warmup=50)", 50));
+  EXPECT_FALSE(begins_sparse_early("topk(0.01,warmup=51)", 50));
+  EXPECT_FALSE(begins_sparse_early("fp16", 50));
+}
+
+TEST_F(CompressionTrainingTest, AdamIsToldWhatItNeedsAndWhichRulesDecideNothing) {
+  Config config = adam_job("nothing*=fp16,*=topk(0.01)");
+  config.steps = 1;
+  config.clip_norm = 1.0;
+  config.decay_rules = "missing*=0.5";
+  testing::internal::CaptureStderr();
+  run_ranks(1, config);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("add warmup=STEPS"));
+  EXPECT_THAT(log, HasSubstr("--clip-norm 1: it limits gradients in dense steps only"));
+  EXPECT_THAT(log, HasSubstr("--compression: the rule for 'nothing*' decides about no parameter"));
+  EXPECT_THAT(log, HasSubstr("--decay-rules: the rule for 'missing*' decides about no parameter"));
+}
+
 TEST(CompressionRulesTest, AutoForAdaptiveOptimizersIsWhatTheyNeed) {
   const AdaptiveJob job{.warmup_steps = 50, .total_steps = 1000};
   EXPECT_EQ(adaptive_rules("auto", job), "embedding*=none,*=auto(0.01,warmup=150,rule=lossless)");

@@ -176,6 +176,9 @@ TEST(CifarFileTest, MistakesNameFileAndOffset) {
               HasSubstr("label: at byte 3073: label 10 is not below 10"));
   EXPECT_THAT(data_error([] { read_cifar("/nonexistent/batch"); }),
               HasSubstr("/nonexistent/batch"));
+  Config config;
+  config.data = directory.path();
+  EXPECT_THAT(data_error([&] { cifar10_entry().load(config); }), HasSubstr("data_batch_1.bin"));
 }
 
 /// What --data PATH brings for a model, as --format auto finds it.

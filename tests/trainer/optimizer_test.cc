@@ -157,6 +157,8 @@ TEST(DecayRulesTest, TheFirstThatFitsCounts) {
   sgd->step(1.0f, 1.0f);
   EXPECT_EQ(f.parameters[0].value()[0], 1.0f);
   EXPECT_EQ(f.parameters[1].value()[0], 0.5f);
+  EXPECT_EQ(unused_rules(parse_decay_rules("c=0,w*=1,w=2,b=3"), f.parameters),
+            (std::vector<std::string>{"c", "w"}));
   EXPECT_TRUE(parse_decay_rules("").empty());
   for (const char* text : {"b", "=1", "b=", "b=x", "b=-1", "b=inf", "b=1x", "b=1,,"}) {
     EXPECT_THROW(parse_decay_rules(text), KoloError) << text;

@@ -48,6 +48,7 @@ TEST(SummaryTest, JsonHasExactlyTheAgreedFields) {
                                              "train_loss",
                                              "eval_loss",
                                              "eval_accuracy",
+                                             "eval_samples",
                                              "eval_bits_per_byte",
                                              "samples_per_s",
                                              "tokens_per_s",

@@ -103,6 +103,7 @@ TEST_F(TableTest, MistakesInJsonNameFileAndLine) {
   };
   EXPECT_THAT(error("{\"text\": "), HasSubstr("t.jsonl: line 2: this is not JSON, at character"));
   EXPECT_THAT(error("[1]"), HasSubstr("line 2: this is not a JSON object"));
+  EXPECT_THAT(error("{\"text\": 1e999}"), HasSubstr("line 2: [json.exception.out_of_range"));
   EXPECT_THAT(error("{\"txt\": \"a\"}"), HasSubstr("line 2: the text or number 'text' is missing"));
   EXPECT_THAT(error("{\"text\": null}"), HasSubstr("line 2: the text or number 'text' is missing"));
   EXPECT_THAT(error("{\"text\": [\"a\"]}"), HasSubstr("line 2: the text or number"));

@@ -268,7 +268,10 @@ TEST(TrainingErrorsTest, RanksWithDifferentOptionsAreTold) {
     FAIL();
   } catch (const KoloError& error) {
     EXPECT_EQ(error.error().code, ErrorCode::kMismatch);
-    EXPECT_NE(std::string(error.what()).find("the options of rank 1 differ"), std::string::npos);
+    EXPECT_NE(std::string(error.what())
+                  .find("the options of rank 1 differ from those of rank 0: "
+                        "--steps is '4' there, and '3' on rank 0"),
+              std::string::npos);
   }
 }
 

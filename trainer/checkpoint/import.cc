@@ -42,7 +42,7 @@ class Import {
     const Place place = place_of(parameter);
     const StoredTensor* const found = tensor_at(place);
     if (found == nullptr) {
-      result_.begun_new.push_back(place.name);
+      result_.begun_new.push_back(name_in_file(place.name));
       return;
     }
     const StoredTensor& tensor = *found;
@@ -89,6 +89,16 @@ class Import {
     const StoredTensor* tensor = weights_.find(name);
     if (tensor != nullptr || !name.starts_with(layout.prefix)) return tensor;
     return weights_.find(name.substr(layout.prefix.size()));
+  }
+
+  /// A name of the layout without its prefix, where the file leaves that out.
+  std::string name_in_file(const std::string& name) const {
+    const auto has_prefix = [this](const StoredTensor& tensor) {
+      return tensor.name.starts_with(layout_->prefix);
+    };
+    if (layout_ == nullptr || !name.starts_with(layout_->prefix)) return name;
+    if (std::ranges::any_of(weights_.tensors(), has_prefix)) return name;
+    return name.substr(layout_->prefix.size());
   }
 
   /// Null if there is none.

@@ -104,6 +104,8 @@ class HeaderReader {
     } catch (const Json::parse_error& error) {
       fail(kLengthBytes + (error.byte > 0 ? error.byte - 1 : 0),
            "the header is no JSON: " + std::string(error.what()));
+    } catch (const Json::exception& error) {  // such as a number that is too large
+      fail(kLengthBytes, "the header is no JSON: " + std::string(error.what()));
     }
   }
 

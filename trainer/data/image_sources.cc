@@ -74,10 +74,10 @@ DataSplit load_cifar(const Config& config) {
   const std::filesystem::path& directory = config.data;
   CifarBatch train;
   std::error_code ignored;
-  for (std::size_t number = 1; std::filesystem::exists(cifar_part(directory, number), ignored);
-       ++number) {
+  std::size_t number = 1;
+  do {
     append(train, read_cifar(cifar_part(directory, number)));
-  }
+  } while (std::filesystem::exists(cifar_part(directory, ++number), ignored));
   const std::filesystem::path test = directory / "test_batch.bin";
   const bool has_test = std::filesystem::exists(test, ignored);
   CifarBatch held_out =

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include "comm/base/error.h"
@@ -256,6 +258,9 @@ void add_report_options(CLI::App& app, Config& c) {
   app.add_option("--log-every", c.log_every, "Steps between lines of progress; at least 1");
   app.add_option("--eval-every", c.eval_every,
                  "Steps between evaluations on held-out data; 0: after each epoch");
+  app.add_option("--eval-samples", c.eval_samples,
+                 "Held-out samples of an evaluation, evenly spread; 0: all; unless given so many "
+                 "that evaluations take about a tenth of the time of training");
   app.add_option("--progress", c.progress, "terminal (one line, updated in place), lines, or auto");
   app.add_option("--json", c.json, "Write the summary to this file");
   app.add_option("--sample", c.sample_bytes, "gpt: bytes of generated text at the end; 0: none");
@@ -264,6 +269,43 @@ void add_report_options(CLI::App& app, Config& c) {
   app.add_option("--prompt", c.prompt,
                  "gpt: text that the generated text continues; a line break unless given")
       ->default_str("");
+}
+
+/// Whether the entry `chosen` reads an option; those that do are added to `owners`.
+template <typename Entry>
+bool is_read(const Registry<Entry>& registry, const std::string& chosen, const std::string& option,
+             std::string_view registry_name, std::string& owners) {
+  bool found = false;
+  std::string names;
+  for (const Entry& entry : registry.entries()) {
+    if (std::ranges::find(entry.reads, option) == entry.reads.end()) continue;
+    found |= entry.name == chosen;
+    names += (names.empty() ? "" : ", ") + entry.name;
+  }
+  if (!names.empty()) {
+    owners += fmt::format("{}{} {}", owners.empty() ? "" : ", or ", registry_name, names);
+  }
+  return found;
+}
+
+/// Errors: UsageError for an option that was changed and that nothing in this job reads, with what
+/// it belongs to.
+void require_read(const CLI::App& app, const Config& c, const Catalog& catalog) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0 || option->get_lnames().empty()) continue;
+    const std::string& value = option->results().back();
+    if (value == option->get_default_str()) continue;
+    const std::string name = "--" + option->get_lnames().front();
+    std::string owners;
+    bool found = is_read(catalog.models, c.model, name, "--model", owners);
+    found |= is_read(catalog.tasks, c.task, name, "--task", owners);
+    found |= is_read(catalog.optimizers, c.optimizer, name, "--optimizer", owners);
+    if (found || owners.empty()) continue;
+    throw UsageError(
+        fmt::format("{} {} belongs to {}; this job has --model {}, --task {}, --optimizer {}, and "
+                    "would ignore it",
+                    name, value, owners, c.model, c.task, c.optimizer));
+  }
 }
 
 }  // namespace
@@ -309,6 +351,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Catalog&
     throw UsageError(describe_usage_error(app, error) + " (--help lists all options)");
   }
   validate(result.config, catalog);
+  require_read(app, result.config, catalog);
   return result;
 }
 

@@ -1,6 +1,9 @@
 #include "trainer/loop/compression_rules.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -17,6 +20,9 @@ std::string_view arguments_of(std::string_view spec) {
   return spec.substr(0, spec.rfind(')'));
 }
 
+/// Also of block_topk.
+bool is_top_k(const NamedSpec& rule) { return rule.spec.find("topk(") != std::string::npos; }
+
 }  // namespace
 
 std::string adaptive_rules(std::string_view rules, const AdaptiveJob& job) {
@@ -31,6 +37,45 @@ std::string adaptive_rules(std::string_view rules, const AdaptiveJob& job) {
   }
   if (arguments.find("rule") == std::string::npos) arguments += ",rule=lossless";
   return fmt::format("embedding*=none,*=auto({})", arguments);
+}
+
+std::vector<NamedSpec> split_rules(std::string_view rules) {
+  std::vector<NamedSpec> all;
+  int depth = 0;
+  std::string text;
+  std::optional<std::string> pattern;
+  const auto end = [&] {
+    if (!text.empty()) all.push_back({.pattern = pattern.value_or("*"), .spec = text});
+    pattern.reset();
+    text.clear();
+  };
+  for (const char c : rules) {
+    depth += c == '(' ? 1 : c == ')' ? -1 : 0;
+    if (depth == 0 && c == ',') {
+      end();
+    } else if (depth == 0 && c == '=') {
+      pattern = std::exchange(text, {});
+    } else if (c != ' ') {
+      text += c;
+    }
+  }
+  end();
+  return all;
+}
+
+bool name_top_k(std::string_view rules) {
+  return std::ranges::any_of(split_rules(rules), is_top_k);
+}
+
+bool begins_sparse_early(std::string_view rules, std::size_t warmup_steps) {
+  constexpr std::string_view kWarmUp = "warmup=";
+  return std::ranges::any_of(split_rules(rules), [&](const NamedSpec& rule) {
+    if (!is_top_k(rule)) return false;
+    const std::size_t place = rule.spec.find(kWarmUp);
+    if (place == std::string::npos) return true;
+    const char* const number = rule.spec.c_str() + place + kWarmUp.size();
+    return std::strtoull(number, nullptr, 10) <= warmup_steps;
+  });
 }
 
 bool leave_method_open(std::string_view rules) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/api/options.h"
 
@@ -21,6 +22,22 @@ struct AdaptiveJob {
 ///
 ///     auto(0.02)   ->   embedding*=none,*=auto(0.02,warmup=150,rule=lossless)
 std::string adaptive_rules(std::string_view rules, const AdaptiveJob& job);
+
+/// A rule of `PATTERN=SPEC,...`; a spec for all gradients has the pattern "*".
+struct NamedSpec {
+  std::string pattern;
+  std::string spec;
+};
+
+/// The rules of an option that the runtime has accepted, in order. Pure.
+std::vector<NamedSpec> split_rules(std::string_view rules);
+
+/// True if some rule sends top-k. Pure.
+bool name_top_k(std::string_view rules);
+
+/// True if some top-k has no dense steps beyond the rise of the learning rate, of `warmup_steps`
+/// steps: an adaptive optimizer's second moments are too young then. Pure.
+bool begins_sparse_early(std::string_view rules, std::size_t warmup_steps);
 
 /// True if some rule of `rules` is "auto", whose choice follows from measured times. Pure.
 bool leave_method_open(std::string_view rules);

@@ -53,7 +53,9 @@ class TomlFormat final : public CLI::Config {
       append_items(toml::parse(text), options);
     } catch (const toml::parse_error& error) {
       throw CLI::ConfigError(
-          fmt::format("line {}: {}", error.source().begin.line, error.description()));
+          fmt::format("{}: line {}: {}", file(), error.source().begin.line, error.description()));
+    } catch (const CLI::ConfigError& error) {
+      throw CLI::ConfigError(fmt::format("{}: {}", file(), error.what()));
     }
     return options;
   }
@@ -63,6 +65,8 @@ class TomlFormat final : public CLI::Config {
   }
 
  private:
+  std::string file() const { return app_.get_config_ptr()->as<std::string>(); }
+
   void append_items(const toml::table& table, std::vector<CLI::ConfigItem>& options) const {
     for (const auto& [key, value] : table) {
       const std::string name(std::string_view{key});

@@ -33,8 +33,9 @@ DataLoader make_training_loader(const Config& config, const Runtime& runtime, co
                      parse_uneven(config.uneven));
 }
 
-DataLoader make_held_out_loader(const Config& config, const Runtime& runtime, const Task& task) {
-  return make_loader(config, runtime, *task.data.held_out, 1, std::nullopt, Uneven::kPad);
+DataLoader make_held_out_loader(const Config& config, const Runtime& runtime,
+                                const Dataset& held_out) {
+  return make_loader(config, runtime, held_out, 1, std::nullopt, Uneven::kPad);
 }
 
 }  // namespace kolo::trainer

@@ -13,7 +13,8 @@ namespace kolo::trainer {
 /// In an order of its own for each epoch.
 DataLoader make_training_loader(const Config& config, const Runtime& runtime, const Task& task);
 
-/// In the order of the data set.
-DataLoader make_held_out_loader(const Config& config, const Runtime& runtime, const Task& task);
+/// In the order of `held_out`, which outlives it.
+DataLoader make_held_out_loader(const Config& config, const Runtime& runtime,
+                                const Dataset& held_out);
 
 }  // namespace kolo::trainer

@@ -1,9 +1,16 @@
 #include "trainer/loop/make_updater.h"
 
+#include <fnmatch.h>
+
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include <fmt/format.h>
+
+#include "comm/base/log.h"
 #include "trainer/config_error.h"
 #include "trainer/loop/compression_rules.h"
 #include "trainer/loop/distributed_optimizer.h"
@@ -17,6 +24,25 @@ OptimizerOptions optimizer_options(const Config& config) {
   OptimizerOptions options = config.optimizer_options;
   options.decay_rules = parse_decay_rules(config.decay_rules);
   return options;
+}
+
+/// Rules that decide about no parameter are most likely misspelt.
+void warn_of_unused_rules(const Config& config, const Options& options,
+                          const ParameterSet& parameters) {
+  const auto warn = [](std::string_view option, const std::string& pattern) {
+    log::warn(fmt::format("{}: the rule for '{}' decides about no parameter", option, pattern));
+  };
+  for (const std::string& pattern :
+       unused_rules(parse_decay_rules(config.decay_rules), parameters)) {
+    warn("--decay-rules", pattern);
+  }
+  for (const NamedSpec& rule : split_rules(options.compression)) {
+    bool is_used = false;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      is_used |= ::fnmatch(rule.pattern.c_str(), parameters[i].name().c_str(), 0) == 0;
+    }
+    if (!is_used) warn("--compression", rule.pattern);
+  }
 }
 
 /// Errors: KoloError(kConfig) for what needs all ranks in every step.
@@ -51,6 +77,23 @@ std::unique_ptr<ParameterUpdater> make_sharded(const Config& config, const Optim
   return std::make_unique<ShardedOptimizer>(runtime, parameters, make, options, clock);
 }
 
+/// For the user of an adaptive optimizer with sparse gradients.
+void advise_adaptive(const Config& config, const std::string& compression) {
+  if (begins_sparse_early(compression, config.warmup_steps)) {
+    log::warn(
+        fmt::format("--compression {}: the loss has spikes where top-k begins before the "
+                    "learning rate has risen, in {} steps; add warmup=STEPS (15 % of all "
+                    "steps worked) and rule=lossless",
+                    compression, config.warmup_steps));
+  }
+  if (name_top_k(compression) && config.clip_norm > 0.0) {
+    log::warn(
+        fmt::format("--clip-norm {}: it limits gradients in dense steps only; in sparse ones "
+                    "{} sends directions, and 'norm' is theirs",
+                    config.clip_norm, config.optimizer));
+  }
+}
+
 std::unique_ptr<ParameterUpdater> make_replicated(const Config& config, const OptimizerEntry& entry,
                                                   Runtime& runtime, const Task& task,
                                                   ParameterSet& parameters, const Clock& clock) {
@@ -65,6 +108,7 @@ std::unique_ptr<ParameterUpdater> make_replicated(const Config& config, const Op
         options.compression,
         {.warmup_steps = config.warmup_steps,
          .total_steps = total_steps(config, task.data.train->size(), runtime.world_size())});
+    if (runtime.rank() == 0) advise_adaptive(config, options.compression);
   }
   return std::make_unique<DistributedOptimizer>(runtime, parameters, std::move(optimizer), options,
                                                 clock);
@@ -76,6 +120,7 @@ std::unique_ptr<ParameterUpdater> make_updater(const Config& config, const Optim
                                                Runtime& runtime, const Task& task,
                                                ParameterSet& parameters, const Clock& clock) {
   if (config.row_gradients) parameters.use_rows();
+  if (runtime.rank() == 0) warn_of_unused_rules(config, runtime.options(), parameters);
   if (config.shard == "none") {
     return make_replicated(config, entry, runtime, task, parameters, clock);
   }

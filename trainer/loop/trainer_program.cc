@@ -1,5 +1,8 @@
 #include "trainer/loop/trainer_program.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -15,12 +18,14 @@
 #include "runtime/tools/command_line.h"
 #include "trainer/checkpoint/export.h"
 #include "trainer/checkpoint/import.h"
+#include "trainer/checkpoint/run_folder.h"
 #include "trainer/checkpoint/stop_signals.h"
 #include "trainer/checkpoint/stored_vocabularies.h"
 #include "trainer/compute/device.h"
 #include "trainer/compute/threads.h"
 #include "trainer/config_error.h"
 #include "trainer/data/data_error.h"
+#include "trainer/data/evenly_spread.h"
 #include "trainer/divergence.h"
 #include "trainer/loop/command_line.h"
 #include "trainer/loop/config_file.h"
@@ -88,6 +93,26 @@ void require_weights(std::string_view command, const Config& config) {
   }
 }
 
+/// After training whose results are written, but for some in the folder of the run: the weights are
+/// lost, or numbers. Errors: KoloError(kIo) saying what is there.
+void require_complete(const Config& config, const Summary& summary, bool log_is_complete) {
+  std::string what;
+  if (!summary.is_saved) {
+    const std::vector<std::uint64_t> steps = RunFolder(config.run).steps();
+    const std::string newest = steps.empty()
+                                   ? "there is none"
+                                   : fmt::format("the newest there is of step {}", steps.front());
+    what = fmt::format("no checkpoint of the last step, {}, could be written; {}", summary.steps,
+                       newest);
+  } else if (!log_is_complete) {
+    what = "numbers of the run could not be written; its last checkpoint is complete";
+  } else {
+    return;
+  }
+  throw KoloError(
+      {.code = ErrorCode::kIo, .what = fmt::format("{}: {}", config.run.string(), what)});
+}
+
 void train_job(const Catalog& catalog, const CommandLine& command_line) {
   const Config& config = command_line.config;
   std::optional<StopSignals> signals;  // Before anything starts a thread.
@@ -117,19 +142,22 @@ void train_job(const Catalog& catalog, const CommandLine& command_line) {
   const std::optional<Summary> summary =
       train(config, runtime, task, catalog.lr_schedules.at(config.lr_schedule), *learner, listeners,
             [&signals] { return signals && signals->has_come(); });
-  if (progress && summary) {
-    const ModelEntry& model = catalog.models.at(config.model);
-    if (model.generate && config.sample_bytes > 0 && task.data.tokenizer != nullptr) {
-      progress->note("generated text:\n" +
-                     printable(model.generate(model_setting(config, task), learner->parameters())));
-    }
-    if (!config.json.empty()) write_file(config.json, to_json(*summary));
-    if (!config.export_file.empty()) {
-      export_weights(learner->parameters(), config.export_file, task.data.text_files);
-    }
+  if (summary) {
+    on_first_rank(runtime, [&] {
+      const ModelEntry& model = catalog.models.at(config.model);
+      if (model.generate && config.sample_bytes > 0 && task.data.tokenizer != nullptr) {
+        progress->note("generated text:\n" + printable(model.generate(model_setting(config, task),
+                                                                      learner->parameters())));
+      }
+      if (!config.json.empty()) write_file(config.json, to_json(*summary));
+      if (!config.export_file.empty()) {
+        export_weights(learner->parameters(), config.export_file, task.data.text_files);
+      }
+    });
   }
-  runtime.close();
   if (progress && summary) progress->note(to_line(*summary));
+  runtime.close();
+  if (summary) require_complete(config, *summary, !run_log || run_log->is_complete());
 }
 
 void evaluate_job(const Catalog& catalog, const CommandLine& command_line) {
@@ -143,17 +171,26 @@ void evaluate_job(const Catalog& catalog, const CommandLine& command_line) {
   const Task task = make_task(config, catalog);
   require_same_job(config, runtime, task);
   const std::unique_ptr<Learner> learner = make_learner(config, runtime, task, catalog);
-  DataLoader loader = make_held_out_loader(config, runtime, task);
-  const LossSums sums = evaluate(runtime, *learner, loader);
+  const std::size_t all = task.data.held_out->size();
+  const std::size_t asked = config.eval_samples.value_or(0);
+  const EvenlySpread held_out(*task.data.held_out, asked > 0 ? std::min(all, asked) : all);
+  DataLoader loader = make_held_out_loader(config, runtime, held_out);
+  std::optional<Progress> progress;
   if (runtime.rank() == 0) {
-    const Evaluation evaluation{.samples = task.data.held_out->size(),
+    progress.emplace(stderr, progress_style(config.progress, stderr), task.unit);
+  }
+  const LossSums sums = evaluate(runtime, *learner, loader, [&](std::size_t done) {
+    if (progress) progress->evaluating(done, loader.steps_per_epoch());
+  });
+  on_first_rank(runtime, [&] {
+    const Evaluation evaluation{.samples = held_out.size(),
                                 .loss = sums.loss / sums.rows,
                                 .metric = task.metric,
                                 .value = task.metric.of(sums),
                                 .bits_per_byte = task.bits_per_byte(sums.loss / sums.rows)};
     fmt::print("{}\n", to_line(evaluation));
     if (!config.json.empty()) write_file(config.json, to_json(evaluation));
-  }
+  });
   runtime.close();
 }
 

@@ -15,6 +15,7 @@
 #include "trainer/checkpoint/run_folder.h"
 #include "trainer/config_error.h"
 #include "trainer/data/data_loader.h"
+#include "trainer/data/evenly_spread.h"
 #include "trainer/divergence.h"
 #include "trainer/loop/agreement.h"
 #include "trainer/loop/evaluator.h"
@@ -60,8 +61,12 @@ class Training final : private Stateful {
         learner_(learner),
         listeners_(listeners),
         train_loader_(make_training_loader(config, runtime, task)),
-        held_out_loader_(make_held_out_loader(config, runtime, task)),
         total_steps_(total_steps(config, task.data.train->size(), runtime.world_size())),
+        held_out_(*task.data.held_out,
+                  evaluation_samples(config, task.data.held_out->size(),
+                                     std::min(evaluation_interval(), total_steps_),
+                                     runtime.world_size())),
+        held_out_loader_(make_held_out_loader(config, runtime, held_out_)),
         schedule_(make_schedule(config, runtime.world_size(), schedule.fall, total_steps_)),
         choices_(choices()) {}
 
@@ -71,6 +76,10 @@ class Training final : private Stateful {
     if (!config_.run.empty()) begin_checkpoints(wants_stop);
     begin_ = Clock::now();
     for (TrainingListener* listener : listeners_) listener->begin(step_);
+    if (held_out_.size() < task_.data.held_out->size()) {
+      note(fmt::format("evaluations take {} of {} held-out samples; --eval-samples changes that",
+                       held_out_.size(), task_.data.held_out->size()));
+    }
     while (step_ < total_steps_ && !has_reached_target()) {
       if (config_.stop_after && step_ >= *config_.stop_after) {
         save_and_stop("as --stop-after says");
@@ -84,9 +93,11 @@ class Training final : private Stateful {
         return std::nullopt;
       }
     }
-    if (checkpoints_) checkpoints_->save_last(step_, new_eval_loss());
+    const bool is_saved = !checkpoints_ || checkpoints_->save_last(step_, new_eval_loss());
     learner_.begin_evaluation();  // and keeps those weights
-    return summarize();
+    Summary summary = summarize();
+    summary.is_saved = is_saved;
+    return summary;
   }
 
  private:
@@ -96,10 +107,13 @@ class Training final : private Stateful {
     return task_.metric.is_higher_better ? value >= *config_.target : value <= *config_.target;
   }
 
+  std::size_t evaluation_interval() const {
+    return config_.eval_every > 0 ? config_.eval_every : train_loader_.steps_per_epoch();
+  }
+
   bool is_evaluation_due() const {
-    const std::size_t every =
-        config_.eval_every > 0 ? config_.eval_every : train_loader_.steps_per_epoch();
-    return step_ % every == 0 || step_ == total_steps_ || step_ == config_.stop_after;
+    return step_ % evaluation_interval() == 0 || step_ == total_steps_ ||
+           step_ == config_.stop_after;
   }
 
   void resume_from_checkpoint() {
@@ -267,7 +281,11 @@ class Training final : private Stateful {
   // Called after log_interval() of the same step.
   void evaluate_now() {
     const Clock::time_point begin = Clock::now();
-    const LossSums sums = evaluate(runtime_, learner_, held_out_loader_);
+    const LossSums sums = evaluate(runtime_, learner_, held_out_loader_, [this](std::size_t done) {
+      for (TrainingListener* listener : listeners_) {
+        listener->evaluating(done, held_out_loader_.steps_per_epoch());
+      }
+    });
     CurvePoint& point = curve_.back();
     point.eval_loss = sums.loss / sums.rows;
     point.eval_metric = task_.metric.of(sums);
@@ -320,6 +338,7 @@ class Training final : private Stateful {
         .eval_loss = curve_.back().eval_loss.value(),
         .metric = task_.metric,
         .eval_metric = curve_.back().eval_metric.value(),
+        .eval_samples = held_out_.size(),
         .eval_bits_per_byte = task_.bits_per_byte(curve_.back().eval_loss.value()),
         .samples_per_s = samples_per_s,
         .tokens_per_s = std::nullopt,
@@ -349,8 +368,9 @@ class Training final : private Stateful {
   Learner& learner_;
   std::span<TrainingListener* const> listeners_;
   DataLoader train_loader_;
-  DataLoader held_out_loader_;
   std::size_t total_steps_;
+  EvenlySpread held_out_;
+  DataLoader held_out_loader_;
   LrSchedule schedule_;
   std::string choices_;  // The choices in force, as last printed.
 
@@ -384,7 +404,7 @@ class Training final : private Stateful {
 }  // namespace
 
 void require_same_job(const Config& config, Runtime& runtime, const Task& task) {
-  require_equal(runtime, "the options", fingerprint(config));
+  require_equal(runtime, common_settings(config));
   require_equal(runtime, "the numbers of training samples", task.data.train->size());
   require_equal(runtime, "the numbers of held-out samples", task.data.held_out->size());
   require_equal(runtime, "the vocabularies", task.data.text_files.hash());

@@ -28,7 +28,8 @@ ModelEntry Bert::entry() {
               },
           .make = [](const ModelSetting& setting,
                      Device& device) { return std::make_unique<Bert>(device, options(setting)); },
-          .generate = nullptr};
+          .generate = nullptr,
+          .reads = {"--layers", "--width", "--heads", "--dropout"}};
 }
 
 Bert::Options Bert::options(const ModelSetting& setting) {

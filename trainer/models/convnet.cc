@@ -17,7 +17,8 @@ ModelEntry Convnet::entry() {
               [](const ModelSetting& setting, Device& device) {
                 return std::make_unique<Convnet>(device, image_model_options(setting));
               },
-          .generate = nullptr};
+          .generate = nullptr,
+          .reads = {"--hidden"}};
 }
 
 Convnet::Convnet(Device& device, const ImageModelOptions& options)

@@ -20,7 +20,8 @@ ModelEntry EmbeddingBagClassifier::entry() {
                 return std::make_unique<EmbeddingBagClassifier>(device,
                                                                 text_model_options(setting));
               },
-          .generate = nullptr};
+          .generate = nullptr,
+          .reads = {"--width", "--dropout"}};
 }
 
 EmbeddingBagClassifier::EmbeddingBagClassifier(Device& device, const TextModelOptions& o)

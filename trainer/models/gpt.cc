@@ -55,7 +55,9 @@ ModelEntry Gpt::entry() {
           },
       .shapes = {shape("gpt2", 12, 768, 12, 6e-4f), shape("gpt2-medium", 24, 1024, 16, 3e-4f),
                  shape("gpt2-large", 36, 1280, 20, 2.5e-4f), shape("gpt2-xl", 48, 1600, 25, 2e-4f)},
-      .layouts = {gpt2_layout()}};
+      .layouts = {gpt2_layout()},
+      .reads = {"--layers", "--width", "--heads", "--context", "--positions", "--tied", "--dropout",
+                "--temperature", "--prompt"}};
 }
 
 Gpt::Options Gpt::options(const ModelSetting& setting) {

@@ -11,7 +11,8 @@ ModelEntry Lenet::entry() {
               [](const ModelSetting& setting, Device& device) {
                 return std::make_unique<Lenet>(device, image_model_options(setting));
               },
-          .generate = nullptr};
+          .generate = nullptr,
+          .reads = {"--hidden"}};
 }
 
 Lenet::Lenet(Device& device, const ImageModelOptions& options)

@@ -26,7 +26,8 @@ ModelEntry LstmClassifier::entry() {
               [](const ModelSetting& setting, Device& device) {
                 return std::make_unique<LstmClassifier>(device, text_model_options(setting));
               },
-          .generate = nullptr};
+          .generate = nullptr,
+          .reads = {"--width", "--dropout"}};
 }
 
 LstmClassifier::LstmClassifier(Device& device, const TextModelOptions& o)

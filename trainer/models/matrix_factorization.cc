@@ -51,7 +51,8 @@ ModelEntry MatrixFactorization::entry() {
                             .mean = static_cast<float>(format.targets[0].mean),
                             .seed = setting.config.seed});
               },
-          .generate = nullptr};
+          .generate = nullptr,
+          .reads = {"--width"}};
 }
 
 MatrixFactorization::MatrixFactorization(const Options& o)

@@ -20,7 +20,8 @@ ModelEntry Mlp::entry() {
               [](const ModelSetting& setting, Device& device) {
                 return std::make_unique<Mlp>(device, image_model_options(setting));
               },
-          .generate = nullptr};
+          .generate = nullptr,
+          .reads = {"--hidden"}};
 }
 
 Mlp::Mlp(Device& device, const ImageModelOptions& o) : ImageClassifier(o) {

@@ -81,6 +81,10 @@ struct ModelEntry {
 
   std::vector<ModelShape> shapes = {};
   std::vector<WeightLayout> layouts = {};  ///< Of files that it can take weights from.
+
+  /// Options that not every model reads, as "--dropout". One that nothing in a job reads is an
+  /// error.
+  std::vector<std::string> reads = {};
 };
 
 }  // namespace kolo::trainer

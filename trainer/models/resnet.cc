@@ -31,7 +31,8 @@ ModelEntry resnet_entry(std::string name, std::string help, const Resnet::Stages
               [stages](const ModelSetting& setting, Device& device) {
                 return std::make_unique<Resnet>(device, image_model_options(setting), stages);
               },
-          .generate = nullptr};
+          .generate = nullptr,
+          .reads = {"--sync-batch-norm"}};
 }
 
 }  // namespace

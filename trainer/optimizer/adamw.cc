@@ -5,9 +5,11 @@ namespace kolo::trainer {
 OptimizerEntry AdamW::entry() {
   return {.name = "adamw",
           .help = "Adam with decoupled weight decay",
-          .make = [](ParameterSet& parameters, const OptimizerOptions& options) {
-            return std::make_unique<AdamW>(parameters, options);
-          }};
+          .make =
+              [](ParameterSet& parameters, const OptimizerOptions& options) {
+                return std::make_unique<AdamW>(parameters, options);
+              },
+          .reads = {"--beta1", "--beta2", "--epsilon"}};
 }
 
 void AdamW::update(std::size_t index, float lr, float gradient_scale) {

@@ -10,9 +10,11 @@ namespace kolo::trainer {
 OptimizerEntry Lamb::entry() {
   return {.name = "lamb",
           .help = "AdamW with steps as long as the weights, for large batches",
-          .make = [](ParameterSet& parameters, const OptimizerOptions& options) {
-            return std::make_unique<Lamb>(parameters, options);
-          }};
+          .make =
+              [](ParameterSet& parameters, const OptimizerOptions& options) {
+                return std::make_unique<Lamb>(parameters, options);
+              },
+          .reads = {"--beta1", "--beta2", "--epsilon"}};
 }
 
 Lamb::Lamb(ParameterSet& parameters, const OptimizerOptions& options)

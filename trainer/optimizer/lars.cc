@@ -10,9 +10,11 @@ namespace kolo::trainer {
 OptimizerEntry Lars::entry() {
   return {.name = "lars",
           .help = "SGD with steps that are a share of the weights, for large batches",
-          .make = [](ParameterSet& parameters, const OptimizerOptions& options) {
-            return std::make_unique<Lars>(parameters, options);
-          }};
+          .make =
+              [](ParameterSet& parameters, const OptimizerOptions& options) {
+                return std::make_unique<Lars>(parameters, options);
+              },
+          .reads = {"--momentum"}};
 }
 
 Lars::Lars(ParameterSet& parameters, const OptimizerOptions& options)

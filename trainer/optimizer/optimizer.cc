@@ -2,18 +2,27 @@
 
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 
 #include "trainer/config_error.h"
 
 namespace kolo::trainer {
 namespace {
 
+/// The first that fits; the end if there is none.
+std::vector<DecayRule>::const_iterator rule_of(const Parameter& parameter,
+                                               const std::vector<DecayRule>& rules) {
+  return std::ranges::find_if(rules, [&](const DecayRule& rule) {
+    return ::fnmatch(rule.pattern.c_str(), parameter.name().c_str(), 0) == 0;
+  });
+}
+
 float decay_of(const Parameter& parameter, const OptimizerOptions& options) {
-  for (const DecayRule& rule : options.decay_rules) {
-    if (::fnmatch(rule.pattern.c_str(), parameter.name().c_str(), 0) == 0) return rule.weight_decay;
-  }
+  const auto rule = rule_of(parameter, options.decay_rules);
+  if (rule != options.decay_rules.end()) return rule->weight_decay;
   return decays(parameter) ? options.weight_decay : 0.0f;
 }
 
@@ -48,6 +57,19 @@ void Optimizer::require_no_rows(std::string_view name) const {
                        "' is rows of a table, and it takes norms of whole tensors; add "
                        "--row-gradients off, or choose sgd or adamw");
   }
+}
+
+std::vector<std::string> unused_rules(const std::vector<DecayRule>& rules,
+                                      const ParameterSet& parameters) {
+  std::vector<bool> is_used(rules.size() + 1);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    is_used[static_cast<std::size_t>(rule_of(parameters[i], rules) - rules.begin())] = true;
+  }
+  std::vector<std::string> patterns;
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    if (!is_used[i]) patterns.push_back(rules[i].pattern);
+  }
+  return patterns;
 }
 
 std::vector<DecayRule> parse_decay_rules(std::string_view text) {

@@ -25,6 +25,10 @@ struct DecayRule {
 /// "PATTERN=NUMBER,PATTERN=NUMBER …"; the first that fits counts. Errors: KoloError(kConfig).
 std::vector<DecayRule> parse_decay_rules(std::string_view text);
 
+/// The patterns of rules that decide about no parameter.
+std::vector<std::string> unused_rules(const std::vector<DecayRule>& rules,
+                                      const ParameterSet& parameters);
+
 /// Whether a parameter decays where no rule fits.
 inline bool decays(const Parameter& parameter) { return parameter.shape().size() > 1; }
 
@@ -138,6 +142,10 @@ struct OptimizerEntry {
   std::function<std::unique_ptr<Optimizer>(ParameterSet& parameters,
                                            const OptimizerOptions& options)>
       make;
+
+  /// Options that not every optimizer reads, as "--dropout". One that nothing in a job reads is an
+  /// error.
+  std::vector<std::string> reads = {};
 };
 
 }  // namespace kolo::trainer

@@ -5,9 +5,11 @@ namespace kolo::trainer {
 OptimizerEntry Sgd::entry() {
   return {.name = "sgd",
           .help = "stochastic gradient descent with momentum",
-          .make = [](ParameterSet& parameters, const OptimizerOptions& options) {
-            return std::make_unique<Sgd>(parameters, options);
-          }};
+          .make =
+              [](ParameterSet& parameters, const OptimizerOptions& options) {
+                return std::make_unique<Sgd>(parameters, options);
+              },
+          .reads = {"--momentum", "--nesterov"}};
 }
 
 Sgd::Sgd(ParameterSet& parameters, const OptimizerOptions& options)

@@ -20,6 +20,8 @@ nlohmann::json parse_object(const std::filesystem::path& file, std::size_t line,
     return object;
   } catch (const nlohmann::json::parse_error& error) {
     throw_line_error(file, line, fmt::format("this is not JSON, at character {}", error.byte));
+  } catch (const nlohmann::json::exception& error) {  // such as a number that is too large
+    throw_line_error(file, line, error.what());
   }
 }
 

@@ -59,47 +59,59 @@ Task classification_task(const Config& config, DataSplit data, std::size_t rows_
           }};
 }
 
+std::vector<std::string> text_options() {
+  return {"--label-smoothing", "--max-length",  "--vocabulary",   "--min-count",
+          "--text-marks",      "--text-column", "--label-column", "--context"};
+}
+
 TaskEntry image_classification() {
   return {.name = "image-classification",
           .help = "one class for each image",
-          .make = [](const Config& config, DataSplit data) {
-            const Field& image = data.train->format().inputs.at(0);
-            if (image.dtype != DType::kUInt8 || image.shape.size() != 3) {
-              throw_wrong_samples(config, "an image of height, width and channels");
-            }
-            return classification_task(config, std::move(data), 1, "samples");
-          }};
+          .make =
+              [](const Config& config, DataSplit data) {
+                const Field& image = data.train->format().inputs.at(0);
+                if (image.dtype != DType::kUInt8 || image.shape.size() != 3) {
+                  throw_wrong_samples(config, "an image of height, width and channels");
+                }
+                return classification_task(config, std::move(data), 1, "samples");
+              },
+          .reads = {"--label-smoothing"}};
 }
 
 TaskEntry text_classification() {
   return {.name = "text-classification",
           .help = "one class for each text",
-          .make = [](const Config& config, DataSplit data) {
-            const SampleFormat& format = data.train->format();
-            if (!is_token_window(format.inputs.at(0)) || format.targets.empty() ||
-                !format.targets[0].shape.empty()) {
-              throw_wrong_samples(config, "a text of words and its class");
-            }
-            return classification_task(config, std::move(data), 1, "samples");
-          }};
+          .make =
+              [](const Config& config, DataSplit data) {
+                const SampleFormat& format = data.train->format();
+                if (!is_token_window(format.inputs.at(0)) || format.targets.empty() ||
+                    !format.targets[0].shape.empty()) {
+                  throw_wrong_samples(config, "a text of words and its class");
+                }
+                return classification_task(config, std::move(data), 1, "samples");
+              },
+          .reads = text_options()};
 }
 
 TaskEntry language_model() {
   return {.name = "language-model",
           .help = "the next token after each token of a text",
-          .make = [](const Config& config, DataSplit data) {
-            const SampleFormat& format = data.train->format();
-            const Field& tokens = format.inputs.at(0);
-            if (!is_token_window(tokens) || format.targets.empty() ||
-                format.targets[0].shape != tokens.shape) {
-              throw_wrong_samples(config, "a window of tokens");
-            }
-            Task task = classification_task(config, std::move(data), tokens.elements(), "tokens");
-            if (task.data.tokenizer != nullptr) {
-              task.bytes_per_row = bytes_per_target(*task.data.held_out, *task.data.tokenizer);
-            }
-            return task;
-          }};
+          .make =
+              [](const Config& config, DataSplit data) {
+                const SampleFormat& format = data.train->format();
+                const Field& tokens = format.inputs.at(0);
+                if (!is_token_window(tokens) || format.targets.empty() ||
+                    format.targets[0].shape != tokens.shape) {
+                  throw_wrong_samples(config, "a window of tokens");
+                }
+                Task task =
+                    classification_task(config, std::move(data), tokens.elements(), "tokens");
+                if (task.data.tokenizer != nullptr) {
+                  task.bytes_per_row = bytes_per_target(*task.data.held_out, *task.data.tokenizer);
+                }
+                return task;
+              },
+          .reads = text_options()};
 }
 
 }  // namespace kolo::trainer

@@ -42,7 +42,8 @@ TaskEntry masked_tokens() {
                 task.mean_targets = mean_chosen;
                 return task;
               },
-          .also_reads_data_of = {"text-classification", "language-model"}};
+          .also_reads_data_of = {"text-classification", "language-model"},
+          .reads = text_options()};
 }
 
 }  // namespace kolo::trainer

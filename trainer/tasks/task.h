@@ -56,6 +56,10 @@ struct TaskEntry {
   /// Tasks whose data sets are also data of this one.
   std::vector<std::string> also_reads_data_of = {};
 
+  /// Options that not every task reads, as "--dropout". One that nothing in a job reads is an
+  /// error.
+  std::vector<std::string> reads = {};
+
   bool reads_data_of(const std::string& task) const {
     return task == name || std::ranges::count(also_reads_data_of, task) > 0;
   }
@@ -66,6 +70,9 @@ TaskEntry text_classification();
 TaskEntry language_model();
 TaskEntry rating();
 TaskEntry masked_tokens();
+
+/// The options that tasks on texts read.
+std::vector<std::string> text_options();
 
 /// A task with one class per row: cross-entropy and accuracy.
 Task classification_task(const Config& config, DataSplit data, std::size_t rows_per_sample,

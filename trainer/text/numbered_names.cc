@@ -42,6 +42,8 @@ std::vector<std::string> from_numbered_json(const std::string& json,
     }
   } catch (const nlohmann::json::parse_error& error) {
     throw_data_error(file, error.byte > 0 ? error.byte - 1 : 0, error.what());
+  } catch (const nlohmann::json::exception& error) {  // such as a number that is too large
+    throw_data_error(file, error.what());
   }
   std::vector<std::string> bytes;
   for (auto& name : names) bytes.push_back(std::move(*name));

@@ -161,6 +161,10 @@ TEST_F(Gpt2LayoutTest, ErrorsNameTensorAndShape) {
   Gpt deep(device_, deeper);
   EXPECT_THAT(data_error([&] { import(deep.parameters()); }),
               HasSubstr("it has no 'transformer.h.2.ln_1.weight'"));
+  rewrite([](StoredTensor& tensor) { tensor.name = tensor.name.substr(12); });
+  EXPECT_THAT(data_error([&] { import(deep.parameters()); }),
+              HasSubstr("it has no 'h.2.ln_1.weight'"));
+  write_gpt2(model_.parameters());
   Gpt::Options flatter = kShape;
   flatter.layers = 1;
   Gpt flat(device_, flatter);

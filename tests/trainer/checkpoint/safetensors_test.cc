@@ -133,6 +133,7 @@ TEST_F(SafetensorsTest, SaysWhereTheBeginningIsWrong) {
   EXPECT_THAT(error_of(file_of("", 0)), HasSubstr("a header begins with '{'"));
   EXPECT_THAT(error_of(file_of("[1]", 0)), HasSubstr("at byte 8: a header begins with '{'"));
   EXPECT_THAT(error_of(file_of(R"({"a":})", 0)), HasSubstr("at byte 13: the header is no JSON"));
+  EXPECT_THAT(error_of(file_of(R"({"a":1e999})", 0)), HasSubstr("the header is no JSON"));
 }
 
 TEST_F(SafetensorsTest, SaysWhichEntryIsWrong) {
