@@ -54,7 +54,7 @@ build_by_pkg_config kolo-cxx "$compiler" find_package/consumer.cc
 
 # A program of an older standard is told so, by one error.
 echo '#include <kolo/kolo.h>' >"$work/older.cc"
-if "$compiler" -std=c++17 -I "$work/prefix/include" -fsyntax-only "$work/older.cc" 2>"$work/log" ||
+if "$compiler" -std=c++17 -I "$work/moved/include" -fsyntax-only "$work/older.cc" 2>"$work/log" ||
   [[ $(grep -c 'error: ' "$work/log") != 1 ]] || ! grep -q 'needs C++20' "$work/log"; then
   cat "$work/log"
   echo "FAILED: kolo.h in C++17 gives other errors than that it needs C++20" >&2
