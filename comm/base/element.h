@@ -10,6 +10,14 @@
 
 namespace kolo {
 
+/// A complex number, also of another library, with a real and an imaginary part of one type.
+template <typename T>
+concept ComplexNumber = requires(const T& number) {
+  typename T::value_type;
+  { number.real() } -> std::convertible_to<typename T::value_type>;
+  { number.imag() } -> std::convertible_to<typename T::value_type>;
+};
+
 /// The dtype of elements of a C++ type; empty for a type that Kolo does not know, such as void,
 /// std::byte and char. A program may specialise it for types of its own: a half of another library.
 template <typename T>
@@ -26,12 +34,8 @@ inline constexpr std::optional<DType> kDTypeOf = []() -> std::optional<DType> {
     if constexpr (sizeof(T) == 4) return DType::kInt32;
     if constexpr (sizeof(T) == 8) return DType::kInt64;
   }
-  // std::complex, and those of other libraries that are laid out like it.
-  if constexpr (requires(const T& number) {
-                  typename T::value_type;
-                  { number.real() } -> std::convertible_to<typename T::value_type>;
-                  { number.imag() } -> std::convertible_to<typename T::value_type>;
-                }) {
+  // Those that are laid out like std::complex.
+  if constexpr (ComplexNumber<T>) {
     using Part = typename T::value_type;
     if constexpr (sizeof(T) == 2 * sizeof(Part)) {
       if constexpr (std::same_as<Part, float>) return DType::kComplex64;
@@ -44,7 +48,7 @@ inline constexpr std::optional<DType> kDTypeOf = []() -> std::optional<DType> {
 /// A type whose dtype is known.
 template <typename T>
 concept Element = kDTypeOf<T>
-.has_value();
+!= std::nullopt;
 
 /// Memory that knows its elements and their number, and outlives the expression: a vector, an
 /// array, a span.
