@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Callable, Protocol, Sequence
 
 from kolo import Ticket
-from kolo.torch._completions import completions
+from kolo.torch._completions import completions, descriptor_of
 from kolo.torch._work import KoloWork
 
 from ._errors import internal_errors
@@ -58,14 +58,15 @@ class Staged:
 
         def step() -> int | None:
             if not first.done():
-                return first.fileno()
+                return descriptor_of(first)
             with contextlib.suppress(Exception):  # Whoever wants the result gets it.
                 self._first.wait()
             # Else Kolo would take this thread for one that may still submit what other ranks wait for.
             job.runtime.leave_thread()
             return None
 
-        completions().watch(step)
+        # What goes wrong here, whoever waits for the result meets too.
+        completions().watch(step, lambda error: None)
 
     def _start(self) -> None:
         if self._after is not None:
