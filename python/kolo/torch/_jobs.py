@@ -35,7 +35,8 @@ def open_job(store: Any, rank: int, size: int, **options: Any) -> kolo.Runtime:
     Ranks of two jobs that were given one port meet in one store, where torch counts who comes and does not ask who it
     is. So each process claims the number of its rank: before, and once more when the ranks have met.
     """
-    claim = f"kolo rank {rank}"
+    # Ranks that torchrun starts again may find the store of those before.
+    claim = f"kolo rank {rank} of start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     me = f"process {os.getpid()} of {socket.gethostname()}"
     times = store.add(claim, 1)
     if times == 1:
