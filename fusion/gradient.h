@@ -21,7 +21,7 @@ class GradientData {
  public:
   /// None: the runtime allocates it.
   constexpr GradientData(std::nullptr_t = nullptr) {}  // NOLINT(*-explicit-*): a pointer.
-  /// Of elements whose dtype is said elsewhere.
+  /// The caller says the dtype elsewhere.
   constexpr GradientData(void* data) : data_(data) {}  // NOLINT(*-explicit-*): a pointer.
   template <typename Pointer>
   requires std::is_pointer_v<std::remove_cvref_t<Pointer>> &&

@@ -36,7 +36,7 @@ void drop_repeated(std::vector<UsedMemory>& ranges) {
 std::optional<std::pair<std::size_t, std::size_t>> find_overlap(std::vector<UsedMemory> ranges) {
   std::erase_if(ranges, [](const UsedMemory& range) { return range.bytes == 0; });
   std::ranges::sort(ranges, std::less<>(), begin_of);
-  // Of the ranges that begin no later: if any reaches into the next one, the furthest does.
+  // If any earlier range reaches into the next one, the one that reaches furthest does.
   const UsedMemory* furthest = nullptr;
   const UsedMemory* furthest_written = nullptr;
   for (const UsedMemory& range : ranges) {

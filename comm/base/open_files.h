@@ -14,7 +14,7 @@ void raise_open_file_limit();
 /// that end the process when they find none left. Threads: any.
 void require_open_files(std::size_t count, std::string_view reason);
 
-/// What to do when none is left: "raise the limit of open files, which is 1024 (ulimit -n)".
+/// The advice where none is left: "raise the limit of open files, which is 1024 (ulimit -n)".
 std::string open_file_advice();
 
 }  // namespace kolo

@@ -248,9 +248,9 @@ void Coordinator::handle(int peer, const Frame& frame) {
   }
 }
 
-/// A frame that this peer does not send. What comes over the network may be a stranger's, which
-/// must not end the job; within a node only ranks of the job can write, so there it is a fault of
-/// theirs.
+/// Answers a frame that this peer does not send. Over the network a stranger may have sent it, and
+/// it must not end the job; within a node only ranks of the job can write, so there it is their
+/// fault.
 void Coordinator::turn_away(int peer, std::string what) {
   if (!transport_.is_mapped(peer)) return foreign_.drop(peer, what);
   fail({.code = ErrorCode::kInternal,

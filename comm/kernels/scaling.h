@@ -33,7 +33,7 @@ struct Scaling {
     int exponent = 0;
     return inverse != 0 && std::frexp(inverse, &exponent) != 0.5;
   }
-  /// What a floating-point value is divided or multiplied by.
+  /// The divisor, or else the factor, of a floating-point value.
   double operand() const { return divides() ? inverse : factor; }
 };
 

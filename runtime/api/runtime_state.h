@@ -184,8 +184,8 @@ class RuntimeState {
   const SteadyClock steady_clock_;
   const UserThreads threads_;
   Connection connection_;
-  /// Of this process. Two at once are fine, but a second one that was not meant waits for ranks
-  /// that do not come.
+  /// The runtimes of this process, for an error text: a second one that only this rank opens waits
+  /// for ranks that do not come.
   static inline std::atomic<int> count_ = 0;
   struct Counted {
     Counted() { ++count_; }

@@ -139,8 +139,8 @@ NetworkPath find_path(PathFinder& finder, const std::string& devices, BatchedExc
   return path;
 }
 
-/// The neighbours of the tree of agreement on other nodes. What agreement says is said late, too,
-/// when a link is cut: the connections for it are made while all can be reached.
+/// The neighbours of the tree of agreement on other nodes. Their connections are made at start,
+/// while all can be reached, because agreement also tells of a link that is cut later.
 std::vector<int> control_peers(const ProcessGrid& grid, int rank) {
   const CombiningTree tree = CombiningTree::build(rank, grid);
   std::vector<int> peers = tree.children;

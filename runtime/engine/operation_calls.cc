@@ -53,8 +53,8 @@ void check_apart(OperationKind kind, std::string_view name, const void* input,
   refuse_call(name, fmt::format("input and result overlap; {}", advice(kind)));
 }
 
-/// Of several tensors, none writes to another's memory. A broadcast may have one twice, as a list
-/// of all weights has those that are tied: what it writes is the same.
+/// Refuses several tensors where one is written into another's memory. A broadcast may take one
+/// twice, as a list of all weights has tied ones: it writes the same values.
 void check_apart(OperationKind kind, std::string_view name, std::vector<UsedMemory> ranges) {
   if (kind == OperationKind::kBroadcast) drop_repeated(ranges);
   if (const auto overlap = find_overlap(std::move(ranges))) {
