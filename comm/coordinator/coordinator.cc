@@ -34,6 +34,7 @@ Coordinator::Coordinator(Transport& transport, const ProcessGrid& grid, const Cl
       inquiry_(tree_),
       invitations_(tree_),
       join_key_(name_key(kJoinName)),
+      close_key_(name_key(kCloseName)),
       watch_(options_.peer_timeout) {}
 
 /// The leader's memory counts the local arrivals of each bucket, and behind those how many of its
@@ -61,7 +62,7 @@ Topic Coordinator::propose(std::string_view name, std::uint64_t value, Negotiato
                       .waited = &waited,
                       .sequence = sequence != 0 ? sequence : own};
   negotiator_.propose(topic, value, rule);
-  if (invites_ && !proposal.pending.is_vote()) invite(proposal.pending);
+  if (invites_ && is_open_to_all(proposal.pending)) invite(proposal.pending);
   return topic;
 }
 
@@ -219,6 +220,7 @@ void Coordinator::handle(int peer, const Frame& frame) {
       if (!failure_) tell(frame.error, peer);
       break;
     case FrameKind::kJoined:
+    case FrameKind::kClosed:
       if (frame.least >= static_cast<std::uint64_t>(grid_.world_size()))
         return turn_away(peer, kStray);
       [[fallthrough]];
@@ -278,11 +280,15 @@ void Coordinator::flush() {
   }
   for (Frame& decision : negotiator_.take_decisions()) {
     if (decision.kind == FrameKind::kAccept) {
-      forget(decision.topic);
+      forget(decision.topic, /*ends_earlier=*/true);
       ++rounds_[decision.topic.key];
       if (decision.topic.key == join_key_) end_join();
     } else {
       forget_rejected(decision);
+      for (const Topic& topic : decision.topics) {
+        invitations_.rejected(topic);
+        if (topic.key == close_key_) invitations_.end_closing(topic.round);
+      }
     }
     decisions_.push_back(std::move(decision));
   }
@@ -323,8 +329,10 @@ void Coordinator::count_arrivals() {
 
 /// With an iteration of an eager bucket all of them are forgotten: ranks may be in different ones.
 /// So are those of a name, if some ranks may have missed one: their proposals do not come to it.
-bool Coordinator::forget(const Topic& topic) {
+/// Not so if earlier ones end well.
+bool Coordinator::forget(const Topic& topic, bool ends_earlier) {
   const auto is_meant = [&](const Pending& p) {
+    if (!ends_earlier) return p.topic.key == topic.key && p.topic.round >= topic.round;
     return p.topic.key == topic.key || (p.may_end_early && p.name == topic.key);
   };
   return proposals_.erase(topic) +
@@ -334,12 +342,16 @@ bool Coordinator::forget(const Topic& topic) {
 }
 
 /// A rank that had none of these topics pending was busy, and will come to the same use of the
-/// name: it then fails like those of the other ranks. One that has joined will not.
+/// name: it then fails like those of the other ranks. One that has joined will not, and one
+/// that closes does so once.
 void Coordinator::forget_rejected(const Frame& decision) {
   bool was_waiting = false;
-  for (const Topic& topic : decision.topics) was_waiting |= forget(topic);
+  const bool ends_earlier = !is_by_closed(decision.error);
+  for (const Topic& topic : decision.topics) was_waiting |= forget(topic, ends_earlier);
   for (const Topic& topic : decision.topics) {
-    if (was_waiting || invitations_.has_joined()) {
+    const bool is_over =
+        invitations_.has_closed() ? topic.key == close_key_ : invitations_.has_joined();
+    if (was_waiting || is_over) {
       ++rounds_[topic.key];
     } else if (!is_bucket_key(topic.key)) {
       refused_[topic.key] = decision.error;

@@ -44,6 +44,10 @@ struct CoordinatorOptions {
   std::string group = {};
 };
 
+/// Between complaints about what makes no progress: the first comes so long after it has become
+/// pending, and the error of a stall at most two and a half of them after the limit. Pure.
+Duration complaint_interval(const CoordinatorOptions& options);
+
 /// A submission as errors show it, and as the inspector of stalls judges it.
 struct Subject {
   std::string_view text;  ///< Description, one line per tensor; must live until the decision.
@@ -148,7 +152,24 @@ class Coordinator {
   /// Ranks that are known to have joined, this one included, until all have.
   const std::set<int>& joined() const { return invitations_.joined(); }
   /// That all have joined next.
-  Topic join_topic() const;
+  Topic join_topic() const { return next_topic(join_key_); }
+
+  /// This rank closes: it begins nothing more, and all ranks hear of that. They invite it to what
+  /// they begin, and it declines what it does not come to. What is its own goes on.
+  void close();
+  /// Proposes that all close, after `close`. If that is rejected, those that have closed are open
+  /// again.
+  Topic propose_close(const Waited& waited);
+  /// That all close next.
+  Topic close_topic() const { return next_topic(close_key_); }
+  static bool is_close(const Topic& topic) { return topic.key == name_key(kCloseName); }
+  /// Ranks that are known to have closed, this one included; `joined` has them, too.
+  const std::set<int>& closed() const { return invitations_.closed(); }
+  /// Whether the error is about what such ranks do not come to: what they have come to before,
+  /// under the same name or in the same bucket, still ends well.
+  static bool is_by_closed(const Error& error) { return error.verb == kCloseVerb; }
+  static constexpr std::string_view kCloseVerb = "close";
+
   /// What it is invited to: to be taken after the decisions. New topics are not over.
   std::vector<Invitation> take_invitations();
   /// This rank, which has joined, has no part in the topic, which fails on all ranks.
@@ -193,6 +214,14 @@ class Coordinator {
   /// "agreement on 'x': ..., 'y': ...", or "no agreement".
   std::string describe_wait() const;
 
+  bool is_decided(const Topic& topic) const { return topic.round < next_topic(topic.key).round; }
+  /// A topic with this key is pending here.
+  bool is_pending(std::uint64_t key) const;
+  /// Something of this rank is undecided, or is decided and not taken.
+  bool has_pending() const {
+    return !proposals_.empty() || !arrivals_.empty() || !begun_.empty() || !decisions_.empty() ||
+           !agreed_.empty();
+  }
   /// Whether anything waits for other ranks, so that time matters, or a decision is to be taken.
   bool waiting() const {
     return !proposals_.empty() || !arrivals_.empty() || !begun_.empty() || !decisions_.empty() ||
@@ -204,6 +233,7 @@ class Coordinator {
 
   /// The vote that all ranks have joined goes by this name, and nothing else does.
   static constexpr std::string_view kJoinName = "join";
+  static constexpr std::string_view kCloseName = "end of job";
 
   struct Pending {
     Topic topic;
@@ -215,9 +245,6 @@ class Coordinator {
     std::optional<TimePoint> since = {};  // set at its first check
     std::uint64_t node_arrivals = 0;      // that the leader counts when its node is ready
     bool forwarded = false;
-
-    /// Ranks that have joined cast votes by themselves.
-    bool is_vote() const { return sequence == 0 && !is_bucket_key(topic.key); }
   };
   struct Proposal {
     std::string text;
@@ -238,6 +265,8 @@ class Coordinator {
   void flush();
   void pass_on_invitations();
   void end_join();
+  Topic next_topic(std::uint64_t key) const;
+  bool is_open_to_all(const Pending& pending) const;
   static Invitation invitation_to(const Pending& pending);
   void invite(const Pending& pending);
   void invite_to_everything();
@@ -246,7 +275,7 @@ class Coordinator {
   std::string stuck_in(int rank) const;
   void answer();
   void count_arrivals();
-  bool forget(const Topic& topic);
+  bool forget(const Topic& topic, bool ends_earlier);
   void forget_rejected(const Frame& decision);
   void conclude(const std::optional<StallInspector::Finding>& finding);
   void warn(std::string_view text) const;
@@ -277,7 +306,7 @@ class Coordinator {
   StallInspector inspector_;  // the root's
   Inquiry inquiry_;
   Invitations invitations_;
-  const std::uint64_t join_key_;
+  const std::uint64_t join_key_, close_key_;
   std::map<std::uint64_t, std::uint64_t> rounds_;  // by key: decisions so far
   std::map<std::uint64_t, Error> refused_;         // by key: why the next use fails
   std::map<Topic, Proposal> proposals_;            // of this rank, undecided
@@ -285,6 +314,7 @@ class Coordinator {
   std::vector<std::uint64_t> agreements_;          // by bucket: arrivals that were agreed
   std::vector<Pending> begun_;                     // eager, not ended
   bool invites_ = false;                           // other ranks have joined, this one has not
+  bool has_reported_closed_ = false;               // that something fails because of them
   std::vector<std::uint64_t> ended_;               // eager, by bucket: iterations that have ended
   LastActNote last_;
   std::vector<Frame> decisions_;

@@ -1,5 +1,6 @@
-// The coordinator while some ranks have run out of data.
+// The coordinator while some ranks have run out of data, or wait for the end.
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,13 +18,39 @@ Topic Coordinator::join(const Waited& waited) {
   const int rank = transport_.rank();
   invitations_.join(rank);
   pass_on_invitations();
-  const std::uint64_t known = invitations_.joined().size();
+  const std::uint64_t known = invitations_.joined().size() - invitations_.closed().size();
   return vote(kJoinName, known << 32 | static_cast<std::uint32_t>(rank), "join", waited);
 }
 
-Topic Coordinator::join_topic() const {
-  const auto decided = rounds_.find(join_key_);
-  return {join_key_, decided == rounds_.end() ? 0 : decided->second};
+void Coordinator::close() {
+  if (refused_.contains(close_key_)) return;  // Others have given it up.
+  flush();
+  invitations_.close(transport_.rank(), close_topic().round);
+  pass_on_invitations();
+}
+
+/// Ranks that have joined cast votes by themselves, and those that close agree on that.
+bool Coordinator::is_open_to_all(const Pending& pending) const {
+  const bool is_vote = pending.sequence == 0 && !is_bucket_key(pending.topic.key);
+  return !is_vote && pending.topic.key != close_key_;
+}
+
+bool Coordinator::is_pending(std::uint64_t key) const {
+  const auto proposal = proposals_.lower_bound({key, 0});
+  const auto has_key = [&](const Pending& pending) { return pending.topic.key == key; };
+  return (proposal != proposals_.end() && proposal->first.key == key) ||
+         std::ranges::any_of(arrivals_, has_key) || std::ranges::any_of(begun_, has_key) ||
+         std::ranges::any_of(
+             agreed_, [&](const Agreed& agreed) { return bucket_key(agreed.bucket) == key; });
+}
+
+Topic Coordinator::propose_close(const Waited& waited) {
+  return propose(kCloseName, 0, "the end of the job", waited);
+}
+
+Topic Coordinator::next_topic(std::uint64_t key) const {
+  const auto decided = rounds_.find(key);
+  return {key, decided == rounds_.end() ? 0 : decided->second};
 }
 
 void Coordinator::end_join() {
@@ -48,14 +75,17 @@ void Coordinator::decline(const Topic& topic, Error error) {
 
 /// Before: frames that were made earlier have left.
 void Coordinator::pass_on_invitations() {
-  const bool invites = !invitations_.joined().empty() && !invitations_.has_joined();
+  const bool invites = invitations_.are_wanted();
   if (invites && !invites_) invite_to_everything();
   invites_ = invites;
   for (const Invitations::Outgoing& outgoing : invitations_.take_outgoing()) {
     send(outgoing.peer, outgoing.frame);
   }
   for (Invitations::Declined& declined : invitations_.take_declined()) {
-    log::report(declined.error);
+    // Whatever is begun without ranks that have closed fails alike: one line says so.
+    if (!is_by_closed(declined.error) || !std::exchange(has_reported_closed_, true)) {
+      log::report(declined.error);
+    }
     negotiator_.reject({declined.topic}, declined.error);
     flush();
   }
@@ -87,7 +117,7 @@ void Coordinator::invite_to_everything() {
   for (const Pending& pending : begun_) topics.push_back(pending.topic);
   invitations_.invite(topics);
   for (const auto& [topic, proposal] : proposals_) {
-    if (!proposal.pending.is_vote()) invitations_.invite(invitation_to(proposal.pending));
+    if (is_open_to_all(proposal.pending)) invitations_.invite(invitation_to(proposal.pending));
   }
 }
 

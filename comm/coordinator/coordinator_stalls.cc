@@ -16,17 +16,10 @@
 namespace kolo {
 namespace {
 
-/// Between the complaints of a subtree, each of which makes the root ask all ranks. It does not
-/// grow with the age of what is pending, so a rank that freezes late is noticed as soon as any
-/// other.
-Duration complaint_interval(const CoordinatorOptions& options) {
-  return std::min(options.mismatch_after, options.peer_timeout / 8);
-}
-
 /// Short enough that a frozen peer is named within 1.25 `peer_timeout`, even if it freezes right
 /// after a complaint was answered.
 Duration check_interval(const CoordinatorOptions& options) {
-  return std::min(options.mismatch_after / 4, options.peer_timeout / 16);
+  return std::min(complaint_interval(options) / 4, options.peer_timeout / 16);
 }
 
 /// A rank that owes an answer for this long is taken for mute: others no longer wait for its
@@ -46,6 +39,13 @@ std::string tell_silence(int rank, Duration silence, const std::string& verb) {
 }
 
 }  // namespace
+
+/// Each makes the root ask all ranks. It does not grow with the age of what is pending, so a rank
+/// that freezes late is noticed as soon as any other; and it is short beside the limit of a stall,
+/// whose time is counted from the first one.
+Duration complaint_interval(const CoordinatorOptions& options) {
+  return std::min({options.mismatch_after, options.peer_timeout / 8, options.stall_after / 8});
+}
 
 void Coordinator::inquire(const Frame& query) {
   // The root asks about everything that is pending, so there is no need to complain as well.
@@ -133,6 +133,7 @@ std::string Coordinator::describe_wait() const {
   return text.empty() ? "no agreement" : text;
 }
 
+/// All that is left to a rank that closes is what it has pending.
 JointReport Coordinator::report(const Frame& query) const {
   std::vector<PendingTopic> topics;
   std::map<const Waited*, int> waiters;
@@ -141,7 +142,7 @@ JointReport Coordinator::report(const Frame& query) const {
     const bool is_in_full = pending.topic == query.topic;
     topics.push_back(
         {.topic = pending.topic,
-         .blocking = count > 0 || pending.waited->is_watched(),
+         .blocking = count > 0 || pending.waited->is_watched() || invitations_.has_closed(),
          .text = std::string(is_in_full ? pending.text
                                         : pending.text.substr(0, pending.text.find('\n'))),
          .sequence = pending.sequence});
@@ -155,7 +156,7 @@ JointReport Coordinator::report(const Frame& query) const {
   for (const auto& [waited, count] : waiters) waiting += count;
   const int threads = user_threads_ == nullptr ? 0 : user_threads_->load(std::memory_order_acquire);
   return report_of({.rank = transport_.rank(), .act = last_.at(clock_.now())}, std::move(topics),
-                   waiting > 0 && waiting >= threads);
+                   invitations_.has_closed() || (waiting > 0 && waiting >= threads));
 }
 
 bool Coordinator::is_check_due(bool runs) {

@@ -78,7 +78,7 @@ std::optional<Frame> decode(std::span<const std::byte> bytes) {
   ByteReader reader(bytes);
   Frame frame;
   const auto kind = reader.number<std::uint8_t>();
-  if (kind > static_cast<std::uint8_t>(FrameKind::kDecline)) return std::nullopt;
+  if (kind > static_cast<std::uint8_t>(FrameKind::kClosed)) return std::nullopt;
   frame.kind = static_cast<FrameKind>(kind);
   frame.topic = read_topic(reader);
   frame.least = reader.number<std::uint64_t>();

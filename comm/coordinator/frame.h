@@ -37,6 +37,7 @@ enum class FrameKind : std::uint8_t {
   kJoined,   ///< Along the tree to all: rank `least` has run out of data.
   kInvite,   ///< Along the tree to all: ranks that have joined are to take part in `topics`.
   kDecline,  ///< Up: a rank that has joined has no part in the topic, which fails with `error`.
+  kClosed,   ///< Along the tree to all: rank `least` begins nothing more, and waits for the end.
 };
 
 /// How the elements of a message between two ranks travel.
@@ -72,10 +73,10 @@ struct Frame {
   FrameKind kind = FrameKind::kPing;
   Topic topic = {};  ///< kQuery: the one to describe in full. kRecall, kAsk, kNothing: the join.
   /// kPropose, kAccept: a value. kQuery, kReport: the query's number. kTake, kRefuse, kRecall: the
-  /// message's. kJoined: a rank.
+  /// message's. kJoined, kClosed: a rank.
   std::uint64_t least = 0;
   /// kPropose, kAccept: a value. kTake, kRefuse, kRoom: bytes that came unasked and have since been
-  /// received.
+  /// received. kClosed: the attempt of all ranks to close.
   std::uint64_t greatest = 0;
   /// kReject, kInvite. kQuery: topics that may have ended at some ranks.
   std::vector<Topic> topics{};

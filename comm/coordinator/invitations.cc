@@ -39,9 +39,22 @@ bool Invitations::note(const Invitation& invitation) {
 }
 
 void Invitations::join(int rank) {
+  pass_on({.kind = FrameKind::kJoined, .least = static_cast<std::uint64_t>(rank)}, kThisRank);
+  begin(rank);
+}
+
+void Invitations::close(int rank, std::uint64_t attempt) {
+  has_closed_ = true;
+  closed_.insert(rank);
+  pass_on(
+      {.kind = FrameKind::kClosed, .least = static_cast<std::uint64_t>(rank), .greatest = attempt},
+      kThisRank);
+  begin(rank);
+}
+
+void Invitations::begin(int rank) {
   has_joined_ = true;
   joined_.insert(rank);
-  pass_on({.kind = FrameKind::kJoined, .least = static_cast<std::uint64_t>(rank)}, kThisRank);
   // A new use of a name comes after the uses of the bucket that the name has had. Keys of buckets
   // are greater than those of names.
   const auto first_bucket = latest_.lower_bound(kBucketKeyBit);
@@ -54,6 +67,13 @@ void Invitations::end() {
   has_joined_ = false;
   latest_.clear();
   ending_.clear();
+}
+
+void Invitations::end_closing(std::uint64_t attempt) {
+  attempt_ = attempt + 1;
+  if (std::exchange(has_closed_, false)) has_joined_ = false;
+  for (const int each : closed_) joined_.erase(each);
+  closed_.clear();
 }
 
 void Invitations::invite(std::span<const Topic> topics) {
@@ -83,6 +103,13 @@ bool Invitations::receive(int peer, const Frame& frame) {
     case FrameKind::kJoined:
       if (!is_neighbour(peer) || !joined_.insert(static_cast<int>(frame.least)).second)
         return false;
+      pass_on(frame, peer);
+      return true;
+    case FrameKind::kClosed:
+      if (!is_neighbour(peer)) return false;
+      if (frame.greatest < attempt_) return true;  // It was rejected meanwhile.
+      if (!joined_.insert(static_cast<int>(frame.least)).second) return false;
+      closed_.insert(static_cast<int>(frame.least));
       pass_on(frame, peer);
       return true;
     case FrameKind::kInvite: {

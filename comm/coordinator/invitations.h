@@ -35,6 +35,9 @@ struct Invitation {
 /// invitation before the decision that all ranks have joined.
 ///
 /// Declining goes up the tree, once per edge and topic.
+///
+/// A rank that closes has joined for good: it declines what it does not come to, and invites others
+/// to what it has begun before.
 class Invitations {
  public:
   struct Outgoing {
@@ -52,21 +55,34 @@ class Invitations {
   void join(int rank);
   /// All ranks have joined: everything begins anew. Invitations that have come may be taken yet.
   void end();
+  /// This rank closes. Attempts of all ranks to close are counted, since they may be rejected.
+  void close(int rank, std::uint64_t attempt);
+  /// This attempt of all ranks to close has failed.
+  void end_closing(std::uint64_t attempt);
 
-  /// Ranks that are known to have joined, this one included.
+  /// Ranks that are known to have joined, or closed, this one included.
   const std::set<int>& joined() const { return joined_; }
   bool has_joined() const { return has_joined_; }
+  bool has_closed() const { return has_closed_; }
+  /// Those of them that have closed.
+  const std::set<int>& closed() const { return closed_; }
+  /// Whether this rank is to invite others to what it begins.
+  bool are_wanted() const {
+    return has_joined_ ? has_closed_ && joined_.size() > 1 : !joined_.empty();
+  }
 
-  /// This rank begins these topics, of which all ranks know. Before: it has not joined, but another
-  /// rank has.
+  /// This rank begins these topics, of which all ranks know. Before: `are_wanted()`.
   void invite(std::span<const Topic> topics);
   /// The same for a topic that is new to them.
   void invite(const Invitation& invitation);
   /// This rank, which has joined, has no part in the topic: it is to end with this error.
   void decline(const Topic& topic, const Error& error);
 
-  /// Takes kJoined, kInvite and kDecline. Returns false for other kinds and for frames that this
-  /// peer has no business sending.
+  /// The topic has failed, so nobody need decline it any more.
+  void rejected(const Topic& topic) { ending_.insert(topic); }
+
+  /// Takes kJoined, kClosed, kInvite and kDecline. Returns false for other kinds and for frames
+  /// that this peer has no business sending.
   [[nodiscard]] bool receive(int peer, const Frame& frame);
 
   std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
@@ -78,14 +94,16 @@ class Invitations {
 
  private:
   bool is_neighbour(int peer) const;
+  void begin(int rank);
   bool note(const Invitation& invitation);
   void pass_on(const Frame& frame, int from);
 
   const CombiningTree& tree_;
-  std::set<int> joined_;
-  bool has_joined_ = false;
+  std::set<int> joined_, closed_;
+  bool has_joined_ = false, has_closed_ = false;
+  std::uint64_t attempt_ = 0;                   // to close: earlier ones were rejected
   std::map<std::uint64_t, Invitation> latest_;  // by key, of any rank
-  std::set<Topic> ending_;                      // that are declined
+  std::set<Topic> ending_;                      // that are declined, or have been rejected
   std::vector<Outgoing> outgoing_;
   std::vector<Invitation> fresh_;
   std::vector<Declined> declined_;

@@ -219,9 +219,9 @@ void GroupFounder::decide(std::uint64_t id, std::variant<std::vector<GroupPlace>
   if (proposed_.erase(id) > 0) outcomes_.push_back({.id = id, .result = std::move(result)});
 }
 
-void GroupFounder::tick(TimePoint now, const JoinedIn& joined_in) {
+void GroupFounder::tick(TimePoint now, const AbsentIn& absent_in) {
   for (auto& [key, gathering] : gatherings_) {
-    if (!gathering.came.empty()) look(key, gathering, now, joined_in);
+    if (!gathering.came.empty()) look(key, gathering, now, absent_in);
   }
   std::erase_if(gatherings_, [](const auto& each) {
     return each.second.came.empty() && each.second.missed.empty();
@@ -229,29 +229,38 @@ void GroupFounder::tick(TimePoint now, const JoinedIn& joined_in) {
 }
 
 void GroupFounder::look(const Key& key, Gathering& gathering, TimePoint now,
-                        const JoinedIn& joined_in) {
+                        const AbsentIn& absent_in) {
   std::set<ControlSwitch::Number> parents;
   for (const auto& [rank, comings] : gathering.came) {
     parents.insert(comings.front().proposal.parent);
   }
-  std::set<int> joined;
-  for (const ControlSwitch::Number parent : parents) joined.merge(joined_in(parent));
+  Absent gone;
+  for (const ControlSwitch::Number parent : parents) {
+    Absent more = absent_in(parent);
+    gone.joined.merge(more.joined);
+    gone.closed.merge(more.closed);
+  }
   const auto own = gathering.came.find(rank_);
   Proposed* const proposed =
       own == gathering.came.end() ? nullptr : &proposed_.at(own->second.front().id);
   const bool is_late = proposed != nullptr && now - proposed->since >= patience_.warn_after;
-  if (joined.empty() && !is_late) return;
+  if (gone.joined.empty() && !is_late) return;
   std::vector<int> absent, late;
   for (const int rank : key.second) {
     if (gathering.came.contains(rank)) continue;
-    (joined.contains(rank) ? absent : late).push_back(rank);
+    (gone.joined.contains(rank) ? absent : late).push_back(rank);
   }
   if (late.empty()) {
+    std::vector<int> closed;
+    std::ranges::set_intersection(absent, gone.closed, std::back_inserter(closed));
+    const bool for_good = !closed.empty();
+    const std::vector<int>& meant = for_good ? closed : absent;
     return refuse(gathering,
                   {.code = ErrorCode::kMismatch,
-                   .verb = "join",
-                   .what = fmt::format("{} joined and found{} no group until all have",
-                                       those_have(absent), absent.size() == 1 ? "s" : "")});
+                   .verb = for_good ? "close" : "join",
+                   .what = fmt::format("{} {} and found{} no group{}", those_have(meant),
+                                       for_good ? "closed" : "joined", meant.size() == 1 ? "s" : "",
+                                       for_good ? " any more" : " until all have")});
   }
   if (!is_late) return;
   const std::string text =

@@ -45,8 +45,9 @@ struct GroupProposal {
 /// and at the same time.
 ///
 /// If a member has an obstacle, or differs in the order of ranks or in settings, all get that error
-/// once all have come. So they do if a member has joined in the group that they found it from, and
-/// so proposes nothing; that the one that collects has done so itself makes no difference. If a
+/// once all have come. So they do if a member has joined in the group that they found it from, or
+/// closed it, and so proposes nothing; that the one that collects has done so itself makes no
+/// difference. If a
 /// member does not come, the one that collects warns after `warn_after`, and after `fail_after`
 /// refuses the group to those that came and, when they come, to the others, with an error that
 /// names those that did not.
@@ -65,8 +66,13 @@ class GroupFounder {
     std::uint64_t id = 0;
     std::variant<std::vector<GroupPlace>, Error> result;
   };
-  /// The ranks of the job that have joined in a group, which has this inbox here.
-  using JoinedIn = std::function<std::set<int>(ControlSwitch::Number group)>;
+  /// Ranks of the job that found nothing.
+  struct Absent {
+    std::set<int> joined = {};  ///< With those that have closed.
+    std::set<int> closed = {};
+  };
+  /// Those of a group, which has this inbox here.
+  using AbsentIn = std::function<Absent(ControlSwitch::Number group)>;
 
   GroupFounder(int rank, Patience patience) : rank_(rank), patience_(patience) {}
 
@@ -78,7 +84,7 @@ class GroupFounder {
   void receive(int peer, std::span<const std::byte> bytes);
 
   /// Refuses groups to which a member does not come. Warns of members that are late.
-  void tick(TimePoint now, const JoinedIn& joined_in);
+  void tick(TimePoint now, const AbsentIn& absent_in);
 
   /// Something is proposed and not decided, here or by ranks for which this one collects: `tick` is
   /// to be called.
@@ -108,7 +114,7 @@ class GroupFounder {
 
   void come(int peer, Coming coming);
   void conclude(Gathering& gathering);
-  void look(const Key& key, Gathering& gathering, TimePoint now, const JoinedIn& joined_in);
+  void look(const Key& key, Gathering& gathering, TimePoint now, const AbsentIn& absent_in);
   void refuse(Gathering& gathering, Error error, const std::vector<int>& late = {});
   void settle(Gathering& gathering, const std::variant<std::vector<GroupPlace>, Error>& result);
   void answer(int peer, std::uint64_t id,

@@ -68,6 +68,7 @@ class GroupTransport final : public Transport {
   void isend(int peer, const Tag& tag, std::span<const std::byte> data, Completion& done) override;
   void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) override;
   void abandon(const Tag& first) override;
+  bool cancel(Completion& done) override { return job_.cancel(done); }
   void send_control(int peer, std::span<const std::byte> bytes) override;
   bool receive_control(ControlFrame& frame) override;
 
@@ -106,7 +107,8 @@ class GroupTransport final : public Transport {
   std::optional<Error> failure() const override { return job_.failure(); }
   /// The job's transport stays.
   void say_goodbye() override {}
-  /// Nothing is sent any more; what is in flight stays so until the job's transport shuts down.
+  /// Nothing is sent any more; what is in flight stays so until it is cancelled or the job's
+  /// transport shuts down.
   void shutdown(bool) override { closed_ = true; }
   TrafficCounters traffic(int peer) const override {
     return job_.traffic(at(members_.ranks, peer));

@@ -369,9 +369,14 @@ void Messages::fail_all(const Error& error) noexcept {
   if (in_hand_ != nullptr) std::exchange(in_hand_, nullptr)->fail(error);
 }
 
-void Messages::fail_transfers(const Error& error) noexcept {
-  for (const Transfer& transfer : transfers_) transfer.message->fail(error);
-  transfers_.clear();
+bool Messages::fail_transfers(const Error& error) noexcept {
+  // What the transport of a group cannot give up stays, without its caller, until the job's ends.
+  std::erase_if(transfers_, [&](const Transfer& transfer) {
+    const bool is_over = transport_.cancel(transfer.message->transfer);
+    transfer.message->fail(error);
+    return is_over;
+  });
+  return transfers_.empty();
 }
 
 }  // namespace kolo

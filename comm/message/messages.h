@@ -41,8 +41,9 @@ namespace kolo {
 /// sender's call was over by then, as for a message that came unasked, the sender logs the error.
 ///
 /// A rank that has joined sends nothing until all have, and receives only what it had asked for
-/// before. A call that the program waits for and that only such ranks can end fails with an error;
-/// what they sent before they joined is received, and other calls may end later.
+/// before; one that has closed does so for good. A call that only such ranks can end fails with an
+/// error, as soon as the program waits for it or those ranks have closed; what they sent before is
+/// received.
 ///
 /// Threads: the engine's; `network_bytes` any.
 /// Errors:  none but those of the transport and for want of memory, which end the job.
@@ -69,10 +70,11 @@ class Messages final : public MessageFrames {
   bool waiting() const {
     return matching_.has_receives() || unanswered_ > 0 || !transfers_.empty();
   }
-  /// For a rank that has not joined, while others have, which vote on `join`: asks those whether
-  /// they will end calls of this rank, and fails the calls that they will not. To be called again
-  /// and again. Before: `joined` is not empty.
-  void end_hopeless(const std::set<int>& joined, const Topic& join);
+  /// While ranks have joined, which vote on `join`, or, for good, closed, and this rank has not
+  /// joined but may have closed: asks those whether they will end calls of this rank, and fails the
+  /// calls that they will not. To be called again and again. Before: `joined`, with those that have
+  /// closed, is not empty.
+  void end_hopeless(const std::set<int>& joined, const std::set<int>& closed, const Topic& join);
 
   /// Appends the ranks that calls wait for.
   void append_awaited_peers(std::vector<int>& peers) const;
@@ -85,8 +87,8 @@ class Messages final : public MessageFrames {
 
   /// The job has failed: so does every call but those whose buffers the transport still uses.
   void fail_all(const Error& error) noexcept;
-  /// After the transport's end: so do these.
-  void fail_transfers(const Error& error) noexcept;
+  /// After the transport's end: so do these. Returns whether it has let go of all buffers.
+  bool fail_transfers(const Error& error) noexcept;
 
   /// Bytes of elements that were sent to other nodes.
   std::uint64_t network_bytes() const { return network_bytes_.load(std::memory_order_relaxed); }
@@ -129,10 +131,10 @@ class Messages final : public MessageFrames {
   bool taken(int peer, std::uint64_t number);
   void refused(int peer, std::uint64_t number, const Error& error);
   bool make_room(int peer, std::uint64_t bytes);
-  void recall(const std::set<int>& joined, const Topic& join);
+  void recall(const std::set<int>& joined, const std::set<int>& closed, const Topic& join);
   bool is_silent(int peer, const Topic& join);
   void recalled(int peer, const Frame& frame);
-  Error hopeless(const Message& receive) const;
+  Error hopeless(const Message& receive, const std::set<int>& closed) const;
   void owe(int peer, std::size_t bytes);
   std::shared_ptr<Message> take_unanswered(Peer& peer, std::uint64_t number);
   void give(int peer, const Frame& frame);
@@ -146,6 +148,7 @@ class Messages final : public MessageFrames {
   std::size_t unanswered_ = 0;  // of all peers
   std::vector<Transfer> transfers_;
   std::shared_ptr<Message> in_hand_;  // that is in no list while it is joined with its offer
+  bool has_closed_ = false;           // this rank
   std::vector<std::byte> outgoing_;
   std::atomic<std::uint64_t> network_bytes_{0};
 };

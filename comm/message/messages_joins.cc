@@ -1,8 +1,9 @@
-// Messages while some ranks have run out of data.
+// Messages while some ranks have run out of data, or wait for the end.
 
 #include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -10,31 +11,44 @@
 
 namespace kolo {
 
-void Messages::end_hopeless(const std::set<int>& joined, const Topic& join) {
-  recall(joined, join);
-  const auto others = static_cast<std::size_t>(transport_.world_size() - 1);
+void Messages::end_hopeless(const std::set<int>& joined, const std::set<int>& closed,
+                            const Topic& join) {
+  has_closed_ = closed.contains(transport_.rank());
+  recall(joined, closed, join);
   const auto is_hopeless = [&](const Message& receive) {
-    if (!receive.is_awaited()) return false;
-    if (receive.peer != kAnyRank)
-      return joined.contains(receive.peer) && is_silent(receive.peer, join);
-    if (joined.size() < others) return false;
-    bool are_silent = true;  // Each is asked.
-    for (const int peer : joined) are_silent &= is_silent(peer, join);
-    return are_silent;
+    bool are_silent = true, are_closed = true;
+    const auto look = [&](int peer) {
+      are_silent &= joined.contains(peer) && is_silent(peer, join);  // Each is asked.
+      are_closed &= closed.contains(peer);
+    };
+    if (receive.peer != kAnyRank) {
+      look(receive.peer);
+    } else {
+      for (int peer = 0; peer < transport_.world_size(); ++peer) {
+        if (peer != transport_.rank() || has_closed_) look(peer);
+      }
+    }
+    return are_silent && (are_closed || receive.is_awaited());
   };
   for (const auto& receive : matching_.withdraw_receives(is_hopeless)) {
-    receive->fail(hopeless(*receive));
+    receive->fail(hopeless(*receive, closed));
   }
 }
 
 /// Asks for the sends that wait for receives which do not come.
-void Messages::recall(const std::set<int>& joined, const Topic& join) {
+void Messages::recall(const std::set<int>& joined, const std::set<int>& closed, const Topic& join) {
   for (auto& [peer, state] : peers_) {
     if (!joined.contains(peer)) continue;
+    // To this rank itself they are refused at once, and so leave the list.
+    std::vector<std::uint64_t> numbers;
     for (Unanswered& waits : state.unanswered) {
-      if (waits.recalled == join || !waits.message->is_awaited()) continue;
+      const bool is_due = closed.contains(peer) || waits.message->is_awaited();
+      if (waits.recalled == join || !is_due) continue;
       waits.recalled = join;
-      give(peer, {.kind = FrameKind::kRecall, .topic = join, .least = waits.number});
+      numbers.push_back(waits.number);
+    }
+    for (const std::uint64_t number : numbers) {
+      give(peer, {.kind = FrameKind::kRecall, .topic = join, .least = number});
     }
   }
 }
@@ -49,8 +63,20 @@ bool Messages::is_silent(int peer, const Topic& join) {
   return from.silent == join;
 }
 
-Error Messages::hopeless(const Message& receive) const {
+Error Messages::hopeless(const Message& receive, const std::set<int>& closed) const {
   const bool is_any = receive.peer == kAnyRank;
+  const auto others = static_cast<std::size_t>(transport_.world_size()) - (has_closed_ ? 0 : 1);
+  if (is_any ? closed.size() >= others : closed.contains(receive.peer)) {
+    return {.code = has_closed_ ? ErrorCode::kShutdown : ErrorCode::kMismatch,
+            .rank = transport_.rank(),
+            .peer = receive.peer,
+            .group = group_,
+            .verb = "close",
+            .what = fmt::format(
+                "{} closed and {} nothing more: {}",
+                is_any ? "all other ranks have" : fmt::format("rank {} has", receive.peer),
+                is_any ? "send" : "sends", receive.describe())};
+  }
   return {.code = ErrorCode::kMismatch,
           .rank = transport_.rank(),
           .peer = receive.peer,
@@ -62,22 +88,25 @@ Error Messages::hopeless(const Message& receive) const {
               is_any ? "send" : "sends", transport_.rank(), receive.describe())};
 }
 
-/// This rank has joined. If the message has a receive, its sender hears of that.
+/// This rank has joined, or closed. If the message has a receive, its sender hears of that.
 void Messages::recalled(int peer, const Frame& frame) {
   const auto early = matching_.withdraw_offer(peer, frame.least);
   if (!early) return;
   const int rank = transport_.rank();
+  Error error{.code = ErrorCode::kMismatch, .rank = rank, .peer = peer, .group = group_};
+  if (has_closed_) {
+    error.verb = "close";
+    error.what = fmt::format("rank {} has closed and receives nothing more: {}", rank,
+                             describe(peer, early->offer));
+  } else {
+    error.verb = "join";
+    error.what = fmt::format("rank {} has joined and receives nothing until rank {} joins, too: {}",
+                             rank, peer, describe(peer, early->offer));
+  }
   give(peer, {.kind = FrameKind::kRefuse,
               .least = frame.least,
               .greatest = std::exchange(peers_[peer].owed, 0),
-              .error = {.code = ErrorCode::kMismatch,
-                        .rank = rank,
-                        .peer = peer,
-                        .group = group_,
-                        .verb = "join",
-                        .what = fmt::format(
-                            "rank {} has joined and receives nothing until rank {} joins, too: {}",
-                            rank, peer, describe(peer, early->offer))}});
+              .error = std::move(error)});
 }
 
 }  // namespace kolo

@@ -35,6 +35,8 @@ class MirroredMessages {
   bool poll();
   /// Copies are under way, which must be polled for.
   bool is_copying() const;
+  /// Something is to be sent yet.
+  bool has_sends() const { return !sends_.empty(); }
   /// Something is in its hands.
   bool waiting() const { return !sends_.empty() || !receives_.empty(); }
 

@@ -5,8 +5,7 @@
 #include <fmt/format.h>
 
 #include "comm/base/check.h"
-#include "comm/schedule/host_run.h"
-#include "comm/schedule/step_progress.h"
+#include "comm/schedule/executor_run.h"
 
 namespace kolo {
 namespace {
@@ -16,62 +15,7 @@ static_assert(kMaxBuckets < BucketId{1} << kTagBucketBits);
 /// Bytes that the kernels of one bucket write in one poll, for each thread.
 constexpr std::size_t kKernelBytesPerPoll = std::size_t{1} << 20;
 
-bool leaves_node(const Step& step, const Transport& transport) {
-  return step.kind == StepKind::kSend && !transport.is_mapped(step.peer);
-}
-
 }  // namespace
-
-struct Executor::Run {
-  Run(Schedule of, Binding at, Transport& transport, DeviceLane* lane, std::size_t threads,
-      const Pause& pause)
-      : schedule(std::move(of)),
-        binding(std::move(at)),
-        progress(schedule),
-        completions(schedule.steps.size()),
-        iteration(binding.first_iteration),
-        element_bytes(size_of(schedule.layout.dtype)) {
-    pending.reserve(schedule.steps.size());
-    for (const Step& step : schedule.steps) {
-      if (step.kind == StepKind::kNative) native_group = step.group;
-    }
-    if (lane == nullptr) {
-      host.emplace(transport, schedule, binding, threads, pause);
-      const auto leaves = [&](const Step& step) { return leaves_node(step, transport); };
-      const auto messages = std::ranges::count_if(schedule.steps, leaves);
-      const bool has_turns = binding.urgency > 0 && !schedule.eager && messages > 0;
-      if (has_turns) sender.emplace(binding.urgency, static_cast<std::size_t>(messages));
-    } else {
-      device = lane->prepare(schedule, binding);
-    }
-  }
-
-  /// Whether a step waits for its turn among those of other buckets.
-  bool takes_turns(StepId id, const Transport& transport) const {
-    return sender && leaves_node(schedule.steps[id], transport);
-  }
-
-  bool is_copying() const { return binding.mirror != nullptr && binding.mirror->is_copying(); }
-  /// Whether all steps are complete and their results where they belong.
-  bool finish() { return progress.is_complete() && (!binding.mirror || binding.mirror->drain()); }
-
-  Schedule schedule;
-  Binding binding;
-  StepProgress progress;
-  std::optional<NativeGroup> native_group;  // if there are native steps
-  std::optional<HostRun> host;              // of a host bucket
-  std::unique_ptr<DeviceRun> device;        // of a device bucket
-  std::optional<SendTurns::Sender> sender;  // if it takes turns
-  std::vector<Completion> completions;      // of messages
-  std::size_t kernel_progress = 0;          // elements of the first kernel that are done
-  std::optional<StepId> waiting_native;     // ready, but others come first
-  std::vector<StepId> pending;              // started messages and flags
-  std::uint64_t iteration;                  // the current one, or the next
-  bool running = false;
-  bool abandoned = false;
-  std::size_t element_bytes;
-  std::size_t network_bytes = 0;  // sent to other nodes in this iteration
-};
 
 Executor::Executor(Transport& transport, DeviceLane* lane, ReduceTeam* team)
     : transport_(transport),
@@ -425,6 +369,24 @@ void Executor::append_awaited_peers(std::vector<int>& peers) const {
     const int peer = lane_->watched_peer(*run->native_group);
     if (peer >= 0) peers.push_back(peer);
   }
+}
+
+bool Executor::has_messages_in_flight() const {
+  return std::ranges::any_of(active_, [&](const Run* run) {
+    return std::ranges::any_of(run->pending, [&](StepId id) {
+      const Step& step = run->schedule.steps[id];
+      return step.kind != StepKind::kAwait && !transport_.is_mapped(step.peer);
+    });
+  });
+}
+
+bool Executor::let_go() {
+  bool has_let_go = true;
+  for (const auto& run : runs_) {
+    if (!run) continue;
+    for (Completion& message : run->completions) has_let_go &= transport_.cancel(message);
+  }
+  return has_let_go;
 }
 
 void Executor::cancel() {

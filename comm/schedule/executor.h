@@ -91,10 +91,17 @@ class Executor {
   /// Ranks that running buckets wait for; may repeat.
   void append_awaited_peers(std::vector<int>& peers) const;
 
+  /// Messages to or from other nodes are in flight.
+  bool has_messages_in_flight() const;
+
   /// Forgets everything in flight: what peers have sent of it, and of what comes next or was
   /// abandoned, is no stray for the transport. Nothing touches the memory any more once the
   /// transport has been shut down and the device aborted.
   void cancel();
+
+  /// After `cancel`: gives up what messages are still in flight. Returns whether nothing touches
+  /// the memory any more.
+  bool let_go();
 
  private:
   struct Run;

@@ -30,6 +30,7 @@ class RoutedTransport final : public Transport {
   void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) override {
     way_to(peer).irecv(peer, tag, data, done);
   }
+  bool cancel(Completion& done) override { return network_->cancel(done) && local_->cancel(done); }
   void abandon(const Tag& first) override {
     local_->abandon(first);
     network_->abandon(first);

@@ -72,6 +72,10 @@ class MessageTransport {
   /// `shutdown` does not report them. Operations in flight go on.
   virtual void abandon(const Tag& first) = 0;
 
+  /// Gives up a message in flight: `done` becomes kIdle. Returns whether nothing touches it and the
+  /// buffer any more; what cannot be given up stays in flight, at the latest until `shutdown`.
+  virtual bool cancel(Completion& done) { return done.state != Completion::State::kPending; }
+
   /// Sends a control frame. Frames between two ranks arrive in order, and never wait for data
   /// messages. The bytes are copied or sent before the call returns.
   virtual void send_control(int peer, std::span<const std::byte> bytes) = 0;

@@ -1,5 +1,6 @@
 #include "comm/transport/ucx_transport.h"
 
+#include <algorithm>
 #include <deque>
 #include <string>
 #include <utility>
@@ -30,8 +31,8 @@ constexpr std::uint64_t kWholeTag = ~std::uint64_t{0};
 
 constexpr std::uint64_t kGoodbyeBit = std::uint64_t{1} << kTagSourceBits;
 
-/// Bounds the time for what has arrived from a peer that has ended; there is more only
-/// while other peers go on sending.
+/// Bounds the time for what has arrived from a peer that has ended, or of a receive that is given
+/// up; there is more only while other peers go on sending.
 constexpr int kPollsBeforeAnEnd = 1'000;
 
 class UcxTransportImpl final : public UcxTransport {
@@ -95,6 +96,24 @@ class UcxTransportImpl final : public UcxTransport {
   }
 
   void abandon(const Tag& first) override { abandoned_.add(first); }
+
+  bool cancel(Completion& done) override {
+    if (done.state != Completion::State::kPending) return true;
+    const auto operation = std::ranges::find(operations_, &done, &Operation::done);
+    if (operation == operations_.end()) return true;  // Not one of the network.
+    if (!operation->receives) return false;           // UCX gives up receives only.
+    if (operation->request != nullptr) {
+      ucx_.ucp_request_cancel(worker_.get(), operation->request);
+      for (int i = 0; operation->request != nullptr && i < kPollsBeforeAnEnd; ++i) {
+        ucx_.ucp_worker_progress(worker_.get());
+      }
+      if (operation->request != nullptr) return false;  // Its message is arriving.
+    }
+    if (done.state != Completion::State::kPending) return true;  // It had come by then.
+    done.state = Completion::State::kIdle;
+    end(*operation);
+    return true;
+  }
 
   void send_control(int peer, std::span<const std::byte> bytes) override {
     Peer& to = peers_[peer];

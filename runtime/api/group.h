@@ -388,8 +388,10 @@ class Group {
   /// Payload bytes that this rank has sent to other nodes so far, in this group's own operations.
   std::uint64_t network_bytes_sent() const;
 
-  /// Waits until all members close the group, then ends it. Collective and idempotent. Later calls
-  /// fail with kShutdown.
+  /// Waits until all members close the group, then ends it. From this call on the rank begins
+  /// nothing more: what it has begun ends first, as it does where the last copy of a group goes,
+  /// and what others wait for it in fails at once with kMismatch, which says that the rank has
+  /// closed. Collective and idempotent. Later calls fail with kShutdown.
   void close();
 
  protected:

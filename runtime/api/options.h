@@ -103,8 +103,8 @@ struct Options {
   std::chrono::milliseconds stall_warn{60'000};
   /// A tensor that ranks have waited for in vain for this long is an error on all ranks; so is a
   /// call that keeps the engine for this long, unless peers have lost the rank before, after
-  /// `peer_timeout`. 0: nine tenths of `operation_timeout`, so that the error comes before the
-  /// waits time out.
+  /// `peer_timeout`. 0: nine tenths of `operation_timeout`, or down to two thirds of a short one,
+  /// so that the error comes before the waits time out.
   std::chrono::milliseconds stall_abort{0};
   /// Time limit of every wait while all peers are alive; 0: no limit.
   std::chrono::milliseconds operation_timeout{600'000};

@@ -1,5 +1,6 @@
 #include "runtime/engine/bucket_runner.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -60,12 +61,17 @@ void BucketRunner::finish(BucketId id) {
   network_bytes_.fetch_add(executor_.network_bytes(id), std::memory_order_relaxed);
   bucket.owner->bucket_finished(bucket.index);
   if (std::exchange(state.is_ready_again, false)) arrive(id);
+  if (!rejections_.empty()) reject_later(id);
 }
 
 void BucketRunner::reject(const Topic& rejected, const Error& error) {
   const BucketId id = bucket_of(rejected.key);
   const BucketTable::Bucket& bucket = buckets_[id];
   BucketTable::State& state = buckets_.state(id);
+  if (Coordinator::is_by_closed(error) && has_earlier(rejected)) {
+    rejections_.try_emplace(id, rejected, error);
+    return;
+  }
   const bool is_past = state.iteration > rejected.round;
   // Those that wait hear of it. Another rank has all that it takes part in, and does at its next
   // use.
@@ -78,6 +84,32 @@ void BucketRunner::reject(const Topic& rejected, const Error& error) {
   state.rejected = rejected.round;
   for (const BucketId other : bucket.owner->buckets_rejected_with(id)) abandon(other);
   bucket.owner->bucket_rejected(error);
+}
+
+/// Iterations before this one are under way here, or to come. Of a gradient set, those are all that
+/// are in flight if the bucket itself is not.
+bool BucketRunner::has_earlier(const Topic& rejected) const {
+  const BucketId id = bucket_of(rejected.key);
+  const BucketTable::Bucket& bucket = buckets_[id];
+  if (bucket.owner->failed()) return false;
+  if (bucket.state.iteration < rejected.round) return true;
+  const auto is_in_flight = [&](BucketId each) {
+    return buckets_[each].state.running || coordinator_.is_pending(bucket_key(each));
+  };
+  return !is_in_flight(id) &&
+         std::ranges::any_of(bucket.owner->buckets_rejected_with(id), is_in_flight);
+}
+
+/// What has ended may have been the last before an iteration that is rejected.
+void BucketRunner::reject_later(BucketId ended) {
+  const BucketTable::Bucket* const bucket = buckets_.find(ended);
+  if (bucket == nullptr) return;
+  for (const BucketId id : bucket->owner->buckets_rejected_with(ended)) {
+    const auto rejection = rejections_.find(id);
+    if (rejection == rejections_.end() || has_earlier(rejection->second.first)) continue;
+    const auto [topic, error] = std::move(rejections_.extract(rejection).mapped());
+    return reject(topic, error);
+  }
 }
 
 /// Only buckets that may end early are given up: no rank ends a use of any other before all begin

@@ -2,7 +2,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <string_view>
+#include <utility>
 
 #include "comm/coordinator/coordinator.h"
 #include "comm/schedule/executor.h"
@@ -37,7 +39,8 @@ class BucketRunner {
   /// The executor has finished it.
   void finish(BucketId id);
   /// All ranks reject an iteration of a bucket: its owner fails. If ranks may differ about whether
-  /// it has run, the job does.
+  /// it has run, the job does. Iterations before the first one without a rank that has closed end
+  /// well.
   void reject(const Topic& rejected, const Error& error);
   /// All ranks reject what some of them proposed instead of a use of the bucket: if ranks may have
   /// used it more often than others, its owner fails, and no rank uses it again.
@@ -50,17 +53,25 @@ class BucketRunner {
     return buckets_[bucket_of(topic.key)].owner->stand_in(uses);
   }
   std::string_view text_of(const Topic& topic) const;
+  /// A use of this rank runs or waits for its turn. Before: `uses_until` is not zero.
+  bool is_in_use(const Topic& topic) const {
+    const BucketTable::Bucket& bucket = buckets_[bucket_of(topic.key)];
+    return bucket.state.running || bucket.owner->has_queued_uses();
+  }
 
   /// Bytes that finished buckets have sent to other nodes.
   std::uint64_t network_bytes() const { return network_bytes_.load(std::memory_order_relaxed); }
 
  private:
   void abandon(BucketId id);
+  bool has_earlier(const Topic& rejected) const;
+  void reject_later(BucketId ended);
 
   Coordinator& coordinator_;
   Executor& executor_;
   BucketTable& buckets_;
   Activity& activity_;
+  std::map<BucketId, std::pair<Topic, Error>> rejections_;  // once earlier iterations have ended
   std::atomic<std::uint64_t> network_bytes_{0};
 };
 

@@ -44,6 +44,8 @@ class BucketOwner : public Waited {
   /// without data of this rank, now or when it can. To be called again until they have ended.
   /// Returns the obstacle if it never can; empty otherwise.
   virtual std::string_view stand_in(std::uint64_t uses) = 0;
+  /// Uses of this rank wait for their turn.
+  virtual bool has_queued_uses() const { return false; }
   /// The owner's buckets that no rank continues once `id` is rejected.
   virtual std::vector<BucketId> buckets_rejected_with(BucketId id) const = 0;
 };

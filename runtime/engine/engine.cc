@@ -48,7 +48,13 @@ std::optional<CopyLane> copy_lane(const std::optional<DeviceAccess>& access) {
 Duration stall_limit(const Options& options) {
   if (options.stall_abort.count() > 0) return saturated(options.stall_abort);
   const Duration limit = saturated(options.operation_timeout);
-  return limit == Duration(0) ? Duration::max() : limit / 10 * 9;
+  if (limit == Duration(0)) return Duration::max();
+  // The error comes up to two and a half complaints after the stall's limit. Complaints are at most
+  // an eighth of that apart, so it comes in time with two thirds, however short the time-out is.
+  const Duration complaint =
+      complaint_interval({.mismatch_after = saturated(options.mismatch_after),
+                          .peer_timeout = saturated(options.peer_timeout)});
+  return std::max(limit / 3 * 2, std::min(limit / 10 * 9, limit - 4 * complaint));
 }
 
 Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clocks,
@@ -83,7 +89,8 @@ Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clock
                   [this](const auto& call) { take(call); }),
       gradients_(coordinator_, context_, runner_, clocks.steps, activity_),
       sequences_(operations_),
-      joining_(coordinator_, runner_, operations_, gradients_, transport.rank()) {}
+      joining_(coordinator_, runner_, operations_, gradients_, transport.rank()),
+      closing_(coordinator_, runner_, operations_, transport.rank()) {}
 
 void Engine::submit(std::shared_ptr<Operation> operation) {
   if (operation->name.empty()) operation->name = operation->default_name();
@@ -108,7 +115,7 @@ void Engine::withdraw(std::shared_ptr<Message> receive, Error error) {
 void Engine::abort(Error error) { enqueue(std::move(error)); }
 
 void Engine::enqueue(Submission submission) {
-  if (!queue_.push(submission)) refuse(submission);
+  if (!queue_.push(submission)) refuse(submission, *failure_);
 }
 
 bool Engine::poll() noexcept {
@@ -151,7 +158,12 @@ bool Engine::absorb() {
   queue_.drain(drained_);
   for (const Submission& submission : drained_) {
     if (failure_) {
-      refuse(submission);
+      refuse(submission, *failure_);
+    } else if (closing_.has_begun() && begins_something(submission)) {
+      refuse(submission, closed_error());
+      if (const auto* const ready = std::get_if<ReadyBucket>(&submission)) {
+        ready->group->fail(closed_error());
+      }
     } else {
       std::visit([this](const auto& item) { take(item); }, submission);
     }
@@ -176,7 +188,7 @@ bool Engine::agree() {
     coordinator_.check_peers(awaited_peers_);
     const std::set<int>& joined = coordinator_.joined();
     if (!joined.empty() && !joined.contains(transport_.rank())) {
-      messages_.end_hopeless(joined, coordinator_.join_topic());
+      messages_.end_hopeless(joined, coordinator_.closed(), coordinator_.join_topic());
     }
   }
   const std::vector<Frame> decisions = coordinator_.take_decisions();
@@ -189,8 +201,31 @@ bool Engine::agree() {
 bool Engine::attend() {
   bool moved = sequences_.poll();
   if (joining_.is_busy() && joining_.poll()) moved = true;
-  attends_ = joining_.is_busy() || !sequences_.is_idle();
+  if (closing_.has_begun() && move_closing()) moved = true;
+  attends_ = joining_.is_busy() || !sequences_.is_idle() || closing_.has_begun();
   return moved;
+}
+
+/// Tells the others that this rank begins nothing more, and agrees on the end when all that it has
+/// begun is over.
+bool Engine::move_closing() {
+  const Closing::Stage before = closing_.stage();
+  if (before == Closing::Stage::kBegun) {
+    // Ranks that are told take what has not been sent by then for never sent.
+    if (joining_.is_busy() || mirrored_messages_.has_sends()) return false;
+    closing_.tell();
+  }
+  closing_.decline_invitations();
+  if (closing_.has_proposed()) return false;
+  messages_.end_hopeless(coordinator_.joined(), coordinator_.closed(), coordinator_.join_topic());
+  const bool are_others_over = !others_are_over_ || others_are_over_();
+  if (are_others_over && !is_at_work()) closing_.propose();
+  return closing_.stage() != before;
+}
+
+bool Engine::is_at_work() const {
+  return coordinator_.has_pending() || executor_.busy() || !sequences_.is_idle() ||
+         messages_.waiting() || mirrored_messages_.waiting();
 }
 
 /// Starts the buckets that are ready on all ranks.
@@ -224,13 +259,13 @@ void Engine::complete() {
 
 void Engine::apply(const Frame& decision) {
   if (decision.kind == FrameKind::kAccept) {
+    if (closing_.accept(decision)) return close();
     if (!operations_.accept(decision) && !gradients_.accept(decision)) joining_.accept(decision);
-    if (operations_.closed() && !failure_) close();
     return;
   }
   for (const Topic& topic : decision.topics) {
     if (operations_.reject(topic, decision.error) || gradients_.reject(topic, decision.error) ||
-        joining_.reject(topic, decision.error)) {
+        joining_.reject(topic, decision.error) || closing_.reject(topic, decision.error)) {
       continue;
     }
     if (is_bucket_key(topic.key)) runner_.reject(topic, decision.error);
@@ -255,27 +290,45 @@ std::string Engine::describe_wait() const {
 
 // --- The end of a job ---------------------------------------------------------------------------
 
-/// All ranks have agreed on it.
-void Engine::close() {
-  if (const auto stray = messages_.take_strays()) log::error(stray->to_string());
-  fail_all({.code = ErrorCode::kShutdown,
-            .group = group_,
-            .what = group_.empty() ? "the runtime is closed" : "the group is closed"});
+Error Engine::closed_error() const {
+  return {.code = ErrorCode::kShutdown,
+          .group = group_,
+          .what = group_.empty() ? "the runtime is closed" : "the group is closed"};
 }
 
-void Engine::refuse(const Submission& submission) noexcept {
+/// All ranks have agreed on it, and nothing is under way.
+void Engine::close() {
+  if (failure_) return;
+  if (const auto stray = messages_.take_strays()) log::error(stray->to_string());
+  fail_all(closed_error());
+}
+
+void Engine::take(const std::shared_ptr<Operation>& operation) {
+  if (operation->kind != OperationKind::kClose) return operations_.submit(operation);
+  closing_.submit(operation);
+  attends_ = true;
+}
+
+bool Engine::begins_something(const Submission& submission) {
+  const auto* const operation = std::get_if<std::shared_ptr<Operation>>(&submission);
+  const bool closes = operation != nullptr && (*operation)->kind == OperationKind::kClose;
+  return !closes && !std::holds_alternative<Withdrawal>(submission) &&
+         !std::holds_alternative<Error>(submission);
+}
+
+void Engine::refuse(const Submission& submission, const Error& error) noexcept {
   if (const auto* operation = std::get_if<std::shared_ptr<Operation>>(&submission)) {
-    (*operation)->ticket->fail(*failure_);
+    (*operation)->ticket->fail(error);
   } else if (const auto* group = std::get_if<std::shared_ptr<GradientGroup>>(&submission)) {
-    (*group)->fail(*failure_);
+    (*group)->fail(error);
   } else if (const auto* message = std::get_if<std::shared_ptr<Message>>(&submission)) {
-    (*message)->fail(*failure_);
+    (*message)->fail(error);
   } else if (const auto* ticket = std::get_if<std::shared_ptr<JoinTicket>>(&submission)) {
-    (*ticket)->fail(*failure_);
+    (*ticket)->fail(error);
   } else if (const auto* call = std::get_if<std::shared_ptr<CallSequence>>(&submission)) {
-    (*call)->fail(*failure_);
+    (*call)->fail(error);
   }
-  // The group of a ready bucket has the error already, as has a receive that is given up, and
+  // The group of a ready bucket has an error already, as has a receive that is given up, and
   // whoever aborts has what it wanted.
 }
 
@@ -286,14 +339,19 @@ void Engine::fail_device(const Error& error) {
   if (!is_effect || now - *device_failed_at_ >= kCauseWithin) coordinator_.fail(error);
 }
 
-void Engine::end_with_job(const Error& error) noexcept {
+void Engine::fail_with_job(const Error& error) noexcept {
   if (!failure_ && !ended()) fail_all(error);
+}
+
+void Engine::end_with_job() noexcept {
+  if (!ended()) end();
 }
 
 /// Every part of it is done, whatever fails in another.
 void Engine::fail_all(const Error& error) noexcept {
   failure_ = copied(error);
   const bool is_orderly = error.code == ErrorCode::kShutdown;
+  const bool has_messages = executor_.has_messages_in_flight();
   succeeds([&] { executor_.cancel(); });
   if (!is_orderly && coordinator_.has_told()) succeeds([&] { transport_.say_goodbye(); });
   if (lane_ && !is_orderly) {
@@ -303,14 +361,21 @@ void Engine::fail_all(const Error& error) noexcept {
   }
   messages_.fail_all(error);
   mirrored_messages_.fail_all(error);
-  operations_.fail_all(error);
-  gradients_.fail_all(error);
-  sequences_.fail_all(error);
-  joining_.fail_all(error);
-  for (const Submission& submission : drained_) refuse(submission);  // that `absorb` left over
+  // Messages in flight read and write memory of the callers until the transport's end.
+  if (!has_messages) fail_calls();
+  for (const Submission& submission : drained_)
+    refuse(submission, error);  // that `absorb` left over
   const Duration linger_for = transport_.world_size() > 1 ? kLinger : Duration::zero();
   linger_until_ = clocks_.time_outs.now() + (is_orderly ? kFinalizeWithin : linger_for);
   if (!succeeds([&] { linger(); })) end();
+}
+
+void Engine::fail_calls() noexcept {
+  operations_.fail_all(*failure_);
+  gradients_.fail_all(*failure_);
+  sequences_.fail_all(*failure_);
+  joining_.fail_all(*failure_);
+  closing_.fail_all(*failure_);
 }
 
 /// The end itself is a move: a thread that parked after it would never wake.
@@ -328,8 +393,11 @@ void Engine::end() noexcept {
   if (!succeeds([&] { transport_.shutdown(is_orderly); })) {
     succeeds([&] { transport_.shutdown(false); });
   }
-  messages_.fail_transfers(*failure_);
-  gradients_.stop_all();
+  succeeds([&] { has_let_go_ = executor_.let_go(); });
+  has_let_go_ &= messages_.fail_transfers(*failure_);
+  fail_calls();
+  const bool is_of_job = group_.empty();  // Its transport has ended.
+  if (has_let_go_ || is_of_job) gradients_.stop_all();
   queue_.close();
   absorb();
   ended_.store(true, std::memory_order_release);

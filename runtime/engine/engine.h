@@ -28,6 +28,7 @@
 #include "runtime/engine/operation.h"
 #include "runtime/engine/operations.h"
 #include "runtime/engine/plan_context.h"
+#include "runtime/join/closing.h"
 #include "runtime/join/joining.h"
 #include "runtime/sequence/call_sequence.h"
 
@@ -39,8 +40,9 @@ struct EngineClocks {
   const Clock& steps;      ///< Tells how long steps take, so it must be exact.
 };
 
-/// After how long a stall is an error; the longest duration: never. By default a little before the
-/// time-out of the waits it blocks, because it can tell more than they. Pure.
+/// After how long a stall is an error; the longest duration: never. By default as long before the
+/// time-out of the waits it blocks as it takes to tell them, because it can tell more than they.
+/// Pure.
 Duration stall_limit(const Options& options);
 
 /// What an engine serves.
@@ -100,8 +102,22 @@ class Engine {
   /// outside `poll`. Before: inside a handler.
   void fail_with_exception(EngineVerb verb) noexcept;
 
-  /// Ends this engine, a group's, because the job has ended with `error` on all ranks.
-  void end_with_job(const Error& error) noexcept;
+  /// The job fails with `error` on all ranks, and so does this group's engine.
+  void fail_with_job(const Error& error) noexcept;
+  /// The job's engine has ended, and this group's does. Before: `fail_with_job`.
+  void end_with_job() noexcept;
+
+  /// This rank closes the job once `others_are_over()`, which is asked again and again then, and
+  /// may have others end.
+  void close_after(std::function<bool()> others_are_over) {
+    others_are_over_ = std::move(others_are_over);
+  }
+  /// From the first kClose on this rank begins nothing more, unless its end is refused.
+  bool is_closing() const { return closing_.has_begun(); }
+  /// What this rank has begun is over.
+  bool has_ended_own() const { return closing_.has_proposed() || ended(); }
+  /// After the end: no message in flight touches memory of the engine or of a caller.
+  bool has_let_go() const { return has_let_go_; }
 
   /// The job's engine has ended, and its transport: nothing of this group uses memory any more.
   void stop_with_job() noexcept { gradients_.stop_all(); }
@@ -115,8 +131,10 @@ class Engine {
 
   /// Something was submitted that no poll has seen.
   bool has_submissions() const { return !queue_.empty(); }
-  /// The ranks that are known to have joined, until all have.
+  /// The ranks that are known to have joined, until all have, or closed.
   const std::set<int>& joined() const { return coordinator_.joined(); }
+  /// Those of them that have closed.
+  const std::set<int>& closed() const { return coordinator_.closed(); }
   /// Nothing is submitted, waited for or running: the thread may park without a time limit.
   bool idle() const;
   /// What the engine waits for, for people.
@@ -153,10 +171,12 @@ class Engine {
   bool receive();
   bool agree();
   bool attend();
+  bool move_closing();
+  bool is_at_work() const;
   bool start();
   bool run();
   void complete();
-  void take(const std::shared_ptr<Operation>& operation) { operations_.submit(operation); }
+  void take(const std::shared_ptr<Operation>& operation);
   void take(const std::shared_ptr<GradientGroup>& group) { gradients_.submit(group); }
   void take(const ReadyBucket& ready) { gradients_.submit(*ready.group, ready.bucket); }
   void take(const std::shared_ptr<Message>& message) { mirrored_messages_.submit(message); }
@@ -172,9 +192,12 @@ class Engine {
   void take(const Error& error) { coordinator_.leave(error); }
   void apply(const Frame& decision);
   void close();
-  void refuse(const Submission& submission) noexcept;
+  static bool begins_something(const Submission& submission);
+  Error closed_error() const;
+  static void refuse(const Submission& submission, const Error& error) noexcept;
   void fail_device(const Error& error);
   void fail_all(const Error& error) noexcept;
+  void fail_calls() noexcept;
   bool linger();
   void end() noexcept;
 
@@ -198,7 +221,9 @@ class Engine {
   GradientSets gradients_;
   CallSequences sequences_;
   Joining joining_;
-  bool attends_ = false;  // to one of these two
+  Closing closing_;
+  std::function<bool()> others_are_over_;  // empty: there are none
+  bool attends_ = false;                   // to one of these three
   ReadyQueue<Submission> queue_;
   std::vector<Submission> drained_;
   std::uint32_t short_moves_ = 0;
@@ -206,6 +231,7 @@ class Engine {
   std::optional<Error> failure_;  // constant once set; published by closing the queue
   std::optional<TimePoint> device_failed_at_;
   TimePoint linger_until_{};
+  bool has_let_go_ = false;
   std::atomic<bool> ended_{false};
 };
 

@@ -1,6 +1,7 @@
 #include "runtime/engine/engines.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -57,9 +58,29 @@ Engines::Engines(Engine& job, ControlSwitch& control_switch, const GroupEngine::
       arena_(arena) {
   ensure(switch_.open(founders_inbox_) == ControlSwitch::kFounders, "another inbox came first");
   job_.on_pause([this] { pause(); });
+  job_.close_after([this] { return close_groups(); });
 }
 
-Engines::~Engines() { job_.on_pause({}); }
+Engines::~Engines() {
+  job_.close_after({});
+  job_.on_pause({});
+}
+
+/// A rank that closes the job closes its groups, too. Returns whether what it has begun in them is
+/// over; that the other members close them need not be waited for.
+bool Engines::close_groups() {
+  bool are_over = true;
+  for (Holding& each : groups_) {
+    Engine& engine = each.group->engine();
+    if (!std::exchange(each.closes_with_job, true)) {
+      engine.submit(std::make_shared<Operation>(Operation{.kind = OperationKind::kClose}));
+      are_over = false;
+    } else if (engine.is_closing()) {  // Unless the others have refused the end.
+      are_over &= engine.has_ended_own();
+    }
+  }
+  return are_over;
+}
 
 /// One of the engines makes memory: peers of all of them hear that this rank lives.
 void Engines::pause() {
@@ -123,7 +144,7 @@ bool Engines::poll_groups() noexcept {
     Engine& engine = each.group->engine();
     if (!engine.ended()) return false;
     switch_.close(each.place.inbox);
-    if (engine.failure()->code == ErrorCode::kShutdown) {
+    if (engine.failure()->code == ErrorCode::kShutdown && engine.has_let_go()) {
       give_back(each.place);
     } else {
       report_loss(*each.group);
@@ -161,7 +182,7 @@ bool Engines::found() {
   }
   if (founder_.is_waiting()) {
     founder_.tick(shared_.clocks.time_outs.now(),
-                  [this](ControlSwitch::Number group) { return joined_in(group); });
+                  [this](ControlSwitch::Number group) { return absent_in(group); });
   }
   for (const GroupFounder::Outgoing& outgoing : founder_.take_outgoing()) {
     ControlSwitch::address(ControlSwitch::kFounders, outgoing.bytes, framed_);
@@ -174,17 +195,21 @@ bool Engines::found() {
   return moved;
 }
 
-/// Nobody has in a group that has ended here.
-std::set<int> Engines::joined_in(ControlSwitch::Number group) const {
-  if (group == ControlSwitch::kFounders) return job_.joined();
+/// None are in a group that has ended here.
+GroupFounder::Absent Engines::absent_in(ControlSwitch::Number group) const {
+  if (group == ControlSwitch::kFounders) return {job_.joined(), job_.closed()};
   const auto found =
       std::ranges::find(groups_, group, [](const Holding& each) { return each.place.inbox; });
-  std::set<int> ranks;
-  if (found == groups_.end()) return ranks;
-  for (const int rank : found->group->engine().joined()) {
-    ranks.insert(found->group->ranks()[static_cast<std::size_t>(rank)]);
-  }
-  return ranks;
+  if (found == groups_.end()) return {};
+  const auto ranks_of_job = [&](const std::set<int>& members) {
+    std::set<int> ranks;
+    for (const int member : members) {
+      ranks.insert(found->group->ranks()[static_cast<std::size_t>(member)]);
+    }
+    return ranks;
+  };
+  const Engine& engine = found->group->engine();
+  return {ranks_of_job(engine.joined()), ranks_of_job(engine.closed())};
 }
 
 void Engines::propose(const std::shared_ptr<GroupFounding>& founding) {
@@ -256,7 +281,8 @@ void Engines::give_back(const GroupPlace& place) {
   free_buckets_.insert((place.first_bucket - kMaxBuckets) / kGroupBuckets);
 }
 
-/// The job is over. Its engine ends the transport.
+/// The job is over. Its engine ends the transport, and with it messages of groups that are in
+/// flight.
 void Engines::end_all(const Error& error) noexcept {
   submitted_.close();
   submitted_.drain(drained_);
@@ -265,10 +291,16 @@ void Engines::end_all(const Error& error) noexcept {
   for (auto& [id, proposed] : proposed_) proposed.founding->ticket.fail(error);
   proposed_.clear();
   for (const Holding& each : groups_) {
-    each.group->engine().end_with_job(error);
-    each.group->engine().poll();
-    if (job_.ended()) each.group->engine().stop_with_job();
+    each.group->engine().fail_with_job(error);
+    if (job_.ended()) {
+      each.group->engine().end_with_job();
+    } else if (error.code == ErrorCode::kShutdown) {
+      each.group->engine().poll();
+    }
   }
+  if (!job_.ended()) return;
+  for (const Holding& each : groups_) each.group->engine().stop_with_job();
+  for (const Holding& each : ended_) each.group->engine().stop_with_job();
 }
 
 }  // namespace kolo

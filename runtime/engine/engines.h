@@ -111,6 +111,7 @@ class Engines {
   struct Holding {
     GroupPlace place;
     std::shared_ptr<GroupEngine> group;
+    bool closes_with_job = false;
   };
   struct Proposed {
     std::shared_ptr<GroupFounding> founding;
@@ -126,10 +127,11 @@ class Engines {
   void pause();
   bool found();
   void report_loss(GroupEngine& ended);
-  std::set<int> joined_in(ControlSwitch::Number group) const;
+  GroupFounder::Absent absent_in(ControlSwitch::Number group) const;
   void propose(const std::shared_ptr<GroupFounding>& founding);
   void decide(GroupFounder::Outcome outcome);
   void give_back(const GroupPlace& place);
+  bool close_groups();
   void end_all(const Error& error) noexcept;
   static TransportLimits limits_of(const GroupFounding& founding);
   GroupLayout layout_of(const GroupFounding& founding) const;
@@ -147,7 +149,7 @@ class Engines {
   std::vector<std::shared_ptr<GroupFounding>> drained_;
   std::map<std::uint64_t, Proposed> proposed_;  // by the founder's id
   std::vector<Holding> groups_;
-  std::vector<Holding> ended_;  // with an error, so that messages may still arrive for them
+  std::vector<Holding> ended_;  // for which messages may still arrive, in memory of theirs
   std::vector<std::byte> framed_;
 };
 

@@ -33,7 +33,7 @@ OperationTopic::Need OperationTopic::need() const {
 
 void OperationTopic::proposed(const Topic& topic) { proposal_ = topic; }
 
-void OperationTopic::accepted(std::optional<BucketId> bucket, OperationTensors tensors) {
+void OperationTopic::accepted(BucketId bucket, OperationTensors tensors) {
   proposal_.reset();
   made_for_ = terms_of(head());
   bucket_ = bucket;

@@ -45,8 +45,8 @@ class OperationTopic final : public BucketOwner {
 
   void proposed(const Topic& topic);
   const std::optional<Topic>& proposal() const { return proposal_; }
-  /// The proposal was accepted; the head's signature now has this bucket (none for kClose).
-  void accepted(std::optional<BucketId> bucket, OperationTensors tensors);
+  /// The proposal was accepted; the head's signature now has this bucket.
+  void accepted(BucketId bucket, OperationTensors tensors);
   /// The proposal was rejected: the head fails.
   void rejected(const Error& error) noexcept;
   /// The head's bucket is in device memory, as its buffer is.
@@ -70,6 +70,7 @@ class OperationTopic final : public BucketOwner {
 
   void bucket_finished(std::size_t index) override;
   std::string_view stand_in(std::uint64_t uses) override;
+  bool has_queued_uses() const override { return !queue_.empty(); }
   /// The bucket is not used again; the head fails if it is in it.
   void bucket_rejected(const Error& error) override;
   std::vector<BucketId> buckets_rejected_with(BucketId id) const override { return {id}; }

@@ -15,8 +15,6 @@
 namespace kolo {
 namespace {
 
-constexpr std::string_view kCloseName = "end of job";
-
 /// In a vote on it: an operation is not idle at this rank.
 constexpr std::uint64_t kBusyBit = std::uint64_t{1} << 63;
 
@@ -32,7 +30,6 @@ bool uses_device(const OperationShape& shape) {
 }
 
 std::string topic_name(const Operation& operation) {
-  if (operation.kind == OperationKind::kClose) return std::string(kCloseName);
   return topic_name(operation.name, operation.is_step);
 }
 
@@ -47,16 +44,13 @@ std::uint64_t sequence_key(const Operation& operation) {
 }  // namespace
 
 void Operations::submit(const std::shared_ptr<Operation>& operation) {
-  const bool counts =
-      keeps_order() && !operation->is_step && operation->kind != OperationKind::kClose;
-  operation->place = counts ? ++places_ : 0;
+  operation->place = keeps_order() && !operation->is_step ? ++places_ : 0;
   OperationTopic& topic = topic_of(*operation);
   topic.push(operation);
   advance(topic);
 }
 
 OperationTopic& Operations::topic_of(const Operation& operation) {
-  if (operation.kind == OperationKind::kClose) return close_;
   return topics(operation.is_step).try_emplace(operation.name, *this).first->second;
 }
 
@@ -103,7 +97,6 @@ bool Operations::accept(const Frame& decision) {
     topic.rejected(coordinator_.in_group(e.error()));
   }
   activity_.begin(EngineVerb::kAgree);
-  if (closed_) return true;
   advance(topic);
   vote_on_oldest();
   return true;
@@ -118,8 +111,10 @@ bool Operations::reject(const Topic& rejected, const Error& error) {
   const auto proposal = proposed_.extract(rejected);
   OperationTopic* const topic = proposal.empty() ? find(rejected.key) : proposal.mapped();
   if (topic == nullptr) return false;
-  topic->give_up_bucket();
-  if (const auto bucket = topic->bucket()) runner_.give_up(*bucket, error);
+  if (!Coordinator::is_by_closed(error)) {
+    topic->give_up_bucket();
+    if (const auto bucket = topic->bucket()) runner_.give_up(*bucket, error);
+  }
   if (proposal.empty()) return true;
   topic->rejected(error);
   advance(*topic);
@@ -137,12 +132,6 @@ OperationTopic* Operations::find(std::uint64_t key) {
 
 void Operations::plan(OperationTopic& topic, bool in_arenas) {
   const Operation& head = topic.head();
-  if (head.kind == OperationKind::kClose) {
-    topic.accepted(std::nullopt, {});
-    topic.complete_head();
-    closed_ = true;
-    return;
-  }
   // All ranks have finished every use of the former signature, or forgotten one that was rejected,
   // before they propose a new one.
   BucketTable& buckets = context_.buckets;
@@ -162,7 +151,6 @@ void Operations::fail_all(const Error& error) noexcept {
   retirements_.clear();
   for (auto& [name, topic] : topics_) topic.fail_all(error);
   for (auto& [name, topic] : steps_) topic.fail_all(error);
-  close_.fail_all(error);
 }
 
 // --- While this rank has joined ------------------------------------------------------------------
@@ -171,7 +159,7 @@ bool Operations::is_idle() const {
   const auto are_idle = [](const Topics& topics) {
     return std::ranges::all_of(topics, [](const auto& topic) { return topic.second.is_idle(); });
   };
-  return close_.is_idle() && are_idle(topics_) && are_idle(steps_);
+  return are_idle(topics_) && are_idle(steps_);
 }
 
 std::string_view Operations::stand_in(const OperationTerms& terms) {

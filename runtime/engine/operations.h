@@ -21,8 +21,8 @@ namespace kolo {
 
 class CallSequence;
 
-/// The single operations of a job, by name, and the end of the job: agrees with other ranks on each
-/// new signature, plans a bucket for it, and runs the uses of a name one after another.
+/// The single operations of a job, by name: agrees with other ranks on each new signature, plans a
+/// bucket for it, and runs the uses of a name one after another.
 ///
 /// Programs may make up names for ever. When there is little room left, all ranks vote at each
 /// agreement on a new name whether the oldest one goes: it does if it is idle everywhere after
@@ -58,12 +58,14 @@ class Operations {
 
   /// Nothing is queued or under way.
   bool is_idle() const;
+  /// The same of the name with this key.
+  bool is_idle(std::uint64_t key) {
+    const OperationTopic* const topic = find(key);
+    return topic == nullptr || topic->is_idle();
+  }
   /// This rank has joined, and takes part in the next use of a name on these terms. Returns the
   /// obstacle if it cannot; empty otherwise.
   std::string_view stand_in(const OperationTerms& terms);
-
-  /// All ranks have agreed on the end of the job.
-  bool closed() const { return closed_; }
 
   /// The job has failed: so does every operation.
   void fail_all(const Error& error) noexcept;
@@ -103,7 +105,6 @@ class Operations {
   const BeginCall begin_call_;
   Topics topics_;
   Topics steps_;  // of calls that several operations make up
-  OperationTopic close_{*this};
   std::map<Topic, OperationTopic*> proposed_;
   std::deque<Name> by_age_;                       // that have a bucket, oldest agreement first
   std::map<Topic, Retirement> retirements_;       // under way
@@ -111,7 +112,6 @@ class Operations {
   std::optional<StandInMemory> stand_in_memory_;  // once others work in device memory without it
   std::atomic<bool> keeps_order_{false};
   std::uint64_t places_ = 0;  // given so far to operations that keep one order
-  bool closed_ = false;
 };
 
 }  // namespace kolo

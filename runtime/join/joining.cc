@@ -18,6 +18,9 @@ bool Joining::poll() {
   if (!vote_) return begin();
   const bool moved = take_invitations();
   take_parts();
+  if (!coordinator_.closed().empty()) {
+    decline(coordinator_.close_topic(), "the end of the job", "all ranks must join first");
+  }
   const bool is_idle = gradients_.move_stand_ins() && wanted_.empty();
   if (!last_ || !is_idle || !operations_.is_idle()) return moved;
   const int last = *last_;

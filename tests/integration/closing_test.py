@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""A rank that is killed or frozen while the job closes: every survivor ends by itself, cleanly or with the error
-that names the rank, and nothing of the job is left. Runs in a machine of its own, as nothing_left_test does."""
+"""How groups, jobs and processes end with calls in flight. A rank that is killed or frozen while the job closes:
+every survivor ends by itself, cleanly or with the error that names the rank, and nothing of the job is left. Runs in a machine of its own, as nothing_left_test does."""
 
 import signal
 
@@ -41,6 +41,44 @@ class Closing(traces.LeavesNothing):
                         ranks[-1].signal(number)
                         self.check_survivors(ranks, may_end_well=False)
                     self.check_nothing_left()
+
+    def check_end(self, scene, nodes):
+        outcome = job.run(scene, nodes, calibrate="off")
+        self.assertEqual(outcome.statuses, [0] * sum(nodes), outcome)
+        self.assertEqual(len(outcome.find("(all that was in flight has ended)")), sum(nodes), outcome)
+        return outcome
+
+    def test_groups_that_are_dropped_in_flight_end_well(self):
+        for nodes in self.nodes():
+            for count in (20_000, 1_000_000):
+                with self.subTest(nodes=nodes, count=count):
+                    self.check_end(["drop", count], nodes)
+
+    def test_calls_in_flight_end_alike(self):
+        for nodes in self.nodes():
+            with self.subTest(nodes=nodes):
+                outcome = self.check_end(["outstanding", 0], nodes)
+                self.assertEqual(outcome.find(r"(\d+ of 300) failed"), ["0 of 300"] * sum(nodes), outcome)
+
+    def test_calls_of_one_rank_alone_fail_when_the_others_have_closed(self):
+        for nodes in self.nodes():
+            with self.subTest(nodes=nodes):
+                outcome = self.check_end(["outstanding", 50], nodes)
+                others = ["0 of 300"] * (sum(nodes) - 1)
+                self.assertEqual(outcome.find(r"(\d+ of \d+) failed"), [*others, "50 of 350"], outcome)
+                texts = outcome.find(r"failed: (rank \d+ has closed and takes no part in 'call)")
+                self.assertEqual(len(texts), 1, outcome)
+
+    def test_a_forked_child_has_no_part_in_the_job_which_goes_on(self):
+        for nodes in self.nodes():
+            with self.subTest(nodes=nodes):
+                self.check_end(["fork"], nodes)
+
+    def test_a_static_job_ends_with_the_process(self):
+        for nodes in self.nodes():
+            with self.subTest(nodes=nodes):
+                outcome = job.run(["keep"], nodes, calibrate="off")
+                self.assertEqual((outcome.statuses, outcome.errors), ([0] * sum(nodes), ""), outcome)
 
     # Whether all have agreed on the end by then differs from run to run.
     def test_while_it_closes_too(self):

@@ -15,8 +15,9 @@
 //   endless CALL        all_reduce or gradients until something goes wrong
 //   straggle CALL       all_reduce, gradients or register once, then once more, the last rank only
 //                       when a line has come from standard input
-//   close               works once and closes; the last rank when a line has come from standard
-//                       input
+//   close               works and closes; the last rank after a line from standard input
+//   drop COUNT          drops and closes groups with sums of COUNT elements in flight; all checked
+//   outstanding MORE    closes with calls in flight, the last rank with MORE that nobody else makes
 //   leave | throw       the last rank ends after the first sum: orderly, or by an exception
 //   messages ROUNDS     every rank sends to every rank, itself too, by all ways that messages take
 //   unfit FIELD         rank 0 sends the last rank a message of another length or dtype; then
@@ -24,7 +25,7 @@
 //   receive             all ranks but the last wait for a message from it, or from any rank; it
 //                       does nothing
 //   keep                works and returns; a static variable holds the job
-//   fork                forks a child in which every call is refused, and works
+//   fork                forks a child in which every call is refused
 //   huge CALL           a message, a collective or the table of a row-sparse sum of more than 4 GiB
 //   idle                works, says so, and then does nothing until standard input ends
 //
@@ -45,8 +46,8 @@
 #include <vector>
 
 #include "runtime/api/kolo.h"
+#include "tests/integration/job_closing.h"
 #include "tests/integration/job_delayed.h"
-#include "tests/integration/job_fork.h"
 #include "tests/integration/job_groups.h"
 #include "tests/integration/job_huge.h"
 #include "tests/integration/job_rows.h"
@@ -282,6 +283,9 @@ void part(Runtime& job, bool by_exception) {
   all_reduce_round(job, 0, digest);
   if (job.rank() != job.world_size() - 1) return endless(job, "all_reduce");
   if (by_exception) throw std::runtime_error("this rank has had enough");
+  std::vector<float> values(1000);
+  for (int i = 0; i < 10; ++i)
+    job.all_reduce_async("alone " + std::to_string(i), {values.data(), values.size()});
   job.close();
 }
 
@@ -406,9 +410,6 @@ void play(Runtime& job, const Arguments& arguments) {
     part(job, scene == "throw");
   } else if (scene == "jobs") {
     jobs(job);
-  } else if (scene == "fork") {
-    kolo::test::fork_a_child(job);
-    messages(job, 2);
   } else if (scene == "keep") {
     messages_round(job, 0);
     kept.emplace(std::move(job));
@@ -422,7 +423,7 @@ void play(Runtime& job, const Arguments& arguments) {
     huge(job, arguments.at(1));
   } else if (scene == "idle") {
     idle(job);
-  } else {
+  } else if (!kolo::test::play_end(job, arguments)) {
     throw std::invalid_argument("there is no scene '" + scene + "'");
   }
 }

@@ -103,7 +103,7 @@ class Leaving(unittest.TestCase):
             self.assertEqual(len(set(texts)), 1, outcome)
 
     def test_one_rank_closes_early(self):
-        self.check("leave", [2], job.MISMATCH, "rank 1 waits for the end of the job")
+        self.check("leave", [2], job.MISMATCH, "rank 1 has closed and takes no part in")
 
     def test_one_rank_throws(self):
         self.check("throw", [2], job.PEER_LOST, "left the job: an exception")
@@ -111,7 +111,7 @@ class Leaving(unittest.TestCase):
 
     @job.needs_ucx
     def test_on_two_nodes(self):
-        self.check("leave", [2, 1], job.MISMATCH, "rank 2 waits for the end of the job")
+        self.check("leave", [2, 1], job.MISMATCH, "rank 2 has closed and takes no part in")
         self.check("throw", [2, 1], job.PEER_LOST, "left the job: an exception")
 
 

@@ -29,18 +29,6 @@ class Messages(unittest.TestCase):
                 self.assertEqual(self.check_right(outcome, nodes), [2 * others * 4 * elements] * sum(nodes))
                 self.assertEqual(outcome.errors, "")
 
-    def test_a_forked_child_has_no_part_in_the_job_which_goes_on(self):
-        for nodes in self.nodes():
-            with self.subTest(nodes=nodes):
-                outcome = job.run(["fork"], nodes, calibrate="off")
-                self.check_right(outcome, nodes)
-
-    def test_a_static_job_ends_with_the_process(self):
-        for nodes in self.nodes():
-            with self.subTest(nodes=nodes):
-                outcome = job.run(["keep"], nodes, calibrate="off")
-                self.assertEqual((outcome.statuses, outcome.errors), ([0] * sum(nodes), ""), outcome)
-
     def test_that_do_not_fit_fail_on_both_ranks(self):
         for field, text in (("length", "whose buffer holds 10"), ("dtype", "which receives int64")):
             for nodes in self.nodes()[1:]:

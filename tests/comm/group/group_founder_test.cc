@@ -34,7 +34,9 @@ class Founders {
   void advance(Duration by) {
     now_ += by;
     for (GroupFounder& founder : founders_) {
-      founder.tick(now_, [this](ControlSwitch::Number group) { return joined[group]; });
+      founder.tick(now_, [this](ControlSwitch::Number group) {
+        return GroupFounder::Absent{.joined = joined[group], .closed = closed[group]};
+      });
     }
   }
   /// Delivers everything, each step from a pair that the generator picks.
@@ -58,8 +60,8 @@ class Founders {
     }
   }
 
-  /// Who has joined in a group with this number, on all ranks the same.
-  std::map<ControlSwitch::Number, std::set<int>> joined;
+  /// Who has joined in a group with this number, and who of them for good, on all ranks the same.
+  std::map<ControlSwitch::Number, std::set<int>> joined, closed;
 
   bool is_decided(int rank, std::uint64_t id) const { return results_[index(rank)].contains(id); }
   const std::vector<GroupPlace>& places(int rank, std::uint64_t id) const {
@@ -280,6 +282,21 @@ TEST(GroupFounder, WaitsForNobodyWhoHasJoined) {
 }
 
 // One that has come has not joined, whatever is heard of it.
+TEST(GroupFounder, WaitsForNobodyWhoHasClosed) {
+  std::mt19937_64 generator(11);
+  Founders founders(3);
+  founders.joined[0] = {1, 2};
+  founders.closed[0] = {2};
+  const auto id = founders.propose(0, proposal_of(0, {0, 1, 2}));
+  founders.deliver(generator);
+  founders.advance(seconds(0));
+  founders.deliver(generator);
+  EXPECT_EQ(founders.error(0, id).code, ErrorCode::kMismatch);
+  EXPECT_EQ(
+      founders.error(0, id).to_string(),
+      "group 'g' [0, 1, 2]: close: rank 2 of the job has closed and founds no group any more");
+}
+
 TEST(GroupFounder, AsksWhoHasJoinedInTheGroupThatAnotherIsFoundedFrom) {
   std::mt19937_64 generator(10);
   Founders founders(3);

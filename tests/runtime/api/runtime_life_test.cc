@@ -59,6 +59,7 @@ TEST(RuntimeLife, ARegistrationThatHasTimedOutCanBeRepeated) {
   Options options = test_options();
   options.operation_timeout = std::chrono::seconds(3);
   options.mismatch_after = std::chrono::minutes(5);  // No rank is judged stuck.
+  options.stall_abort = std::chrono::minutes(5);
   std::atomic<int> late{0};
   RuntimeJob job(kRanks, options);
   run_ranks(kRanks, [&](const RankRun& run) {

@@ -139,9 +139,25 @@ TEST_P(Disagreements, OneRankEndsWhileOthersWait) {
   EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {}, 14);
   auto operations = same(job, buffer);
   fresh_tickets(operations);
-  operations[1] = {.kind = OperationKind::kClose};
-  EXPECT_THAT(common_error(job, operations),
-              AllOf(HasSubstr("rank 1 waits for the end of the job"), HasSubstr("'x'")));
+  std::vector<std::shared_ptr<Operation>> sums, ends;
+  for (int rank = 0; rank < job.world_size(); ++rank) {
+    if (rank != 1) sums.push_back(job.submit(rank, operations[static_cast<std::size_t>(rank)]));
+  }
+  ends.push_back(job.submit(1, {.kind = OperationKind::kClose}));
+  job.finish(sums);  // No time passes.
+  for (const auto& sum : sums) {
+    EXPECT_THAT(error_of(*sum),
+                HasSubstr("rank 1 has closed and takes no part in 'x': all_reduce"));
+  }
+  EXPECT_FALSE(ends[0]->ticket->done()) << "the others have not closed";
+  const auto late = job.submit(1, {.kind = OperationKind::kBarrier, .name = "late"});
+  job.finish({late});
+  EXPECT_THAT(error_of(*late), HasSubstr("is closed"));
+  for (int rank = 0; rank < job.world_size(); ++rank) {
+    if (rank != 1) ends.push_back(job.submit(rank, {.kind = OperationKind::kClose}));
+  }
+  job.finish(ends);
+  for (const auto& end : ends) EXPECT_EQ(error_of(*end), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Disagreements,
@@ -386,57 +402,27 @@ TEST(Engine, ARankWithoutPeersEndsAtOnceWhenItAborts) {
   job.run_until([&] { return job.engine(0).ended(); });
 }
 
-TEST(Engine, ClosesTogether) {
-  EngineJob job(ProcessGrid::with_node_sizes({2, 2}), {}, 17);
-  std::vector<std::shared_ptr<Operation>> operations;
-  for (int rank = 0; rank < 4; ++rank)
-    operations.push_back(job.submit(rank, {.kind = OperationKind::kClose}));
-  job.finish(operations);
-  for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
-  const auto late = job.submit(1, {.kind = OperationKind::kBarrier, .name = "late"});
-  ASSERT_TRUE(late->ticket->done());
-  EXPECT_THAT(error_of(*late), HasSubstr("closed"));
-}
-
-TEST(Engine, WhatIsUnderWayWhenAllCloseIsAnswered) {
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {}, seed);
-    std::vector<std::vector<float>> data(3, std::vector<float>(100, 1.0F));
-    std::vector<std::shared_ptr<Operation>> operations;
-    for (int rank = 0; rank < 3; ++rank) {
-      operations.push_back(
-          job.submit(rank, {.kind = OperationKind::kAllReduce,
-                            .name = "x",
-                            .buffer = view(data[static_cast<std::size_t>(rank)])}));
-      operations.push_back(job.submit(rank, {.kind = OperationKind::kClose}));
-    }
-    job.finish(operations);
-    for (int rank = 0; rank < 3; ++rank) {
-      EXPECT_EQ(error_of(*operations[static_cast<std::size_t>(2 * rank + 1)]), "")
-          << "seed " << seed;
-    }
-  }
-}
-
-// What the other ranks sent to the last one, which never had the gradient, is no stray.
-TEST(Engine, AGradientThatOneRankNeverHadIsGivenUpWhenAllClose) {
-  using Nodes = std::vector<int>;
-  for (const Nodes& nodes : {Nodes{3}, Nodes{1, 1}, Nodes{1, 1, 1}, Nodes{2, 1}}) {
-    for (std::uint64_t seed = 0; seed < 5; ++seed) {
-      EngineJob job(ProcessGrid::with_node_sizes(nodes), {.fusion_bytes = 0}, seed);
-      std::vector<std::shared_ptr<GradientGroup>> groups;
+// However short the time-out of the waits is, they learn who is missing first.
+TEST(Engine, AStallIsNamedBeforeTheWaitsTimeOut) {
+  for (const int seconds : {1, 3, 12, 15, 60, 600}) {
+    for (const std::vector<int>& nodes : {std::vector<int>{3}, {1, 1}, {2, 1}}) {
+      SCOPED_TRACE(seconds);
+      const std::chrono::seconds timeout(seconds);
+      EngineJob job(ProcessGrid::with_node_sizes(nodes), {.operation_timeout = timeout}, 5);
+      std::vector<float> data(10);
+      std::vector<std::shared_ptr<Operation>> operations;
       for (int rank = 0; rank < job.world_size(); ++rank) {
-        groups.push_back(std::make_shared<GradientGroup>(
-            "model", std::vector<GradientSpec>{{.name = "a", .shape = {30}}}, GradientOptions{}));
-        job.engine(rank).submit(groups.back());
+        if (rank == 1) continue;
+        operations.push_back(job.submit(
+            rank, {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(data)}));
+        operations.back()->ticket->event();  // Somebody waits.
       }
-      job.run_until_registered(groups);
-      for (int rank = 0; rank + 1 < job.world_size(); ++rank) {
-        test::mark(job.engine(rank), *groups[static_cast<std::size_t>(rank)], 0);
+      const TimePoint begin = job.clock().now();
+      job.finish(operations, Duration(timeout) / 1000);
+      EXPECT_LT(job.clock().now() - begin, timeout);
+      for (const auto& operation : operations) {
+        EXPECT_THAT(error_of(*operation), HasSubstr("which rank 1 has not submitted"));
       }
-      job.poll(200);
-      EXPECT_FALSE(job.engine(0).idle()) << "it started without the last rank";
-      EXPECT_EQ(job.close(), "") << "seed " << seed;
     }
   }
 }

@@ -190,9 +190,9 @@ TEST(Declined, AreClosingAndNewGradientSets) {
           GradientOptions{});
     };
     for (const int rank : {0, 2}) {
-      ends.push_back(job.submit(rank, {.kind = OperationKind::kClose}));
       sets.push_back(make_set("model"));
       job.engine(rank).submit(sets.back());
+      ends.push_back(job.submit(rank, {.kind = OperationKind::kClose}));
     }
     job.finish(ends);
     job.run_until_registered(sets);

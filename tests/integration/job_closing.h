@@ -1,0 +1,150 @@
+#pragma once
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <iterator>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/api/kolo.h"
+#include "tests/integration/job_values.h"
+
+/// How groups, jobs and processes end with calls in flight.
+namespace kolo::test {
+
+/// One sum, which must be right.
+inline void sum_once(Runtime& job, int round) {
+  std::vector<float> values(1000);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(whole(job.rank(), round, i));
+  job.all_reduce("once", {values.data(), values.size()});
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] == static_cast<float>(sum_of_whole(job.world_size(), round, i))) continue;
+    throw WrongSum("element " + std::to_string(i));
+  }
+}
+
+/// Forks a child, in which every call is refused. Errors: runtime_error if one is not.
+inline void fork_a_child(Runtime& job) {
+  std::vector<float> values(10);
+  const BufferView view{values.data(), values.size()};
+  GradientSet set = job.register_gradients("model", {{.name = "g", .shape = {10}}});
+  std::vector<float> received(10);
+  ReceiveTicket late = job.recv_async({received.data(), received.size()}, job.rank(), 3);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const std::function<void()> calls[] = {
+        [&] { job.all_reduce("x", view); },
+        [&] { job.all_reduce_async("x", view); },
+        [&] { job.barrier(); },
+        [&] { job.send(view, 0); },
+        [&] { job.group({job.rank()}); },
+        [&] { job.register_gradients("more", {{.name = "g", .shape = {10}}}); },
+        [&] { set.ready(0); },
+        [&] { late.wait(); },
+        [&] { job.allocate(10); },
+        [&] { job.join(); },
+        [&] { job.abort("a child"); },
+        [&] { job.close(); },
+    };
+    int refused = 0;
+    for (const auto& call : calls) {
+      try {
+        call();
+      } catch (const UsageError& e) {
+        if (e.error().what.find("was forked from") != std::string::npos) ++refused;
+      }
+    }
+    { const Runtime gone = std::move(job); }
+    ::_exit(refused == std::ssize(calls) ? EXIT_SUCCESS : 100 + refused);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  if (status != 0) throw std::runtime_error("the child ended with " + std::to_string(status));
+  job.send(view, job.rank(), 3);
+  late.wait();
+  sum_once(job, 0);
+}
+
+/// Groups that are released, or closed, with sums in flight, which end well. The values tell their
+/// rank, round and place.
+inline void drop_groups(Runtime& job, std::size_t count) {
+  constexpr int kRounds = 12;
+  std::vector<int> all(static_cast<std::size_t>(job.world_size()));
+  std::iota(all.begin(), all.end(), 0);
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<float> values(count);
+    const BufferView view{values.data(), count};
+    std::optional<Group> group(job.group(all, {.name = "dropped"}));
+    const bool is_warm = round % 2 == 1;
+    if (is_warm) group->all_reduce("x", view);
+    for (std::size_t i = 0; i < count; ++i)
+      values[i] = static_cast<float>(whole(job.rank(), round, i));
+    Ticket ticket = group->all_reduce_async("x", view);
+    if (round % 3 == 0) group->close();
+    group.reset();
+    ticket.wait();
+    for (std::size_t i = 0; i < count; ++i) {
+      if (values[i] == static_cast<float>(sum_of_whole(job.world_size(), round, i))) continue;
+      throw WrongSum("of a group that was dropped: element " + std::to_string(i));
+    }
+  }
+  sum_once(job, 1);
+}
+
+/// Everybody closes with 300 calls in flight; the last rank has submitted `more` that nobody else
+/// has. Says how many failed.
+inline void close_with_calls(Runtime& job, int more) {
+  constexpr std::size_t kCalls = 300, kCount = 1000;
+  const int rank = job.rank(), ranks = job.world_size();
+  const std::size_t calls = kCalls + static_cast<std::size_t>(rank == ranks - 1 ? more : 0);
+  std::vector<std::vector<float>> data;
+  std::vector<Ticket> tickets;
+  for (std::size_t call = 0; call < calls; ++call) {
+    data.emplace_back(kCount, static_cast<float>(whole(rank, 0, call)));
+    tickets.push_back(
+        job.all_reduce_async("call " + std::to_string(call), {data.back().data(), kCount}));
+  }
+  job.close();
+  int failed = 0;
+  for (std::size_t call = 0; call < calls; ++call) {
+    try {
+      tickets[call].wait();
+    } catch (const KoloError& e) {
+      if (++failed == 1) std::printf("rank %d: failed: %s\n", rank, e.error().what.c_str());
+      continue;
+    }
+    const auto sum = static_cast<float>(sum_of_whole(ranks, 0, call));
+    if (data[call] != std::vector<float>(kCount, sum))
+      throw WrongSum("of call " + std::to_string(call));
+  }
+  std::printf("rank %d: %d of %zu failed\n", rank, failed, calls);
+}
+
+/// Plays one of these scenes, or returns false.
+inline bool play_end(Runtime& job, const std::vector<std::string>& arguments) {
+  const std::string& scene = arguments.at(0);
+  if (scene == "fork") {
+    fork_a_child(job);
+  } else if (scene == "drop") {
+    drop_groups(job, std::stoul(arguments.at(1)));
+  } else if (scene == "outstanding") {
+    close_with_calls(job, std::stoi(arguments.at(1)));
+  } else {
+    return false;
+  }
+  job.close();
+  std::printf("rank %d: all that was in flight has ended\n", job.rank());
+  return true;
+}
+
+}  // namespace kolo::test

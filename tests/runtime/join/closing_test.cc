@@ -1,0 +1,121 @@
+// How jobs close: what is under way ends well, and nobody waits for a rank that has closed.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/support/engine_job.h"
+
+namespace kolo {
+namespace {
+
+using test::EngineJob;
+using test::error_of;
+using test::view;
+using testing::HasSubstr;
+
+TEST(EngineClosing, ClosesTogether) {
+  EngineJob job(ProcessGrid::with_node_sizes({2, 2}), {}, 17);
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (int rank = 0; rank < 4; ++rank)
+    operations.push_back(job.submit(rank, {.kind = OperationKind::kClose}));
+  job.finish(operations);
+  for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
+  const auto late = job.submit(1, {.kind = OperationKind::kBarrier, .name = "late"});
+  ASSERT_TRUE(late->ticket->done());
+  EXPECT_THAT(error_of(*late), HasSubstr("closed"));
+}
+
+TEST(EngineClosing, WhatIsUnderWayWhenAllCloseEndsWell) {
+  for (const std::vector<int>& nodes : {std::vector<int>{3}, {1, 1}, {2, 1}}) {
+    for (const std::size_t count : {std::size_t{100}, std::size_t{60'000}}) {
+      for (std::uint64_t seed = 0; seed < 10; ++seed) {
+        SCOPED_TRACE(std::to_string(count) + " elements, seed " + std::to_string(seed));
+        EngineJob job(ProcessGrid::with_node_sizes(nodes), {}, seed);
+        const auto ranks = static_cast<std::size_t>(job.world_size());
+        std::vector<std::vector<float>> data;
+        std::vector<std::shared_ptr<Operation>> operations;
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+          data.emplace_back(count, static_cast<float>(rank + 1));
+          operations.push_back(job.submit(
+              static_cast<int>(rank),
+              {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(data.back())}));
+          operations.push_back(job.submit(static_cast<int>(rank), {.kind = OperationKind::kClose}));
+        }
+        job.finish(operations);
+        for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
+        const auto sum = static_cast<float>(ranks * (ranks + 1) / 2);
+        for (const auto& each : data) EXPECT_EQ(each, std::vector<float>(count, sum));
+      }
+    }
+  }
+}
+
+// Rank 1 has submitted one use and closes; the others are later. They have one use more.
+TEST(EngineClosing, ARankThatClosesComesToWhatItHadBegun) {
+  for (const std::vector<int>& nodes : {std::vector<int>{2}, {3}, {1, 1}, {2, 1}}) {
+    for (const bool is_known : {false, true}) {
+      for (std::uint64_t seed = 0; seed < 10; ++seed) {
+        SCOPED_TRACE(std::string(is_known ? "known" : "new") + ", seed " + std::to_string(seed));
+        EngineJob job(ProcessGrid::with_node_sizes(nodes), {}, seed);
+        std::vector<float> data[3] = {std::vector<float>(100), std::vector<float>(100),
+                                      std::vector<float>(100)};
+        const auto submit = [&](int rank) {
+          return job.submit(
+              rank, {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(data[rank])});
+        };
+        if (is_known) {
+          std::vector<std::shared_ptr<Operation>> first;
+          for (int rank = 0; rank < job.world_size(); ++rank) first.push_back(submit(rank));
+          job.finish(first);
+        }
+        std::vector<std::shared_ptr<Operation>> ends, uses{submit(1)}, more;
+        ends.push_back(job.submit(1, {.kind = OperationKind::kClose}));
+        job.poll(seed * 40);
+        for (int rank = 0; rank < job.world_size(); ++rank) {
+          if (rank == 1) continue;
+          uses.push_back(submit(rank));
+          more.push_back(submit(rank));
+        }
+        job.finish(uses);
+        for (const auto& use : uses) EXPECT_EQ(error_of(*use), "");
+        job.finish(more);
+        for (const auto& use : more) EXPECT_THAT(error_of(*use), HasSubstr("rank 1 has closed"));
+        for (int rank = 0; rank < job.world_size(); ++rank) {
+          if (rank != 1) ends.push_back(job.submit(rank, {.kind = OperationKind::kClose}));
+        }
+        job.finish(ends);
+        for (const auto& end : ends) EXPECT_EQ(error_of(*end), "");
+      }
+    }
+  }
+}
+
+// What the other ranks sent to the last one, which never had the gradient, is no stray.
+TEST(EngineClosing, AGradientThatOneRankNeverHadIsGivenUpWhenAllClose) {
+  using Nodes = std::vector<int>;
+  for (const Nodes& nodes : {Nodes{3}, Nodes{1, 1}, Nodes{1, 1, 1}, Nodes{2, 1}}) {
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      EngineJob job(ProcessGrid::with_node_sizes(nodes), {.fusion_bytes = 0}, seed);
+      std::vector<std::shared_ptr<GradientGroup>> groups;
+      for (int rank = 0; rank < job.world_size(); ++rank) {
+        groups.push_back(std::make_shared<GradientGroup>(
+            "model", std::vector<GradientSpec>{{.name = "a", .shape = {30}}}, GradientOptions{}));
+        job.engine(rank).submit(groups.back());
+      }
+      job.run_until_registered(groups);
+      for (int rank = 0; rank + 1 < job.world_size(); ++rank) {
+        test::mark(job.engine(rank), *groups[static_cast<std::size_t>(rank)], 0);
+      }
+      job.poll(200);
+      EXPECT_FALSE(job.engine(0).idle()) << "it started without the last rank";
+      EXPECT_EQ(job.close(), "") << "seed " << seed;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo
