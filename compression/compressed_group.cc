@@ -6,9 +6,7 @@
 #include <utility>
 
 #include "comm/base/check.h"
-#include "compression/block_group.h"
 #include "compression/finite.h"
-#include "compression/top_k_group.h"
 
 namespace kolo {
 namespace {
@@ -36,12 +34,6 @@ std::vector<std::size_t> shard_begins(int rank, const ProcessGrid& grid, const S
 }
 
 }  // namespace
-
-std::unique_ptr<CompressedGroup> CompressedGroup::make(int rank, const ProcessGrid& grid,
-                                                       SparseOptions options) {
-  if (options.block > 0) return std::make_unique<BlockGroup>(rank, grid, std::move(options));
-  return std::make_unique<TopKGroup>(rank, grid, std::move(options));
-}
 
 CompressedGroup::CompressedGroup(int rank, const ProcessGrid& grid, SparseOptions options)
     : options_(std::move(options)),

@@ -41,10 +41,6 @@ struct CompressedGroupStats {
 /// Threads: one at a time. Steady state allocates nothing.
 class CompressedGroup : public Codec {
  public:
-  /// The group for `options`: pairs of each rank, or blocks that all ranks choose.
-  static std::unique_ptr<CompressedGroup> make(int rank, const ProcessGrid& grid,
-                                               SparseOptions options);
-
   const SparseOptions& options() const { return options_; }
 
   // --- Around a step ----------------------------------------------------------------------------

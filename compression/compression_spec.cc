@@ -19,11 +19,10 @@ namespace {
 template <typename Value, std::size_t kCount>
 using Words = std::array<std::pair<std::string_view, Value>, kCount>;
 
-constexpr Words<CompressionMethod, 6> kMethods{{{"none", CompressionMethod::kNone},
+constexpr Words<CompressionMethod, 5> kMethods{{{"none", CompressionMethod::kNone},
                                                 {"fp16", CompressionMethod::kFloat16},
                                                 {"bf16", CompressionMethod::kBFloat16},
                                                 {"topk", CompressionMethod::kTopK},
-                                                {"block_topk", CompressionMethod::kBlockTopK},
                                                 {"auto", CompressionMethod::kAuto}}};
 constexpr Words<DType, 3> kWires{
     {{"fp32", DType::kFloat32}, {"fp16", DType::kFloat16}, {"bf16", DType::kBFloat16}}};
@@ -75,9 +74,8 @@ class SpecReader {
       fail_unknown(trimmed(whole.substr(0, open)), names_of(kMethods));
     }
     const bool has_arguments = open != std::string_view::npos;
-    if (spec_.may_be_sparse() && spec_.method != CompressionMethod::kAuto && !has_arguments) {
-      const std::string_view name = word_of(kMethods, spec_.method);
-      fail(fmt::format("{} needs a density, as in {}(0.01)", name, name));
+    if (spec_.method == CompressionMethod::kTopK && !has_arguments) {
+      fail("topk needs a density, as in topk(0.01)");
     }
     if (!has_arguments) return spec_;
     if (!spec_.may_be_sparse()) {
@@ -105,8 +103,6 @@ class SpecReader {
       const std::string_view argument = trimmed(left.substr(0, comma));
       if (i == 0) {
         read_density(argument);
-      } else if (i == 1 && has_blocks() && is_digit(argument)) {
-        read_block(argument);
       } else {
         read_argument(argument);
       }
@@ -119,20 +115,6 @@ class SpecReader {
     spec_.density = number<double>(text);
     if (!(spec_.density > 0 && spec_.density <= 1)) {
       fail(fmt::format("density {} is not greater than 0 and at most 1", text));
-    }
-  }
-
-  bool has_blocks() const { return spec_.method == CompressionMethod::kBlockTopK; }
-  static bool is_digit(std::string_view text) {
-    return !text.empty() && text.front() >= '0' && text.front() <= '9';
-  }
-
-  void read_block(std::string_view text) {
-    constexpr std::size_t kUnit = 16, kMost = 65536;
-    spec_.block = number<std::size_t>(text);
-    if (spec_.block == 0 || spec_.block % kUnit != 0 || spec_.block > kMost) {
-      fail(fmt::format("a block of {} elements is not a multiple of {} up to {}", text, kUnit,
-                       kMost));
     }
   }
 
@@ -154,14 +136,10 @@ class SpecReader {
     } else if (argument == "nofeedback") {
       spec_.feedback = false;
     } else if (name == "rule") {
-      if (has_blocks()) fail("block_topk takes no rule=: owners return every block they choose");
       if (!read_word(kRules, value, spec_.rule)) fail_unknown(argument, names_of(kRules, "rule="));
     } else if (name == "route") {
       if (!read_word(kRoutes, value, spec_.route)) {
         fail_unknown(argument, names_of(kRoutes, "route="));
-      }
-      if (has_blocks() && spec_.route == ExchangeRoute::kAllGather) {
-        fail("block_topk takes route=owners or route=logstep");
       }
     } else if (name == "scope") {
       if (!read_word(kScopes, value, spec_.scope))
@@ -197,7 +175,6 @@ std::string CompressionSpec::to_string() const {
   if (!may_be_sparse()) return text;
   text += fmt::format("({}", density);
   const CompressionSpec defaults;
-  if (block != defaults.block) text += fmt::format(",{}", block);
   if (wire != defaults.wire) text += fmt::format(",{}", word_of(kWires, wire));
   if (momentum > 0) text += fmt::format(",dgc={}", momentum);
   if (warmup > 0) text += fmt::format(",warmup={}", warmup);

@@ -16,22 +16,19 @@ namespace kolo {
 
 /// How the gradients of a tensor are sent.
 enum class CompressionMethod : std::uint8_t {
-  kNone,       ///< Dense, in the tensor's dtype or in that of the set's wire.
-  kFloat16,    ///< Dense, 16-bit on the wire.
-  kBFloat16,   ///< Dense, 16-bit on the wire.
-  kTopK,       ///< The largest values, with error feedback.
-  kBlockTopK,  ///< Blocks that all ranks choose together, with error feedback.
-  kAuto,       ///< The one of these that the chooser predicts to be fastest.
+  kNone,      ///< Dense, in the tensor's dtype or in that of the set's wire.
+  kFloat16,   ///< Dense, 16-bit on the wire.
+  kBFloat16,  ///< Dense, 16-bit on the wire.
+  kTopK,      ///< The largest values, with error feedback.
+  kAuto,      ///< The one of these that the chooser predicts to be fastest.
 };
 
 /// The compression that a user asks for, for one tensor:
 ///
 ///     none   fp16   bf16   auto   auto(DENSITY,SETTING,...)   topk(DENSITY,SETTING,...)
-///     block_topk(DENSITY,SETTING,...)   block_topk(DENSITY,BLOCK,SETTING,...)
 ///
-/// DENSITY is the share of elements that is sent, above 0 and up to 1. BLOCK is the number of
-/// elements that are chosen together, a multiple of 16 up to 65536 (256). The settings, in any
-/// order, with defaults in parentheses:
+/// DENSITY is the share of elements that is sent, above 0 and up to 1. The settings, in any order,
+/// with defaults in parentheses:
 ///
 ///     fp32 fp16 bf16           dtype of the values on the wire (fp16)
 ///     dgc  dgc=MOMENTUM        momentum correction on each rank, 0.9; turn the optimizer's off
@@ -41,17 +38,14 @@ enum class CompressionMethod : std::uint8_t {
 ///     rule=quota|exact|lossless              which sums come back (quota), see `QuotaRule`
 ///     route=auto|allgather|owners|logstep    path of the pairs (auto), see `ExchangeRoute`
 ///     scope=nodes|flat         which ranks exchange pairs (nodes), see `SparseScope`
-///
-/// Blocks have no rule, and their route is owners unless it is logstep.
 struct CompressionSpec {
   CompressionMethod method = CompressionMethod::kNone;
-  double density = 0.01;  ///< For kTopK, kBlockTopK and the choices of kAuto, as all members below.
-  std::size_t block = kUsualBlock;  ///< Elements per block; kBlockTopK only.
-  DType wire = DType::kFloat16;     ///< Dtype of values on the wire.
-  float momentum = 0;               ///< Above 0: momentum correction on each rank.
-  std::size_t warmup = 0;           ///< Number of dense steps.
-  std::size_t ramp = 0;             ///< Steps of falling density after the warm-up.
-  bool feedback = true;             ///< False: values that are not sent are lost.
+  double density = 0.01;         ///< For kTopK and the choices of kAuto, as all members below.
+  DType wire = DType::kFloat16;  ///< Dtype of values on the wire.
+  float momentum = 0;            ///< Above 0: momentum correction on each rank.
+  std::size_t warmup = 0;        ///< Number of dense steps.
+  std::size_t ramp = 0;          ///< Steps of falling density after the warm-up.
+  bool feedback = true;          ///< False: values that are not sent are lost.
   QuotaRule rule = QuotaRule::kQuota;
   std::optional<ExchangeRoute> route = std::nullopt;  ///< Empty: the chooser decides.
   SparseScope scope = SparseScope::kBetweenNodes;
@@ -65,12 +59,10 @@ struct CompressionSpec {
   /// because they are sensitive and cost little.
   CompressionSpec for_tensor(std::size_t count, std::size_t dimensions) const;
   static constexpr std::size_t kSmallestSparse = 4096;
-  static constexpr std::size_t kUsualBlock = 256;
 
   /// True if it can lead to residuals.
   bool may_be_sparse() const {
-    return method == CompressionMethod::kTopK || method == CompressionMethod::kBlockTopK ||
-           method == CompressionMethod::kAuto;
+    return method == CompressionMethod::kTopK || method == CompressionMethod::kAuto;
   }
   /// True if it leaves a decision to the chooser.
   bool leaves_choices() const {

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "comm/base/check.h"
-#include "compression/kernels/block_energy.h"
 #include "compression/kernels/fold_scan.h"
 #include "compression/kernels/radix_select.h"
 
@@ -89,32 +87,6 @@ SelectionReport ErrorFeedback::fold(std::size_t tensor, std::span<const float> g
                           step.hint);
 }
 
-void ErrorFeedback::fold_blocks(std::size_t tensor, std::span<const float> gradient, float scale,
-                                std::size_t block, std::span<float> energies) {
-  begin(tensor, gradient);
-  const std::span<float> sums = residuals_.pending(tensor);
-  const FoldScan scan{.residual = residuals_.current(tensor).data(),
-                      .gradient = gradient.data(),
-                      .sums = sums.data(),
-                      .scale = scale,
-                      .momentum = momentum_of(tensor)};
-  std::size_t first = 0;
-  for (float& energy : energies) {
-    const std::size_t end = std::min(first + block, sums.size());
-    // Squares may overflow where sums do not.
-    const bool finite = fold_range(scan, first, end);
-    energy = finite ? block_energy(sums.subspan(first, end - first))
-                    : std::numeric_limits<float>::quiet_NaN();
-    first = end;
-  }
-  check(first == sums.size(), "blocks do not make up their tensor");
-}
-
-std::span<const float> ErrorFeedback::sums(std::size_t tensor) {
-  check(steps_.at(tensor).open, "a tensor has sums between fold and commit");
-  return residuals_.pending(tensor);
-}
-
 bool ErrorFeedback::fold_dense(std::size_t tensor, std::span<const float> gradient, float scale,
                                std::span<float> sums) {
   check(sums.size() == gradient.size(), "sums of another size");
@@ -129,42 +101,17 @@ bool ErrorFeedback::fold_dense(std::size_t tensor, std::span<const float> gradie
   return finite;
 }
 
-void ErrorFeedback::commit(std::size_t tensor, const Pairs& sent, const Pairs& kept) {
+void ErrorFeedback::commit(std::size_t tensor, const Pairs& sent) {
   end(tensor);
   const std::span<float> residual = residuals_.pending(tensor);
   for (std::size_t j = 0; j < sent.size(); ++j) residual[sent.indices[j]] -= sent.values[j];
-  for (std::size_t j = 0; j < kept.size(); ++j) residual[kept.indices[j]] += kept.values[j];
-  const std::span<float> velocity = masked_velocity(tensor);
-  if (!velocity.empty()) {
+  residuals_.accept(tensor);
+  if (!momentum_) return;
+  if (momentum_->masking) {
+    const std::span<float> velocity = velocities_->pending(tensor);
     for (const std::uint32_t i : sent.indices) velocity[i] = 0.0f;
   }
-  accept(tensor);
-}
-
-void ErrorFeedback::commit(std::size_t tensor, std::span<const ValueRun> sent,
-                           std::span<const ValueRun> kept) {
-  end(tensor);
-  const std::span<float> residual = residuals_.pending(tensor);
-  const std::span<float> velocity = masked_velocity(tensor);
-  for (const ValueRun& run : sent) {
-    const std::span<float> rest = residual.subspan(run.first, run.values.size());
-    for (std::size_t j = 0; j < rest.size(); ++j) rest[j] -= run.values[j];
-    if (!velocity.empty()) std::ranges::fill(velocity.subspan(run.first, rest.size()), 0.0f);
-  }
-  for (const ValueRun& run : kept) {
-    const std::span<float> rest = residual.subspan(run.first, run.values.size());
-    for (std::size_t j = 0; j < rest.size(); ++j) rest[j] += run.values[j];
-  }
-  accept(tensor);
-}
-
-std::span<float> ErrorFeedback::masked_velocity(std::size_t tensor) {
-  return momentum_ && momentum_->masking ? velocities_->pending(tensor) : std::span<float>();
-}
-
-void ErrorFeedback::accept(std::size_t tensor) {
-  residuals_.accept(tensor);
-  if (momentum_) velocities_->accept(tensor);
+  velocities_->accept(tensor);
 }
 
 void ErrorFeedback::abort(std::size_t tensor) { end(tensor); }

@@ -22,12 +22,6 @@ struct MomentumCorrection {
       true;  ///< Sent values leave the velocity too, so that they are not sent again late.
 };
 
-/// Values of adjacent elements of a tensor.
-struct ValueRun {
-  std::size_t first = 0;
-  std::span<const float> values = {};
-};
-
 /// Keeps the values that compression did not send, and sends them later: one rank's residuals, and
 /// velocities with momentum correction, of tensors that are numbered once.
 ///
@@ -54,22 +48,14 @@ class ErrorFeedback {
   /// afterwards.
   SelectionReport fold(std::size_t tensor, std::span<const float> gradient, float scale,
                        std::size_t k, Pairs& selected);
-  /// The same for a step that chooses blocks of `block` elements: energies[b] is the sum of squares
-  /// of block b, or NaN if one of its sums is not finite.
-  void fold_blocks(std::size_t tensor, std::span<const float> gradient, float scale,
-                   std::size_t block, std::span<float> energies);
-  /// The selected pairs of a tensor whose step was folded and has not ended.
-  std::span<const float> sums(std::size_t tensor);
   /// The same for a step that sends everything: `sums` is [count], and the residual becomes zero.
   /// Returns true if all sums are finite.
   bool fold_dense(std::size_t tensor, std::span<const float> gradient, float scale,
                   std::span<float> sums);
 
   /// Accepts the step. `sent`, the selected pairs that are part of the result, with their values as
-  /// the receivers saw them, leave the residual. Adds `kept` to it: the amounts that this rank
-  /// rounded away on behalf of all.
-  void commit(std::size_t tensor, const Pairs& sent, const Pairs& kept = {});
-  void commit(std::size_t tensor, std::span<const ValueRun> sent, std::span<const ValueRun> kept);
+  /// the receivers saw them, leave the residual.
+  void commit(std::size_t tensor, const Pairs& sent);
   /// Discards the step.
   void abort(std::size_t tensor);
   /// Between steps: discards the residuals. Velocities stay.
@@ -96,9 +82,6 @@ class ErrorFeedback {
   FoldMomentum momentum_of(std::size_t tensor);
   Step& begin(std::size_t tensor, std::span<const float> gradient);
   Step& end(std::size_t tensor);
-  /// The pending velocity if sent values leave it; else empty.
-  std::span<float> masked_velocity(std::size_t tensor);
-  void accept(std::size_t tensor);
   const FeedbackState::Tensor& find(const FeedbackState& state, const FeedbackTensor& tensor) const;
   /// The saved state of each tensor. Errors: as `load`.
   std::vector<const FeedbackState::Tensor*> matching(const FeedbackState& state) const;

@@ -112,19 +112,10 @@ SparseLayout sparse_layout(int rank, const ProcessGrid& grid, const SparseOption
   layout.plan = {.tensor_counts = {},
                  .ranks = static_cast<int>(layout.ranks.size()),
                  .rule = options.rule,
-                 .wire = options.wire,
-                 .result_wire = options.result_wire};
+                 .wire = options.wire};
   for (const SparsePart& part : layout.parts) {
     layout.plan.tensor_counts.push_back(part.count);
     layout.plan.k += pairs_to_keep(largest_density(options), part.count);
-  }
-  if (options.block > 0) {
-    layout.blocks = BlockPlan{.tensor_counts = layout.plan.tensor_counts,
-                              .block = options.block,
-                              .density = largest_density(options),
-                              .ranks = layout.plan.ranks,
-                              .wire = options.wire,
-                              .result_wire = options.result_wire};
   }
   return layout;
 }
@@ -141,11 +132,9 @@ Schedule compile_sparse(int rank, const BucketLayout& bucket, const ProcessGrid&
                         const SparseOptions& options) {
   check_bucket(bucket, options);
   const SparseLayout layout = sparse_layout(rank, grid, options);
-  check(options.block == 0 || options.route != ExchangeRoute::kAllGather,
-        "blocks travel through owners");
   const std::string route(to_string(options.route));
-  const std::string what(options.block > 0 ? "blocks " : "sparse ");
-  ScheduleBuilder builder(rank, (layout.is_two_level ? "two-level " : "") + what + route, bucket);
+  ScheduleBuilder builder(rank, (layout.is_two_level ? "two-level sparse " : "sparse ") + route,
+                          bucket);
   const bool finishes = grid.world_size() > 1;
   if (!layout.is_two_level) {
     if (bucket.placement == Placement::kUser) builder.forgo_bucket();

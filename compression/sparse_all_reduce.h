@@ -7,7 +7,6 @@
 
 #include "comm/collective/chunking.h"
 #include "comm/schedule/schedule.h"
-#include "compression/block_plan.h"
 #include "compression/density_schedule.h"
 #include "compression/error_feedback.h"
 #include "compression/exchange_routes.h"
@@ -32,12 +31,9 @@ struct SparseOptions {
   ExchangeRoute route = ExchangeRoute::kPairwise;
   QuotaRule rule = QuotaRule::kQuota;
   SparseScope scope = SparseScope::kBetweenNodes;
-  DType wire = DType::kFloat16;         ///< Dtype of values on their way to the owners.
-  DType result_wire = DType::kFloat32;  ///< Dtype of sums on their way back.
+  DType wire = DType::kFloat16;  ///< Dtype of values on their way to the owners; sums are float32.
   std::optional<MomentumCorrection> momentum = std::nullopt;
-  bool feedback = true;   ///< False: values that are not sent are lost.
-  std::size_t block = 0;  ///< Above 0: blocks of so many elements, which all ranks choose together,
-                          ///< through owners. The rule does not matter.
+  bool feedback = true;  ///< False: values that are not sent are lost.
 };
 
 /// Cuts tensors, in order, into groups of about `kGroupElements`: each tensor is in one group, and
@@ -69,7 +65,6 @@ struct SparseLayout {
   std::vector<SparsePart> parts = {};
   /// For the largest density of any step; the plans' tensors are the parts.
   SparsePlan plan = {};
-  std::optional<BlockPlan> blocks = std::nullopt;  ///< Set if blocks are chosen.
 };
 SparseLayout sparse_layout(int rank, const ProcessGrid& grid, const SparseOptions& options);
 
@@ -85,7 +80,7 @@ BucketLayout sparse_bucket(const SparseOptions& options, ReduceOp op, Placement 
 /// Before: all arguments are equal on all ranks. After: all ranks hold identical bytes.
 /// Cost:   `planned_exchange` bounds the bytes sent.
 /// Threads: pure; any.
-/// Errors: UsageError for a bucket of another group, and for blocks by all-gather.
+/// Errors: UsageError for a bucket of another group.
 Schedule compile_sparse(int rank, const BucketLayout& bucket, const ProcessGrid& grid,
                         const SparseOptions& options);
 Schedule compile_dense_step(int rank, const BucketLayout& bucket, const ProcessGrid& grid,

@@ -1,7 +1,6 @@
 #include "compression/sparse_exchange.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -55,7 +54,7 @@ PayloadPlan SparsePlan::result() const {
   if (rule == QuotaRule::kLossless) {
     most = std::min(share().most_pairs * static_cast<std::size_t>(ranks), domain);
   }
-  return payload_plan(result_wire, domain, 1, most);
+  return payload_plan(DType::kFloat32, domain, 1, most);
 }
 
 PayloadPlan SparsePlan::contribution() const {
@@ -161,24 +160,6 @@ void quota_parts(const SparsePlan& plan, int owner, std::vector<QuotaPart>& part
   }
 }
 
-int round_result(const SparsePlan& plan, Pairs& sums, Pairs& rounding) {
-  rounding.clear();
-  if (plan.result_wire == DType::kFloat32) return 0;
-  const int exponent = fitting_exponent(plan.result_wire, largest_of(sums.values));
-  std::array<float, 512> rounded;
-  for (std::size_t begin = 0; begin < sums.size(); begin += rounded.size()) {
-    const std::span<float> values =
-        std::span(sums.values).subspan(begin, std::min(rounded.size(), sums.size() - begin));
-    round_to_wire(plan.result_wire, exponent, values, std::span(rounded).first(values.size()));
-    for (std::size_t j = 0; j < values.size(); ++j) {
-      const float rest = values[j] - rounded[j];
-      if (rest != 0.0f) rounding.add(sums.indices[begin + j], rest);
-      values[j] = rounded[j];
-    }
-  }
-  return exponent;
-}
-
 void returned(const SparsePlan& plan, const Contribution& contribution,
               std::span<const Pairs> results, std::vector<std::size_t>& cursors,
               std::span<Pairs> tensors) {
@@ -195,19 +176,6 @@ void returned(const SparsePlan& plan, const Contribution& contribution,
     if (cursor == indices.size() || indices[cursor] != local) return;
     tensors[t].add(contribution.tensors[t].indices[j], contribution.tensors[t].values[j]);
   });
-}
-
-void by_tensor(const SparsePlan& plan, int owner, const PairsView& pairs,
-               std::span<Pairs> tensors) {
-  const BlockOwnership ownership = plan.ownership();
-  for (Pairs& tensor : tensors) tensor.clear();
-  std::size_t t = 0;
-  std::size_t begin = 0;
-  for (std::size_t j = 0; j < pairs.size(); ++j) {
-    const std::size_t element = ownership.element(owner, pairs.indices[j]);
-    while (element >= begin + plan.tensor_counts.at(t)) begin += plan.tensor_counts[t++];
-    tensors[t].add(static_cast<std::uint32_t>(element - begin), pairs.values[j]);
-  }
 }
 
 }  // namespace kolo

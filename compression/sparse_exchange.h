@@ -18,7 +18,7 @@ namespace kolo {
 ///                   split            a share for each owner           -> to the owners
 ///     every owner   OwnerSum         of all ranks' shares, in ascending rank
 ///                   keep_largest, GlobalThreshold or nothing, by rule
-///                   round_result     to the wire of the way back      -> to all ranks
+///                                                            result -> to all ranks
 ///     every rank    returned         what has left the residual, by all owners' results
 ///
 /// On the pairwise and the log-step route the same payloads reach the owners. By all-gather every
@@ -35,14 +35,13 @@ struct SparsePlan {
   int ranks = 1;
   std::size_t k = 0;  ///< Number of pairs of one rank, over all tensors.
   QuotaRule rule = QuotaRule::kQuota;
-  DType wire = DType::kFloat16;         ///< Dtype of values on their way to the owners.
-  DType result_wire = DType::kFloat32;  ///< Dtype of sums on their way back.
+  DType wire = DType::kFloat16;  ///< Dtype of values on their way to the owners.
 
   std::size_t count() const;
   BlockOwnership ownership() const { return {count(), ranks}; }
   /// The plan of a rank's share for one owner; indices are the owner's.
   PayloadPlan share() const;
-  /// The plan of an owner's result; indices are the owner's.
+  /// The plan of an owner's result, of float32 sums; indices are the owner's.
   PayloadPlan result() const;
   /// The plan of all pairs of a rank, for the all-gather; indices are the group's.
   PayloadPlan contribution() const;
@@ -95,18 +94,10 @@ void by_owner(const BlockOwnership& ownership, const Pairs& pairs, std::span<Pai
 /// the caller's memory.
 void quota_parts(const SparsePlan& plan, int owner, std::vector<QuotaPart>& parts);
 
-/// Rounds an owner's sums to the wire of the way back. The owner sends the rounding errors later:
-/// `rounding`, with the owner's indices. The sums become the values that receivers will see.
-/// Returns the exponent of the values.
-int round_result(const SparsePlan& plan, Pairs& sums, Pairs& rounding);
-
 /// The pairs of the contribution whose elements are in the result, by tensor. `results` are those
 /// of all owners, in order; `cursors` is scratch memory.
 void returned(const SparsePlan& plan, const Contribution& contribution,
               std::span<const Pairs> results, std::vector<std::size_t>& cursors,
               std::span<Pairs> tensors);
-
-/// Converts an owner's pairs to pairs of the tensors that they belong to.
-void by_tensor(const SparsePlan& plan, int owner, const PairsView& pairs, std::span<Pairs> tensors);
 
 }  // namespace kolo

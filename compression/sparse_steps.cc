@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -23,10 +22,8 @@ class Exchange {
         route_(route),
         ranks_(layout.plan.ranks),
         own_(layout.position),
-        share_(layout.blocks ? form_of(layout.blocks->share())
-                             : form_of(layout.plan.share(), layout.plan.usual_share_pairs())),
-        result_(layout.blocks ? form_of(layout.blocks->result())
-                              : form_of(layout.plan.result(), layout.plan.usual_result_pairs())) {}
+        share_(form_of(layout.plan.share(), layout.plan.usual_share_pairs())),
+        result_(form_of(layout.plan.result(), layout.plan.usual_result_pairs())) {}
 
   void append(const Range& elements, bool finishes) {
     if (elements.count == 0) return;
@@ -48,10 +45,6 @@ class Exchange {
     return {.capacity = plan.capacity(),
             .usual = {.bytes = plan.bytes(usual_pairs), .entries = usual_pairs}};
   }
-  static Form form_of(const BlockPayloadPlan& plan) {
-    return {.capacity = plan.capacity(),
-            .usual = {.bytes = plan.capacity(), .entries = plan.most_values}};
-  }
   Range payload(std::size_t count, const Form& form) {
     return builder_.payload(count, form.capacity, form.usual);
   }
@@ -59,10 +52,7 @@ class Exchange {
   int rank_at(int position) const {
     return layout_.ranks[static_cast<std::size_t>(position % ranks_)];
   }
-  std::size_t count_of(int owner) const {
-    if (layout_.blocks) return layout_.blocks->dealt(owner, layout_.shard.count).count;
-    return layout_.plan.ownership().local_count(owner);
-  }
+  std::size_t count_of(int owner) const { return layout_.plan.ownership().local_count(owner); }
   Range& result_of(int owner) { return results_[static_cast<std::size_t>(owner)]; }
   /// Calls visit(position) for every other rank, staggered.
   template <typename Visit>
@@ -101,18 +91,13 @@ class Exchange {
   }
 
   void through_owners(const Range& elements) {
-    const std::optional<Range> held = choose_blocks(elements);
     std::vector<Range> shares;
     for (int owner = 0; owner < ranks_; ++owner) {
       shares.push_back(payload(count_of(owner), share_));
     }
     Range all = shares.front();
     all.count = elements.count;
-    if (held) {
-      builder_.codec(CodecVerb::kFinish, all, {*held}, 1);
-    } else {
-      builder_.codec(CodecVerb::kEncode, all, {elements});
-    }
+    builder_.codec(CodecVerb::kEncode, all, {elements});
     const bool by_steps = route_ == ExchangeRoute::kLogStep;
     const std::vector<Range> mine = by_steps ? pass_on(shares) : send_straight(shares);
     make_results(by_steps ? own_ : 0);
@@ -125,18 +110,8 @@ class Exchange {
     }
   }
 
-  /// If blocks are chosen: encodes this rank's contribution, which the codec keeps; the codec knows
-  /// by then which blocks are sent.
-  std::optional<Range> choose_blocks(const Range& elements) {
-    if (!layout_.blocks) return std::nullopt;
-    const Range held = builder_.payload(elements.count, 0);
-    builder_.codec(CodecVerb::kEncode, held, {elements});
-    narrow(held, 0, layout_.blocks->blocks(), ranks_);
-    return held;
-  }
-
   void sum(const std::vector<Range>& shares) {
-    if (layout_.blocks || layout_.plan.rule != QuotaRule::kGlobalExact) {
+    if (layout_.plan.rule != QuotaRule::kGlobalExact) {
       return builder_.codec(CodecVerb::kMerge, result_of(own_), shares);
     }
     const Range sums = builder_.payload(count_of(own_), 0);

@@ -16,11 +16,6 @@ namespace kolo {
 /// With QuotaRule::kGlobalExact the owners determine, between merge and result, how many pairs each
 /// keeps: in four rounds of counts, summed by one owner for each part and sent to all of them.
 ///
-/// Where blocks are chosen, all ranks first determine which, in one round of scores that is summed
-/// alike:
-///
-///     encode, kept · scores · finish: shares to the owners · merge · results to all · decode
-///
 /// Threads: pure; any.
 void append_sparse_exchange(ScheduleBuilder& builder, const SparseLayout& layout,
                             ExchangeRoute route, const Range& elements, bool finishes);

@@ -31,18 +31,13 @@ void TopKGroup::reserve() {
   const bool gathers = options_.route == ExchangeRoute::kAllGather;
   const std::size_t summed = std::min(ranks * (gathers ? k : share_plan_.most_pairs),
                                       gathers ? layout_.plan.count() : share_plan_.domain);
-  const bool rounds = options_.result_wire != DType::kFloat32;
-  if (rounds) rounding_.reserve(result_plan_.most_pairs);
-  if (rounds && gathers) others_rounding_.reserve(result_plan_.most_pairs);
   contribution_.tensors.resize(parts);
   contribution_.exponents.reserve(parts);
   sent_.resize(parts);
-  kept_.resize(parts);
   for (std::size_t i = 0; i < parts; ++i) {
     const std::size_t most = std::min(k, layout_.parts[i].count);
     contribution_.tensors[i].reserve(most);
     sent_[i].reserve(most);
-    if (rounds) kept_[i].reserve(std::min(result_plan_.most_pairs, layout_.parts[i].count));
   }
   (gathers ? whole_.pairs : shares_.pairs).reserve(k);
   decoded_.reserve(gathers ? k : share_plan_.most_pairs);
@@ -58,8 +53,7 @@ void TopKGroup::reserve() {
 
 void TopKGroup::commit_sparse() {
   returned(step_plan_, contribution_, owners_, cursors_, sent_);
-  by_tensor(step_plan_, layout_.position, rounding_, kept_);
-  for (std::size_t i = 0; i < layout_.parts.size(); ++i) feedback_.commit(i, sent_[i], kept_[i]);
+  for (std::size_t i = 0; i < layout_.parts.size(); ++i) feedback_.commit(i, sent_[i]);
 }
 
 // --- This rank's contribution -------------------------------------------------------------------
@@ -204,9 +198,7 @@ void TopKGroup::finish_owner(int owner, Pairs& sums, std::span<std::byte> result
     if (is_own) stats_.payload_bytes += bytes;
     return;
   }
-  const int exponent = round_result(step_plan_, sums, is_own ? rounding_ : others_rounding_);
-  const PayloadSegment segment{.pairs = kolo::narrow<std::uint32_t>(sums.size()),
-                               .exponent = exponent};
+  const PayloadSegment segment{.pairs = kolo::narrow<std::uint32_t>(sums.size())};
   const std::size_t bytes = encode_payload(result_plan_, {&segment, 1}, sums, result);
   if (is_own) stats_.payload_bytes += bytes;
 }

@@ -46,9 +46,7 @@ class TopKGroup final : public CompressedGroup {
   OwnerSum sum_;
   Pairs sums_;                 // of this owner, or with the group's indices
   std::vector<Pairs> owners_;  // sums by owner, later results
-  Pairs rounding_;             // of this owner
-  Pairs others_rounding_;
-  std::vector<Pairs> sent_, kept_;  // by part
+  std::vector<Pairs> sent_;    // by part
   std::vector<std::uint32_t> keys_;
   std::vector<QuotaPart> quotas_;
   std::vector<std::size_t> cursors_;

@@ -20,9 +20,6 @@
 #include "comm/base/half.h"
 #include "comm/base/output_file.h"
 #include "comm/kernels/wire_kernels.h"
-#include "compression/compression_spec.h"
-#include "compression/error_feedback.h"
-#include "compression/kernels/block_energy.h"
 #include "compression/kernels/top_k.h"
 #include "compression/kernels/top_k_selector.h"
 #include "runtime/tools/command_line.h"
@@ -195,33 +192,6 @@ CodecRow measure_selection(std::size_t bytes, double density, Sums where, int ro
   return row;
 }
 
-/// Folding and scoring, as in a choice of blocks; the sums go to the second room.
-CodecRow measure_scores(std::size_t bytes, int rounds) {
-  const std::size_t count = bytes / sizeof(float);
-  constexpr std::size_t kBlock = CompressionSpec::kUsualBlock;
-  Buffer<float> gradient = normal_numbers(count, kSeed);
-  Buffer<float> zeros(count), sums(count);
-  std::fill_n(zeros.data(), count, 0.0f);
-  std::vector<float> energies((count + kBlock - 1) / kBlock);
-  ErrorFeedback feedback({{.name = "scored", .count = count}});
-  const std::span<const float> numbers(gradient.data(), count);
-  CodecRow row{.kernel = "score-blocks", .bytes = bytes, .count = count, .moved_bytes = 3 * bytes};
-  measure(
-      row, rounds, [] {},
-      [&] {
-        feedback.fold_blocks(0, numbers, 1.0f, kBlock, energies);
-        feedback.abort(0);
-      },
-      [&](Stores stores) { stream_sum(sums.data(), zeros.data(), gradient.data(), count, stores); },
-      HasStores::kBoth);
-  for (std::size_t b = 0; b < energies.size(); ++b) {
-    const std::size_t first = b * kBlock;
-    row.wrong += energies[b] !=
-                 reference::block_energy(numbers.subspan(first, std::min(kBlock, count - first)));
-  }
-  return row;
-}
-
 /// Of the casts: what a wire of float16 may have, and bfloat16 has.
 int exponent_of(DType wire) { return wire == DType::kFloat16 ? 6 : 0; }
 
@@ -317,7 +287,7 @@ nlohmann::json to_json(const CodecRow& row) {
 
 void add_codec_bench(CLI::App& app, CodecOptions& options) {
   CLI::App& codec = *app.add_subcommand(
-      "codec", "Top-k selection, block scores and casts beside the memory's rate, on one thread");
+      "codec", "Top-k selection and casts beside the memory's rate, on one thread");
   codec
       .add_option("--sizes", options.sizes,
                   "Bytes of float32, comma-separated, with suffixes K, M and G")
@@ -348,7 +318,6 @@ bool run_codec_bench(const CodecOptions& options) {
         add(measure_selection(bytes, density, where, options.rounds));
       }
     }
-    add(measure_scores(bytes, options.rounds));
     for (const DType wire : {DType::kFloat16, DType::kBFloat16}) {
       add(measure_narrowing(wire, bytes, options.rounds));
       add(measure_widening(wire, bytes, options.rounds));

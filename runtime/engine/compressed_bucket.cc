@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "compression/top_k_group.h"
 #include "fusion/segment_packer.h"
 #include "runtime/plan/bucket_order.h"
 
@@ -27,7 +28,7 @@ CompressedBucket add_compressed(const PlannedGroup& group, std::span<const Gradi
   CompressedBucket result{.group = group,
                           .name = group.name(gradients),
                           .planned = planned,
-                          .codec = CompressedGroup::make(rank, context.grid, options)};
+                          .codec = std::make_shared<TopKGroup>(rank, context.grid, options)};
   const PlanInputs inputs = context.inputs();
   const auto add = [&](auto compile, std::string_view kind) {
     const std::string text = fmt::format("{} step of {}", kind, result.name);

@@ -53,24 +53,6 @@ ReducePath fastest_sparse(const CompressionChoice& choice) {
   return best->path;
 }
 
-/// Of blocks: scores through owners, then values, which neither have indices nor are summed one by
-/// one.
-double predict_blocks_us(const PlannedGroup& group, const ProcessGrid& grid,
-                         const LinkCosts& costs) {
-  GroupExchange values = exchange_of(group.count, group.spec, grid, costs);
-  values.shape.pair_bytes = values.shape.result_pair_bytes =
-      static_cast<double>(size_of(group.spec.wire));
-  values.costs.pair_us = 0;
-  const CompressionGroupShape scores{.pairs = values.shape.count / group.spec.block,
-                                     .ranks = values.shape.ranks,
-                                     .pair_bytes = sizeof(float),
-                                     .result_pair_bytes = sizeof(float)};
-  const bool by_steps = group.spec.route == ExchangeRoute::kLogStep;
-  return predict_us(ReducePath::kOwnersPairwise, scores, values.costs) +
-         predict_us(by_steps ? ReducePath::kOwnersLogStep : ReducePath::kOwnersPairwise,
-                    values.shape, values.costs);
-}
-
 double predicted_us(const CompressionChoice& choice, ReducePath path) {
   return std::ranges::find(choice.predictions, path, &PathPrediction::path)->us;
 }
@@ -192,9 +174,6 @@ std::string to_string(const CompressionDecision& decision) {
 
 double predict_sparse_us(const PlannedGroup& group, const ProcessGrid& grid,
                          const LinkCosts& costs) {
-  if (group.spec.method == CompressionMethod::kBlockTopK) {
-    return predict_blocks_us(group, grid, costs);
-  }
   const ExchangeRoute route = group.spec.route.value_or(ExchangeRoute::kPairwise);
   const GroupExchange exchange = exchange_of(group.count, group.spec, grid, costs);
   for (const ReducePath path : {ReducePath::kAllGather, ReducePath::kOwnersPairwise}) {

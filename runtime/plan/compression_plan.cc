@@ -44,10 +44,6 @@ SparseOptions sparse_options(const PlannedGroup& group, std::span<const Gradient
                         .scope = spec.scope,
                         .wire = spec.wire,
                         .feedback = spec.feedback};
-  if (spec.method == CompressionMethod::kBlockTopK) {
-    options.block = spec.block;
-    options.result_wire = spec.wire;
-  }
   if (spec.momentum > 0) options.momentum = MomentumCorrection{.momentum = spec.momentum};
   for (const std::size_t i : group.gradients) {
     options.tensors.push_back({.name = gradients[i].name, .count = gradients[i].count()});

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <iterator>
 #include <random>
 #include <span>
@@ -19,7 +18,6 @@
 namespace kolo::test {
 
 inline constexpr std::uint32_t kGroupSeed = 97;
-inline constexpr std::size_t kBlocks[] = {0, 32};  ///< 0: pairs.
 
 inline SparseOptions options_of(const std::vector<std::size_t>& counts, double density) {
   SparseOptions options{.density = density};
@@ -32,10 +30,8 @@ inline SparseOptions options_of(const std::vector<std::size_t>& counts, double d
 
 inline std::string text(const SparseOptions& options, const std::vector<int>& nodes) {
   std::string result = shape_text(nodes) + ", " + std::string(to_string(options.route)) +
-                       ", block " + std::to_string(options.block) + ", rule " +
-                       std::to_string(static_cast<int>(options.rule)) + ", wire " +
-                       std::string(to_string(options.wire)) + " and " +
-                       std::string(to_string(options.result_wire)) + ", density " +
+                       ", rule " + std::to_string(static_cast<int>(options.rule)) + ", wire " +
+                       std::string(to_string(options.wire)) + ", density " +
                        std::to_string(options.density) + ", tensors";
   for (const FeedbackTensor& tensor : options.tensors) result += " " + std::to_string(tensor.count);
   return result + ", seed " + std::to_string(kGroupSeed);
@@ -93,17 +89,13 @@ inline std::vector<int> any_nodes(std::mt19937& random) {
   return shapes[random() % std::size(shapes)];
 }
 
-/// Pairs by every route and rule, and blocks of some sizes by every route that they take.
+/// Every route and rule.
 inline std::vector<SparseOptions> all_ways(const SparseOptions& options) {
   std::vector<SparseOptions> ways;
   for (const ExchangeRoute route : kRoutes) {
     SparseOptions way = options;
     way.route = route;
     for (const QuotaRule rule : kRules) ways.emplace_back(way).rule = rule;
-    if (route == ExchangeRoute::kAllGather) continue;
-    for (const std::size_t block : std::initializer_list<std::size_t>{16, 48, 256}) {
-      ways.emplace_back(way).block = block;
-    }
   }
   return ways;
 }
@@ -113,7 +105,6 @@ inline SparseOptions any_options(std::mt19937& random) {
   for (std::size_t& count : counts) count = 1 + random() % 2000;
   SparseOptions options = options_of(counts, any_of(random, {0.01, 0.1, 0.5, 1.0}));
   options.wire = any_of(random, kWires);
-  options.result_wire = any_of(random, kWires);
   options.scope = any_of(random, {SparseScope::kBetweenNodes, SparseScope::kFlat});
   const std::vector<SparseOptions> ways = all_ways(options);
   return ways[random() % ways.size()];

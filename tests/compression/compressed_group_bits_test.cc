@@ -1,13 +1,10 @@
 // The bits of results and residuals: those of other code, of the dense path, and the same on all
 // ranks.
 
-#include <initializer_list>
-
 #include <gtest/gtest.h>
 
 #include "comm/kernels/reduce_kernels.h"
 #include "tests/compression/compressed_cases.h"
-#include "tests/compression/plain_blocks.h"
 #include "tests/compression/simulated_exchange.h"
 
 namespace kolo::test {
@@ -19,15 +16,11 @@ TEST_F(CompressedGroupTest, GivesTheBitsOfTheSimulatedExchange) {
   for (int round = 0; round < 24; ++round) {
     SparseOptions options = any_options(random_);
     options.scope = SparseScope::kFlat;
-    options.block = 0;
     const int ranks = 1 + static_cast<int>(random_() % 8);
     const std::vector<int> nodes = ranks > 2 ? std::vector<int>{ranks - 1, 1} : std::vector{ranks};
     SCOPED_TRACE("round " + std::to_string(round) + ": " + text(options, nodes));
-    SparsePlan plan{.tensor_counts = {},
-                    .ranks = ranks,
-                    .rule = options.rule,
-                    .wire = options.wire,
-                    .result_wire = options.result_wire};
+    SparsePlan plan{
+        .tensor_counts = {}, .ranks = ranks, .rule = options.rule, .wire = options.wire};
     std::vector<std::size_t> ks;
     for (const FeedbackTensor& tensor : options.tensors) {
       plan.tensor_counts.push_back(tensor.count);
@@ -58,63 +51,6 @@ TEST_F(CompressedGroupTest, GivesTheBitsOfTheSimulatedExchange) {
         }
         ASSERT_EQ(residual_bits(*job), residuals);
       }
-    }
-  }
-}
-
-// The same for blocks, and of what transports count.
-TEST_F(CompressedGroupTest, BlocksGiveTheBitsOfAPlainSimulation) {
-  for (int round = 0; round < 24; ++round) {
-    SparseOptions options = any_options(random_);
-    options.scope = SparseScope::kFlat;
-    options.block = any_of(random_, {std::size_t{16}, std::size_t{48}, std::size_t{256}});
-    const int ranks = 1 + static_cast<int>(random_() % 8);
-    const std::vector<int> nodes(static_cast<std::size_t>(ranks), 1);
-    PlainBlocks expected{.options = options, .ranks = ranks};
-    std::vector<std::unique_ptr<CompressedJob>> jobs;
-    for (const ExchangeRoute route : {ExchangeRoute::kPairwise, ExchangeRoute::kLogStep}) {
-      options.route = route;
-      jobs.push_back(
-          std::make_unique<CompressedJob>(nodes, options, any_placement(random_), random_()));
-    }
-    SCOPED_TRACE("round " + std::to_string(round) + ": " + text(options, nodes));
-    std::uint64_t sent_before = 0;
-    for (int step = 0; step < 3; ++step) {
-      const auto gradients = gradients_of(random_, options, ranks, normal);
-      expected.step(gradients, static_cast<float>(ranks));
-      std::vector<std::uint32_t> residuals;
-      for (const Tensors& own : expected.residuals) {
-        const auto bits = bits_of(own);
-        residuals.insert(residuals.end(), bits.begin(), bits.end());
-      }
-      for (const auto& job : jobs) {
-        ASSERT_TRUE(job->step(gradients));
-        for (int rank = 0; rank < ranks; ++rank) {
-          ASSERT_EQ(bits_of(job->rank(rank).results()), bits_of(expected.result));
-        }
-        ASSERT_EQ(residual_bits(*job), residuals);
-      }
-      // I13, of rank 0 by the pairwise route: scores and values there, and back.
-      const BlockPlan plan = *sparse_layout(0, ProcessGrid::with_node_sizes(nodes), options).blocks;
-      std::size_t bytes = 0;
-      const auto scores_of = [&](int owner) {
-        const auto bound = [&](int i) {
-          return plan.blocks() * static_cast<std::size_t>(i) / static_cast<std::size_t>(ranks);
-        };
-        const std::size_t scores = bound(owner + 1) - bound(owner);
-        return scores > 0 ? 8 + 4 * scores : 0;
-      };
-      for (int peer = 1; peer < ranks; ++peer) {
-        const auto i = static_cast<std::size_t>(peer);
-        bytes += scores_of(peer) + scores_of(0);
-        if (plan.dealt(peer, bucket_count(options)).count > 0) {
-          bytes += plan.share().bytes(expected.pieces[i], expected.values[i]);
-        }
-        bytes += plan.result().bytes(expected.pieces[0], expected.values[0]);
-      }
-      const std::uint64_t sent = jobs[0]->rank(0).sent_bytes();
-      ASSERT_EQ(sent - sent_before, bytes);
-      sent_before = sent;
     }
   }
 }

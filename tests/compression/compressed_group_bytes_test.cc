@@ -118,26 +118,5 @@ TEST_F(CompressedGroupTest, BytesDoNotGrowWithTheNumberOfRanks) {
   }
 }
 
-// The same of blocks, with both ways in 16 bits: 4 bytes a value, 8 a score, headers apart.
-TEST_F(CompressedGroupTest, BytesOfBlocksDoNotGrowWithTheNumberOfRanks) {
-  for (const int ranks : {2, 16, 128, 256}) {
-    SparseOptions options = options_of({65536}, 0.02);
-    options.block = 64;
-    options.result_wire = options.wire;
-    CompressedJob job(std::vector<int>(static_cast<std::size_t>(ranks), 1), options);
-    ASSERT_TRUE(job.step(gradients_of(random_, options, ranks, normal)));
-    const auto others = static_cast<std::size_t>(ranks - 1);
-    const std::size_t k = job.group(0).stats().k;
-    EXPECT_EQ(k, 21u * 64);
-    for (int rank = 0; rank < ranks; ++rank) {
-      // Two lengths and a rounded part of the scores; two headers, exponents of two blocks more
-      // than there are and a rounded part of the values.
-      EXPECT_LE(job.rank(rank).sent_bytes(),
-                4 * k + 8 * (65536 / 64) + 4 * 21 + others * (2 * 8 + 4 + 2 * (16 + 4 + 2) + 2))
-          << ranks << " ranks, seed " << kGroupSeed;
-    }
-  }
-}
-
 }  // namespace
 }  // namespace kolo::test

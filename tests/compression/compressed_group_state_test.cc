@@ -23,54 +23,50 @@ TEST_F(CompressedGroupTest, StepsHaveAnOrder) {
 // Nobody's momentum is lost or counted twice: at density one, without masking, it is that of a
 // dense optimizer, before and after the dense steps.
 TEST_F(CompressedGroupTest, CorrectedMomentumAtDensityOneIsTheOptimizers) {
-  for (const std::vector<int>& nodes : {std::vector<int>{2}, {2, 2}})
-    for (const std::size_t block : kBlocks) {
-      SparseOptions options = options_of({160}, 1.0);
-      options.block = block;
-      options.wire = DType::kFloat32;
-      options.momentum = MomentumCorrection{.momentum = 0.5f, .masking = false};
-      options.warm_up.dense_steps = 2;
-      CompressedJob job(nodes, options);
-      std::vector<double> velocity(160);
-      for (int step = 0; step < 4; ++step) {
-        const auto gradients = gradients_of(random_, options, job.size(), lattice);
-        ASSERT_TRUE(job.step(gradients));
-        for (std::size_t i = 0; i < velocity.size(); ++i) {
-          double sum = 0;
-          for (const Tensors& own : gradients) sum += double{own[0][i]};
-          velocity[i] = 0.5 * velocity[i] + sum / job.size();
-          ASSERT_EQ(double{job.rank(0).results()[0][i]}, velocity[i]) << "step " << step;
-        }
+  for (const std::vector<int>& nodes : {std::vector<int>{2}, {2, 2}}) {
+    SparseOptions options = options_of({160}, 1.0);
+    options.wire = DType::kFloat32;
+    options.momentum = MomentumCorrection{.momentum = 0.5f, .masking = false};
+    options.warm_up.dense_steps = 2;
+    CompressedJob job(nodes, options);
+    std::vector<double> velocity(160);
+    for (int step = 0; step < 4; ++step) {
+      const auto gradients = gradients_of(random_, options, job.size(), lattice);
+      ASSERT_TRUE(job.step(gradients));
+      for (std::size_t i = 0; i < velocity.size(); ++i) {
+        double sum = 0;
+        for (const Tensors& own : gradients) sum += double{own[0][i]};
+        velocity[i] = 0.5 * velocity[i] + sum / job.size();
+        ASSERT_EQ(double{job.rank(0).results()[0][i]}, velocity[i]) << "step " << step;
       }
     }
+  }
 }
 
 TEST_F(CompressedGroupTest, SavedStateGoesOnBitForBit) {
-  for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}})
-    for (const std::size_t block : kBlocks) {
-      SparseOptions options = options_of({900, 300}, 0.05);
-      options.momentum = MomentumCorrection{};
-      options.warm_up = {.dense_steps = 1, .ramp = {0.25}, .steps_per_density = 2};
-      options.block = block;
-      CompressedJob whole(nodes, options);
-      std::unique_ptr<CompressedJob> resumed;
-      for (int step = 0; step < 6; ++step) {
-        if (step == 2) {
-          resumed = std::make_unique<CompressedJob>(nodes, options);
-          for (int rank = 0; rank < whole.size(); ++rank) {
-            resumed->group(rank).load(whole.group(rank).save());
-            resumed->group(rank).set_step(whole.group(rank).step());
-          }
+  for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}}) {
+    SparseOptions options = options_of({900, 300}, 0.05);
+    options.momentum = MomentumCorrection{};
+    options.warm_up = {.dense_steps = 1, .ramp = {0.25}, .steps_per_density = 2};
+    CompressedJob whole(nodes, options);
+    std::unique_ptr<CompressedJob> resumed;
+    for (int step = 0; step < 6; ++step) {
+      if (step == 2) {
+        resumed = std::make_unique<CompressedJob>(nodes, options);
+        for (int rank = 0; rank < whole.size(); ++rank) {
+          resumed->group(rank).load(whole.group(rank).save());
+          resumed->group(rank).set_step(whole.group(rank).step());
         }
-        const auto gradients = gradients_of(random_, options, whole.size(), normal);
-        ASSERT_TRUE(whole.step(gradients));
-        if (!resumed) continue;
-        ASSERT_TRUE(resumed->step(gradients));
-        ASSERT_EQ(bits_of(resumed->rank(0).results()), bits_of(whole.rank(0).results()));
-        ASSERT_EQ(residual_bits(*resumed), residual_bits(whole));
       }
-      EXPECT_GT(whole.group(0).residual_norm(0), 0.0);
+      const auto gradients = gradients_of(random_, options, whole.size(), normal);
+      ASSERT_TRUE(whole.step(gradients));
+      if (!resumed) continue;
+      ASSERT_TRUE(resumed->step(gradients));
+      ASSERT_EQ(bits_of(resumed->rank(0).results()), bits_of(whole.rank(0).results()));
+      ASSERT_EQ(residual_bits(*resumed), residual_bits(whole));
     }
+    EXPECT_GT(whole.group(0).residual_norm(0), 0.0);
+  }
 }
 
 // I12: among other ranks and nodes, what all residuals are worth stays the same, exactly.
@@ -101,8 +97,7 @@ TEST_F(CompressedGroupTest, ARemappedStateIsWorthAsMuch) {
 }
 
 TEST_F(CompressedGroupTest, SteadyStateAllocatesNothing) {
-  for (SparseOptions options : all_ways(options_of({20000, 5000}, 0.02))) {
-    options.result_wire = DType::kFloat16;
+  for (const SparseOptions& options : all_ways(options_of({20000, 5000}, 0.02))) {
     SCOPED_TRACE(text(options, {1}));
     CompressedJob job({1}, options);
     auto gradients = gradients_of(random_, options, 1, normal);

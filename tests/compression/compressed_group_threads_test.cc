@@ -8,26 +8,24 @@ namespace {
 
 // The same from a thread for each rank, for the thread sanitizer.
 TEST_F(CompressedGroupTest, RanksMayBeThreads) {
-  for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}})
-    for (const std::size_t block : kBlocks) {
-      SparseOptions options = options_of({5000}, 0.02);
-      options.route = ExchangeRoute::kLogStep;
-      options.block = block;
-      CompressedJob job(nodes, options), expected(nodes, options);
-      for (int step = 0; step < 3; ++step) {
-        const auto gradients = gradients_of(random_, options, job.size(), normal);
-        ASSERT_TRUE(expected.step(gradients));
-        run_ranks(job.size(), [&](const RankRun& run) {
-          CompressedRank& rank = job.rank(run.rank());
-          rank.start(gradients[static_cast<std::size_t>(run.rank())]);
-          run.poll_until([&] { return rank.poll(); }, [&] { return !rank.busy(); });
-          rank.group->commit();
-        });
-        for (int rank = 0; rank < job.size(); ++rank) {
-          ASSERT_EQ(bits_of(job.rank(rank).results()), bits_of(expected.rank(0).results()));
-        }
+  for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}}) {
+    SparseOptions options = options_of({5000}, 0.02);
+    options.route = ExchangeRoute::kLogStep;
+    CompressedJob job(nodes, options), expected(nodes, options);
+    for (int step = 0; step < 3; ++step) {
+      const auto gradients = gradients_of(random_, options, job.size(), normal);
+      ASSERT_TRUE(expected.step(gradients));
+      run_ranks(job.size(), [&](const RankRun& run) {
+        CompressedRank& rank = job.rank(run.rank());
+        rank.start(gradients[static_cast<std::size_t>(run.rank())]);
+        run.poll_until([&] { return rank.poll(); }, [&] { return !rank.busy(); });
+        rank.group->commit();
+      });
+      for (int rank = 0; rank < job.size(); ++rank) {
+        ASSERT_EQ(bits_of(job.rank(rank).results()), bits_of(expected.rank(0).results()));
       }
     }
+  }
 }
 
 }  // namespace

@@ -35,32 +35,6 @@ TEST(CompressionSpecTest, ParsesThePresets) {
             (CompressionSpec{.method = CompressionMethod::kAuto, .density = 0.1}));
   EXPECT_EQ(CompressionSpec::parse("topk(0.001)"),
             (CompressionSpec{.method = CompressionMethod::kTopK, .density = 0.001}));
-  EXPECT_EQ(CompressionSpec::parse("block_topk(0.001)"),
-            (CompressionSpec{.method = CompressionMethod::kBlockTopK, .density = 0.001}));
-}
-
-TEST(CompressionSpecTest, BlocksHaveASizeAndNoRule) {
-  const CompressionSpec spec =
-      CompressionSpec::parse("block_topk(0.02, 64, bf16, dgc, warmup=3, ramp=4, route=logstep)");
-  EXPECT_EQ(spec, (CompressionSpec{.method = CompressionMethod::kBlockTopK,
-                                   .density = 0.02,
-                                   .block = 64,
-                                   .wire = DType::kBFloat16,
-                                   .momentum = 0.9f,
-                                   .warmup = 3,
-                                   .ramp = 4,
-                                   .route = ExchangeRoute::kLogStep}));
-  EXPECT_TRUE(spec.may_be_sparse());
-  EXPECT_FALSE(spec.leaves_choices());
-  EXPECT_THAT(error_of("block_topk"), HasSubstr("block_topk needs a density, as in block_topk("));
-  EXPECT_THAT(error_of("block_topk(0.1,100)"), HasSubstr("100 elements is not a multiple of 16"));
-  EXPECT_THAT(error_of("block_topk(0.1,0)"), HasSubstr("0 elements is not a multiple of 16"));
-  EXPECT_THAT(error_of("block_topk(0.1,131072)"), HasSubstr("of 16 up to 65536"));
-  EXPECT_THAT(error_of("block_topk(0.1,64x)"), HasSubstr("'64x' is not a number"));
-  EXPECT_THAT(error_of("block_topk(0.1,rule=exact)"), HasSubstr("block_topk takes no rule="));
-  EXPECT_THAT(error_of("block_topk(0.1,route=allgather)"),
-              HasSubstr("route=owners or route=logstep"));
-  EXPECT_THAT(error_of("topk(0.1,64)"), HasSubstr("'64' is not fp32"));
 }
 
 TEST(CompressionSpecTest, ParsesEveryWord) {
@@ -84,8 +58,8 @@ TEST(CompressionSpecTest, ParsesEveryWord) {
 
 TEST(CompressionSpecTest, TextsAreCanonical) {
   for (const char* text :
-       {"none", "fp16", "bf16", "topk(0.001)", "auto(0.25)", "block_topk(0.01)",
-        "block_topk(0.01,64,dgc=0.9,nofeedback,route=owners)", "topk(0.01,bf16,dgc=0.9,warmup=5)",
+       {"none", "fp16", "bf16", "topk(0.001)", "auto(0.25)",
+        "topk(0.01,dgc=0.9,nofeedback,route=owners)", "topk(0.01,bf16,dgc=0.9,warmup=5)",
         "topk(1,fp32,ramp=7,nofeedback,rule=exact,route=allgather,scope=flat)"}) {
     EXPECT_EQ(CompressionSpec::parse(text).to_string(), text);
   }
@@ -123,6 +97,7 @@ TEST(CompressionSpecTest, ErrorsNameTheText) {
               HasSubstr("'route=far' is not route=auto, route=allgather"));
   EXPECT_THAT(error_of("topk(0.1,scope=all)"),
               HasSubstr("'scope=all' is not scope=nodes or scope=flat"));
+  EXPECT_THAT(error_of("topk(0.1,64)"), HasSubstr("'64' is not fp32"));
   EXPECT_THAT(error_of("topk(0.1,speed=9)"), HasSubstr("'speed=' is not fp32"));
   EXPECT_THAT(error_of("zip"), HasSubstr("'zip' is not none, fp16"));
   EXPECT_THAT(error_of(""), HasSubstr("one rule is empty; remove the extra comma"));

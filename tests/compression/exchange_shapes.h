@@ -26,8 +26,7 @@ struct ExchangeShape {
   std::string text() const {
     std::string text = std::to_string(plan.ranks) + " ranks, rule " +
                        std::to_string(static_cast<int>(plan.rule)) + ", wire " +
-                       std::string(to_string(plan.wire)) + " and " +
-                       std::string(to_string(plan.result_wire)) + ", tensors";
+                       std::string(to_string(plan.wire)) + ", tensors";
     for (std::size_t t = 0; t < ks.size(); ++t) {
       text += " " + std::to_string(ks[t]) + "/" + std::to_string(plan.tensor_counts[t]);
     }
@@ -51,7 +50,6 @@ inline ExchangeShape random_shape(std::mt19937& random) {
   ExchangeShape shape = shape_of(ranks, counts, any_of(random, {0.01, 0.1, 0.5, 1.0}));
   shape.plan.rule = any_of(random, kRules);
   shape.plan.wire = any_of(random, kWires);
-  shape.plan.result_wire = any_of(random, kWires);
   return shape;
 }
 

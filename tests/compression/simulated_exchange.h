@@ -91,27 +91,22 @@ class SimulatedExchange {
     }
     for (Contribution& contribution : contributions_) prepare(plan_, contribution);
     // Per rank that receives, the results of all owners.
-    const auto [results, roundings] =
-        route == ExchangeRoute::kAllGather ? all_gather() : by_owners(route);
+    const auto results = route == ExchangeRoute::kAllGather ? all_gather() : by_owners(route);
     outputs_.assign(index(plan_.ranks), std::vector<float>(plan_.count()));
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       for (int owner = 0; owner < plan_.ranks; ++owner) {
         put(owner, results[index(rank)][index(owner)], divisor, outputs_[index(rank)]);
       }
-      std::vector<Pairs> sent(ks.size()), kept(ks.size());
+      std::vector<Pairs> sent(ks.size());
       std::vector<std::size_t> cursors;
       returned(plan_, contributions_[index(rank)], results[index(rank)], cursors, sent);
-      by_tensor(plan_, rank, roundings[index(rank)], kept);
-      for (std::size_t t = 0; t < ks.size(); ++t) feedback(rank).commit(t, sent[t], kept[t]);
+      for (std::size_t t = 0; t < ks.size(); ++t) feedback(rank).commit(t, sent[t]);
     }
     return true;
   }
 
  private:
-  struct Results {
-    std::vector<std::vector<Pairs>> received;  ///< By receiver, by owner.
-    std::vector<Pairs> roundings;              ///< By owner.
-  };
+  using Results = std::vector<std::vector<Pairs>>;  ///< By receiver, by owner.
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
@@ -215,17 +210,13 @@ class SimulatedExchange {
       sum.take(sums[index(owner)]);
     }
     apply_rule(sums);
-    Results results{.received = std::vector<std::vector<Pairs>>(
-                        index(plan_.ranks), std::vector<Pairs>(index(plan_.ranks))),
-                    .roundings = std::vector<Pairs>(index(plan_.ranks))};
+    Results results(index(plan_.ranks), std::vector<Pairs>(index(plan_.ranks)));
     for (int owner = 0; owner < plan_.ranks; ++owner) {
-      Pairs& own = sums[index(owner)];
-      const int exponent = round_result(plan_, own, results.roundings[index(owner)]);
-      const std::vector<PayloadSegment> segments{
-          {.pairs = narrow<std::uint32_t>(own.size()), .exponent = exponent}};
+      const Pairs& own = sums[index(owner)];
+      const std::vector<PayloadSegment> segments{{.pairs = narrow<std::uint32_t>(own.size())}};
       const Bytes bytes = encoded(plan_.result(), segments, own);
       for (int rank = 0; rank < plan_.ranks; ++rank) {
-        decode_payload(plan_.result(), bytes, results.received[index(rank)][index(owner)]);
+        decode_payload(plan_.result(), bytes, results[index(rank)][index(owner)]);
         if (rank == owner) continue;
         accounts_[index(owner)].gather_bytes += bytes.size();
         ++accounts_[index(owner)].gather_messages;
@@ -256,12 +247,7 @@ class SimulatedExchange {
       std::vector<Pairs> owners(index(plan_.ranks));
       by_owner(plan_.ownership(), pairs, owners);
       apply_rule(owners);
-      std::vector<Pairs> roundings(owners.size());
-      for (std::size_t o = 0; o < owners.size(); ++o) {
-        round_result(plan_, owners[o], roundings[o]);
-      }
-      results.received.push_back(std::move(owners));
-      if (rank == 0) results.roundings = std::move(roundings);
+      results.push_back(std::move(owners));
     }
     return results;
   }

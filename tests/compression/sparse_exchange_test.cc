@@ -96,7 +96,6 @@ TEST_F(SparseExchangeTest, LosslessEqualsTheDenseSumOfWhatIsSent) {
   for (int round = 0; round < 20; ++round) {
     ExchangeShape shape = random_shape(random_);
     shape.plan.rule = QuotaRule::kLossless;
-    shape.plan.result_wire = DType::kFloat32;
     SimulatedExchange exchange(shape.plan);
     exchange.step(gradients_of(random_, shape.plan.tensor_counts, shape.plan.ranks, normal),
                   shape.ks, ExchangeRoute::kLogStep, 1.0f);
@@ -115,7 +114,6 @@ TEST_F(SparseExchangeTest, LosslessEqualsTheDenseSumOfWhatIsSent) {
 TEST_F(SparseExchangeTest, GlobalExactKeepsTheLargestSumsOfAll) {
   for (int round = 0; round < 30; ++round) {
     ExchangeShape shape = random_shape(random_);
-    shape.plan.result_wire = DType::kFloat32;
     const auto gradients = gradients_of(random_, shape.plan.tensor_counts, shape.plan.ranks,
                                         round % 2 == 0 ? normal : lattice);
     shape.plan.rule = QuotaRule::kLossless;

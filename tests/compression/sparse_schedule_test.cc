@@ -32,23 +32,19 @@ SparseOptions options_of(std::vector<std::size_t> counts, ExchangeRoute route, Q
   return options;
 }
 
-/// Pairs by every route and rule, and blocks by the routes that they take.
+/// Every route and rule.
 std::vector<SparseOptions> all_ways(const std::vector<std::size_t>& counts) {
   std::vector<SparseOptions> ways;
   for (const ExchangeRoute route : kRoutes) {
     for (const QuotaRule rule : kRules) ways.push_back(options_of(counts, route, rule));
-    if (route == ExchangeRoute::kAllGather) continue;
-    ways.push_back(options_of(counts, route, QuotaRule::kQuota));
-    ways.back().block = 16;
   }
   return ways;
 }
 
 std::string text(const SparseOptions& options) {
   return std::string(to_string(options.route)) + ", rule " +
-         std::to_string(static_cast<int>(options.rule)) + ", block " +
-         std::to_string(options.block) + ", " + std::to_string(options.tensors[0].count) +
-         " elements";
+         std::to_string(static_cast<int>(options.rule)) + ", " +
+         std::to_string(options.tensors[0].count) + " elements";
 }
 
 using Compile = Schedule (*)(int, const BucketLayout&, const ProcessGrid&, const SparseOptions&);
@@ -123,14 +119,6 @@ TEST(SparseSchedules, RefuseOtherBuckets) {
   refused([](BucketLayout& bucket) { bucket.op = ReduceOp::kMax; });
   refused([](BucketLayout& bucket) { bucket.placement = Placement::kStaged; });
   refused([](BucketLayout& bucket) { bucket.memory = MemoryKind::kDevice; });
-}
-
-TEST(SparseSchedules, BlocksGoThroughOwners) {
-  const ProcessGrid grid = ProcessGrid::with_node_sizes({2});
-  SparseOptions options = options_of({1000}, ExchangeRoute::kAllGather, QuotaRule::kQuota);
-  options.block = 16;
-  const BucketLayout bucket = sparse_bucket(options, ReduceOp::kSum, Placement::kUser);
-  EXPECT_THROW(compile_sparse(0, bucket, grid, options), UsageError);
 }
 
 TEST(CompressionGroups, AreFullButNeverCutATensor) {

@@ -62,9 +62,7 @@ TEST_F(CompressionTrainingTest, TopKWithFeedbackFollowsDense) {
   const double without = mean_loss("topk(0.01,nofeedback)");
   EXPECT_NEAR(mean_loss("fp16"), dense, 0.01 * dense);
   EXPECT_NEAR(mean_loss("bf16"), dense, 0.02 * dense);
-  const double blocks = mean_loss("block_topk(0.01,64,warmup=6,ramp=6)");
   EXPECT_LT(with, without);
-  EXPECT_LT(blocks, without);
   EXPECT_LT(with - dense, 0.5 * (without - dense)) << dense << ' ' << with << ' ' << without;
 }
 
@@ -166,7 +164,7 @@ TEST_F(CompressionTrainingTest, MomentumIsCorrectedOnlyWhereTheOptimizerHasIt) {
 
 TEST(CompressionRulesTest, AnAdaptiveOptimizerNeedsDenseStepsBeyondTheRise) {
   EXPECT_TRUE(begins_sparse_early("topk(0.01)", 0));
-  EXPECT_TRUE(begins_sparse_early("e*=none,*=block_topk(0.01,warmup=50)", 50));
+  EXPECT_TRUE(begins_sparse_early("e*=none,*=topk(0.01,warmup=50)", 50));
   EXPECT_FALSE(begins_sparse_early("topk(0.01,warmup=51)", 50));
   EXPECT_FALSE(begins_sparse_early("fp16", 50));
 }
@@ -232,7 +230,7 @@ TEST(CompressionRulesTest, AutoOfAGptLeavesEmbeddingsAlone) {
 
 // Without this a job on a GPU would be dense and report top-k.
 TEST(CompressionRulesTest, TopKOnAGpuIsRefused) {
-  for (const char* rules : {"topk(0.01)", "*.bias=none,*=block_topk(0.01)"}) {
+  for (const char* rules : {"topk(0.01)", "*.bias=none,*=topk(0.01)"}) {
     try {
       require_device_compression({.device = "cuda", .compression = rules});
       ADD_FAILURE() << rules;

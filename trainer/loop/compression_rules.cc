@@ -20,7 +20,6 @@ std::string_view arguments_of(std::string_view spec) {
   return spec.substr(0, spec.rfind(')'));
 }
 
-/// Also of block_topk.
 bool is_top_k(const NamedSpec& rule) { return rule.spec.find("topk(") != std::string::npos; }
 
 }  // namespace
@@ -95,7 +94,6 @@ bool leave_method_open(std::string_view rules) {
 }
 
 void require_device_compression(const Options& options) {
-  // Both sparse methods, topk and block_topk, need an argument.
   if (options.device == "cpu" || options.compression.find("topk(") == std::string::npos) return;
   throw_config_error(
       fmt::format("--compression {}: top-k compresses gradients in host memory, and those of "

@@ -16,7 +16,6 @@ bool is_dense(const std::string& compression) {
 }
 
 bool may_be_sparse(const std::string& compression) {
-  // Both sparse methods, topk and block_topk, need an argument.
   return compression.find("topk(") != std::string::npos || leave_method_open(compression);
 }
 

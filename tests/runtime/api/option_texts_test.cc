@@ -22,7 +22,7 @@ constexpr int kTexts = 4000;
 const std::map<std::string, std::vector<std::string>>& taken() {
   static const std::map<std::string, std::vector<std::string>> texts = {
       {"compression",
-       {"none", "*.bias=none,*=topk(0.01)", "auto(0.25,bf16)", "block_topk(0.1,64,dgc)",
+       {"none", "*.bias=none,*=topk(0.01)", "auto(0.25,bf16)", "topk(0.1,dgc)",
         "a?=fp16,topk( 0.02 , fp32, dgc=0.8, warmup=200, ramp=100, nofeedback, rule=exact, "
         "route=logstep, scope=flat )"}},
       {"device", {"cpu", "cuda", "cuda:1"}},
@@ -36,7 +36,6 @@ const std::vector<std::string> kWords = {"none",
                                          "bf16",
                                          "fp32",
                                          "topk",
-                                         "block_topk",
                                          "auto",
                                          "(",
                                          ")",

@@ -30,12 +30,10 @@ std::vector<GradientSpec> model() {
     gradients.push_back({.name = std::string(name) + ".bias", .shape = {65}});
     gradients.push_back({.name = std::string(name) + ".wire", .shape = {40, 30}});
     gradients.push_back({.name = std::string(name) + ".other", .shape = {64, 64}});
-    gradients.push_back({.name = std::string(name) + ".blocks", .shape = {65, 64}});
   }
   resolve_compression(gradients,
                       CompressionRules::parse("*.sparse=topk(0.05,route=owners),*.wire=fp16,"
-                                              "*.other=topk(0.01,bf16,route=logstep,dgc),"
-                                              "*.blocks=block_topk(0.05,64)"));
+                                              "*.other=topk(0.01,bf16,route=logstep,dgc)"));
   return gradients;
 }
 

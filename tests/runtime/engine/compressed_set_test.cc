@@ -49,8 +49,7 @@ TEST(CompressedSet, SendsAFewOfEachLargeTensorAndAllOfSmallOnes) {
 // steps; a flush brings all the rest.
 TEST(CompressedSet, NothingIsLostOverStepsAndAFlushBringsTheRest) {
   for (const char* spec : {"topk(0.05)", "topk(0.05,rule=lossless)", "topk(0.02,rule=exact,bf16)",
-                           "topk(0.05,route=allgather)", "topk(0.05,warmup=2,ramp=3)",
-                           "block_topk(0.05,64,bf16)", "block_topk(0.05,16,warmup=2,ramp=3)"}) {
+                           "topk(0.05,route=allgather)", "topk(0.05,warmup=2,ramp=3)"}) {
     SCOPED_TRACE(spec);
     constexpr std::size_t kSteps = 6;
     run({.compression = spec}, [](Member& member) {
@@ -74,21 +73,16 @@ TEST(CompressedSet, AtDensityOneTheBitsAreThoseOfTheDensePath) {
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage}) {
     const auto dense = results_of({.compression = "none", .op = op}, 3);
     EXPECT_EQ(results_of({.compression = "topk(1,fp32)", .op = op}, 3), dense);
-    EXPECT_EQ(results_of({.compression = "block_topk(1,fp32)", .op = op}, 3), dense);
   }
 }
 
 TEST(CompressedSet, NeitherFusionNorRouteChangesABit) {
   const auto expected = results_of({.compression = "topk(0.05,route=owners)"}, 4);
-  const auto blocks = results_of({.compression = "block_topk(0.05,64)"}, 4);
   for (const std::size_t fusion_bytes : std::initializer_list<std::size_t>{0, 1024, 1 << 26}) {
     EXPECT_EQ(
         results_of({.compression = "topk(0.05,route=owners)", .fusion_bytes = fusion_bytes}, 4),
         expected);
-    EXPECT_EQ(results_of({.compression = "block_topk(0.05,64)", .fusion_bytes = fusion_bytes}, 4),
-              blocks);
   }
-  EXPECT_EQ(results_of({.compression = "block_topk(0.05,64,route=logstep)"}, 4), blocks);
   EXPECT_EQ(results_of({.compression = "topk(0.05,route=logstep)"}, 4), expected);
   EXPECT_EQ(results_of({.compression = "topk(0.05,route=allgather)"}, 4), expected);
 }

@@ -206,23 +206,5 @@ TEST(ChooseCompression, OfTopKOnlyTheRouteIsOpen) {
   EXPECT_THAT(sparse.why(), HasSubstr("which was asked for"));
 }
 
-// Blocks are named by who wants them; what they take is predicted all the same.
-TEST(ChooseCompression, OfBlocksNothingIsOpen) {
-  const ProcessGrid four = ProcessGrid::with_node_sizes({1, 1, 1, 1});
-  std::vector<GradientSpec> gradients = {{.name = "matrix", .shape = {1000, 1000}}};
-  resolve_compression(gradients, CompressionRules::parse("block_topk(0.01)"));
-  EXPECT_TRUE(choose_compression(gradients, four, LinkCosts{}).decisions.empty());
-  EXPECT_EQ(gradients[0].compression, "block_topk(0.01)");
-  const auto predicted = [&](const char* spec) {
-    PlannedGroup group{.gradients = {}, .spec = CompressionSpec::parse(spec), .count = 1 << 20};
-    LinkCosts costs;
-    costs.network.bytes_per_us = 12.5;
-    return predict_sparse_us(group, four, costs);
-  };
-  EXPECT_LT(predicted("block_topk(0.01)"), predicted("topk(0.01)"));
-  EXPECT_LT(predicted("block_topk(0.01)"), predicted("block_topk(0.01,16)"));
-  EXPECT_LT(predicted("block_topk(0.01)"), predicted("block_topk(0.02)"));
-}
-
 }  // namespace
 }  // namespace kolo

@@ -111,7 +111,6 @@ const Case kCases[] = {
     {"TopKFlat", "mlp", "sgd", "topk(0.01,scope=flat,rule=exact)", nothing},
     {"TopKWithoutFeedback", "mlp", "sgd", "topk(0.05,nofeedback)", nothing},
     {"TopKMomentum", "mlp", "sgd", "topk(0.02,dgc,warmup=6,ramp=6)", nothing},
-    {"BlockTopK", "mlp", "sgd", "block_topk(0.02,64,warmup=6,ramp=6)", nothing},
     {"AdamWTopK", "mlp", "adamw", "topk(0.02,warmup=9,rule=lossless)", nothing},
     {"AdamWTopKLossScaled", "mlp", "adamw", "topk(0.02,warmup=9,rule=lossless)", scale_losses},
 };

@@ -272,7 +272,7 @@ TEST(GradientDtypeTest, RefusesWhatNeedsFloat32) {
     }
   };
   expect_refused({.device = "cuda"}, "--gradients bfloat16: needs --device cpu");
-  for (const char* rules : {"topk(0.01)", "*.bias=none,*=block_topk(0.01,64)", "auto"}) {
+  for (const char* rules : {"topk(0.01)", "*.bias=none,*=topk(0.01)", "auto"}) {
     expect_refused({.compression = rules}, std::string("--compression ") + rules);
   }
 }
