@@ -26,9 +26,8 @@ constexpr Words<CompressionMethod, 5> kMethods{{{"none", CompressionMethod::kNon
                                                 {"auto", CompressionMethod::kAuto}}};
 constexpr Words<DType, 3> kWires{
     {{"fp32", DType::kFloat32}, {"fp16", DType::kFloat16}, {"bf16", DType::kBFloat16}}};
-constexpr Words<QuotaRule, 3> kRules{{{"quota", QuotaRule::kQuota},
-                                      {"exact", QuotaRule::kGlobalExact},
-                                      {"lossless", QuotaRule::kLossless}}};
+constexpr Words<QuotaRule, 2> kRules{
+    {{"quota", QuotaRule::kQuota}, {"lossless", QuotaRule::kLossless}}};
 constexpr Words<std::optional<ExchangeRoute>, 4> kRoutes{{{"auto", std::nullopt},
                                                           {"allgather", ExchangeRoute::kAllGather},
                                                           {"owners", ExchangeRoute::kPairwise},

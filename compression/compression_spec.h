@@ -35,7 +35,7 @@ enum class CompressionMethod : std::uint8_t {
 ///     warmup=STEPS             number of dense steps at the start (0)
 ///     ramp=STEPS               steps in which the density then falls from 25 % to DENSITY (0)
 ///     nofeedback               no residuals, to measure the effect of error feedback
-///     rule=quota|exact|lossless              which sums come back (quota), see `QuotaRule`
+///     rule=quota|lossless                    which sums come back (quota), see `QuotaRule`
 ///     route=auto|allgather|owners|logstep    path of the pairs (auto), see `ExchangeRoute`
 ///     scope=nodes|flat         which ranks exchange pairs (nodes), see `SparseScope`
 struct CompressionSpec {

@@ -1,10 +1,10 @@
 #include "compression/owner_quota.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "comm/base/check.h"
 #include "compression/kernels/nth_key.h"
+#include "compression/kernels/radix_select.h"
 
 namespace kolo {
 namespace {
@@ -59,50 +59,6 @@ void keep_largest(Pairs& sums, std::span<const QuotaPart> parts, std::vector<std
     }
     begin = end;
   }
-  keeper.finish();
-}
-
-std::size_t GlobalThreshold::bins() const {
-  check(!found(), "the threshold is found");
-  return radix::digit(digit_).bins();
-}
-
-void GlobalThreshold::count(const Pairs& sums, std::span<std::uint32_t> counts) const {
-  check(counts.size() == bins(), "counts of another digit");
-  const radix::Digit digit = radix::digit(digit_);
-  std::ranges::fill(counts, 0u);
-  for (const float value : sums.values) {
-    const std::uint32_t key = radix::key_of(value);
-    if (digit.prefix(key) == prefix_) ++counts[digit.of(key)];
-  }
-}
-
-void GlobalThreshold::narrow(std::span<const std::uint32_t> counts) {
-  check(!found(), "the threshold is found");
-  const radix::Digit digit = radix::digit(digit_);
-  check(counts.size() == digit.bins(), "counts of another digit");
-  if (digit_++ == 0) {
-    everything_ = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}) <= need_;
-  }
-  if (everything_ || need_ == 0) return;
-  std::uint32_t bin = digit.bins() - 1;
-  while (counts[bin] < need_) need_ -= counts[bin--];
-  prefix_ = prefix_ << digit.bits | bin;
-}
-
-std::size_t GlobalThreshold::equals(const Pairs& sums) const {
-  check(found(), "the threshold is not found yet");
-  std::size_t equals = 0;
-  for (const float value : sums.values) equals += radix::key_of(value) == prefix_;
-  return equals;
-}
-
-void GlobalThreshold::keep(Pairs& sums, std::size_t equals_before) const {
-  check(found(), "the threshold is not found yet");
-  if (everything_) return;
-  if (need_ == 0) return sums.clear();
-  Keeper keeper(sums);
-  keeper.keep_from(0, sums.size(), prefix_, need_ > equals_before ? need_ - equals_before : 0);
   keeper.finish();
 }
 

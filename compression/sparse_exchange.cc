@@ -50,7 +50,6 @@ PayloadPlan SparsePlan::share() const {
 PayloadPlan SparsePlan::result() const {
   const std::size_t domain = ownership().most_local();
   std::size_t most = most_by_quota();
-  if (rule == QuotaRule::kGlobalExact) most = std::min(k, domain);
   if (rule == QuotaRule::kLossless) {
     most = std::min(share().most_pairs * static_cast<std::size_t>(ranks), domain);
   }

@@ -17,7 +17,7 @@ namespace kolo {
 ///     every rank    prepare          values as receivers will see them
 ///                   split            a share for each owner           -> to the owners
 ///     every owner   OwnerSum         of all ranks' shares, in ascending rank
-///                   keep_largest, GlobalThreshold or nothing, by rule
+///                   keep_largest or nothing, by rule
 ///                                                            result -> to all ranks
 ///     every rank    returned         what has left the residual, by all owners' results
 ///

@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "comm/schedule/payload_join.h"
-#include "compression/kernels/radix_select.h"
-#include "compression/number_payload.h"
 
 namespace kolo {
 namespace {
@@ -101,27 +99,13 @@ class Exchange {
     const bool by_steps = route_ == ExchangeRoute::kLogStep;
     const std::vector<Range> mine = by_steps ? pass_on(shares) : send_straight(shares);
     make_results(by_steps ? own_ : 0);
-    sum(mine);
+    builder_.codec(CodecVerb::kMerge, result_of(own_), mine);
     if (by_steps) {
       gather_by_steps();
     } else {
       for_others([&](int peer) { builder_.send(rank_at(peer), result_of(own_)); });
       for_others([&](int peer) { builder_.recv(rank_at(peer), result_of(peer)); });
     }
-  }
-
-  void sum(const std::vector<Range>& shares) {
-    if (layout_.plan.rule != QuotaRule::kGlobalExact) {
-      return builder_.codec(CodecVerb::kMerge, result_of(own_), shares);
-    }
-    const Range sums = builder_.payload(count_of(own_), 0);
-    builder_.codec(CodecVerb::kMerge, sums, shares);
-    if (sums.count == 0) return;
-    const std::size_t owners = owners_with_elements(layout_.plan.ownership());
-    for (std::uint32_t round = 0; round < kNarrowRounds; ++round) {
-      narrow(sums, round, counts_of_round(round, owners), static_cast<int>(owners));
-    }
-    builder_.codec(CodecVerb::kFinish, result_of(own_), {sums}, kNarrowRounds);
   }
 
   /// Returns the shares of all ranks for this owner, in order.
@@ -200,38 +184,6 @@ class Exchange {
     builder_.codec(CodecVerb::kPart, side_by_side(parts), {message});
   }
 
-  /// One round of `counts` numbers of each of the first `ranks` ranks. Each of them sums a part of
-  /// the numbers for all, in the order of ranks.
-  void narrow(const Range& sums, std::uint32_t round, std::size_t counts, int ranks) {
-    const auto part = [&](int owner) {
-      const auto bound = [&](int i) {
-        return counts * static_cast<std::size_t>(i) / static_cast<std::size_t>(ranks);
-      };
-      const std::size_t count = bound(owner + 1) - bound(owner);
-      return builder_.payload(count, number_payload_bytes(count));
-    };
-    const auto for_peers = [&](auto visit) {
-      for (int i = 1; i < ranks; ++i) visit((own_ + i) % ranks);
-    };
-    std::vector<Range> mine, totals, sources;
-    for (int owner = 0; owner < ranks; ++owner) mine.push_back(part(owner));
-    for (int owner = 0; owner < ranks; ++owner) totals.push_back(part(owner));
-    for (int peer = 0; peer < ranks; ++peer) {
-      sources.push_back(peer == own_ ? mine[static_cast<std::size_t>(own_)] : part(own_));
-    }
-    const auto own = static_cast<std::size_t>(own_);
-    builder_.codec(CodecVerb::kCount, side_by_side(mine), {sums}, round);
-    for_peers(
-        [&](int peer) { builder_.send(rank_at(peer), mine[static_cast<std::size_t>(peer)]); });
-    for_peers(
-        [&](int peer) { builder_.recv(rank_at(peer), sources[static_cast<std::size_t>(peer)]); });
-    builder_.codec(CodecVerb::kTally, totals[own], sources);
-    for_peers([&](int peer) { builder_.send(rank_at(peer), totals[own]); });
-    for_peers(
-        [&](int peer) { builder_.recv(rank_at(peer), totals[static_cast<std::size_t>(peer)]); });
-    builder_.codec(CodecVerb::kNarrow, sums, {sums, side_by_side(totals)}, round);
-  }
-
   ScheduleBuilder& builder_;
   const SparseLayout& layout_;
   const ExchangeRoute route_;
@@ -246,20 +198,6 @@ class Exchange {
 void append_sparse_exchange(ScheduleBuilder& builder, const SparseLayout& layout,
                             ExchangeRoute route, const Range& elements, bool finishes) {
   Exchange(builder, layout, route).append(elements, finishes);
-}
-
-std::size_t counts_of_round(std::uint32_t round, std::size_t owners) {
-  constexpr auto kDigits = static_cast<std::uint32_t>(radix::kDigitCount);
-  static_assert(kNarrowRounds == kDigits + 1);
-  return round < kDigits ? radix::digit(static_cast<int>(round)).bins() : owners;
-}
-
-std::size_t owners_with_elements(const BlockOwnership& ownership) {
-  std::size_t owners = 0;
-  for (int owner = 0; owner < ownership.owners(); ++owner) {
-    owners += ownership.local_count(owner) > 0 ? 1 : 0;
-  }
-  return owners;
 }
 
 }  // namespace kolo

@@ -1,14 +1,11 @@
 #include "compression/top_k_group.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "comm/base/check.h"
 #include "comm/kernels/reduce_kernels.h"
 #include "compression/finite.h"
-#include "compression/number_payload.h"
-#include "compression/sparse_steps.h"
 
 namespace kolo {
 
@@ -48,7 +45,6 @@ void TopKGroup::reserve() {
   for (Pairs& owner : owners_) {
     owner.reserve(gathers ? std::min(ranks * k, share_plan_.domain) : result_plan_.most_pairs);
   }
-  counts_.resize(std::max(counts_of_round(0, ranks), ranks));
 }
 
 void TopKGroup::commit_sparse() {
@@ -112,80 +108,14 @@ void TopKGroup::merge(Payloads sources, Payloads sum) {
     }
   }
   sum_.take(sums_);
-  threshold_.emplace(step_plan_.k);
   if (gathers) {
     by_owner(ownership_, sums_, owners_);
-    if (options_.rule == QuotaRule::kGlobalExact) narrow_all_owners();
     for (std::size_t i = 0; i < sum.size(); ++i)
       finish_owner(static_cast<int>(i), owners_[i], sum[i]);
-  } else if (options_.rule != QuotaRule::kGlobalExact) {
-    finish(sum);
-  }
-}
-
-void TopKGroup::narrow_all_owners() {
-  while (!threshold_->found()) {
-    const std::size_t bins = threshold_->bins();
-    totals_.assign(bins, 0);
-    for (const Pairs& owner : owners_) {
-      threshold_->count(owner, std::span(counts_).first(bins));
-      for (std::size_t i = 0; i < bins; ++i) totals_[i] += counts_[i];
-    }
-    threshold_->narrow(totals_);
-  }
-  std::size_t before = 0;
-  for (Pairs& owner : owners_) {
-    const std::size_t equals = threshold_->equals(owner);
-    threshold_->keep(owner, before);
-    before += equals;
-  }
-}
-
-void TopKGroup::count(std::uint32_t round, Payloads counts) {
-  std::size_t size = 0;
-  for (const std::span<std::byte> payload : counts)
-    size += numbers_in<std::uint32_t>(payload).size();
-  const std::span<std::uint32_t> all = std::span(counts_).first(size);
-  if (!threshold_->found()) {
-    threshold_->count(sums_, all);
   } else {
-    ensure(round + 1 == kNarrowRounds, "a threshold is found in the round before the last");
-    std::ranges::fill(all, 0u);
-    all[static_cast<std::size_t>(layout_.position)] =
-        kolo::narrow<std::uint32_t>(threshold_->equals(sums_));
-  }
-  auto next = all.begin();
-  for (const std::span<std::byte> payload : counts) {
-    const std::span<std::uint32_t> part = numbers_in<std::uint32_t>(payload);
-    std::copy_n(next, part.size(), part.begin());
-    next += static_cast<std::ptrdiff_t>(part.size());
-    use_all(payload);
+    finish_owner(layout_.position, sums_, sum.front());
   }
 }
-
-void TopKGroup::tally(Payloads sources, std::span<std::byte> sum) {
-  const std::span<std::uint32_t> total = numbers_in<std::uint32_t>(sum);
-  std::ranges::fill(total, 0u);
-  for (const std::span<std::byte> source : sources) {
-    const std::span<const std::uint32_t> part = numbers_in<std::uint32_t>(source);
-    for (std::size_t i = 0; i < total.size(); ++i) total[i] += part[i];
-  }
-  use_all(sum);
-}
-
-void TopKGroup::narrow(std::uint32_t, Payloads counts) {
-  std::size_t size = 0;
-  for (const std::span<std::byte> payload : counts) {
-    const std::span<const std::uint32_t> part = numbers_in<std::uint32_t>(payload);
-    std::ranges::copy(part, counts_.begin() + static_cast<std::ptrdiff_t>(size));
-    size += part.size();
-  }
-  if (!threshold_->found()) return threshold_->narrow(std::span(counts_).first(size));
-  const auto own = counts_.begin() + layout_.position;
-  threshold_->keep(sums_, std::accumulate(counts_.begin(), own, std::size_t{0}));
-}
-
-void TopKGroup::finish(Payloads results) { finish_owner(layout_.position, sums_, results.front()); }
 
 void TopKGroup::finish_owner(int owner, Pairs& sums, std::span<std::byte> result) {
   if (options_.rule == QuotaRule::kQuota) {
@@ -198,7 +128,7 @@ void TopKGroup::finish_owner(int owner, Pairs& sums, std::span<std::byte> result
     if (is_own) stats_.payload_bytes += bytes;
     return;
   }
-  const PayloadSegment segment{.pairs = kolo::narrow<std::uint32_t>(sums.size())};
+  const PayloadSegment segment{.pairs = narrow<std::uint32_t>(sums.size())};
   const std::size_t bytes = encode_payload(result_plan_, {&segment, 1}, sums, result);
   if (is_own) stats_.payload_bytes += bytes;
 }

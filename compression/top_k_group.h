@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,18 +17,12 @@ class TopKGroup final : public CompressedGroup {
 
   void encode(const CodecElements& contribution, Payloads payloads) override;
   void merge(Payloads sources, Payloads sum) override;
-  void count(std::uint32_t round, Payloads counts) override;
-  void tally(Payloads sources, std::span<std::byte> sum) override;
-  void narrow(std::uint32_t round, Payloads counts) override;
-  void finish(Payloads results) override;
   void decode(Payloads results, const CodecElements& elements, double scale) override;
 
  private:
   void commit_sparse() override;
   void reserve();
   bool select();
-  /// Finds the threshold where this rank has the sums of all owners.
-  void narrow_all_owners();
   /// Selects from an owner's sums and encodes the selection.
   void finish_owner(int owner, Pairs& sums, std::span<std::byte> result);
   void put(int owner, const Pairs& result);
@@ -50,8 +43,6 @@ class TopKGroup final : public CompressedGroup {
   std::vector<std::uint32_t> keys_;
   std::vector<QuotaPart> quotas_;
   std::vector<std::size_t> cursors_;
-  std::vector<std::uint32_t> counts_, totals_;
-  std::optional<GlobalThreshold> threshold_;
   bool sum_is_finite_ = true;
 };
 

@@ -34,10 +34,6 @@ PayloadUse codec_use(const Schedule& schedule, const Step& step) {
       return {.bytes = target.bytes, .entries = sources.entries};
     case CodecVerb::kInspect:
       return {};
-    case CodecVerb::kCount:
-    case CodecVerb::kTally:
-    case CodecVerb::kNarrow:
-    case CodecVerb::kFinish:
     case CodecVerb::kJoin:
     case CodecVerb::kPart:
       return {.bytes = sources.bytes + target.bytes};

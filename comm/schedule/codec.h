@@ -37,20 +37,11 @@ class Codec {
 
   /// This rank's contribution, in place, for a bucket that continues without coding.
   virtual void fold(const CodecElements& elements) = 0;
-  /// This rank's contribution as payloads, or kept in the codec if these have no capacity.
+  /// This rank's contribution as payloads.
   virtual void encode(const CodecElements& contribution, Payloads payloads) = 0;
   /// The sum of contributions to the same elements, one source for each rank that takes part, in
-  /// ascending order: as payloads, or kept in the codec if these have no capacity.
+  /// ascending order.
   virtual void merge(Payloads sources, Payloads sum) = 0;
-  /// Payloads of counts or scores, made from what the codec keeps, for round `round` of finding out
-  /// what of all ranks' sums is kept.
-  virtual void count(std::uint32_t round, Payloads counts) = 0;
-  /// The sum of counts. No source is the target.
-  virtual void tally(Payloads sources, std::span<std::byte> sum) = 0;
-  /// Takes note of the counts of all ranks together.
-  virtual void narrow(std::uint32_t round, Payloads counts) = 0;
-  /// The part of the result that the codec keeps: of a sum or of a contribution.
-  virtual void finish(Payloads results) = 0;
   /// Results as elements, multiplied by `scale`.
   virtual void decode(Payloads results, const CodecElements& elements, double scale) = 0;
   /// Reads the finished elements, which stay as they are.

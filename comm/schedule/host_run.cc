@@ -248,14 +248,6 @@ void HostRun::run_codec(const Step& step) {
       return codec->encode(elements(step.sources[0]), payload_targets_);
     case CodecVerb::kMerge:
       return codec->merge(payload_sources_, payload_targets_);
-    case CodecVerb::kCount:
-      return codec->count(step.ordinal, payload_targets_);
-    case CodecVerb::kTally:
-      return codec->tally(payload_sources_, payload_targets_.front());
-    case CodecVerb::kNarrow:
-      return codec->narrow(step.ordinal, Payloads(payload_sources_).subspan(1));
-    case CodecVerb::kFinish:
-      return codec->finish(payload_targets_);
     case CodecVerb::kDecode:
       return codec->decode(payload_sources_, elements(step.target),
                            step.finishes ? binding_.scale : 1.0);

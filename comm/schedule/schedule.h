@@ -22,7 +22,7 @@ struct PayloadSlot {
   std::size_t offset = 0;  ///< In Region::kPayload: of the first of the elements it stands for.
   std::size_t count = 0;   ///< Number of these elements.
   std::size_t first_byte = 0;
-  std::size_t capacity = 0;  ///< Bytes. 0: the payload is only named, and kept in the codec.
+  std::size_t capacity = 0;  ///< Bytes.
   PayloadUse usual = {};     ///< At most `capacity`.
 
   std::size_t end() const { return offset + count; }

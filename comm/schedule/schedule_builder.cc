@@ -256,13 +256,9 @@ Range ScheduleBuilder::payload(std::size_t count, std::size_t capacity, const Pa
   return {rank(), Region::kPayload, offset, count};
 }
 
-void ScheduleBuilder::codec(CodecVerb verb, const Range& target, const std::vector<Range>& sources,
-                            std::uint32_t ordinal) {
-  append_codec({.kind = StepKind::kCodec,
-                .ordinal = ordinal,
-                .target = target,
-                .sources = sources,
-                .verb = verb});
+void ScheduleBuilder::codec(CodecVerb verb, const Range& target,
+                            const std::vector<Range>& sources) {
+  append_codec({.kind = StepKind::kCodec, .target = target, .sources = sources, .verb = verb});
 }
 
 void ScheduleBuilder::decode(const Range& target, const std::vector<Range>& sources,

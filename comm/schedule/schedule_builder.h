@@ -154,8 +154,7 @@ class ScheduleBuilder {
 
   /// Host buckets only: one verb of the bucket's codec. Payloads with nothing to stand for are left
   /// out.
-  void codec(CodecVerb verb, const Range& target, const std::vector<Range>& sources,
-             std::uint32_t ordinal = 0);
+  void codec(CodecVerb verb, const Range& target, const std::vector<Range>& sources);
   /// `decode` into this rank's home of the elements, or its bucket; `finishes` as for a reduction.
   void decode(const Range& target, const std::vector<Range>& sources, bool finishes);
 

@@ -68,11 +68,6 @@ enum class CodecVerb : std::uint8_t {
   kFold,     ///< sources[0] = target: elements that stay elements.
   kEncode,   ///< target = sources[0], which are elements.
   kMerge,    ///< target = the sum of the sources, in ascending order of contributions.
-  kCount,    ///< target = counts of round `ordinal`, made of the sum or contribution sources[0].
-  kTally,    ///< target = the sum of the sources, which are counts.
-  kNarrow,   ///< target = sources[0], of which less is kept after round `ordinal`: sources[1] are
-             ///< the counts of all.
-  kFinish,   ///< target = sources[0], what `ordinal` rounds have narrowed.
   kDecode,   ///< target = the sources, end to end: elements.
   kInspect,  ///< Reads sources[0], which are elements.
   kJoin,     ///< target, one payload = the sources, end to end. Needs no codec.
@@ -112,7 +107,7 @@ struct Step {
   int peer = -1;
   /// For a message or flag: its number between the two ranks. For a native step: its number in the
   /// order in which this rank launches native steps of this bucket, which is also its flag: equal
-  /// on all ranks of the node. For a codec step: see CodecVerb.
+  /// on all ranks of the node.
   std::uint32_t ordinal = 0;
   /// kAwait only: waits for the flag as it was raised so many iterations ago; in the first ones,
   /// for nothing.

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "comm/schedule/codec.h"
-
 namespace kolo {
 namespace {
 
@@ -19,7 +17,6 @@ bool is_elements(const Range& range) {
 struct Form {
   bool reads_elements = false;
   bool writes_elements = false;
-  std::size_t least_sources = 1;
   std::size_t most_sources = 1;
 };
 
@@ -35,13 +32,8 @@ Form form_of(CodecVerb verb) {
     case CodecVerb::kDecode:
       return {.writes_elements = true, .most_sources = kAny};
     case CodecVerb::kMerge:
-    case CodecVerb::kTally:
     case CodecVerb::kJoin:
       return {.most_sources = kAny};
-    case CodecVerb::kNarrow:
-      return {.least_sources = 2, .most_sources = 2};
-    case CodecVerb::kCount:
-    case CodecVerb::kFinish:
     case CodecVerb::kPart:
       return {};
   }
@@ -56,11 +48,8 @@ bool is_one_payload(const Range& range, const Schedule& schedule) {
 bool has_fitting_target(const Step& step) {
   const auto equals = [&](const Range& source) { return source.count == step.target.count; };
   switch (step.verb) {
-    case CodecVerb::kCount:
-      return true;
     case CodecVerb::kInspect:
       return step.target.count == 0;
-    case CodecVerb::kNarrow:
     case CodecVerb::kFold:
       return step.target == step.sources[0];
     case CodecVerb::kJoin:
@@ -84,7 +73,6 @@ Complaint check_payloads(const Step& step, const Schedule& schedule) {
     if (schedule.payloads_in(range).empty()) return "touches a part of a payload";
     if (!is_message) return std::nullopt;
     if (!is_one_payload(range, schedule)) return "moves several payloads at once";
-    if (message_bytes(schedule, range) < sizeof(std::uint64_t)) return "moves what is only named";
     return std::nullopt;
   };
   if (auto wrong = check_one(step.target)) return wrong;
@@ -97,7 +85,7 @@ Complaint check_payloads(const Step& step, const Schedule& schedule) {
 Complaint check_codec(const Step& step, const Schedule& schedule) {
   if (schedule.layout.memory != MemoryKind::kHost) return "codes a bucket that is not the host's";
   const Form form = form_of(step.verb);
-  if (step.sources.size() < form.least_sources || step.sources.size() > form.most_sources) {
+  if (step.sources.empty() || step.sources.size() > form.most_sources) {
     return "has another number of sources";
   }
   for (const Range& source : step.sources) {
@@ -111,14 +99,11 @@ Complaint check_codec(const Step& step, const Schedule& schedule) {
   }
   if (!has_fitting_target(step)) return "combines ranges of different length";
   if (step.finishes && step.verb != CodecVerb::kDecode) return "scales what it does not decode";
-  const bool has_one_target = step.verb == CodecVerb::kTally || step.verb == CodecVerb::kJoin;
-  if (has_one_target && !is_one_payload(step.target, schedule)) return "writes several payloads";
+  if (step.verb == CodecVerb::kJoin && !is_one_payload(step.target, schedule)) {
+    return "writes several payloads";
+  }
   if (step.verb == CodecVerb::kPart && !is_one_payload(step.sources[0], schedule)) {
     return "parts several payloads";
-  }
-  if (step.verb == CodecVerb::kTally &&
-      std::ranges::find(step.sources, step.target) != step.sources.end()) {
-    return "tallies into a source";
   }
   return std::nullopt;
 }

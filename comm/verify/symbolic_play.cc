@@ -20,7 +20,7 @@ class Play {
   using Node = AllSteps::Node;
 
   Play(const AllSteps& steps, const Goal& goal)
-      : steps_(steps), schedules_(steps.schedules()), goal_(goal), codecs_(schedules_) {}
+      : steps_(steps), schedules_(steps.schedules()), goal_(goal) {}
 
   std::optional<std::string> play(std::span<const Node> order, const Meetings& meetings) {
     for (const Goal::Part& part : goal_.parts) {
@@ -172,7 +172,7 @@ class Play {
   std::optional<std::string> play_codec(Node node, SymbolicRuns& result) {
     std::vector<SymbolicRuns> sources;
     for (const Range& source : steps_[node].sources) sources.push_back(read(source));
-    return codecs_.play(steps_.rank_of(node), steps_[node], sources, result);
+    return play_codec_step(steps_[node], sources, result);
   }
 
   SymbolicRuns sum_of_sources(const Step& line) {
@@ -263,7 +263,6 @@ class Play {
   const Goal& goal_;
   std::map<std::pair<int, Region>, Contents> contents_;
   std::map<std::pair<int, std::size_t>, Range> offers_;  // by rank and slot; those that are open
-  CodecPlay codecs_;
 };
 
 }  // namespace

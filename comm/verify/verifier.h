@@ -26,7 +26,7 @@ struct VerifyOptions {
 ///    parts to which they do not contribute;
 ///  - every send meets one receive of equal length, every signal one await;
 ///  - payloads are whole, and those of a send and its receive planned alike; contributions are
-///    merged in the order of ranks, and sums are narrowed by the counts of all;
+///    merged in the order of ranks;
 ///  - every native step meets the like of it at all ranks of its group, and all ranks launch those
 ///    they share in one order; what a rank's step waits for, that of the first rank does, too, so
 ///    that steps of other buckets may come between;

@@ -133,7 +133,7 @@ OptionEntry compression_option() {
           "'*.bias=none,*=topk(0.01)'. DENSITY: share of elements that is sent, above 0 and up to "
           "1. SETTING: fp32, fp16 or bf16 (dtype of values), dgc[=MOMENTUM], warmup=STEPS (dense), "
           "ramp=STEPS (falling density), "
-          "nofeedback, rule=quota|exact|lossless, route=auto|allgather|owners|logstep, "
+          "nofeedback, rule=quota|lossless, route=auto|allgather|owners|logstep, "
           "scope=nodes|flat. auto measures 20 dense steps, compresses where that makes steps at "
           "least 1.2 times as fast, and logs the reason",
       .set =

@@ -39,7 +39,7 @@ TEST(CompressionSpecTest, ParsesThePresets) {
 
 TEST(CompressionSpecTest, ParsesEveryWord) {
   const CompressionSpec all = CompressionSpec::parse(
-      "topk( 0.02 , bf16, dgc=0.8, warmup=200, ramp=100, nofeedback, rule=exact, route=logstep, "
+      "topk( 0.02 , bf16, dgc=0.8, warmup=200, ramp=100, nofeedback, rule=lossless, route=logstep, "
       "scope=flat )");
   EXPECT_EQ(all, (CompressionSpec{.method = CompressionMethod::kTopK,
                                   .density = 0.02,
@@ -48,7 +48,7 @@ TEST(CompressionSpecTest, ParsesEveryWord) {
                                   .warmup = 200,
                                   .ramp = 100,
                                   .feedback = false,
-                                  .rule = QuotaRule::kGlobalExact,
+                                  .rule = QuotaRule::kLossless,
                                   .route = ExchangeRoute::kLogStep,
                                   .scope = SparseScope::kFlat}));
   EXPECT_EQ(CompressionSpec::parse("topk(0.01,dgc)").momentum, 0.9f);
@@ -60,7 +60,7 @@ TEST(CompressionSpecTest, TextsAreCanonical) {
   for (const char* text :
        {"none", "fp16", "bf16", "topk(0.001)", "auto(0.25)",
         "topk(0.01,dgc=0.9,nofeedback,route=owners)", "topk(0.01,bf16,dgc=0.9,warmup=5)",
-        "topk(1,fp32,ramp=7,nofeedback,rule=exact,route=allgather,scope=flat)"}) {
+        "topk(1,fp32,ramp=7,nofeedback,rule=lossless,route=allgather,scope=flat)"}) {
     EXPECT_EQ(CompressionSpec::parse(text).to_string(), text);
   }
   EXPECT_EQ(CompressionSpec::parse("topk(0.010, route=auto, fp16)").to_string(), "topk(0.01)");
@@ -92,7 +92,7 @@ TEST(CompressionSpecTest, ErrorsNameTheText) {
   EXPECT_THAT(error_of("topk(0.1,warmup)"), HasSubstr("'' is not a number"));
   EXPECT_THAT(error_of("topk(0.1,warmup=-1)"), HasSubstr("'-1' is not a number"));
   EXPECT_THAT(error_of("topk(0.1,rule=some)"),
-              HasSubstr("'rule=some' is not rule=quota, rule=exact or rule=lossless"));
+              HasSubstr("'rule=some' is not rule=quota or rule=lossless"));
   EXPECT_THAT(error_of("topk(0.1,route=far)"),
               HasSubstr("'route=far' is not route=auto, route=allgather"));
   EXPECT_THAT(error_of("topk(0.1,scope=all)"),
@@ -123,9 +123,9 @@ TEST(CompressionRulesTest, TheFirstRuleThatMatchesWins) {
 
 TEST(CompressionRulesTest, CommasAndEqualSignsInBracketsBelongToTheSpec) {
   const CompressionRules rules =
-      CompressionRules::parse("a*=topk(0.1,dgc=0.5,warmup=3),*=auto(0.02,rule=exact)");
+      CompressionRules::parse("a*=topk(0.1,dgc=0.5,warmup=3),*=auto(0.02,rule=lossless)");
   EXPECT_EQ(rules.spec_of("a").to_string(), "topk(0.1,dgc=0.5,warmup=3)");
-  EXPECT_EQ(rules.spec_of("b").to_string(), "auto(0.02,rule=exact)");
+  EXPECT_EQ(rules.spec_of("b").to_string(), "auto(0.02,rule=lossless)");
   EXPECT_EQ(CompressionRules::parse("topk(0.1,warmup=3)").to_string(), "topk(0.1,warmup=3)");
 }
 

@@ -78,15 +78,5 @@ TEST(OwnerSumTest, AddsInOrderAndStartsAnew) {
   EXPECT_THROW(sum.add({.indices = {130}, .values = {1}}), UsageError);
 }
 
-TEST(GlobalThresholdTest, TiesGoToTheFirstOwners) {
-  std::vector<Pairs> sums = {{.indices = {0, 1}, .values = {2, -1}},
-                             {.indices = {0, 5, 9}, .values = {1, 3, 1}},
-                             {.indices = {7}, .values = {-1}}};
-  keep_largest_of_all(4, sums);
-  EXPECT_THAT(sums[0].indices, ElementsAre(0, 1));
-  EXPECT_THAT(sums[1].indices, ElementsAre(0, 5));
-  EXPECT_THAT(sums[2].indices, ElementsAre());
-}
-
 }  // namespace
 }  // namespace kolo::test

@@ -30,25 +30,6 @@ struct WireAccount {
 
 using Bytes = std::vector<std::byte>;
 
-/// Of the owners' sums, keeps the `k` largest, as owners do who tell each other counts only.
-inline void keep_largest_of_all(std::size_t k, std::vector<Pairs>& sums) {
-  GlobalThreshold threshold(k);
-  while (!threshold.found()) {
-    std::vector<std::uint32_t> total(threshold.bins()), counts(threshold.bins());
-    for (const Pairs& own : sums) {
-      threshold.count(own, counts);
-      for (std::size_t i = 0; i < counts.size(); ++i) total[i] += counts[i];
-    }
-    threshold.narrow(total);
-  }
-  std::size_t before = 0;
-  for (Pairs& own : sums) {
-    const std::size_t equals = threshold.equals(own);
-    threshold.keep(own, before);
-    before += equals;
-  }
-}
-
 class SimulatedExchange {
  public:
   SimulatedExchange(SparsePlan plan, std::optional<MomentumCorrection> momentum = std::nullopt)
@@ -127,15 +108,13 @@ class SimulatedExchange {
 
   /// Cuts the owners' sums, as every owner does with its own.
   void apply_rule(std::vector<Pairs>& sums) const {
-    if (plan_.rule == QuotaRule::kQuota) {
-      for (int owner = 0; owner < plan_.ranks; ++owner) {
-        std::vector<std::uint32_t> keys;
-        std::vector<QuotaPart> parts;
-        quota_parts(plan_, owner, parts);
-        keep_largest(sums[index(owner)], parts, keys);
-      }
+    if (plan_.rule != QuotaRule::kQuota) return;
+    for (int owner = 0; owner < plan_.ranks; ++owner) {
+      std::vector<std::uint32_t> keys;
+      std::vector<QuotaPart> parts;
+      quota_parts(plan_, owner, parts);
+      keep_largest(sums[index(owner)], parts, keys);
     }
-    if (plan_.rule == QuotaRule::kGlobalExact) keep_largest_of_all(plan_.k, sums);
   }
 
   // Shares of all ranks, by owner, then by source.

@@ -18,8 +18,7 @@ namespace kolo::test {
 using Tensors = std::vector<std::vector<float>>;  ///< Of one rank.
 using Number = float (*)(std::mt19937&);
 
-inline constexpr QuotaRule kRules[] = {QuotaRule::kQuota, QuotaRule::kGlobalExact,
-                                       QuotaRule::kLossless};
+inline constexpr QuotaRule kRules[] = {QuotaRule::kQuota, QuotaRule::kLossless};
 inline constexpr ExchangeRoute kRoutes[] = {ExchangeRoute::kPairwise, ExchangeRoute::kLogStep,
                                             ExchangeRoute::kAllGather};
 inline constexpr DType kWires[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};

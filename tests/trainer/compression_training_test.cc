@@ -188,8 +188,8 @@ TEST(CompressionRulesTest, AutoForAdaptiveOptimizersIsWhatTheyNeed) {
   EXPECT_EQ(adaptive_rules("auto", job), "embedding*=none,*=auto(0.01,warmup=150,rule=lossless)");
   EXPECT_EQ(adaptive_rules("auto(0.02,fp32)", job),
             "embedding*=none,*=auto(0.02,fp32,warmup=150,rule=lossless)");
-  EXPECT_EQ(adaptive_rules("auto(0.02,rule=exact,warmup=9)", job),
-            "embedding*=none,*=auto(0.02,rule=exact,warmup=9)");
+  EXPECT_EQ(adaptive_rules("auto(0.02,rule=quota,warmup=9)", job),
+            "embedding*=none,*=auto(0.02,rule=quota,warmup=9)");
   // Sparse steps begin after the rise of the learning rate.
   EXPECT_EQ(adaptive_rules("auto", {.warmup_steps = 50, .total_steps = 200}),
             "embedding*=none,*=auto(0.01,warmup=60,rule=lossless)");
@@ -200,7 +200,7 @@ TEST(CompressionRulesTest, AutoForAdaptiveOptimizersIsWhatTheyNeed) {
 
 TEST(CompressionRulesTest, AutoIsFoundWhereverItIsASpec) {
   for (const char* rules : {"auto", "auto(0.01)", "fc*=auto,*=none", "fc*=none,auto(0.01,fp32)",
-                            "*.bias=none,*=auto(0.01,rule=exact)"}) {
+                            "*.bias=none,*=auto(0.01,rule=quota)"}) {
     EXPECT_TRUE(leave_method_open(rules)) << rules;
   }
   for (const char* rules :

@@ -23,7 +23,7 @@ const std::map<std::string, std::vector<std::string>>& taken() {
   static const std::map<std::string, std::vector<std::string>> texts = {
       {"compression",
        {"none", "*.bias=none,*=topk(0.01)", "auto(0.25,bf16)", "topk(0.1,dgc)",
-        "a?=fp16,topk( 0.02 , fp32, dgc=0.8, warmup=200, ramp=100, nofeedback, rule=exact, "
+        "a?=fp16,topk( 0.02 , fp32, dgc=0.8, warmup=200, ramp=100, nofeedback, rule=lossless, "
         "route=logstep, scope=flat )"}},
       {"device", {"cpu", "cuda", "cuda:1"}},
       {"link_costs", {"network_latency_us=2.5,bucket_us=1", "node_rates=1200:0:7.5e3"}},
@@ -66,7 +66,6 @@ const std::vector<std::string> kWords = {"none",
                                          "nofeedback",
                                          "rule",
                                          "quota",
-                                         "exact",
                                          "lossless",
                                          "route",
                                          "owners",

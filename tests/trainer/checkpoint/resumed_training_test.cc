@@ -108,7 +108,7 @@ const Case kCases[] = {
     {"BFloat16Products", "gpt", "adamw", "none", compute_in_bfloat16},
     {"Float16Products", "lenet", "adamw", "none", compute_in_float16},
     {"TopK", "mlp", "sgd", "topk(0.01)", nothing},
-    {"TopKFlat", "mlp", "sgd", "topk(0.01,scope=flat,rule=exact)", nothing},
+    {"TopKFlat", "mlp", "sgd", "topk(0.01,scope=flat,rule=lossless)", nothing},
     {"TopKWithoutFeedback", "mlp", "sgd", "topk(0.05,nofeedback)", nothing},
     {"TopKMomentum", "mlp", "sgd", "topk(0.02,dgc,warmup=6,ramp=6)", nothing},
     {"AdamWTopK", "mlp", "adamw", "topk(0.02,warmup=9,rule=lossless)", nothing},
