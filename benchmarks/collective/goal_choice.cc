@@ -34,9 +34,7 @@ std::vector<std::string> GoalChoice::algorithms(const CollectiveCase& what) cons
   const BucketLayout layout = layout_of(in_numbers(what), goal);
   std::vector<std::string> names;
   for (const GoalAlgorithm* each : goal_algorithms_of_all()) {
-    if (each->serves(goal, layout, grid_) && each->makes_same_sums(layout)) {
-      names.emplace_back(each->name);
-    }
+    if (each->serves(goal, layout, grid_)) names.emplace_back(each->name);
   }
   return names;
 }

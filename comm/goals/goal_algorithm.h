@@ -29,7 +29,7 @@ struct GoalSize {
 /// One algorithm for goals: its name, its steps, its price and its limits. Each is defined in the
 /// file that defines its steps; see goal_registry.h for how it is found, and the table there.
 ///
-/// Those for host memory that a price may choose make the same sums: those of each node in the
+/// Those for host memory make the same sums: those of each node in the
 /// order of ranks, then the sum of these in the order of nodes; 16-bit floats in one place, in the
 /// order of ranks. So no bit depends on which of them runs. In device memory a library sums in an
 /// order of its own.
@@ -43,9 +43,6 @@ struct GoalAlgorithm {
   /// needs more memory than it may use, or a group of all ranks that the device's library has not.
   /// Pure.
   double (*predict_us)(const HostLinks& links, const GoalSize& size, const CompileOptions& options);
-  /// Whether it makes these sums of such elements. Otherwise it is only taken where it is asked
-  /// for.
-  bool (*makes_same_sums)(const BucketLayout& layout) = [](const BucketLayout&) { return true; };
 };
 
 /// All algorithms for goals, preferred first among equals. One line adds one: the file that defines
@@ -53,12 +50,10 @@ struct GoalAlgorithm {
 #define KOLO_GOAL_ALGORITHMS(ENTRY) \
   ENTRY(direct)                     \
   ENTRY(tree)                       \
-  ENTRY(recursive_doubling)         \
   ENTRY(bruck)                      \
   ENTRY(ring)                       \
   ENTRY(scatter_allgather)          \
   ENTRY(pairwise)                   \
-  ENTRY(halving)                    \
   ENTRY(native)                     \
   ENTRY(hierarchical)
 

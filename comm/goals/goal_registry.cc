@@ -54,9 +54,7 @@ const GoalAlgorithm& resolve_goal_algorithm(const Goal& goal, const BucketLayout
   const GoalAlgorithm* const asked = request.algorithm();
   if (asked != nullptr && serves(asked) && std::isfinite(us(asked))) return *asked;
   std::vector<const GoalAlgorithm*> candidates;
-  std::ranges::copy_if(kGoalEntries, std::back_inserter(candidates), [&](const auto* each) {
-    return serves(each) && each->makes_same_sums(layout);
-  });
+  std::ranges::copy_if(kGoalEntries, std::back_inserter(candidates), serves);
   check(!candidates.empty(),
         "only all-reduce and broadcast take tensors that are in place in a bucket");
   if (context.grid.num_nodes() == 1) return *candidates.front();

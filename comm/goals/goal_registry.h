@@ -13,14 +13,11 @@ namespace kolo {
 ///
 /// - direct: any goal; each contribution goes straight to its receivers.
 /// - tree: broadcast, gather, scatter, reduce; binomial between nodes, few messages.
-/// - recursive_doubling: all-gather among 2^k nodes; pairs of doubling distance, few messages.
 /// - bruck: all-gather, all-to-all, reduce-scatter; rounds of doubling distance, few messages.
 /// - ring: all-gather, broadcast, reduce; from node to node, piece after piece.
 /// - scatter_allgather: broadcast; a share to each node, which passes it on at once.
 /// - pairwise: gather, scatter, all-to-all, and reduce-scatter but of 16-bit floats; round after
 ///   round, one peer at a time.
-/// - halving: reduce-scatter among 2^k nodes, but of 16-bit floats; few messages. It adds in
-///   another order, so other floats take it only where it is asked for.
 /// - native: all, in device memory; one collective of the device's own library.
 /// - hierarchical: all-gather and reduce-scatter in device memory; these inside nodes, messages
 ///   between them.

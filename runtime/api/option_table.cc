@@ -284,9 +284,9 @@ const std::vector<OptionEntry>& option_table() {
                   "hierarchical:LOCAL,CROSS",
                   &Options::algorithm, true, check_algorithm),
       text_option("collective_algorithm", "NAME",
-                  "algorithm of the other collectives: auto, direct, tree, recursive_doubling, "
-                  "bruck, ring, scatter_allgather, pairwise or halving in host memory, native or "
-                  "hierarchical in device memory; where a collective has no such algorithm, auto",
+                  "algorithm of the other collectives: auto, direct, tree, bruck, ring, "
+                  "scatter_allgather or pairwise in host memory, native or hierarchical in device "
+                  "memory; where a collective has no such algorithm, auto",
                   &Options::collective_algorithm, true, check_collective_algorithm),
       switch_option("reproducible",
                     "on: no bit of a sum in host memory depends on what was measured, on the size "

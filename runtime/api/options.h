@@ -35,10 +35,9 @@ struct Options {
   /// "auto", "flat", "ring", "direct", "halving_doubling", "tree", "hierarchical" or
   /// "hierarchical:LOCAL,CROSS".
   std::string algorithm = "auto";
-  /// `algorithm` of the other collectives: "auto", "direct", "tree", "recursive_doubling", "bruck",
-  /// "ring", "scatter_allgather", "pairwise" or "halving"; in device memory "native" or
-  /// "hierarchical". One that does not serve a collective, or does not hold it, leaves the choice
-  /// to "auto".
+  /// `algorithm` of the other collectives: "auto", "direct", "tree", "bruck", "ring",
+  /// "scatter_allgather" or "pairwise"; in device memory "native" or "hierarchical". One that does
+  /// not serve a collective, or does not hold it, leaves the choice to "auto".
   std::string collective_algorithm = "auto";
   /// Whatever could change a bit of a sum follows from the shape of the job, and from nothing that
   /// is measured: links are not (`calibrate`), between nodes `algorithm` "auto" is "direct" or,

@@ -97,23 +97,6 @@ TEST(GoalRegistry, ARequestThatDoesNotServeAGoalLeavesTheChoice) {
   EXPECT_EQ(name("tree"), name("auto"));
 }
 
-TEST(GoalRegistry, SumsInAnotherOrderAreOnlyTakenWhereTheyAreAskedForOrExact) {
-  const auto taken = [](int nodes, DType dtype, const char* request) {
-    const ProcessGrid grid =
-        ProcessGrid::with_node_sizes(std::vector<int>(static_cast<std::size_t>(nodes), 1));
-    const Goal goal =
-        Goal::reduce_scatter(std::vector<std::size_t>(static_cast<std::size_t>(nodes), 16));
-    BucketLayout layout = layout_of(goal);
-    layout.dtype = dtype;
-    return resolve_goal_algorithm(goal, layout, {grid, {}}, request).name;
-  };
-  EXPECT_EQ(taken(64, DType::kInt32, "auto"), "halving");
-  EXPECT_NE(taken(64, DType::kFloat32, "auto"), "halving");
-  EXPECT_EQ(taken(64, DType::kFloat32, "halving"), "halving");
-  EXPECT_NE(taken(64, DType::kBFloat16, "halving"), "halving") << "rounds more than once";
-  EXPECT_NE(taken(12, DType::kInt32, "halving"), "halving") << "no power of two";
-}
-
 TEST(GoalRegistry, BlocksThatASlotDoesNotHoldLeaveTheChoice) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1, 1, 1});
   const GoalContext context{grid, {}};
@@ -169,7 +152,7 @@ TEST(GoalRegistry, SmallBlocksGoByHeadsWhereRanksShareCores) {
     return resolve_goal_algorithm(goal, layout_of(goal), {grid, options}, "auto").name;
   };
   const std::vector<std::size_t> counts(4, 64);
-  EXPECT_EQ(taken(Goal::all_gather(counts), 0.5), "recursive_doubling");
+  EXPECT_EQ(taken(Goal::all_gather(counts), 0.5), "bruck");
   EXPECT_EQ(taken(Goal::reduce_scatter(counts), 0.5), "bruck");
   EXPECT_EQ(taken(Goal::all_gather(counts), 1), "direct");
   EXPECT_EQ(taken(Goal::reduce_scatter(counts), 1), "direct");
