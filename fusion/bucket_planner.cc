@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "comm/base/check.h"
-#include "fusion/place_runs.h"
 #include "fusion/wire_packer.h"
 
 namespace kolo {
@@ -91,7 +90,7 @@ void append(PlannedBucket& bucket, std::size_t index, const GradientSpec& gradie
   layout.count = offset + gradient.count() + lanes_of(layout);
 }
 
-/// Fills buckets of gradients that may share one in any combination.
+/// Fills buckets of gradients that may share one.
 void fill_greedily(std::vector<PlannedBucket>& buckets, std::span<const GradientSpec> gradients,
                    const Kind& kind, const Gradients& members, std::size_t most_bytes,
                    ReduceOp op) {
@@ -107,30 +106,6 @@ void fill_greedily(std::vector<PlannedBucket>& buckets, std::span<const Gradient
           {.layout = empty_layout(kind, placement_of(gradient, kind.dtype), op), .segments = {}});
     }
     append(buckets.back(), index, gradient);
-  }
-}
-
-/// Fills buckets of gradients that lie one after the other in the arena.
-void fill_with_neighbours(std::vector<PlannedBucket>& buckets,
-                          std::span<const GradientSpec> gradients, const Kind& kind,
-                          const Gradients& by_readiness, const Gradients& by_place,
-                          std::size_t most_bytes, ReduceOp op) {
-  std::vector<std::size_t> ready_after(gradients.size());
-  std::size_t ready = 0;
-  for (const std::size_t index : by_readiness) {
-    ready_after[index] = ready;
-    ready += gradients[index].count() * size_of(kind.dtype);
-  }
-  std::vector<PlacedGradient> placed;
-  for (const std::size_t index : by_place) {
-    placed.push_back({.bytes = gradients[index].count() * size_of(kind.dtype),
-                      .ready_after = ready_after[index]});
-  }
-  for (const PlaceRun& run : cut_into_runs(placed, most_bytes)) {
-    buckets.push_back({.layout = empty_layout(kind, Placement::kInPlace, op), .segments = {}});
-    for (std::size_t i = run.begin; i < run.end; ++i) {
-      append(buckets.back(), by_place[i], gradients[by_place[i]]);
-    }
   }
 }
 
@@ -156,8 +131,7 @@ DType bucket_dtype(const GradientSpec& gradient, const GradientOptions& options)
 }
 
 ArenaPlaces place_in_arena(std::span<const GradientSpec> gradients, const PlannerOptions& options) {
-  const Gradients order = resolve_order(
-      gradients.size(), options.place_order.empty() ? options.order : options.place_order);
+  const Gradients order = resolve_order(gradients.size(), options.order);
   ArenaPlaces places;
   places.offset_of.resize(gradients.size());
   for (const auto& [kind, indices] : by_kind(gradients, options.gradients, order)) {
@@ -173,20 +147,11 @@ ArenaPlaces place_in_arena(std::span<const GradientSpec> gradients, const Planne
 Plan plan_buckets(std::span<const GradientSpec> gradients, const PlannerOptions& options) {
   const Gradients order = resolve_order(gradients.size(), options.order);
   const ReduceOp op = options.gradients.op;
-  std::map<Kind, Gradients> by_place;
-  if (!options.place_order.empty()) {
-    by_place =
-        by_kind(gradients, options.gradients, resolve_order(gradients.size(), options.place_order));
-  }
   Plan plan;
   for (const auto& [kind, members] : by_kind(gradients, options.gradients, order)) {
     const std::size_t limit =
         kind.memory == MemoryKind::kDevice ? options.device_fusion_bytes : options.fusion_bytes;
-    if (kind.is_in_place && by_place.contains(kind)) {
-      fill_with_neighbours(plan.buckets, gradients, kind, members, by_place[kind], limit, op);
-    } else {
-      fill_greedily(plan.buckets, gradients, kind, members, limit, op);
-    }
+    fill_greedily(plan.buckets, gradients, kind, members, limit, op);
   }
   sort_by_readiness(plan.buckets, order);
   plan.bucket_of.resize(gradients.size());

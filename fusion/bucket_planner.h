@@ -37,13 +37,9 @@ struct PlannerOptions {
   /// Expected order in which gradients become ready; empty: last registered first, the order of a
   /// backward pass.
   std::vector<std::size_t> order = {};
-  /// Order of the places of gradients in the arena; empty: `order`.
-  std::vector<std::size_t> place_order = {};
 };
 
 /// Fills buckets greedily in order of readiness, so that a bucket closes as early as possible.
-/// Gradients in the arena that have their places in another order share a bucket only with their
-/// neighbours (`cut_into_runs`).
 ///
 /// Gradients share a bucket only if they have the same dtype in it (that of the wire for floats, if
 /// one is set) and the same memory, and live either all or none in the bucket. A gradient that must
@@ -54,7 +50,7 @@ struct PlannerOptions {
 /// Gradients with a `compression` are left out; compression groups take them.
 ///
 /// Threads: pure; any. Equal specs and options give equal plans on every rank.
-/// Errors:  UsageError if an order is not a permutation.
+/// Errors:  UsageError if the order is not a permutation.
 Plan plan_buckets(std::span<const GradientSpec> gradients, const PlannerOptions& options);
 
 /// Places of gradients in one piece of arena memory that holds all in-place host buckets in
@@ -64,7 +60,7 @@ struct ArenaPlaces {
   std::size_t bytes = 0;                              ///< Size of the whole.
 };
 
-/// Places gradients dtype by dtype in `place_order`, each at a multiple of kWireAlignment
+/// Places gradients dtype by dtype in `order`, each at a multiple of kWireAlignment
 /// within and across buckets. Places therefore do not depend on `fusion_bytes`: buckets can be
 /// planned again and no gradient moves. A bucket of such a plan begins at the place of its first
 /// gradient.

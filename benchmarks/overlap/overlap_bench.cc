@@ -5,7 +5,6 @@
 #include <chrono>
 #include <limits>
 #include <numeric>
-#include <random>
 #include <utility>
 
 #include "benchmarks/common/exchange.h"
@@ -59,7 +58,7 @@ class ComputeWork {
 /// The backward pass and the update, cut at the gradients.
 class Pass {
  public:
-  Pass(Runtime& runtime, const OverlapOptions& options) : work_(runtime), order_(options.order) {
+  Pass(Runtime& runtime, const OverlapOptions& options) : work_(runtime) {
     const double elements = std::accumulate(options.counts.begin(), options.counts.end(), 0.0);
     for (std::size_t count : options.counts) {
       const double share = static_cast<double>(count) / elements;
@@ -71,7 +70,7 @@ class Pass {
   /// Calls `ready` with each gradient once it is computed.
   template <typename Ready>
   void run_backward(Ready&& ready) {
-    for (const std::size_t i : order_) {
+    for (std::size_t i = units_.size(); i-- > 0;) {
       work_.run(units_[i]);
       ready(i);
     }
@@ -87,7 +86,6 @@ class Pass {
 
  private:
   ComputeWork work_;
-  const std::vector<std::size_t>& order_;
   std::vector<std::size_t> units_, update_units_;
 };
 
@@ -123,8 +121,8 @@ double iterate(OverlapSystem& system, Pass& pass) {
   return std::chrono::duration<double, std::micro>(first - start).count();
 }
 
-void communicate(OverlapSystem& system, const std::vector<std::size_t>& order) {
-  for (const std::size_t i : order) system.ready(i);
+void communicate(OverlapSystem& system, std::size_t gradients) {
+  for (std::size_t i = gradients; i-- > 0;) system.ready(i);
   system.finish();
 }
 
@@ -157,24 +155,6 @@ std::vector<std::size_t> transformer_gradients(std::size_t layers, std::size_t w
   return counts;
 }
 
-std::vector<std::size_t> backward_order(std::string_view name, std::size_t layers) {
-  constexpr std::mt19937::result_type kSeed = 1;
-  std::vector<std::size_t> layer(layers);
-  std::iota(layer.rbegin(), layer.rend(), std::size_t{0});
-  if (name == "registered") std::ranges::reverse(layer);
-  if (name == "late") std::rotate(layer.begin(), layer.begin() + 1, layer.end());
-  if (name == "shuffled") {
-    std::mt19937 random(kSeed);
-    for (std::size_t i = layers; i > 1; --i) std::swap(layer[i - 1], layer[random() % i]);
-  }
-  std::vector<std::size_t> order;
-  for (const std::size_t each : layer) {
-    for (std::size_t i = kGradientsPerLayer; i-- > 0;)
-      order.push_back(each * kGradientsPerLayer + i);
-  }
-  return order;
-}
-
 std::vector<OverlapRow> measure_overlap(Runtime& runtime,
                                         const std::vector<std::unique_ptr<OverlapSystem>>& systems,
                                         const OverlapOptions& options) {
@@ -191,7 +171,8 @@ std::vector<OverlapRow> measure_overlap(Runtime& runtime,
     for (std::size_t s = 0; s < systems.size(); ++s) {
       OverlapSystem& system = *systems[s];
       system.fill(0);  // so that sums which grow in place stay ordinary numbers
-      const double communication = time_us(runtime, [&] { communicate(system, options.order); });
+      const double communication =
+          time_us(runtime, [&] { communicate(system, options.counts.size()); });
       double first = 0;
       const double both = time_us(runtime, [&] { first = iterate(system, pass); });
       if (!counts) continue;
@@ -208,7 +189,6 @@ std::vector<OverlapRow> measure_overlap(Runtime& runtime,
                    .algorithm = systems[s]->algorithm(),
                    .calls = systems[s]->calls(),
                    .fusion_bytes = systems[s]->fusion_bytes(),
-                   .bucket_order = systems[s]->bucket_order(),
                    .priority = systems[s]->priority(),
                    .compute_us = compute_us,
                    .communication_us = median_us(runtime, times[s].communication),

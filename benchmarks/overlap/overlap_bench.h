@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "benchmarks/overlap/overlap_system.h"
@@ -18,15 +17,8 @@ namespace kolo::bench {
 /// matrices of attention and of the feed-forward network, 12 width² in all, with biases and norms.
 std::vector<std::size_t> transformer_gradients(std::size_t layers, std::size_t width);
 
-/// The order in which a backward pass computes the gradients of such a transformer, layer by layer
-/// and within a layer the last one first: "reversed" begins with the last layer, "registered" with
-/// the first one, "late" is reversed but computes the last layer at the end, "shuffled" takes
-/// layers in a random order. The same on all ranks.
-std::vector<std::size_t> backward_order(std::string_view name, std::size_t layers);
-
 struct OverlapOptions {
   std::vector<std::size_t> counts;  ///< Elements of each gradient.
-  std::vector<std::size_t> order;   ///< In which gradients become ready.
   double compute_ms = 20;  ///< Computing time of the backward pass, distributed by elements.
   double update_ms = 0;    ///< The same of the update, which follows, first gradient to last.
   int iterations = 30;
@@ -39,7 +31,6 @@ struct OverlapRow {
   std::string algorithm;
   Calls calls = Calls::kBuckets;
   std::optional<std::size_t> fusion_bytes;
-  std::optional<std::string> bucket_order;
   std::optional<bool> priority;
   double compute_us = 0;        ///< Backward pass and update without communication.
   double communication_us = 0;  ///< All gradients, without computation.
@@ -51,7 +42,7 @@ struct OverlapRow {
   std::uint64_t wrong = 0;  ///< Elements, over all ranks.
 };
 
-/// Runs iterations on all systems alternately: gradients become ready in their order, each when
+/// Runs iterations on all systems alternately: gradients become ready last to first, each when
 /// its part of the backward pass is computed. Then each is updated as soon as it is summed, where
 /// the system can wait for one, or else when all are. Computation alone, communication alone and
 /// both alternate too; all ranks start each together. Where ranks share cores, communication that

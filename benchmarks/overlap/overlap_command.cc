@@ -20,23 +20,22 @@ namespace kolo::bench {
 namespace {
 
 void print(const Runtime& runtime, const OverlapOptions& options, const std::string& home,
-           const std::string& order, const std::vector<OverlapRow>& rows) {
+           const std::vector<OverlapRow>& rows) {
   const std::size_t elements =
       std::accumulate(options.counts.begin(), options.counts.end(), std::size_t{0});
-  fmt::print("# kolo-bench overlap, kolo {}: {} gradients, {:.1f} MB, memory {}, order {}\n",
-             kVersion, options.counts.size(), static_cast<double>(elements) * sizeof(float) / 1e6,
-             home, order);
+  fmt::print("# kolo-bench overlap, kolo {}: {} gradients, {:.1f} MB, memory {}\n", kVersion,
+             options.counts.size(), static_cast<double>(elements) * sizeof(float) / 1e6, home);
   fmt::print("# {} ranks on {} nodes, {} cores here, medians of the slowest rank, ms\n",
              runtime.world_size(), runtime.num_nodes(), std::thread::hardware_concurrency());
-  fmt::print("# {:>6} {:>7} {:>10} {:<10} {:<8} {:<26} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>6}\n",
-             "system", "calls", "fusion", "buckets", "priority", "algo", "compute", "comm", "both",
-             "first", "exposed", "hidden", "#wrong");
+  fmt::print("# {:>6} {:>7} {:>10} {:<8} {:<26} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>6}\n",
+             "system", "calls", "fusion", "priority", "algo", "compute", "comm", "both", "first",
+             "exposed", "hidden", "#wrong");
   for (const OverlapRow& row : rows) {
     fmt::print(
-        "  {:>6} {:>7} {:>10} {:<10} {:<8} {:<26} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} "
+        "  {:>6} {:>7} {:>10} {:<8} {:<26} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} "
         "{:>7.1f}% {:>6}\n",
         row.system, to_string(row.calls),
-        row.fusion_bytes ? fmt::to_string(*row.fusion_bytes) : "-", row.bucket_order.value_or("-"),
+        row.fusion_bytes ? fmt::to_string(*row.fusion_bytes) : "-",
         row.priority ? (*row.priority ? "on" : "off") : "-", row.algorithm, row.compute_us / 1e3,
         row.communication_us / 1e3, row.iteration_us / 1e3, row.first_us / 1e3,
         row.exposed_us / 1e3, row.hidden_percent, row.wrong);
@@ -44,8 +43,7 @@ void print(const Runtime& runtime, const OverlapOptions& options, const std::str
 }
 
 nlohmann::json to_json(const Runtime& runtime, const OverlapOptions& options,
-                       const std::string& home, const std::string& order, const std::string& label,
-                       const OverlapRow& row) {
+                       const std::string& home, const std::string& label, const OverlapRow& row) {
   const std::size_t elements =
       std::accumulate(options.counts.begin(), options.counts.end(), std::size_t{0});
   return {{"system", row.system},
@@ -58,9 +56,6 @@ nlohmann::json to_json(const Runtime& runtime, const OverlapOptions& options,
           {"ranks", runtime.world_size()},
           {"nodes", runtime.num_nodes()},
           {"memory", row.fusion_bytes ? home : "user"},
-          {"order", order},
-          {"bucket_order",
-           row.bucket_order ? nlohmann::json(*row.bucket_order) : nlohmann::json(nullptr)},
           {"priority", row.priority ? nlohmann::json(*row.priority) : nlohmann::json(nullptr)},
           {"update_ms", options.update_ms},
           {"iterations", options.iterations},
@@ -112,14 +107,6 @@ OverlapCommand::OverlapCommand(CLI::App& app)
           "alone")
       ->delimiter(',')
       ->capture_default_str();
-  command_
-      .add_option(
-          "--order", order_,
-          "Order in which the backward pass computes the layers, which are registered first "
-          "to last: reversed; registered; late (reversed, but the last layer at the end); "
-          "or shuffled (at random, the same on all ranks)")
-      ->check(one_of({"reversed", "registered", "late", "shuffled"}))
-      ->capture_default_str();
   command_.add_option("--memory", home_, "Where Kolo's gradients live: arena or user")
       ->check(one_of({"arena", "user"}))
       ->capture_default_str();
@@ -143,7 +130,6 @@ OverlapCommand::OverlapCommand(CLI::App& app)
 
 bool OverlapCommand::run() {
   options_.counts = transformer_gradients(layers_, width_);
-  options_.order = backward_order(order_, layers_);
   Peers peers(compare_);
   peers.keep_launcher();
   // A runtime has one fusion size and one priority, so there are several runtimes.
@@ -171,9 +157,9 @@ bool OverlapCommand::run() {
   const std::vector<OverlapRow> rows = measure_overlap(runtime, systems, options_);
   nlohmann::json json = nlohmann::json::array();
   for (const OverlapRow& row : rows) {
-    json.push_back(to_json(runtime, options_, home_, order_, label_, row));
+    json.push_back(to_json(runtime, options_, home_, label_, row));
   }
-  if (speaks) print(runtime, options_, home_, order_, rows);
+  if (speaks) print(runtime, options_, home_, rows);
   systems.clear();
   for (Runtime& each : runtimes) each.close();
   if (speaks) write_json(json_, json);

@@ -26,7 +26,7 @@ class OverlapCommand {
   std::vector<std::string> fusion_sizes_ = {"0", "1M", "4M", "16M"};
   std::vector<std::string> priorities_ = {"off"};
   std::vector<std::string> compare_;
-  std::string home_ = "arena", order_ = "reversed", json_, label_;
+  std::string home_ = "arena", json_, label_;
   OverlapOptions options_;
 };
 

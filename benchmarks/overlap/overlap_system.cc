@@ -39,9 +39,6 @@ class KoloOverlap final : public OverlapSystem {
   std::string algorithm() const override { return gradients_.plan().algorithm; }
   Calls calls() const override { return Calls::kBuckets; }
   std::optional<std::size_t> fusion_bytes() const override { return fusion_bytes_; }
-  std::optional<std::string> bucket_order() const override {
-    return gradients_.plan().bucket_order;
-  }
   std::optional<bool> priority() const override { return priority_; }
   void ready(std::size_t index) override { gradients_.ready(index); }
   bool await(std::size_t index) override {

@@ -166,11 +166,6 @@ void check_switch(const std::string& text) {
   check_choice(text, choices);
 }
 
-void check_bucket_order(const std::string& text) {
-  static const std::vector<std::string> choices = {"auto", "registered", "measured"};
-  check_choice(text, choices);
-}
-
 void check_path(const std::string& text) { check_plain_text(text, kLongestPath); }
 
 OptionEntry switch_option(std::string name, std::string help, bool Options::*field) {
@@ -269,12 +264,6 @@ const std::vector<OptionEntry>& option_table() {
                         "largest bucket of gradients; 0 sends each gradient alone; auto takes the "
                         "size that the cost model predicts to be fastest",
                         &Options::fusion_bytes, 0),
-      text_option("bucket_order", "NAME",
-                  "order in which gradients are expected, by which they share buckets: registered "
-                  "(the last one first), measured (that of the first four iterations, if it lets "
-                  "more be sent before the last gradient is ready) or auto (measured where no bit "
-                  "of a sum depends on buckets)",
-                  &Options::bucket_order, true, check_bucket_order),
       switch_option("priority",
                     "on: gradients that were registered first, which are needed first, overtake "
                     "others between nodes; for updates that go layer by layer",

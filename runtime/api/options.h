@@ -22,12 +22,6 @@ struct Options {
   /// Gradients are batched into buckets of at most this many bytes; 0 sends each gradient alone.
   /// kAutoBytes: the size with the least predicted time for all gradients of a set.
   std::size_t fusion_bytes = kAutoBytes;
-  /// The order in which gradients are expected to become ready, by which they share buckets.
-  /// "registered": the last registered first. "measured": that of the first four iterations; if
-  /// another one lets more be sent before the last gradient is ready, and all ranks come to the
-  /// same buckets, those replace the first ones. "auto": measured where no bit of a sum depends on
-  /// buckets.
-  std::string bucket_order = "auto";
   /// Buckets of gradients that were registered first, which the next forward pass needs first,
   /// overtake others between nodes, message by message. It changes no bit. For updates that go
   /// layer by layer: see `GradientSet::wait(index)`.

@@ -17,9 +17,6 @@ struct PlanSummary {
   std::size_t wire_bytes = 0;  ///< Bytes that this rank sends to other nodes per iteration.
   /// Limit of a bucket, as given or chosen: in device memory if all gradients are there.
   std::size_t fusion_bytes = 0;
-  /// "registered": gradients share buckets in reverse order of their registration; "measured": in
-  /// that in which they became ready in the first iterations.
-  std::string bucket_order = {};
   std::string algorithm = {};    ///< Algorithm of the largest bucket.
   std::string compression = {};  ///< Number of gradients per compression spec; empty: all dense.
   std::string reason = {};       ///< Reason for the algorithm, for a bucket in device memory.

@@ -105,7 +105,6 @@ nlohmann::json json_of(const kolo::PlanSummary& plan) {
           {"bytes", plan.bytes},
           {"wire_bytes", plan.wire_bytes},
           {"fusion_bytes", plan.fusion_bytes},
-          {"bucket_order", plan.bucket_order},
           {"algorithm", plan.algorithm},
           {"compression", plan.compression},
           {"reason", plan.reason},

@@ -79,11 +79,6 @@ void GradientGroup::measure_dense_steps(const Clock& clock, std::function<void()
   iterations_.begin_measured(clock);
 }
 
-void GradientGroup::observe_order(std::function<void()> cast_vote) {
-  cast_vote_ = std::move(cast_vote);
-  iterations_.begin_observed();
-}
-
 bool GradientGroup::settle(const DenseSteps& measured, const ProcessGrid& grid,
                            const LinkCosts& costs) {
   const bool has_changed = settle_compression(travelling_, choices_, measured, grid, costs);

@@ -99,9 +99,6 @@ class GradientGroup final : public BucketOwner {
   /// ends with a vote: when nothing else is left of it, the engine's thread calls `cast_vote`.
   /// `clock` outlives them.
   void measure_dense_steps(const Clock& clock, std::function<void()> cast_vote);
-  /// Begins the first of `MarkOrder::kIterations`, in which the order of marks is observed. The
-  /// last one ends with a vote, as above.
-  void observe_order(std::function<void()> cast_vote);
   /// Decides what is open. Returns whether gradients travel in another way now, which is not
   /// planned yet.
   bool settle(const DenseSteps& measured, const ProcessGrid& grid, const LinkCosts& costs);

@@ -1,7 +1,5 @@
 #include "runtime/engine/gradient_iterations.h"
 
-#include <utility>
-
 #include <fmt/format.h>
 
 #include "comm/base/check.h"
@@ -79,7 +77,6 @@ void GradientIterations::take(std::size_t gradient, MarkCall call) {
 
 std::optional<GradientIterations::ReadyBucket> GradientIterations::count(std::size_t gradient) {
   marked_[gradient] = true;
-  if (mark_order_ && gradient < size_) mark_order_->mark(gradient);
   const bool is_last = ++marks_ == gradients_.size();
   if (is_last && event_) step_times_.begin_wait();
   const auto bucket = readiness_->mark(gradient);
@@ -297,19 +294,6 @@ void GradientIterations::begin_measured(const Clock& clock) {
   begin_next();
 }
 
-void GradientIterations::begin_observed() {
-  const MutexLock lock(mutex_);
-  mark_order_.emplace(size_);
-  until_vote_ = MarkOrder::kIterations;
-  begin_next();
-}
-
-std::vector<std::size_t> GradientIterations::take_order() {
-  const MutexLock lock(mutex_);
-  const auto observed = std::exchange(mark_order_, std::nullopt);
-  return observed->order();
-}
-
 DenseSteps GradientIterations::take_dense_steps() {
   const MutexLock lock(mutex_);
   return step_times_.take();
@@ -342,7 +326,6 @@ void GradientIterations::vote_ended() {
 void GradientIterations::begin_next() {
   ends_with_vote_ = until_vote_ == 1;
   if (until_vote_ > 0) --until_vote_;
-  if (mark_order_) mark_order_->begin_iteration();
   // Until now they are those of the iteration that is over.
   if (spans_.size() != dense_) spans_.assign(dense_, {});
   ++begun_;

@@ -12,7 +12,6 @@
 #include "comm/base/clock.h"
 #include "comm/base/mutex.h"
 #include "comm/base/unique_handle.h"
-#include "fusion/mark_order.h"
 #include "fusion/readiness.h"
 #include "runtime/engine/compressed_set.h"
 #include "runtime/engine/gradient_events.h"
@@ -111,12 +110,6 @@ class GradientIterations {
   /// Begins the first of `kMeasuredIterations`. They are timed, and the last one ends with a vote.
   /// `clock` outlives them.
   void begin_measured(const Clock& clock) KOLO_EXCLUDES(mutex_);
-  /// Begins the first of `MarkOrder::kIterations`, in which the order of marks is observed. The
-  /// last one ends with a vote.
-  void begin_observed() KOLO_EXCLUDES(mutex_);
-  /// The order that was observed, without weights; observing ends. Before: all gradients of the
-  /// last one are marked.
-  std::vector<std::size_t> take_order() KOLO_EXCLUDES(mutex_);
   /// The times of the measured iterations; timing ends.
   DenseSteps take_dense_steps() KOLO_EXCLUDES(mutex_);
 
@@ -178,7 +171,6 @@ class GradientIterations {
   std::size_t target_ KOLO_GUARDED_BY(mutex_) = 0;
   std::size_t until_vote_ KOLO_GUARDED_BY(mutex_) = 0;   // iterations, with this one; 0: no vote
   bool ends_with_vote_ KOLO_GUARDED_BY(mutex_) = false;  // this iteration
-  std::optional<MarkOrder> mark_order_ KOLO_GUARDED_BY(mutex_);  // while it is observed
   StepTimes step_times_ KOLO_GUARDED_BY(mutex_);
   PromptWaits prompt_waits_ KOLO_GUARDED_BY(mutex_);
   std::optional<Error> error_ KOLO_GUARDED_BY(mutex_);  // constant once it has failed

@@ -1,7 +1,6 @@
 #include "runtime/engine/gradient_plan.h"
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -11,7 +10,6 @@
 
 #include "comm/base/text.h"
 #include "comm/collective/chunking.h"
-#include "fusion/measured_plan.h"
 #include "fusion/segment_packer.h"
 #include "fusion/wire_packer.h"
 #include "runtime/plan/bucket_order.h"
@@ -45,11 +43,10 @@ struct Draft {
   Plan plan;
   std::vector<BucketPlan> buckets;
   std::size_t fusion_bytes = 0;  // that was aimed at
-  std::string_view order = "registered";
 };
 
-/// The order in which gradients are expected before it is measured: last registered first. Weights
-/// are known once all gradients are.
+/// The order in which gradients are expected: last registered first. Weights are known once all
+/// gradients are.
 std::vector<std::size_t> expected_order(const GradientGroup& group) {
   std::vector<std::size_t> order;
   for (std::size_t i = group.size(); i-- > 0;) order.push_back(i);
@@ -71,27 +68,14 @@ PlannerOptions planner_options(const GradientGroup& group, const PlanContext& co
           .order = expected_order(group)};
 }
 
-Plan first_buckets(const GradientGroup& group, const PlanContext& context) {
-  return plan_buckets(group.travelling(), planner_options(group, context));
-}
-
-/// The buckets by a measured order, if they are better.
-std::optional<Plan> measured_buckets(const GradientGroup& group, const PlanContext& context,
-                                     std::span<const std::size_t> order) {
-  PlannerOptions options = planner_options(group, context);
-  options.place_order = options.order;
-  std::ranges::copy(order, options.order.begin());  // Weights stay last.
-  return better_plan(group.travelling(), options, first_buckets(group, context));
-}
-
-/// Compiles the schedules of a plan.
-Draft draft(const GradientGroup& group, const PlanContext& context, Plan plan) {
+/// Compiles the schedules of all dense buckets.
+Draft draft(const GradientGroup& group, const PlanContext& context) {
   const auto is_on_device = [](const GradientSpec& gradient) {
     return gradient.memory == MemoryKind::kDevice;
   };
   const bool all_on_device = std::ranges::all_of(group.gradients(), is_on_device);
   const MemoryKind memory = all_on_device ? MemoryKind::kDevice : MemoryKind::kHost;
-  Draft draft{.plan = std::move(plan),
+  Draft draft{.plan = plan_buckets(group.travelling(), planner_options(group, context)),
               .buckets = {},
               .fusion_bytes = fusion_bytes_of(group, context, memory)};
   const PlanInputs inputs = context.inputs();
@@ -101,6 +85,16 @@ Draft draft(const GradientGroup& group, const PlanContext& context, Plan plan) {
         all_reduce_request(bucket_text(group, bucket, index), bucket.layout, inputs), inputs));
   }
   return draft;
+}
+
+/// A fingerprint of which gradients share a bucket, and where in it each lies.
+std::uint64_t fingerprint(const Plan& plan) {
+  std::vector<std::uint64_t> words;
+  for (const PlannedBucket& bucket : plan.buckets) {
+    words.push_back(bucket.segments.size());
+    for (const PlannedSegment& segment : bucket.segments) words.push_back(segment.gradient);
+  }
+  return XXH3_64bits(words.data(), words.size() * sizeof(words[0]));
 }
 
 /// Gives gradients of the host a place for good: the caller's, one in the arena, or memory of the
@@ -141,7 +135,6 @@ void install(GradientGroup& group, const PlanContext& context, Draft draft) {
   PlanSummary summary{.gradients = group.size(),
                       .buckets = draft.plan.buckets.size(),
                       .fusion_bytes = draft.fusion_bytes,
-                      .bucket_order = std::string(draft.order),
                       .compression = summarize_compression(gradients)};
   std::string identity =
       fmt::format("{}{:x}\n", describe(gradients, group.options()), fingerprint(draft.plan));
@@ -210,7 +203,7 @@ void install(GradientGroup& group, const PlanContext& context, Draft draft) {
 
 void plan_gradients(GradientGroup& group, const PlanContext& context) {
   // Compiled before anything is allocated: an algorithm that does not fit leaves nothing behind.
-  Draft planned = draft(group, context, first_buckets(group, context));
+  Draft planned = draft(group, context);
   if (context.lane != nullptr) group.attach(context.lane->device());
   place_gradients(group, context);
   group.compressed().plan(group.travelling(), group.views(), group.options().op, group, context);
@@ -219,25 +212,11 @@ void plan_gradients(GradientGroup& group, const PlanContext& context) {
 
 void replan_gradients(GradientGroup& group, const PlanContext& context) {
   const std::vector<BucketId> former = group.buckets();
-  Draft planned = draft(group, context, first_buckets(group, context));
+  Draft planned = draft(group, context);
   group.compressed().plan(group.travelling(), group.views(), group.options().op, group, context,
                           kMeasuredIterations);
   install(group, context, std::move(planned));
   for (BucketId id : former) context.buckets.remove(id);
-}
-
-std::uint64_t reordered_buckets(const GradientGroup& group, const PlanContext& context,
-                                std::span<const std::size_t> order) {
-  const auto plan = measured_buckets(group, context, order);
-  return plan ? fingerprint(*plan) : 0;
-}
-
-void reorder_gradients(GradientGroup& group, const PlanContext& context,
-                       std::span<const std::size_t> order) {
-  Draft planned = draft(group, context, *measured_buckets(group, context, order));
-  planned.order = "measured";
-  for (BucketId id : group.buckets()) context.buckets.remove(id);
-  install(group, context, std::move(planned));
 }
 
 void remove_gradients(const GradientGroup& group, BucketTable& buckets) {

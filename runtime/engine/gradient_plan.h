@@ -1,8 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <span>
-
 #include "runtime/engine/gradient_group.h"
 #include "runtime/engine/plan_context.h"
 
@@ -19,17 +16,6 @@ void plan_gradients(GradientGroup& group, const PlanContext& context);
 /// call it at the same point of the order of decisions, after the same iteration.
 /// Errors: KoloError(kResources).
 void replan_gradients(GradientGroup& group, const PlanContext& context);
-
-/// The fingerprint of the buckets of a set in host memory if its gradients are expected in `order`;
-/// 0 if they would not be better than those that it began with. Allocates nothing.
-std::uint64_t reordered_buckets(const GradientGroup& group, const PlanContext& context,
-                                std::span<const std::size_t> order);
-
-/// Plans the dense buckets anew by an order for which `reordered_buckets` is not 0, and the same on
-/// all ranks. Gradients stay where they are. All ranks call it at the same point of the order of
-/// decisions, after the same iteration. Errors: KoloError(kResources).
-void reorder_gradients(GradientGroup& group, const PlanContext& context,
-                       std::span<const std::size_t> order);
 
 /// Gives back what a set has that no rank uses any more; see `BucketTable::remove`.
 void remove_gradients(const GradientGroup& group, BucketTable& buckets);

@@ -45,23 +45,6 @@ TEST(TransformerGradients, HaveTheParametersOfATransformer) {
             2u * (1200u + 40u + 90u));
 }
 
-TEST(BackwardOrder, HasTheLayersInItsOrder) {
-  const auto layers_of = [](std::string_view name) {
-    std::vector<std::size_t> layers;
-    const auto order = backward_order(name, 4);
-    for (std::size_t i = 0; i < order.size(); i += 12) layers.push_back(order[i] / 12);
-    std::vector<std::size_t> sorted = order;
-    std::ranges::sort(sorted);
-    for (std::size_t i = 0; i < sorted.size(); ++i) EXPECT_EQ(sorted[i], i);
-    EXPECT_EQ(order[0] % 12, 11u);
-    return layers;
-  };
-  EXPECT_EQ(layers_of("reversed"), (std::vector<std::size_t>{3, 2, 1, 0}));
-  EXPECT_EQ(layers_of("registered"), (std::vector<std::size_t>{0, 1, 2, 3}));
-  EXPECT_EQ(layers_of("late"), (std::vector<std::size_t>{2, 1, 0, 3}));
-  EXPECT_NE(layers_of("shuffled"), layers_of("reversed"));
-}
-
 TEST(OverlapBench, MarksEveryGradientInItsOrderAndCountsWrongSums) {
   Runtime runtime = Runtime::from_environment({});
   auto right = std::make_unique<RecordingSystem>(1.0f);
@@ -70,12 +53,11 @@ TEST(OverlapBench, MarksEveryGradientInItsOrderAndCountsWrongSums) {
   systems.push_back(std::move(right));
   systems.push_back(std::make_unique<RecordingSystem>(2.0f));
   const auto rows = measure_overlap(
-      runtime, systems,
-      {.counts = {5, 1, 3}, .order = {2, 0, 1}, .compute_ms = 0.01, .iterations = 2, .warmup = 1});
+      runtime, systems, {.counts = {5, 1, 3}, .compute_ms = 0.01, .iterations = 2, .warmup = 1});
   // Per iteration one without computation and one with it, and a last one for the check.
   ASSERT_EQ(seen.iterations.size(), 2u * 3u + 1u);
   for (const auto& iteration : seen.iterations) {
-    EXPECT_EQ(iteration, (std::vector<std::size_t>{2, 0, 1}));
+    EXPECT_EQ(iteration, (std::vector<std::size_t>{2, 1, 0}));
   }
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0].wrong, 0u);
@@ -85,11 +67,8 @@ TEST(OverlapBench, MarksEveryGradientInItsOrderAndCountsWrongSums) {
 
 TEST(OverlapBench, RunsOnKoloInEitherMemory) {
   Runtime runtime = Runtime::from_environment({});
-  const OverlapOptions options = {.counts = transformer_gradients(1, 8),
-                                  .order = backward_order("reversed", 1),
-                                  .compute_ms = 0.01,
-                                  .iterations = 2,
-                                  .warmup = 1};
+  const OverlapOptions options = {
+      .counts = transformer_gradients(1, 8), .compute_ms = 0.01, .iterations = 2, .warmup = 1};
   for (Home home : {Home::kArena, Home::kUser}) {
     std::vector<std::unique_ptr<OverlapSystem>> systems;
     systems.push_back(make_kolo_overlap(runtime, options.counts, home));
@@ -124,13 +103,9 @@ TEST(OverlapBench, UpdatesLayerByLayerWhereASystemCanWaitForOne) {
   const WaitingSystem& seen = *waiting;
   std::vector<std::unique_ptr<OverlapSystem>> systems;
   systems.push_back(std::move(waiting));
-  const auto rows = measure_overlap(runtime, systems,
-                                    {.counts = {5, 1, 3},
-                                     .order = {2, 1, 0},
-                                     .compute_ms = 0.01,
-                                     .update_ms = 0.01,
-                                     .iterations = 1,
-                                     .warmup = 0});
+  const auto rows = measure_overlap(
+      runtime, systems,
+      {.counts = {5, 1, 3}, .compute_ms = 0.01, .update_ms = 0.01, .iterations = 1, .warmup = 0});
   // Communication alone waits for all at once; then come the iteration and the check.
   EXPECT_EQ(seen.awaited, (std::vector<std::size_t>{0, 1, 2, 0, 1, 2}));
   EXPECT_EQ(seen.ends, (std::vector<std::size_t>{0, 3, 6}));
@@ -175,8 +150,7 @@ TEST(OverlapBench, BlockingCallsAreOneForAllOrOneForEach) {
     systems.push_back(make_blocking_overlap(runtime, peer, counts, calls));
     peer.calls.clear();
     const auto rows = measure_overlap(
-        runtime, systems,
-        {.counts = counts, .order = {2, 1, 0}, .compute_ms = 0.01, .iterations = 1, .warmup = 0});
+        runtime, systems, {.counts = counts, .compute_ms = 0.01, .iterations = 1, .warmup = 0});
     EXPECT_EQ(rows.at(0).wrong, 0u) << to_string(calls);
     EXPECT_EQ(rows.at(0).calls, calls);
     return peer.calls;

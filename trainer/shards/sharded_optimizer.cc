@@ -196,7 +196,6 @@ void ShardedOptimizer::visit_state(StateVisitor& visitor) {
 PlanSummary ShardedOptimizer::plan() const {
   PlanSummary summary{.buckets = plan_.buckets().size(),
                       .fusion_bytes = bucket_bytes_,
-                      .bucket_order = "registered",
                       .algorithm = "reduce_scatter, all_gather"};
   for (const ShardPlan::Bucket& bucket : plan_.buckets()) {
     summary.gradients += bucket.segments.size();

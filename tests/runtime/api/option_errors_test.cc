@@ -92,7 +92,6 @@ std::vector<BadValue> bad_values() {
       {"verify_schedules", "yes", nullptr, kUsage, "on or off"},
       {"reproducible", "yes", nullptr, kUsage, "on or off"},
       {"priority", "1", nullptr, kUsage, "on or off"},
-      bad_text("bucket_order", &Options::bucket_order, "mesured", kUsage, "did you mean measured?"),
       bad_text("device", &Options::device, "gpu", kUsage, "cpu, cuda or cuda:INDEX"),
       bad_text("device", &Options::device, "cude", kUsage, "did you mean cuda?"),
       bad_text("device", &Options::device, "cuda:1x", kConfig, "INDEX from 0"),

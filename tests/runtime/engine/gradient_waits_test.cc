@@ -37,8 +37,7 @@ class WaitedSet {
  public:
   explicit WaitedSet(const std::vector<int>& nodes, std::uint64_t seed = 1,
                      const GradientOptions& options = {.op = ReduceOp::kSum})
-      : job_(ProcessGrid::with_node_sizes(nodes),
-             {.fusion_bytes = 2 * 64 * sizeof(float), .bucket_order = "registered"}, seed) {
+      : job_(ProcessGrid::with_node_sizes(nodes), {.fusion_bytes = 2 * 64 * sizeof(float)}, seed) {
     for (int rank = 0; rank < job_.world_size(); ++rank) {
       std::vector<GradientSpec> specs;
       for (std::size_t g = 0; g < kWaited; ++g) {

@@ -15,7 +15,6 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/base/error.h"
-#include "fusion/mark_order.h"
 #include "tests/runtime/engine/compressed_member.h"
 #include "tests/support/temporary_directory.h"
 
@@ -86,39 +85,6 @@ TEST(TimelineTest, EndsWithTheLastEventThatFits) {
   EXPECT_GT(events.count("bucket 7 of 'model'"), 2u);
   EXPECT_EQ(events.size(), events.count("bucket 7 of 'model'"));
   EXPECT_LT(std::filesystem::file_size(path + ".3"), kBytes + 4);
-}
-
-// The plan changes while the last iteration before it is not written yet.
-TEST(TimelineTest, HasAllBucketsOfTheIterationAfterWhichThePlanChanges) {
-  const auto path =
-      std::filesystem::path(testing::TempDir()) / ("timeline.order." + std::to_string(::getpid()));
-  constexpr std::size_t kIterations = MarkOrder::kIterations + 2, kGradients = 24;
-  RuntimeJob job(2, {.fusion_bytes = 1024,
-                     .bucket_order = "measured",
-                     .arena_bytes = std::size_t{1} << 22,
-                     .timeline = path,
-                     .node_id = "a"});
-  job.run([&](Runtime& runtime) {
-    std::vector<GradientSpec> specs;
-    for (std::size_t g = 0; g < kGradients; ++g) {
-      specs.push_back({.name = "g" + std::to_string(g), .shape = {64}});
-    }
-    GradientSet set = runtime.register_gradients("model", specs);
-    for (std::size_t iteration = 0; iteration < kIterations; ++iteration) {
-      for (std::size_t g = kGradients - 1; g-- > 0;) set.ready(g);
-      set.ready(kGradients - 1);
-      set.wait();
-    }
-    require(set.plan().buckets == 7, "the last gradient has no bucket of its own");
-  });
-  for (int rank = 0; rank < 2; ++rank) {
-    const auto file = path.string() + "." + std::to_string(rank);
-    const auto events = events_of(file);
-    std::filesystem::remove(file);
-    EXPECT_EQ(events.count("bucket 5 of 'model'"), kIterations);
-    EXPECT_EQ(events.count("bucket 6 of 'model'"), 2u);
-    for (const auto& [name, event] : events) EXPECT_GT(event["ts"], 0.0) << name;
-  }
 }
 
 }  // namespace
