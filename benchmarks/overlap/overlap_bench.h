@@ -31,7 +31,6 @@ struct OverlapRow {
   std::string algorithm;
   Calls calls = Calls::kBuckets;
   std::optional<std::size_t> fusion_bytes;
-  std::optional<bool> priority;
   double compute_us = 0;        ///< Backward pass and update without communication.
   double communication_us = 0;  ///< All gradients, without computation.
   double iteration_us = 0;      ///< Both.

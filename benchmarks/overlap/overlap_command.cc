@@ -27,18 +27,17 @@ void print(const Runtime& runtime, const OverlapOptions& options, const std::str
              options.counts.size(), static_cast<double>(elements) * sizeof(float) / 1e6, home);
   fmt::print("# {} ranks on {} nodes, {} cores here, medians of the slowest rank, ms\n",
              runtime.world_size(), runtime.num_nodes(), std::thread::hardware_concurrency());
-  fmt::print("# {:>6} {:>7} {:>10} {:<8} {:<26} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>6}\n",
-             "system", "calls", "fusion", "priority", "algo", "compute", "comm", "both", "first",
-             "exposed", "hidden", "#wrong");
+  fmt::print("# {:>6} {:>7} {:>10} {:<26} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>6}\n", "system",
+             "calls", "fusion", "algo", "compute", "comm", "both", "first", "exposed", "hidden",
+             "#wrong");
   for (const OverlapRow& row : rows) {
     fmt::print(
-        "  {:>6} {:>7} {:>10} {:<8} {:<26} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} "
+        "  {:>6} {:>7} {:>10} {:<26} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} "
         "{:>7.1f}% {:>6}\n",
         row.system, to_string(row.calls),
-        row.fusion_bytes ? fmt::to_string(*row.fusion_bytes) : "-",
-        row.priority ? (*row.priority ? "on" : "off") : "-", row.algorithm, row.compute_us / 1e3,
-        row.communication_us / 1e3, row.iteration_us / 1e3, row.first_us / 1e3,
-        row.exposed_us / 1e3, row.hidden_percent, row.wrong);
+        row.fusion_bytes ? fmt::to_string(*row.fusion_bytes) : "-", row.algorithm,
+        row.compute_us / 1e3, row.communication_us / 1e3, row.iteration_us / 1e3,
+        row.first_us / 1e3, row.exposed_us / 1e3, row.hidden_percent, row.wrong);
   }
 }
 
@@ -56,7 +55,6 @@ nlohmann::json to_json(const Runtime& runtime, const OverlapOptions& options,
           {"ranks", runtime.world_size()},
           {"nodes", runtime.num_nodes()},
           {"memory", row.fusion_bytes ? home : "user"},
-          {"priority", row.priority ? nlohmann::json(*row.priority) : nlohmann::json(nullptr)},
           {"update_ms", options.update_ms},
           {"iterations", options.iterations},
           {"compute_us", row.compute_us},
@@ -94,13 +92,6 @@ OverlapCommand::OverlapCommand(CLI::App& app)
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command_
-      .add_option("--priority", priorities_,
-                  "Whether first gradients overtake others between nodes: off, on, or both, "
-                  "comma-separated and measured alternately")
-      ->check(one_of({"off", "on"}))
-      ->delimiter(',')
-      ->capture_default_str();
-  command_
       .add_option(
           "--fusion-sizes", fusion_sizes_,
           "Fusion sizes in bytes, comma-separated, measured alternately; 0 sends each gradient "
@@ -124,7 +115,7 @@ OverlapCommand::OverlapCommand(CLI::App& app)
   command_.add_option("--json", json_, "Write the rows to this file");
   command_.add_option("--label", label_, "Text that every row of the JSON carries");
   add_runtime_options(command_, runtime_, [](std::string_view name) {
-    return name != "fusion_bytes" && name != "priority" && name != "compression";
+    return name != "fusion_bytes" && name != "compression";
   });
 }
 
@@ -132,17 +123,14 @@ bool OverlapCommand::run() {
   options_.counts = transformer_gradients(layers_, width_);
   Peers peers(compare_);
   peers.keep_launcher();
-  // A runtime has one fusion size and one priority, so there are several runtimes.
+  // A runtime has one fusion size, so there are several runtimes.
   std::deque<Runtime> runtimes;
   std::vector<std::unique_ptr<OverlapSystem>> systems;
   for (const std::size_t size : parse_sizes("--fusion-sizes", fusion_sizes_)) {
-    for (const std::string& priority : priorities_) {
-      runtime_.fusion_bytes = size;
-      runtime_.priority = priority == "on";
-      Runtime& runtime = runtimes.emplace_back(Runtime::from_environment(runtime_));
-      systems.push_back(make_kolo_overlap(runtime, options_.counts,
-                                          home_ == "arena" ? Home::kArena : Home::kUser));
-    }
+    runtime_.fusion_bytes = size;
+    Runtime& runtime = runtimes.emplace_back(Runtime::from_environment(runtime_));
+    systems.push_back(
+        make_kolo_overlap(runtime, options_.counts, home_ == "arena" ? Home::kArena : Home::kUser));
   }
   Runtime& runtime = runtimes.front();
   const bool speaks = runtime.rank() == 0;

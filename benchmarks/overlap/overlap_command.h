@@ -24,7 +24,6 @@ class OverlapCommand {
   Options runtime_;
   std::size_t layers_ = 6, width_ = 384;
   std::vector<std::string> fusion_sizes_ = {"0", "1M", "4M", "16M"};
-  std::vector<std::string> priorities_ = {"off"};
   std::vector<std::string> compare_;
   std::string home_ = "arena", json_, label_;
   OverlapOptions options_;

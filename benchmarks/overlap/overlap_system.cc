@@ -30,7 +30,6 @@ class KoloOverlap final : public OverlapSystem {
  public:
   KoloOverlap(Runtime& runtime, const std::vector<std::size_t>& counts, Home home)
       : fusion_bytes_(runtime.options().fusion_bytes),
-        priority_(runtime.options().priority),
         memory_(in_arena(home) ? HostMemory() : HostMemory(total(counts) * sizeof(float))),
         gradients_(runtime.register_gradients("model", specs(counts),
                                               {.op = ReduceOp::kSum, .compression = "none"})) {}
@@ -39,7 +38,6 @@ class KoloOverlap final : public OverlapSystem {
   std::string algorithm() const override { return gradients_.plan().algorithm; }
   Calls calls() const override { return Calls::kBuckets; }
   std::optional<std::size_t> fusion_bytes() const override { return fusion_bytes_; }
-  std::optional<bool> priority() const override { return priority_; }
   void ready(std::size_t index) override { gradients_.ready(index); }
   bool await(std::size_t index) override {
     gradients_.wait(index);
@@ -75,7 +73,6 @@ class KoloOverlap final : public OverlapSystem {
   }
 
   std::size_t fusion_bytes_;
-  bool priority_;
   HostMemory memory_;
   GradientSet gradients_;
 };

@@ -44,8 +44,6 @@ class OverlapSystem {
   virtual Calls calls() const = 0;
   /// Largest bucket, if the system makes buckets.
   virtual std::optional<std::size_t> fusion_bytes() const { return std::nullopt; }
-  /// Whether gradients that were registered first overtake others, if the system has that option.
-  virtual std::optional<bool> priority() const { return std::nullopt; }
 
   /// Marks gradient `index` as computed: in any order, each once per iteration.
   virtual void ready(std::size_t index) = 0;

@@ -27,10 +27,6 @@ struct Binding {
   /// many bytes as `arena_needs` says.
   std::size_t arena_offset = 0;
   std::size_t staging_offset = 0;
-  /// The smaller, the sooner its result is needed; 0: it takes no part in that order. Buckets get
-  /// their turns in it, and those that are not eager send in it (see SendTurns). Equal on all
-  /// ranks.
-  std::uint32_t urgency = 0;
   double scale = 1.0;  ///< Applied by the steps that finish.
   /// The packer scales contributions, so that reductions must not read tensors themselves. For host
   /// buckets out of place, whose contributions may all the same be where results go.

@@ -5,7 +5,8 @@
 #include <fmt/format.h>
 
 #include "comm/base/check.h"
-#include "comm/schedule/executor_run.h"
+#include "comm/schedule/host_run.h"
+#include "comm/schedule/step_progress.h"
 
 namespace kolo {
 namespace {
@@ -16,6 +17,47 @@ static_assert(kMaxBuckets < BucketId{1} << kTagBucketBits);
 constexpr std::size_t kKernelBytesPerPoll = std::size_t{1} << 20;
 
 }  // namespace
+
+struct Executor::Run {
+  Run(Schedule of, Binding at, Transport& transport, DeviceLane* lane, std::size_t threads,
+      const Pause& pause)
+      : schedule(std::move(of)),
+        binding(std::move(at)),
+        progress(schedule),
+        completions(schedule.steps.size()),
+        iteration(binding.first_iteration),
+        element_bytes(size_of(schedule.layout.dtype)) {
+    pending.reserve(schedule.steps.size());
+    for (const Step& step : schedule.steps) {
+      if (step.kind == StepKind::kNative) native_group = step.group;
+    }
+    if (lane == nullptr) {
+      host.emplace(transport, schedule, binding, threads, pause);
+    } else {
+      device = lane->prepare(schedule, binding);
+    }
+  }
+
+  bool is_copying() const { return binding.mirror != nullptr && binding.mirror->is_copying(); }
+  /// Whether all steps are complete and their results where they belong.
+  bool finish() { return progress.is_complete() && (!binding.mirror || binding.mirror->drain()); }
+
+  Schedule schedule;
+  Binding binding;
+  StepProgress progress;
+  std::optional<NativeGroup> native_group;  // if there are native steps
+  std::optional<HostRun> host;              // of a host bucket
+  std::unique_ptr<DeviceRun> device;        // of a device bucket
+  std::vector<Completion> completions;      // of messages
+  std::size_t kernel_progress = 0;          // elements of the first kernel that are done
+  std::optional<StepId> waiting_native;     // ready, but others come first
+  std::vector<StepId> pending;              // started messages and flags
+  std::uint64_t iteration;                  // the current one, or the next
+  bool running = false;
+  bool abandoned = false;
+  std::size_t element_bytes;
+  std::size_t network_bytes = 0;  // sent to other nodes in this iteration
+};
 
 Executor::Executor(Transport& transport, DeviceLane* lane, ReduceTeam* team)
     : transport_(transport),
@@ -87,9 +129,7 @@ void Executor::start(BucketId bucket, std::uint64_t iteration) {
   if (run.host) run.host->begin(iteration);
   if (run.device) lane_->begin(*run.device, iteration);
   run.progress.begin();
-  if (run.sender) turns_.begin(*run.sender);
-  const auto urgency = [](const Run* active) { return active->binding.urgency; };
-  active_.insert(std::ranges::upper_bound(active_, run.binding.urgency, {}, urgency), &run);
+  active_.push_back(&run);
   if (run.device && run.progress.is_enqueued()) seal(run);
 }
 
@@ -97,7 +137,6 @@ void Executor::abandon(BucketId bucket) {
   Run& run = *runs_.at(bucket);
   ensure(run.running && run.host.has_value(), "abandoned a bucket that is not running");
   std::erase(active_, &run);
-  if (run.sender) turns_.forget(*run.sender);
   run.running = false;
   run.abandoned = true;
   run.pending.clear();
@@ -117,11 +156,7 @@ bool Executor::poll() {
       moved = true;
     }
   }
-  turns_.begin_round();
-  for (Run* run : active_) {
-    moved |= advance(*run);
-    if (run->sender) turns_.pass(*run->sender);
-  }
+  for (Run* run : active_) moved |= advance(*run);
   moved |= std::erase_if(active_, [this](Run* run) {
              if (!run->finish()) return false;
              run->running = false;
@@ -212,7 +247,6 @@ bool Executor::complete_pending(Run& run) {
     }
     run.pending[i] = run.pending.back();
     run.pending.pop_back();
-    if (run.takes_turns(id, transport_)) turns_.completed(*run.sender);
     run.progress.complete(id);
     moved = true;
   }
@@ -221,14 +255,8 @@ bool Executor::complete_pending(Run& run) {
 
 bool Executor::issue_ready(Run& run) {
   bool any = false;
-  while (const auto held = run.sender ? turns_.release(*run.sender) : std::nullopt) {
-    issue(run, *held);
-    any = true;
-  }
   while (!run.progress.messages.empty()) {
-    const StepId id = run.progress.messages.pop();
-    if (run.takes_turns(id, transport_) && turns_.hold(*run.sender, id)) continue;
-    issue(run, id);
+    issue(run, run.progress.messages.pop());
     any = true;
   }
   return any;
@@ -249,7 +277,6 @@ void Executor::issue(Run& run, StepId id) {
         message = message.first(used_payload_bytes(message));
       }
       if (!transport_.is_mapped(step.peer)) run.network_bytes += message.size();
-      if (run.takes_turns(id, transport_)) turns_.sent(*run.sender);
       transport_.isend(step.peer, tag_from(transport_.rank()), message, run.completions[id]);
       run.pending.push_back(id);
       break;
@@ -397,7 +424,6 @@ void Executor::cancel() {
         {.bucket = run->binding.bucket, .iteration = static_cast<std::uint32_t>(run->iteration)});
   }
   for (Run* run : active_) {
-    if (run->sender) turns_.forget(*run->sender);
     run->running = false;
     run->pending.clear();
     run->waiting_native.reset();

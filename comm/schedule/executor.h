@@ -14,14 +14,13 @@
 #include "comm/schedule/kernel_pieces.h"
 #include "comm/schedule/reduce_team.h"
 #include "comm/schedule/schedule.h"
-#include "comm/schedule/send_turns.h"
 #include "comm/transport/transport.h"
 
 namespace kolo {
 
 /// Runs schedules: the only code with I/O pending. Many buckets may be in flight; steps whose
 /// predecessors are complete start in the order of their schedule, messages and flags before
-/// kernels; buckets go on in the order of their urgency. Kernels of host buckets run in `poll`,
+/// kernels; buckets go on in the order of their starts. Kernels of host buckets run in `poll`,
 /// long ones in parts; with a team, those that are ready run side by side, cut into pieces. Local
 /// steps of device buckets are enqueued on streams (see DeviceLane), as soon as what comes before
 /// them is enqueued or complete.
@@ -128,8 +127,7 @@ class Executor {
   const std::size_t threads_;  // that compute
   Pause pause_;
   std::vector<std::unique_ptr<Run>> runs_;  // by bucket
-  std::vector<Run*> active_;                // in order of urgency, then of start
-  SendTurns turns_;
+  std::vector<Run*> active_;                // in order of start
   std::vector<BucketId> finished_, taken_finished_;
   std::vector<BucketId> enqueued_, taken_enqueued_;
   std::vector<KernelPiece> pieces_;  // that are computed

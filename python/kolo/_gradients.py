@@ -154,7 +154,7 @@ class GradientSet:
 
     def wait_one(self, which: int | str, timeout: float | None = None) -> None:
         """Waits until one gradient has the combined value, for an update layer by layer. Mark all gradients first,
-        and end the iteration by `wait`; until then only read the array. See the option `priority`.
+        and end the iteration by `wait`; until then only read the array.
 
         `timeout` and errors: as those of `wait`.
         """

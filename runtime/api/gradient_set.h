@@ -104,7 +104,7 @@ class GradientSet {
   /// Blocks until gradient `index` of this iteration holds the combined value, so that an update
   /// can go layer by layer. Mark all gradients first, and end the iteration by `wait()`: until that
   /// returns, the memory may be read, not written. In any order, as often as wanted; returns at
-  /// once for a gradient that is complete already. See the option `priority`.
+  /// once for a gradient that is complete already.
   ///
   /// Errors: as `wait()`; UsageError also for a wrong index.
   void wait(std::size_t index);

@@ -264,10 +264,6 @@ const std::vector<OptionEntry>& option_table() {
                         "largest bucket of gradients; 0 sends each gradient alone; auto takes the "
                         "size that the cost model predicts to be fastest",
                         &Options::fusion_bytes, 0),
-      switch_option("priority",
-                    "on: gradients that were registered first, which are needed first, overtake "
-                    "others between nodes; for updates that go layer by layer",
-                    &Options::priority),
       text_option("algorithm", "NAME",
                   "auto, flat, ring, direct, halving_doubling, tree, hierarchical or "
                   "hierarchical:LOCAL,CROSS",

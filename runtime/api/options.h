@@ -22,10 +22,6 @@ struct Options {
   /// Gradients are batched into buckets of at most this many bytes; 0 sends each gradient alone.
   /// kAutoBytes: the size with the least predicted time for all gradients of a set.
   std::size_t fusion_bytes = kAutoBytes;
-  /// Buckets of gradients that were registered first, which the next forward pass needs first,
-  /// overtake others between nodes, message by message. It changes no bit. For updates that go
-  /// layer by layer: see `GradientSet::wait(index)`.
-  bool priority = false;
   /// "auto", "flat", "ring", "direct", "halving_doubling", "tree", "hierarchical" or
   /// "hierarchical:LOCAL,CROSS".
   std::string algorithm = "auto";

@@ -8,7 +8,6 @@
 
 #include "compression/top_k_group.h"
 #include "fusion/segment_packer.h"
-#include "runtime/plan/bucket_order.h"
 
 namespace kolo {
 
@@ -40,7 +39,6 @@ CompressedBucket add_compressed(const PlannedGroup& group, std::span<const Gradi
         inputs);
     plan.binding.packer = std::make_shared<SegmentPacker>(DType::kFloat32, segments);
     plan.binding.codec = result.codec;
-    if (context.options.priority) plan.binding.urgency = urgency_of(planned, gradients.size());
     return context.buckets.add(std::move(plan), owner, index, text);
   };
   result.sparse = add(compile_sparse, "sparse");

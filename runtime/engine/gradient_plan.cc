@@ -12,7 +12,6 @@
 #include "comm/collective/chunking.h"
 #include "fusion/segment_packer.h"
 #include "fusion/wire_packer.h"
-#include "runtime/plan/bucket_order.h"
 #include "runtime/plan/gradient_compression.h"
 
 namespace kolo {
@@ -176,7 +175,6 @@ void install(GradientGroup& group, const PlanContext& context, Draft draft) {
     } else if (staged) {
       binding.packer = std::make_shared<SegmentPacker>(bucket.layout.dtype, std::move(segments));
     }
-    if (context.options.priority) binding.urgency = urgency_of(bucket, group.size());
     const std::string text = binding.name;
     const auto place = staged ? std::nullopt : group.arena_place(bucket.segments.front().gradient);
     const BucketId id = context.buckets.add(std::move(plan), group, index, text, place);

@@ -75,7 +75,6 @@ TEST(OverlapBench, RunsOnKoloInEitherMemory) {
     const auto rows = measure_overlap(runtime, systems, options);
     EXPECT_EQ(rows.at(0).wrong, 0u);
     EXPECT_EQ(rows.at(0).fusion_bytes, runtime.options().fusion_bytes);
-    EXPECT_EQ(rows.at(0).priority, false);
   }
 }
 

@@ -172,25 +172,6 @@ TEST_P(TrainingTest, ThreadsThatLoadChangeNoBit) {
   EXPECT_GT(plain.data_wait_ms, 0.0);
 }
 
-// The update goes parameter by parameter, and between nodes gradients overtake each other.
-TEST_P(TrainingTest, PriorityChangesNoBit) {
-  const TemporaryDirectory directory;
-  Config config = small_job(GetParam(), directory);
-  config.steps = 12;
-  config.clip_norm = 0;
-  config.runtime.fusion_bytes = 4096;
-  for (const char* optimizer : {"sgd", "adamw"}) {
-    config.optimizer = optimizer;
-    config.runtime.priority = false;
-    const Summary plain = run_ranks(2, config)[0];
-    config.runtime.priority = true;
-    for (const Summary& summary : run_ranks(2, config)) {
-      EXPECT_EQ(summary.weights_hash, plain.weights_hash) << optimizer;
-      EXPECT_EQ(summary.train_loss, plain.train_loss) << optimizer;
-    }
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(Models, TrainingTest, testing::Values("mlp", "lenet", "gpt"),
                          [](const auto& tested) { return std::string(tested.param); });
 
@@ -293,18 +274,6 @@ TEST(TrainingErrorsTest, WhatTheProcessorDoesNotOfferIsAConfigurationError) {
            [](Config& c) { c.precision = "bfloat16"; });
   }
   expect("--cuda-graph on: needs --device cuda", [](Config& c) { c.cuda_graph = true; });
-  expect("--priority on: parameters are updated before", [](Config& c) {
-    c.runtime.priority = true;
-    c.clip_norm = 1;
-  });
-  expect("--loss-scale off, or leave", [](Config& c) {
-    c.runtime.priority = true;
-    c.loss_scale = "dynamic";
-  });
-  expect("which clipping and loss scaling need", [](Config& c) {
-    c.runtime.priority = true;
-    c.precision = "float16";  // scales the loss unless told otherwise
-  });
   // No machine has that many GPUs; most have none, and builds without CUDA offer none.
   expect("device 'cuda:4711'", [](Config& c) { c.runtime.device = "cuda:4711"; });
 }
@@ -317,15 +286,12 @@ TEST(TrainingErrorsTest, LostNumbersEndTheJob) {
   config.optimizer = "sgd";
   config.lr = 1e30f;
   config.steps = 20;
-  for (const bool priority : {false, true}) {
-    config.runtime.priority = priority;
-    try {
-      run_ranks(1, config);
-      FAIL();
-    } catch (const DivergedError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("gradients are not finite, first the "));
-      EXPECT_THAT(error.what(), HasSubstr("try a lower --lr"));
-    }
+  try {
+    run_ranks(1, config);
+    FAIL();
+  } catch (const DivergedError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("gradients are not finite, first the "));
+    EXPECT_THAT(error.what(), HasSubstr("try a lower --lr"));
   }
 }
 

@@ -163,8 +163,7 @@ void add_optimizer_options(CLI::App& app, Config& c, const Catalog& catalog) {
       "--lr-scaling", c.lr_scaling,
       "Factor of --lr for the number of ranks: none (1), linear (the ranks) or sqrt (their "
       "root)");
-  app.add_option("--clip-norm", c.clip_norm,
-                 "Limit of the norm of all gradients; 0: none, as --priority on needs");
+  app.add_option("--clip-norm", c.clip_norm, "Limit of the norm of all gradients; 0: none");
   app.add_option("--augment", c.augment,
                  "Random changes of training images, new in each epoch, with commas between them: "
                  "mirror (left and right, one image in two), crop (moved by up to 4 pixels each "

@@ -1,7 +1,6 @@
 #include "trainer/loop/distributed_optimizer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,21 +10,11 @@
 #include "trainer/divergence.h"
 #include "trainer/kernels/vector.h"
 #include "trainer/loop/parameter_exchange.h"
-#include "trainer/optimizer/gradient_norm.h"
 #include "trainer/shards/shard_norm.h"
 
 namespace kolo::trainer {
 
 namespace {
-
-bool has_priority(const Runtime& runtime, const UpdateGate::Options& options) {
-  if (runtime.options().priority && UpdateGate::needs_all(options)) {
-    throw_config_error(
-        "--priority on: parameters are updated before all gradients are there, which clipping and "
-        "loss scaling need; set --clip-norm 0 and --loss-scale off, or leave --priority off");
-  }
-  return runtime.options().priority;
-}
 
 bool has_rows(const Parameter& parameter) { return parameter.rows() != nullptr; }
 
@@ -67,7 +56,6 @@ DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& param
               shard_bucket_bytes(runtime.options())),
       optimizer_(std::move(optimizer)),
       gate_(options.gate),
-      goes_one_by_one_(has_priority(runtime, options.gate)),
       clock_(clock),
       places_(places_of(parameters)),
       gradients_(register_gradients(
@@ -109,7 +97,7 @@ DistributedOptimizer::~DistributedOptimizer() {
 }
 
 DistributedOptimizer::Report DistributedOptimizer::step(float lr) {
-  const UpdateVerdict verdict = goes_one_by_one_ ? update_one_by_one(lr) : update_at_once(lr);
+  const UpdateVerdict verdict = update_all(lr);
   if (verdict.has_diverged) throw_diverged("gradients are", parameters_);
   begin_step();
   return {.gradient_norm = verdict.gradient_norm,
@@ -152,7 +140,7 @@ UpdateMemory DistributedOptimizer::memory() {
   return {.optimizer_bytes = bytes_of(*optimizer_), .gradient_bytes = plan().bytes};
 }
 
-UpdateVerdict DistributedOptimizer::update_at_once(float lr) {
+UpdateVerdict DistributedOptimizer::update_all(float lr) {
   communicate([&] { await_all(); });
   for (std::size_t i = 0; i < parameters_.size(); ++i) scale_sparse(i, gate_.loss_scale());
   const float unclipped = 1.0f / gate_.loss_scale();
@@ -170,33 +158,6 @@ UpdateVerdict DistributedOptimizer::update_at_once(float lr) {
   }
   if (directions_) directions_->commit();
   return verdict;
-}
-
-/// Numbers that are not finite end the job, since there is no loss scale: nothing takes them.
-UpdateVerdict DistributedOptimizer::update_one_by_one(float lr) {
-  double squares = 0.0;
-  optimizer_->begin_step();
-  for (std::size_t i = 0; i < parameters_.size() && std::isfinite(squares); ++i) {
-    communicate([&] { await(i); });
-    squares += sum_of_squares(parameters_[i]);
-    if (!std::isfinite(squares)) break;
-    if (is_observed_[i]) directions_->observe_average(i, 1.0f);
-    update(i, lr, 1.0f);
-  }
-  communicate([&] {
-    gradients_.wait();
-    rows_.finish();
-  });
-  if (directions_) directions_->commit();
-  return gate_.judge(std::sqrt(squares));
-}
-
-void DistributedOptimizer::await(std::size_t index) {
-  if (has_rows(parameters_[index])) {
-    rows_.finish(index);
-  } else {
-    gradients_.wait(places_[index]);
-  }
 }
 
 void DistributedOptimizer::begin_step() {

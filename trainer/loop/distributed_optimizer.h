@@ -25,8 +25,7 @@ namespace kolo::trainer {
 /// averages. Where these are finished directions, the optimizer follows them: averages of gradients
 /// with momentum correction, and sparse averages with an adaptive optimizer, for which each rank
 /// marks directions in place of gradients (`OwnDirections`) from the first step after a dense
-/// warm-up. Directions of the second kind are not clipped. With the runtime's option `priority` the
-/// update goes parameter by parameter, first to last, each as soon as its average is there.
+/// warm-up. Directions of the second kind are not clipped.
 ///
 /// Gradients are float32 or bfloat16. Those in bfloat16 are rounded once as they are written,
 /// summed in float32, and rounded once more; norms and updates compute in float32.
@@ -45,8 +44,7 @@ class DistributedOptimizer final : public ParameterUpdater {
   };
 
   /// Registers the gradients and gives all ranks the parameters of rank 0. Errors: those of the
-  /// runtime; KoloError(kConfig) for `priority` if the gate needs all gradients, and for momentum
-  /// correction that is not that of the optimizer.
+  /// runtime; KoloError(kConfig) for momentum correction that is not that of the optimizer.
   DistributedOptimizer(Runtime& runtime, ParameterSet& parameters,
                        std::unique_ptr<Optimizer> optimizer, const Options& options,
                        const Clock& clock);
@@ -68,12 +66,9 @@ class DistributedOptimizer final : public ParameterUpdater {
   UpdateMemory memory() override;
 
  private:
-  UpdateVerdict update_at_once(float lr);
-  UpdateVerdict update_one_by_one(float lr);
+  UpdateVerdict update_all(float lr);
   /// Waits for all averages; a rank without samples joins instead.
   void await_all();
-  /// Waits for one average.
-  void await(std::size_t index);
   /// Determines how each gradient is treated in the next step; that may change after any step.
   void begin_step();
   /// Before a gradient is marked: directions for the sparse ones, observed while they are dense.
@@ -96,7 +91,6 @@ class DistributedOptimizer final : public ParameterUpdater {
   const ShardPlan shares_;  // of the work of taking norms; parts of norms of tensors
   std::unique_ptr<Optimizer> optimizer_;
   UpdateGate gate_;
-  const bool goes_one_by_one_;
   const Clock& clock_;
   Turnout turnout_;
   Duration exposed_{0};                    // Since the last step.

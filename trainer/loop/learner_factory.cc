@@ -43,7 +43,6 @@ std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, co
   if (runtime.options().device == "cpu") {
     return std::make_unique<CpuLearner>(config, runtime, task, catalog);
   }
-  if (runtime.options().priority) throw_config_error("--priority on: needs --device cpu");
   require_offered_on_gpus(config);
   require_device_compression(runtime.options());
   gradient_dtype(config, runtime.options());  // Refuses what needs the processor.

@@ -47,11 +47,6 @@ void warn_of_unused_rules(const Config& config, const Options& options,
 
 /// Errors: KoloError(kConfig) for what needs all ranks in every step.
 void require_joinable(const Options& options, const ParameterSet& parameters) {
-  if (options.priority) {
-    throw_config_error(
-        "--uneven join with --priority on: ranks that have joined update after all averages; set "
-        "--uneven pad, or --priority off");
-  }
   if (options.compression != "none" && !options.compression.empty()) {
     throw_config_error("--uneven join with --compression " + options.compression +
                        ": averages over samples are not sent sparsely; set --uneven pad, or "

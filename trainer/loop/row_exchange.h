@@ -23,16 +23,17 @@ class RowExchange {
   /// Starts to average the gradient of a parameter that has rows, all of which are there.
   void begin(std::size_t parameter);
 
-  /// Waits for the average of each parameter that `begin` has named since, or of one of them; it
-  /// replaces the gradient. Errors: those of the runtime.
+  /// Waits for the average of each parameter that `begin` has named since; it replaces the
+  /// gradient. Errors: those of the runtime.
   void finish();
-  void finish(std::size_t parameter);
 
  private:
   struct Sum {
     std::optional<RowTicket> ticket;  // while it is under way
     RowSums memory;
   };
+
+  void finish(std::size_t parameter);
 
   Runtime& runtime_;
   ParameterSet& parameters_;

@@ -28,11 +28,6 @@ class UpdateGate final : public Stateful {
     LossScaler::Options loss_scale = {};
   };
 
-  /// Whether all gradients decide about each parameter: they are clipped, or a step may be skipped.
-  static bool needs_all(const Options& options) {
-    return options.clip_norm > 0 || options.loss_scale.mode != LossScaler::Mode::kOff;
-  }
-
   explicit UpdateGate(const Options& options);
 
   void visit_state(StateVisitor& visitor) override;

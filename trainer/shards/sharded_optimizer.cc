@@ -45,11 +45,6 @@ void check_wire(const Runtime& runtime, DType wire) {
 /// Errors: KoloError(kConfig) naming an option that does not go with shards.
 std::size_t bucket_bytes_of(const Runtime& runtime) {
   const Options& options = runtime.options();
-  if (options.priority) {
-    throw_config_error(
-        "--shard with --priority on: shards already wait for weights layer by layer; leave "
-        "--priority off");
-  }
   if (options.compression != "none" && !options.compression.empty()) {
     throw_config_error(fmt::format(
         "--shard with --compression {}: shards are sums of dense gradients; set --compression "

@@ -162,7 +162,7 @@ class Rank {
   Transport& transport() { return *transport_; }
 
   void add(const BucketLayout& layout, const ProcessGrid& grid, const CompileOptions& options,
-           std::uint64_t first_iteration = 0, std::uint32_t urgency = 0) {
+           std::uint64_t first_iteration = 0) {
     const auto bucket = static_cast<BucketId>(buckets_.size());
     Schedule schedule = compile_all_reduce(transport_->rank(), layout, grid, options);
     Binding binding{.name = "bucket " + std::to_string(bucket),
@@ -171,7 +171,6 @@ class Rank {
                     .first_flag = next_flag_,
                     .arena_offset = arena_end_,
                     .staging_offset = arena_end_ + arena_needs(schedule).bucket_bytes,
-                    .urgency = urgency,
                     .scale = layout.op == ReduceOp::kAverage ? 1.0 / ranks_ : 1.0};
     next_flag_ += schedule.flag_count;
     arena_end_ += arena_needs(schedule).total();

@@ -91,7 +91,6 @@ std::vector<BadValue> bad_values() {
       bad_text("calibrate", &Options::calibrate, "", kUsage, "on or off"),
       {"verify_schedules", "yes", nullptr, kUsage, "on or off"},
       {"reproducible", "yes", nullptr, kUsage, "on or off"},
-      {"priority", "1", nullptr, kUsage, "on or off"},
       bad_text("device", &Options::device, "gpu", kUsage, "cpu, cuda or cuda:INDEX"),
       bad_text("device", &Options::device, "cude", kUsage, "did you mean cuda?"),
       bad_text("device", &Options::device, "cuda:1x", kConfig, "INDEX from 0"),

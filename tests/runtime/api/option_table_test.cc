@@ -25,7 +25,6 @@ const std::map<std::string, std::string>& other_values() {
   static const std::map<std::string, std::string> values = {
       {"fusion_bytes", "12345"},
       {"algorithm", "ring"},
-      {"priority", "on"},
       {"wire_dtype", "bfloat16"},
       {"compression", "*.bias=none,*=topk(0.01)"},
       {"chunk_bytes", "4K"},
@@ -122,7 +121,7 @@ TEST(OptionTable, WhatRanksMustHaveAlikeIsJobWide) {
                                           "group_arena_bytes",  "link_costs",
                                           "calibrate",          "network_window",
                                           "verify_schedules",   "collective_algorithm",
-                                          "priority",           "reproducible"};
+                                          "reproducible"};
   for (const OptionEntry& entry : option_table()) {
     EXPECT_EQ(entry.job_wide, job_wide.contains(entry.name)) << entry.name;
   }

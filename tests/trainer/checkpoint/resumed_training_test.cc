@@ -56,10 +56,6 @@ void scale_losses(Config& config) {
 }
 void compute_in_bfloat16(Config& config) { config.precision = "bfloat16"; }
 void compute_in_float16(Config& config) { config.precision = "float16"; }
-void update_by_priority(Config& config) {
-  config.runtime.priority = true;
-  config.clip_norm = 0;
-}
 void clip(Config& config) { config.clip_norm = 0.5; }
 void hide_words(Config& config) { config.task = "masked-tokens"; }
 void look_ahead(Config& config) { config.optimizer_options.nesterov = true; }
@@ -101,7 +97,6 @@ const Case kCases[] = {
     {"AccumulatedTopK", "mlp", "sgd", "topk(0.01)", accumulate_and_load_ahead},
     {"AdamWClipped", "gpt", "adamw", "none", clip},
     {"Tokens", "gpt", "adamw", "none", read_tokens},
-    {"AdamWOneByOne", "mlp", "adamw", "none", update_by_priority},
     {"LossScaled", "mlp", "adamw", "none", scale_losses},
     {"Float16", "mlp", "sgd", "fp16", nothing},
     {"BFloat16", "mlp", "sgd", "bf16", nothing},

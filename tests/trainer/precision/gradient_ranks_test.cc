@@ -21,10 +21,10 @@ struct RoundedStep {
   std::uint64_t weights;
 };
 
-std::vector<RoundedStep> run_step(const std::vector<float>& values, const UpdateGate::Options& gate,
-                                  bool has_priority) {
+std::vector<RoundedStep> run_step(const std::vector<float>& values,
+                                  const UpdateGate::Options& gate) {
   const auto ranks = static_cast<int>(values.size());
-  test::RuntimeJob job(ranks, {.priority = has_priority, .calibrate = "off"});
+  test::RuntimeJob job(ranks, {.calibrate = "off"});
   std::vector<RoundedStep> steps(values.size());
   test::run_ranks(ranks, [&](const test::RankRun& run) {
     const auto rank = static_cast<std::size_t>(run.rank());
@@ -55,13 +55,11 @@ std::vector<RoundedStep> run_step(const std::vector<float>& values, const Update
 // 1 + 2^-8 + 2^-8: in bfloat16 each of the small ones would be lost. The sum is float32, and its
 // average is rounded once.
 TEST(RoundedAverageTest, SumsAreFloat32) {
-  for (const bool has_priority : {false, true}) {
-    const float average = to_float(to_bfloat16((1.0f + 0x1p-7f) / 4.0f));
-    for (const RoundedStep& step : run_step({1.0f, 0x1p-8f, 0x1p-8f, 0.0f}, {}, has_priority)) {
-      EXPECT_EQ(step.average, std::vector<float>(3000, average));
-      EXPECT_NEAR(step.report.gradient_norm, std::sqrt(3000.0) * average, 1e-4);
-      EXPECT_FALSE(step.report.is_skipped);
-    }
+  const float average = to_float(to_bfloat16((1.0f + 0x1p-7f) / 4.0f));
+  for (const RoundedStep& step : run_step({1.0f, 0x1p-8f, 0x1p-8f, 0.0f}, {})) {
+    EXPECT_EQ(step.average, std::vector<float>(3000, average));
+    EXPECT_NEAR(step.report.gradient_norm, std::sqrt(3000.0) * average, 1e-4);
+    EXPECT_FALSE(step.report.is_skipped);
   }
 }
 
@@ -69,7 +67,7 @@ TEST(RoundedAverageTest, AnInfinityOfOneRankMakesAllSkipTheStep) {
   const UpdateGate::Options gate{.clip_norm = 1.0,
                                  .loss_scale = {.mode = LossScaler::Mode::kDynamic, .scale = 8.0f}};
   const float infinity = std::numeric_limits<float>::infinity();
-  const std::vector<RoundedStep> steps = run_step({1.0f, 2.0f, infinity}, gate, false);
+  const std::vector<RoundedStep> steps = run_step({1.0f, 2.0f, infinity}, gate);
   for (const RoundedStep& step : steps) {
     EXPECT_TRUE(step.report.is_skipped);
     EXPECT_EQ(step.loss_scale, 4.0f);

@@ -63,13 +63,6 @@ TEST_P(RowTrainingTest, PlainStepsAreThoseOfWholeGradients) {
   expect_same_course(rows[0], run_ranks(2, config_)[0]);
 }
 
-TEST_P(RowTrainingTest, PriorityChangesNoBit) {
-  config_.clip_norm = 0.0;
-  const Summary at_once = run_ranks(3, config_)[0];
-  config_.runtime.priority = true;
-  EXPECT_EQ(run_ranks(3, config_)[0].weights_hash, at_once.weights_hash);
-}
-
 INSTANTIATE_TEST_SUITE_P(Models, RowTrainingTest,
                          testing::Values("embedding-bag", "lstm", "matrix-factorization"),
                          [](const auto& tested) {

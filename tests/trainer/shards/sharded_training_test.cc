@@ -248,8 +248,6 @@ TEST_F(ShardedJobTest, OptionsThatDoNotGoTogetherAreNamed) {
               HasSubstr("--shard with --wire float16: its powers of two"));
   EXPECT_THAT(error_of([](Config& c) { c.runtime.wire_dtype = DType::kFloat64; }),
               HasSubstr("--shard with --wire float64"));
-  EXPECT_THAT(error_of([](Config& c) { c.runtime.priority = true; }),
-              HasSubstr("--shard with --priority on"));
   EXPECT_THAT(error_of([](Config& c) {
                 c.shard = "gradients";
                 c.accumulation = 2;

@@ -108,8 +108,6 @@ TEST_F(UnevenTest, WhatDoesNotGoTogetherIsNamed) {
   };
   EXPECT_THAT(error_of("join", [](Config& c) { c.shard = "optimizer"; }),
               HasSubstr("--uneven join with --shard optimizer"));
-  EXPECT_THAT(error_of("join", [](Config& c) { c.runtime.priority = true; }),
-              HasSubstr("--uneven join with --priority on"));
   EXPECT_THAT(error_of("join", [](Config& c) { c.runtime.compression = "topk(0.01)"; }),
               HasSubstr("--uneven join with --compression topk(0.01)"));
   EXPECT_THAT(error_of("drop", [](Config& c) { c.batch = 200; }),
