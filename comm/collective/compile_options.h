@@ -34,8 +34,6 @@ struct CompileOptions {
   bool network_takes_device_memory = false;
   /// The device's own library has a group of all ranks.
   bool native_spans_nodes = true;
-  /// It has one of the ranks of each node.
-  bool native_in_nodes = true;
   LinkCosts link_costs = {};
 };
 

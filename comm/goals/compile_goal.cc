@@ -1,32 +1,19 @@
 #include "comm/goals/compile_goal.h"
 
-#include <algorithm>
-#include <cstddef>
 #include <string>
 #include <utility>
 
 #include "comm/collective/host_pieces.h"
 
 namespace kolo {
-namespace {
-
-/// No message is longer than the bucket, so a ring that holds it twice is never full.
-DeviceMessages device_messages(const BucketLayout& layout, const CompileOptions& options) {
-  if (!layout.is_on_device()) return {};
-  const std::size_t twice = std::max(2 * layout.bytes(), 2 * kWireAlignment);
-  return {.are_direct = options.network_takes_device_memory,
-          .staging_count = std::min(options.staging_bytes, twice) / size_of(layout.dtype)};
-}
-
-}  // namespace
 
 Schedule compile_goal(int rank, const Goal& goal, const BucketLayout& layout,
                       const ProcessGrid& grid, const CompileOptions& options,
                       const GoalAlgorithmRequest& request) {
   const GoalContext context{grid, options};
   const GoalAlgorithm& algorithm = resolve_goal_algorithm(goal, layout, context, request);
-  ScheduleBuilder builder(rank, std::string(algorithm.name), layout,
-                          device_messages(layout, options), window_width(layout, grid, options));
+  ScheduleBuilder builder(rank, std::string(algorithm.name), layout, {},
+                          window_width(layout, grid, options));
   algorithm.append(builder, goal, context);
   Schedule schedule = std::move(builder).build();
   schedule.eager = may_be_eager(layout, grid, options);

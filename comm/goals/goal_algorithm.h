@@ -54,8 +54,7 @@ struct GoalAlgorithm {
   ENTRY(ring)                       \
   ENTRY(scatter_allgather)          \
   ENTRY(pairwise)                   \
-  ENTRY(native)                     \
-  ENTRY(hierarchical)
+  ENTRY(native)
 
 namespace goal_algorithms {
 #define KOLO_DECLARE_GOAL_ALGORITHM(name) extern const GoalAlgorithm name;

@@ -19,8 +19,6 @@ namespace kolo {
 /// - pairwise: gather, scatter, all-to-all, and reduce-scatter but of 16-bit floats; round after
 ///   round, one peer at a time.
 /// - native: all, in device memory; one collective of the device's own library.
-/// - hierarchical: all-gather and reduce-scatter in device memory; these inside nodes, messages
-///   between them.
 std::span<const GoalAlgorithm* const> goal_algorithms_of_all();
 
 /// The value of an option: the cheapest algorithm, or the one of that name for the goals that it

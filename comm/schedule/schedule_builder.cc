@@ -199,29 +199,27 @@ void ScheduleBuilder::native(NativeOp op, NativeGroup group, const Range& target
       {.target = target, .sources = {source}, .finishes = finishes, .native = op, .group = group});
 }
 
-void ScheduleBuilder::reduce_parts(NativeGroup group, std::vector<Range> targets,
-                                   std::vector<Range> parts, bool finishes) {
+void ScheduleBuilder::reduce_parts(std::vector<Range> targets, std::vector<Range> parts,
+                                   bool finishes) {
   append_native({.sources = std::move(parts),
                  .mirrors = std::move(targets),
                  .finishes = finishes,
                  .native = NativeOp::kReduceParts,
-                 .group = group});
+                 .group = NativeGroup::kWorld});
 }
 
-void ScheduleBuilder::gather_parts(NativeGroup group, std::vector<Range> sources,
-                                   std::vector<Range> parts) {
+void ScheduleBuilder::gather_parts(std::vector<Range> sources, std::vector<Range> parts) {
   append_native({.sources = std::move(sources),
                  .mirrors = std::move(parts),
                  .native = NativeOp::kGatherParts,
-                 .group = group});
+                 .group = NativeGroup::kWorld});
 }
 
-void ScheduleBuilder::exchange_parts(NativeGroup group, std::vector<Range> sent,
-                                     std::vector<Range> received) {
+void ScheduleBuilder::exchange_parts(std::vector<Range> sent, std::vector<Range> received) {
   append_native({.sources = std::move(sent),
                  .mirrors = std::move(received),
                  .native = NativeOp::kExchange,
-                 .group = group});
+                 .group = NativeGroup::kWorld});
 }
 
 void ScheduleBuilder::append_native(Step step) {
@@ -236,10 +234,6 @@ void ScheduleBuilder::append_native(Step step) {
   std::erase_if(reads, is_empty);
   std::erase_if(writes, is_empty);
   append(std::move(step), reads, writes);
-}
-
-Range ScheduleBuilder::payload(std::size_t count, std::size_t capacity) {
-  return payload(count, capacity, {.bytes = capacity});
 }
 
 Range ScheduleBuilder::payload(std::size_t count, std::size_t capacity, const PayloadUse& usual) {

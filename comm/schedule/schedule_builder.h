@@ -101,9 +101,8 @@ class ScheduleBuilder {
   }
 
   /// A new payload that stands for `count` elements and takes at most `capacity` bytes. One made
-  /// after another stands beside it: a range over both names both. Unless told what it holds as a
-  /// rule, it is taken to be full.
-  Range payload(std::size_t count, std::size_t capacity);
+  /// after another stands beside it: a range over both names both. `usual`: what it holds as a
+  /// rule.
   Range payload(std::size_t count, std::size_t capacity, const PayloadUse& usual);
 
   /// How often the staging memory of a host bucket exists; see Schedule::staging_turns.
@@ -145,12 +144,11 @@ class ScheduleBuilder {
   /// reduction.
   void native(NativeOp op, NativeGroup group, const Range& target, const Range& source,
               bool finishes = false);
-  /// The same with a range for each rank of `group`, and that for each tensor: see NativeOp. All
-  /// its ranks call it alike, even those with nothing to do in it.
-  void reduce_parts(NativeGroup group, std::vector<Range> targets, std::vector<Range> parts,
-                    bool finishes);
-  void gather_parts(NativeGroup group, std::vector<Range> sources, std::vector<Range> parts);
-  void exchange_parts(NativeGroup group, std::vector<Range> sent, std::vector<Range> received);
+  /// The same of all ranks with a range for each, and that for each tensor: see NativeOp. All call
+  /// it alike, even those with nothing to do in it.
+  void reduce_parts(std::vector<Range> targets, std::vector<Range> parts, bool finishes);
+  void gather_parts(std::vector<Range> sources, std::vector<Range> parts);
+  void exchange_parts(std::vector<Range> sent, std::vector<Range> received);
 
   /// Host buckets only: one verb of the bucket's codec. Payloads with nothing to stand for are left
   /// out.

@@ -270,8 +270,8 @@ const std::vector<OptionEntry>& option_table() {
                   &Options::algorithm, true, check_algorithm),
       text_option("collective_algorithm", "NAME",
                   "algorithm of the other collectives: auto, direct, tree, bruck, ring, "
-                  "scatter_allgather or pairwise in host memory, native or hierarchical in device "
-                  "memory; where a collective has no such algorithm, auto",
+                  "scatter_allgather or pairwise in host memory, native in device memory; where a "
+                  "collective has no such algorithm, auto",
                   &Options::collective_algorithm, true, check_collective_algorithm),
       switch_option("reproducible",
                     "on: no bit of a sum in host memory depends on what was measured, on the size "

@@ -26,8 +26,8 @@ struct Options {
   /// "hierarchical:LOCAL,CROSS".
   std::string algorithm = "auto";
   /// `algorithm` of the other collectives: "auto", "direct", "tree", "bruck", "ring",
-  /// "scatter_allgather" or "pairwise"; in device memory "native" or "hierarchical". One that does
-  /// not serve a collective, or does not hold it, leaves the choice to "auto".
+  /// "scatter_allgather" or "pairwise"; in device memory "native". One that does not serve a
+  /// collective, or does not hold it, leaves the choice to "auto".
   std::string collective_algorithm = "auto";
   /// Whatever could change a bit of a sum follows from the shape of the job, and from nothing that
   /// is measured: links are not (`calibrate`), between nodes `algorithm` "auto" is "direct" or,

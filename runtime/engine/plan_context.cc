@@ -38,7 +38,6 @@ std::size_t device_fusion_bytes(const PlanContext& context, std::size_t bytes) {
                                   .device_chunk_bytes = options.device_chunk_bytes,
                                   .network_takes_device_memory = device.network_takes_memory,
                                   .native_spans_nodes = device.native_spans_nodes,
-                                  .native_in_nodes = device.native_in_nodes,
                                   .link_costs = context.costs});
 }
 

@@ -24,7 +24,6 @@ CompileOptions options_for(const BucketLayout& layout, const PlanInputs& inputs,
       .device_chunk_bytes = options.device_chunk_bytes,
       .network_takes_device_memory = on_device && inputs.device->network_takes_memory,
       .native_spans_nodes = on_device && inputs.device->native_spans_nodes,
-      .native_in_nodes = on_device && inputs.device->native_in_nodes,
       .link_costs = inputs.costs};
   // With the chunks of the algorithm.
   result.chunk_bytes = options.chunk_bytes != kAutoBytes
@@ -136,8 +135,7 @@ bool prefers_bucket(const BucketLayout& bucket, const PlanInputs& inputs) {
   const CompileOptions options = options_for(bucket, inputs, inputs.device_algorithm);
   if (resolve_algorithm(bucket, inputs.grid, options).needs_native()) return false;
   if (!inputs.device_algorithm.is_auto()) return true;
-  const GoalAlgorithm* const asked = inputs.collective_algorithm.algorithm();
-  if (asked != nullptr && asked != &goal_algorithms::hierarchical) return false;
+  if (inputs.collective_algorithm.algorithm() != nullptr) return false;
   BucketLayout host = bucket;
   host.memory = MemoryKind::kHost;
   host.placement = Placement::kUser;

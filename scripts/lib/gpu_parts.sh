@@ -31,7 +31,7 @@ declare -A title=(
   [kernels]="kernels beside a device-to-device copy"
   [torch-kernels]="the same operations in PyTorch"
   [nccl]="device collectives, 2 and 4 ranks on one GPU"
-  [hierarchy]="hierarchies of every collective, 2 nodes x 2 ranks on one GPU"
+  [hierarchy]="hierarchical all-reduce, 2 nodes x 2 ranks on one GPU"
   [train]="kolo-train, GPT in bfloat16"
   [torch-train]="the same GPT in PyTorch, eager and compiled"
   [sanitizer]="compute-sanitizer on the kernel tests"
@@ -171,20 +171,13 @@ part_collectives() {
 }
 
 part_hierarchy() {
-  local bench command status=0
+  local bench
   bench=$(program bin/kolo-bench)
   # Between the nodes as between machines: no shared memory.
   export UCX_TLS=tcp,self
   scripts/launch -n 4 --nodes 2 --timeout 50 -- scripts/lib/one-gpu "$bench" all-reduce \
     --memory device --device-algorithm hierarchical:native,ring --sizes 1M,16M,64M --iterations 5 \
-    --json "$KOLO_GPU_WORK/hierarchy.json" || status=$?
-  for command in "${collectives[@]}"; do
-    if [[ $command == send-recv ]]; then continue; fi
-    scripts/launch -n 4 --nodes 2 --timeout 30 -- scripts/lib/one-gpu "$bench" "$command" --memory device-user \
-      --collective-algorithm hierarchical --sizes 1M --iterations 4 --warmup 1 --rounds 1 \
-      --json "$KOLO_GPU_WORK/collective-hierarchical-$command.json" || status=$?
-  done
-  return "$status"
+    --json "$KOLO_GPU_WORK/hierarchy.json"
 }
 
 part_train() {

@@ -35,9 +35,8 @@ inline std::optional<JobDevices> devices_for(MemoryKind memory) {
   return JobDevices{.holds_buffers = true};
 }
 
-/// In device memory, hierarchies do all that they can: where nodes have equally many ranks.
+/// In device memory, all-reduces between nodes go by hierarchies.
 inline Options by_hierarchies(Options options = {}) {
-  options.collective_algorithm = "hierarchical";
   options.device_algorithm = "hierarchical:native,direct";
   return options;
 }

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "comm/goals/device/part_exchange.h"
 #include "comm/goals/goal_price.h"
 
 namespace kolo {
@@ -45,7 +44,7 @@ void append_sums(ScheduleBuilder& builder, const Goal& goal, int ranks) {
     const Extent& mine = each[static_cast<std::size_t>(builder.rank())];
     targets.push_back(builder.home(mine.offset, mine.count));
   }
-  builder.reduce_parts(NativeGroup::kWorld, std::move(targets), std::move(parts), ranks > 1);
+  builder.reduce_parts(std::move(targets), std::move(parts), ranks > 1);
 }
 
 void append_packed_sums(ScheduleBuilder& builder, const Goal& goal, int ranks) {
@@ -55,7 +54,7 @@ void append_packed_sums(ScheduleBuilder& builder, const Goal& goal, int ranks) {
   std::vector<Range> parts;
   for (const Extent& part : each) parts.push_back(builder.bucket(part.offset, part.count));
   const Range mine = parts[static_cast<std::size_t>(builder.rank())];
-  if (ranks > 1) builder.reduce_parts(NativeGroup::kWorld, {mine}, std::move(parts), true);
+  if (ranks > 1) builder.reduce_parts({mine}, std::move(parts), true);
   builder.deliver(mine, Sink::kUser);
 }
 
@@ -68,7 +67,7 @@ void append_copies(ScheduleBuilder& builder, const Goal& goal, int ranks) {
     const Extent& mine = each[static_cast<std::size_t>(builder.rank())];
     sources.push_back(builder.input(mine.offset, mine.count));
   }
-  builder.gather_parts(NativeGroup::kWorld, std::move(sources), std::move(parts));
+  builder.gather_parts(std::move(sources), std::move(parts));
 }
 
 Range copy_of(ScheduleBuilder& builder, const Range& source) {
@@ -79,7 +78,10 @@ Range copy_of(ScheduleBuilder& builder, const Range& source) {
 
 void append_exchange(ScheduleBuilder& builder, const Goal& goal, int ranks) {
   const bool replaces_inputs = builder.layout().replaces_inputs;
-  PartExchange exchange(builder, goal.tensors, static_cast<std::size_t>(ranks));
+  const auto size = static_cast<std::size_t>(ranks);
+  // By tensor and rank. A rank may get from itself what it gives where it lies: that stays.
+  std::vector<Range> given(goal.tensors * size, Range{builder.rank(), Region::kScratch});
+  std::vector<Range> got = given;
   for (std::size_t i = 0; i < goal.tensors; ++i) {
     for (const Goal::Part& part : goal.parts_of(i)) {
       const int from = part.contributors.front();
@@ -87,16 +89,16 @@ void append_exchange(ScheduleBuilder& builder, const Goal& goal, int ranks) {
       if (from == to && replaces_inputs) continue;  // It is there.
       if (from == builder.rank()) {
         const Range source = builder.input(part.extent.offset, part.extent.count);
-        exchange.give(i, static_cast<std::size_t>(to),
-                      replaces_inputs ? copy_of(builder, source) : source);
+        given[i * size + static_cast<std::size_t>(to)] =
+            replaces_inputs ? copy_of(builder, source) : source;
       }
       if (to == builder.rank()) {
-        exchange.get(i, static_cast<std::size_t>(from),
-                     builder.home(part.extent.offset, part.extent.count));
+        got[i * size + static_cast<std::size_t>(from)] =
+            builder.home(part.extent.offset, part.extent.count);
       }
     }
   }
-  std::move(exchange).append_to(builder, NativeGroup::kWorld);
+  builder.exchange_parts(std::move(given), std::move(got));
 }
 
 bool is_packed(const BucketLayout& layout) { return layout.placement == Placement::kStaged; }

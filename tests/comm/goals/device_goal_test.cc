@@ -53,14 +53,14 @@ TEST(DeviceGoal, MirrorsAreTakenWhereTheyCostLess) {
 }
 
 TEST(DeviceGoal, RanksThatTheLibraryDoesNotReachTakeMirrors) {
-  CompileOptions options{.native_spans_nodes = false, .native_in_nodes = false};
+  CompileOptions options{.native_spans_nodes = false};
   for (const std::vector<int>& nodes : {std::vector{4}, {2, 2}}) {
     EXPECT_EQ(choice(all_gather(4, 1 << 20), nodes, options), nullptr);
     EXPECT_EQ(choice(all_gather(4, 1 << 20), nodes, options, "native"), nullptr);
   }
 }
 
-TEST(DeviceGoal, NodesThatTheLibraryDoesNotReachWellTakeHierarchies) {
+TEST(DeviceGoal, NodesThatTheLibraryDoesNotReachWellTakeMirrors) {
   CompileOptions alone{.native_spans_nodes = false}, slow;
   slow.link_costs.native_network.bytes_per_us = 10;
   const std::vector<std::size_t> parts(4, 1 << 20), pairs(16, 1 << 18);
@@ -69,52 +69,9 @@ TEST(DeviceGoal, NodesThatTheLibraryDoesNotReachWellTakeHierarchies) {
         Goal::all_gather(parts), Goal::gather(2, parts), Goal::scatter(0, parts),
         Goal::all_to_all(4, pairs)}) {
     for (const CompileOptions& options : {alone, slow}) {
-      EXPECT_EQ(choice(goal, {2, 2}, options), &goal_algorithms::hierarchical)
-          << to_string(goal.kind);
-      EXPECT_EQ(choice(goal, {3, 1}, options), nullptr) << to_string(goal.kind) << ": nodes differ";
+      EXPECT_EQ(choice(goal, {2, 2}, options), nullptr) << to_string(goal.kind);
     }
-    EXPECT_EQ(choice(goal, {2, 2}, {}, "hierarchical"), &goal_algorithms::hierarchical);
   }
-}
-
-TEST(DeviceGoal, SmallOnesBetweenNodesTakeMirrors) {
-  const CompileOptions alone{.native_spans_nodes = false};
-  EXPECT_EQ(choice(all_gather(4, 16), {2, 2}, alone), nullptr);
-  const Goal one = all_gather(4, 100'000);
-  const Goal many = Goal::of_tensors(std::vector<Goal>(1'000, all_gather(4, 100)));
-  EXPECT_EQ(choice(one, {2, 2}, alone), &goal_algorithms::hierarchical);
-  EXPECT_EQ(choice(many, {2, 2}, alone), nullptr) << "each has messages of its own";
-}
-
-TEST(DeviceGoal, BlocksOfNodesAreOfRanksThatFollowEachOther) {
-  const ProcessGrid in_turns({"a", "b", "a", "b"});
-  const CompileOptions alone{.native_spans_nodes = false};
-  const auto chosen = [&](const Goal& goal) {
-    return choose_device_goal(goal, device_layout_of(goal), {in_turns, alone}, {});
-  };
-  const std::vector<std::size_t> parts(4, 1 << 20);
-  EXPECT_EQ(chosen(Goal::all_gather(parts)), nullptr);
-  EXPECT_EQ(chosen(Goal::gather(1, parts)), &goal_algorithms::hierarchical);
-}
-
-// At the root; partial sums would be rounded by each node of a tree.
-TEST(DeviceHierarchies, AddUpSumsOfNodesIn16BitsInOnePlace) {
-  const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1, 1, 1});
-  const Goal goal = Goal::reduce(2, 4, 100);
-  const auto most_addends = [&](int rank, DType dtype) {
-    BucketLayout layout = device_layout_of(goal);
-    layout.dtype = dtype;
-    std::size_t most = 0;
-    for (const Step& step : compile_goal(rank, goal, layout, grid, {}, "hierarchical").steps) {
-      if (step.kind == StepKind::kReduce) most = std::max(most, step.sources.size());
-    }
-    return most;
-  };
-  for (int rank = 0; rank < 4; ++rank) {
-    EXPECT_EQ(most_addends(rank, DType::kBFloat16), rank == 2 ? 4U : 0U);
-  }
-  EXPECT_EQ(most_addends(2, DType::kFloat32), 3U) << "a tree";
-  EXPECT_EQ(most_addends(0, DType::kFloat32), 2U);
 }
 
 TEST(DeviceGoal, ARequestDecides) {

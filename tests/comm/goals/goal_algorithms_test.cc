@@ -125,8 +125,6 @@ std::vector<Case> cases() {
   return all;
 }
 
-/// Messages of device memory in pieces of two units.
-constexpr std::size_t kSmallStaging = 4 * kWireAlignment;
 /// Holds all blocks of the goals here.
 constexpr std::size_t kLargeSlot = std::size_t{1} << 20;
 
@@ -139,8 +137,7 @@ bool is_taken(const Goal& goal, const ProcessGrid& grid, const BucketLayout& lay
     schedules.push_back(compile_goal(rank, goal, layout, grid, options, algorithm));
     if (schedules.back().algorithm != algorithm.name) return false;
   }
-  const auto wrong = verify(schedules, grid, goal,
-                            {.network_takes_device_memory = options.network_takes_device_memory});
+  const auto wrong = verify(schedules, grid, goal);
   EXPECT_EQ(wrong, std::nullopt) << what << " " << to_string(layout.dtype)
                                  << (layout.out_of_place ? " out of place" : "");
   return true;
@@ -234,17 +231,13 @@ TEST_P(GoalShapes, AreReached) {
   constexpr std::array<std::size_t, 2> kSlots{512, kLargeSlot};
   for (std::size_t third = 0; third < kSlots.size(); ++third) {
     const std::size_t slot = kSlots[third];
-    reach(third, {.chunk_bytes = 512,
-                  .slot_bytes = slot,
-                  .cached_slot_bytes = slot,
-                  .staging_bytes = third == 0 ? kSmallStaging : CompileOptions().staging_bytes});
+    reach(third, {.chunk_bytes = 512, .slot_bytes = slot, .cached_slot_bytes = slot});
     if (testing::Test::HasFailure()) return;
   }
 }
 
 TEST_P(GoalShapes, AreReachedByLending) {
   CompileOptions options{.chunk_bytes = 512, .slot_bytes = 512, .cached_slot_bytes = 512};
-  options.network_takes_device_memory = is_on_device();
   // What is cast is not lent; the last third of the shapes is for it, too.
   if (GetParam().placement != Placement::kStaged) lend_all(options);
   reach(2, options);
@@ -294,7 +287,7 @@ TEST_P(GoalShapes, AreReachedForSeveralTensors) {
           Goal::of_tensors({collective().goal(uneven, root), collective().goal(few, root),
                             collective().goal(even, root)});
       for (const bool out_of_place : {false, true}) {
-        expect_correct(goal, grid, {.staging_bytes = kSmallStaging}, DType::kFloat32, out_of_place,
+        expect_correct(goal, grid, {}, DType::kFloat32, out_of_place,
                        test::shape_text(sizes) + " root " + std::to_string(root));
       }
     }

@@ -205,27 +205,6 @@ INSTANTIATE_TEST_SUITE_P(
                  {"write_to_input", "read_result"}}),
     [](const auto& each) { return each.param.name; });
 
-// Otherwise another bucket's step may be launched between them, and all wait for each other.
-TEST(DeviceGoals, TheFirstRankOfANodeWaitsForWhatAnyOfThemWaitsFor) {
-  const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
-  const Goal goal = Goal::broadcast(0, 4, 64);
-  const BucketLayout layout{
-      .count = 64, .placement = Placement::kUser, .memory = MemoryKind::kDevice};
-  Natives schedules;
-  for (int rank = 0; rank < 4; ++rank) {
-    schedules.push_back(compile_goal(rank, goal, layout, grid, {}, "hierarchical"));
-  }
-  ASSERT_EQ(verify(schedules, grid, goal), std::nullopt);
-  for (Step& step : schedules[0].steps) {
-    const bool is_sent = step.kind == StepKind::kCopy && step.target.region == Region::kStaging;
-    if (is_sent) step.after.clear();
-  }
-  EXPECT_EQ(
-      verify(schedules, grid, goal),
-      "rank 3 step 2 (native) waits for rank 0 step 0 (native), but rank 2 step 2 (native) is "
-      "launched before");
-}
-
 TEST(DeviceGoals, NothingReplacesAContributionThatIsStillToBeSent) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({3});
   const Goal goal = Goal::all_to_all(3, std::vector<std::size_t>{1, 2, 3, 2, 5, 0, 3, 0, 4});
