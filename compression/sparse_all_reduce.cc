@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "comm/algorithms/all_reduce/stage.h"
 #include "comm/base/check.h"
-#include "comm/collective/algorithm.h"
 #include "compression/sparse_steps.h"
 
 namespace kolo {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/collective/chunking.h"
+#include "comm/algorithms/chunking.h"
 #include "comm/schedule/schedule.h"
 #include "compression/density_schedule.h"
 #include "compression/error_feedback.h"

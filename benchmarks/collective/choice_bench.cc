@@ -13,7 +13,6 @@
 #include "benchmarks/collective/kolo_system.h"
 #include "benchmarks/common/exchange.h"
 #include "benchmarks/common/samples.h"
-#include "comm/collective/cost_model.h"
 
 namespace kolo::bench {
 namespace {
@@ -37,24 +36,6 @@ struct Candidate {
   bool hopeless = false;
 };
 
-/// The times that the runtime predicts for its algorithms.
-class Predictions {
- public:
-  explicit Predictions(Runtime& runtime)
-      : all_reduces_(grid_of(runtime), parse_link_costs(runtime.link_costs())), goals_(runtime) {}
-
-  double us(const std::string& algorithm, const CollectiveCase& what) const {
-    if (what.verb != Verb::kAllReduce) return goals_.predict_us(algorithm, what);
-    const HostBucket bucket{.bytes = what.count() * size_of(what.wire.value_or(what.dtype)),
-                            .packing = what.home == Home::kArena ? Packing::kNone : Packing::kUser};
-    return all_reduces_.predict_us(Algorithm::parse(algorithm), bucket);
-  }
-
- private:
-  CostModel all_reduces_;
-  GoalChoice goals_;
-};
-
 /// All measurements of one case.
 class ChoiceBench {
  public:
@@ -72,7 +53,7 @@ class ChoiceBench {
     }
   }
 
-  ChoiceRow measure(const Predictions& predictions) {
+  ChoiceRow measure(const GoalChoice& predictions) {
     for (Candidate& contender : contenders_) check_sums(contender);
     const int rounds = plan_rounds();
     std::vector<std::size_t> order(contenders_.size());
@@ -180,12 +161,12 @@ class ChoiceBench {
     return &each == &contenders_.front() || each.name == contenders_.front().run->algorithm();
   }
 
-  ChoiceRow row(const Predictions& predictions, int rounds) const {
+  ChoiceRow row(const GoalChoice& predictions, int rounds) const {
     const auto candidate = [&](const Candidate& each) {
       const std::string algorithm = each.run->algorithm();
       return ChoiceCandidate{.algorithm = algorithm,
                              .median_us = summarise(each.rounds).median,
-                             .predicted_us = predictions.us(algorithm, what_)};
+                             .predicted_us = predictions.predict_us(algorithm, what_)};
     };
     const Candidate& chosen = contenders_.front();
     ChoiceRow row{.what = what_, .chosen = candidate(chosen), .rounds = rounds};
@@ -217,7 +198,7 @@ bool measure_choice(const std::vector<Runtime*>& runtimes,
                     const std::vector<std::string>& algorithms, const ChoiceOptions& options,
                     const std::function<void(const ChoiceRow&)>& report) {
   Runtime& runtime = *runtimes.front();
-  const Predictions predictions(runtime);
+  const GoalChoice predictions(runtime);
   bool right = true;
   for (const std::size_t bytes : options.sizes) {
     CollectiveCase what = options.what;

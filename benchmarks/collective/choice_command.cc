@@ -13,7 +13,6 @@
 #include "benchmarks/common/json_file.h"
 #include "benchmarks/peers/peer_factory.h"
 #include "comm/base/error.h"
-#include "comm/collective/cost_model.h"
 #include "runtime/api/version.h"
 #include "runtime/tools/command_line.h"
 
@@ -83,17 +82,6 @@ std::vector<std::string> verbs_with_choice() {
   return names;
 }
 
-/// Inside one node, and between nodes of one rank, nothing is hierarchical. Collective.
-std::vector<std::string> all_algorithms(Runtime& runtime, const CollectiveCase& what) {
-  if (what.verb != Verb::kAllReduce) return GoalChoice(runtime).algorithms(what);
-  const bool has_levels = runtime.num_nodes() > 1 && runtime.num_nodes() < runtime.world_size();
-  std::vector<std::string> names;
-  for (const Algorithm& algorithm : CostModel::host_algorithms()) {
-    if (has_levels || algorithm.flat() != nullptr) names.push_back(algorithm.to_string());
-  }
-  return names;
-}
-
 }  // namespace
 
 ChoiceCommand::ChoiceCommand(CLI::App& app)
@@ -133,7 +121,7 @@ ChoiceCommand::ChoiceCommand(CLI::App& app)
                     "one before the calls of a root");
   command_.add_option("--json", json_, "Write the rows to this file");
   add_runtime_options(command_, runtime_, [](std::string_view name) {
-    return name != "algorithm" && name != "collective_algorithm" && name != "compression";
+    return name != "algorithm" && name != "compression";
   });
 }
 
@@ -141,13 +129,9 @@ bool ChoiceCommand::run() {
   runtime_ = options_from_environment(std::move(runtime_));
   options_.what.verb = parse_verb(collective_);
   const bool is_goal = options_.what.verb != Verb::kAllReduce;
-  std::string Options::*const forced_option =
-      is_goal ? &Options::collective_algorithm : &Options::algorithm;
-  if (runtime_.*forced_option != Options{}.*forced_option) {
-    throw KoloError(
-        {.code = ErrorCode::kConfig,
-         .what = fmt::format("choice measures auto, so KOLO_{}ALGORITHM must not be set",
-                             is_goal ? "COLLECTIVE_" : "")});
+  if (runtime_.algorithm != Options{}.algorithm) {
+    throw KoloError({.code = ErrorCode::kConfig,
+                     .what = "choice measures auto, so KOLO_ALGORITHM must not be set"});
   }
   options_.sizes = parse_sizes("--sizes", sizes_);
   options_.what.home = home_ == "arena" ? Home::kArena : Home::kUser;
@@ -168,11 +152,11 @@ bool ChoiceCommand::run() {
                                          "KOLO_NODE_ID plays several nodes on one machine",
                                          collective_)});
   }
-  if (algorithms_.empty()) algorithms_ = all_algorithms(runtime, options_.what);
+  if (algorithms_.empty()) algorithms_ = GoalChoice(runtime).algorithms(options_.what);
   std::vector<Runtime*> runtimes{&runtime};
   for (const std::string& algorithm : algorithms_) {
     Options forced = runtime_;
-    forced.*forced_option = algorithm;
+    forced.algorithm = algorithm;
     forced.link_costs = runtime.link_costs();
     forced.calibrate = "off";
     runtimes.push_back(&all.emplace_back(Runtime::from_environment(forced)));

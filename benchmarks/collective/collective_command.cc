@@ -38,10 +38,10 @@ Home parse_home(const std::string& text) {
   fail("--memory takes arena, user, device and device-user, not '" + text + "'");
 }
 
-/// Options of the runtime that concern gradients, or algorithms of their sums.
-constexpr std::array<std::string_view, 8> kOfGradients = {
-    "wire_dtype",          "algorithm",    "device_algorithm", "device_chunk_bytes",
-    "device_fusion_bytes", "fusion_bytes", "chunk_bytes",      "network_window"};
+/// Options of the runtime that concern gradients.
+constexpr std::array<std::string_view, 6> kOfGradients = {"wire_dtype",   "device_chunk_bytes",
+                                                          "chunk_bytes",  "device_fusion_bytes",
+                                                          "fusion_bytes", "network_window"};
 
 /// "an all-reduce", "a broadcast", ...
 std::string subject(Verb verb) {
@@ -288,7 +288,7 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
   add_runtime_options(command_, runtime_, [sums_gradients](std::string_view name) {
     // Sums are checked element by element, so gradients are sent dense.
     if (name == "compression") return false;
-    if (sums_gradients) return name != "collective_algorithm";
+    if (sums_gradients) return true;
     return std::ranges::find(kOfGradients, name) == kOfGradients.end();
   });
 }

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "comm/goals/goal_registry.h"
+#include "comm/algorithms/choose.h"
 #include "runtime/plan/bucket_plan.h"
 #include "runtime/plan/carrier.h"
 
@@ -18,9 +18,11 @@ CollectiveCase in_numbers(CollectiveCase what) {
 
 BucketLayout layout_of(const CollectiveCase& what, const Goal& goal) {
   return {.count = goal.count(),
-          .dtype = what.dtype,
+          .dtype = what.wire.value_or(what.dtype),
           .op = what.op,
-          .placement = Placement::kUser,
+          .placement = what.home == Home::kArena && what.verb == Verb::kAllReduce
+                           ? Placement::kInPlace
+                           : Placement::kUser,
           .out_of_place = !what.in_place};
 }
 
@@ -32,9 +34,10 @@ GoalChoice::GoalChoice(Runtime& runtime)
 std::vector<std::string> GoalChoice::algorithms(const CollectiveCase& what) const {
   const Goal goal = in_numbers(what).goal(grid_.world_size());
   const BucketLayout layout = layout_of(in_numbers(what), goal);
+  const CompileOptions options{.link_costs = costs_};
   std::vector<std::string> names;
-  for (const GoalAlgorithm* each : goal_algorithms_of_all()) {
-    if (each->serves(goal, layout, grid_)) names.emplace_back(each->name);
+  for (const Choice& each : considered({goal, layout, grid_, options})) {
+    names.emplace_back(each.algorithm->name());
   }
   return names;
 }
@@ -42,14 +45,13 @@ std::vector<std::string> GoalChoice::algorithms(const CollectiveCase& what) cons
 std::string GoalChoice::taken(const CollectiveCase& what, const Options& options) const {
   const Goal goal = in_numbers(what).goal(grid_.world_size());
   const PlanInputs inputs{.grid = grid_, .options = options, .costs = costs_};
-  return goal_request("", goal, layout_of(in_numbers(what), goal), inputs).compile(0).algorithm;
+  return request_bucket("", goal, layout_of(in_numbers(what), goal), inputs).compile(0).algorithm;
 }
 
 double GoalChoice::predict_us(const std::string& algorithm, const CollectiveCase& what) const {
   const Goal goal = in_numbers(what).goal(grid_.world_size());
-  const CompileOptions options{.link_costs = costs_};
-  return kolo::predict_us(*GoalAlgorithmRequest(algorithm).algorithm(), goal,
-                          layout_of(in_numbers(what), goal), {grid_, options});
+  const CompileOptions options{.algorithm = algorithm, .link_costs = costs_};
+  return choose({goal, layout_of(in_numbers(what), goal), grid_, options}).price.us;
 }
 
 ProcessGrid grid_of(Runtime& runtime) {

@@ -10,8 +10,8 @@
 
 namespace kolo::bench {
 
-/// The algorithms that a runtime has for collectives other than all-reduce, in host memory: a case
-/// has a goal. Threads: immutable; any.
+/// The algorithms that a runtime has for collectives in host memory: a case has a goal. Threads:
+/// immutable; any.
 class GoalChoice {
  public:
   /// Collective.

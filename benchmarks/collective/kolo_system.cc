@@ -128,8 +128,8 @@ class CallRun final : public CollectiveRun {
 std::string algorithm_of(Runtime& runtime, const CollectiveCase& what) {
   const Options& options = runtime.options();
   if (what.verb == Verb::kSendRecv) return "ping-pong";
-  if (what.verb == Verb::kAllReduce) return options.algorithm;
-  if (memory_kind(what.home) == MemoryKind::kDevice) return options.collective_algorithm;
+  const bool is_on_device = memory_kind(what.home) == MemoryKind::kDevice;
+  if (what.verb == Verb::kAllReduce || is_on_device) return options.algorithm;
   return GoalChoice(runtime).taken(what, options);
 }
 

@@ -14,9 +14,9 @@
 #include "benchmarks/peers/node_arenas.h"
 #include "benchmarks/peers/peer_systems.h"
 #include "benchmarks/peers/streaming_sum.h"
+#include "comm/algorithms/chunking.h"
 #include "comm/base/aligned_memory.h"
 #include "comm/base/check.h"
-#include "comm/collective/chunking.h"
 
 namespace kolo::bench {
 namespace {

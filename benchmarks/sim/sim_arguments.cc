@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
-#include "comm/goals/even_goal.h"
+#include "comm/schedule/goal.h"
 #include "runtime/tools/command_line.h"
 
 namespace kolo::bench {

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "comm/algorithms/all_reduce/all_reduce.h"
 #include "comm/base/check.h"
-#include "comm/collective/cost_model.h"
 
 namespace kolo::bench {
 namespace {
@@ -59,9 +59,9 @@ std::size_t auto_chunk_bytes(const MeasuredRow& row, const LinkCosts& costs) {
       std::vector<int>(static_cast<std::size_t>(row.nodes), row.ranks / row.nodes));
   const BucketLayout layout{
       .count = row.bytes / size_of(row.dtype), .dtype = row.dtype, .placement = row.placement};
-  const Algorithm algorithm = Algorithm::parse(row.algorithm);
-  return CostModel(grid, costs_for_sizes(algorithm, costs))
-      .chunk_bytes(algorithm, host_bucket(layout));
+  const Goal goal = Goal::all_reduce(row.ranks);
+  const CompileOptions options{.link_costs = costs};
+  return find_all_reduce(row.algorithm).chunk_bytes({goal, layout, grid, options});
 }
 
 }  // namespace

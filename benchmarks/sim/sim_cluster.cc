@@ -8,10 +8,11 @@
 
 #include <fmt/format.h>
 
+#include "comm/algorithms/choose.h"
+#include "comm/algorithms/chunking.h"
 #include "comm/base/check.h"
-#include "comm/collective/chunking.h"
 #include "comm/coordinator/combining_tree.h"
-#include "comm/goals/even_goal.h"
+#include "comm/schedule/goal.h"
 
 namespace kolo::bench {
 namespace {
@@ -66,8 +67,9 @@ BucketLayout Cluster::layout(std::size_t count, DType dtype) const {
   return {.count = count, .dtype = dtype, .placement = spec_.placement, .memory = spec_.memory};
 }
 
-Algorithm Cluster::algorithm(const BucketLayout& layout) const {
-  return resolve_algorithm(layout, grid_, spec_.compile);
+const AllReduce& Cluster::algorithm(const BucketLayout& layout) const {
+  const Goal goal = Goal::all_reduce(grid_.world_size());
+  return find_all_reduce(choose({goal, layout, grid_, spec_.compile}).algorithm->name());
 }
 
 // Every rank owns equal parts of equal chunks.
@@ -88,7 +90,7 @@ BucketLayout Cluster::padded(BucketLayout layout, CompileOptions& options) const
 
 // Compilation compares each step with the parts in flight, so its time grows with their square.
 void Cluster::check_size(const BucketLayout& layout, const CompileOptions& options,
-                         const Algorithm& algorithm) const {
+                         const AllReduce& algorithm) const {
   const bool on_device = layout.is_on_device();
   const std::size_t chunks =
       chunk_count({0, layout.count}, layout.dtype,
@@ -100,17 +102,19 @@ void Cluster::check_size(const BucketLayout& layout, const CompileOptions& optio
   refuse(
       fmt::format("{} in {} chunks for {} ranks names {} parts, more than the {} that can be "
                   "simulated; raise the size of chunks",
-                  algorithm.to_string(), chunks, group, chunks * group, kMostParts));
+                  algorithm.name(), chunks, group, chunks * group, kMostParts));
 }
 
 SimulatorSchedules Cluster::make_schedules(BucketLayout layout) const {
   CompileOptions options = spec_.compile;
-  const Algorithm resolved = algorithm(layout);
-  options.algorithm = resolved;
+  const AllReduce& resolved = algorithm(layout);
   check_size(layout, options, resolved);
   if (!is_small()) layout = padded(layout, options);
-  const auto compile = [&](int rank) { return compile_all_reduce(rank, layout, grid_, options); };
-  return make_schedules(compile, resolved.to_string());
+  const Goal goal = Goal::all_reduce(grid_.world_size());
+  const auto compiled = [&](int rank) {
+    return compile(rank, resolved, {goal, layout, grid_, options});
+  };
+  return make_schedules(compiled, std::string(resolved.name()));
 }
 
 bool Cluster::is_small() const {
@@ -150,12 +154,12 @@ const SimulatorSchedules& Cluster::schedules(const SparseOptions& group) {
 }
 
 const SimulatorSchedules& Cluster::schedules(const Goal& goal, const BucketLayout& layout,
-                                             const GoalAlgorithmRequest& request) {
-  const auto compile = [&](int rank) {
-    return compile_goal(rank, goal, layout, grid_, spec_.compile, request);
+                                             const Algorithm& algorithm) {
+  const auto compiled = [&](int rank) {
+    return compile(rank, algorithm, {goal, layout, grid_, spec_.compile});
   };
   others_.push_back(std::make_unique<SimulatorSchedules>(
-      make_schedules(compile, std::string(to_string(goal.kind)))));
+      make_schedules(compiled, std::string(to_string(goal.kind)))));
   return *others_.back();
 }
 

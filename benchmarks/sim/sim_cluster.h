@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "benchmarks/sim/simulator.h"
-#include "comm/collective/compile.h"
-#include "comm/goals/compile_goal.h"
+#include "comm/algorithms/all_reduce/all_reduce.h"
+#include "comm/algorithms/compile.h"
 #include "compression/sparse_all_reduce.h"
 
 namespace kolo::bench {
@@ -64,10 +64,10 @@ class Cluster {
 
   /// A bucket of this cluster. `count` is padded as the runtime does it.
   BucketLayout layout(std::size_t count, DType dtype) const;
-  Algorithm algorithm(const BucketLayout& layout) const;
+  const AllReduce& algorithm(const BucketLayout& layout) const;
   /// Made once for equal layouts; lives as long as the cluster. Errors: KoloError(kConfig) if the
   /// job is too large or its nodes are not equal, saying what to do; the errors of
-  /// `compile_all_reduce`.
+  /// `choose`.
   const SimulatorSchedules& schedules(const BucketLayout& layout);
   /// The schedules of a sparse step of a compression group. Made anew for each call; they live as
   /// long as the cluster. Errors: the same.
@@ -75,7 +75,7 @@ class Cluster {
 
   /// The schedules of a collective that is not an all-reduce. The same.
   const SimulatorSchedules& schedules(const Goal& goal, const BucketLayout& layout,
-                                      const GoalAlgorithmRequest& request);
+                                      const Algorithm& algorithm);
 
   /// Time from the last rank being ready until all know it: up and down the tree of agreement.
   double agreement_us() const;
@@ -95,7 +95,7 @@ class Cluster {
   bool is_small() const;
   BucketLayout padded(BucketLayout layout, CompileOptions& options) const;
   void check_size(const BucketLayout& layout, const CompileOptions& options,
-                  const Algorithm& algorithm) const;
+                  const AllReduce& algorithm) const;
 
   ClusterSpec spec_;
   ProcessGrid grid_;

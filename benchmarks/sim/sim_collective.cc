@@ -1,28 +1,28 @@
 #include "benchmarks/sim/sim_collective.h"
 
-#include <cmath>
+#include <algorithm>
 
-#include "comm/goals/device/device_goal.h"
-#include "comm/goals/even_goal.h"
+#include "comm/algorithms/choose.h"
+#include "comm/algorithms/registry.h"
 
 namespace kolo::bench {
 namespace {
 
-double played_us(Cluster& cluster, const Goal& goal, const BucketLayout& layout,
-                 const GoalAlgorithm& algorithm) {
-  return cluster.run({&cluster.schedules(goal, layout, algorithm)}, {0})[0];
+double played_us(Cluster& cluster, const CompileContext& context, const Algorithm& algorithm) {
+  return cluster.run({&cluster.schedules(context.goal, context.layout, algorithm)}, {0})[0];
 }
 
 /// The schedules of the host are played; copies down and up take their price.
-CollectiveTime by_mirrors(Cluster& cluster, const Goal& goal, BucketLayout layout,
-                          const GoalContext& context) {
-  layout.memory = MemoryKind::kHost;
-  const GoalAlgorithm& algorithm = resolve_goal_algorithm(goal, layout, context, {});
-  const double price_us = predict_mirror_us(goal, layout, context, {});
-  const double copies_us = price_us - predict_us(algorithm, goal, layout, context);
+CollectiveTime by_mirrors(Cluster& cluster, const CompileContext& context) {
+  BucketLayout host = context.layout;
+  host.memory = MemoryKind::kHost;
+  const CompileContext by_host{context.goal, host, context.grid, context.options};
+  const Choice choice = choose(by_host);
+  const double copies_us = mirror_us(context.goal, host.dtype, context.grid.world_size(),
+                                     context.options.link_costs.staging);
   return {.algorithm = "mirrors",
-          .predicted_us = price_us,
-          .simulated_us = copies_us + played_us(cluster, goal, layout, algorithm)};
+          .predicted_us = copies_us + choice.price.us,
+          .simulated_us = copies_us + played_us(cluster, by_host, *choice.algorithm)};
 }
 
 }  // namespace
@@ -30,31 +30,23 @@ CollectiveTime by_mirrors(Cluster& cluster, const Goal& goal, BucketLayout layou
 std::vector<CollectiveTime> collective_times(Cluster& cluster, const std::string& collective,
                                              std::size_t bytes) {
   const ProcessGrid& grid = cluster.grid();
-  const Goal goal = even_goal(collective, grid.world_size(), bytes / sizeof(float));
+  const Goal goal =
+      even_goal(parse_goal_kind(collective), grid.world_size(), bytes / sizeof(float));
   const BucketLayout layout{.count = goal.count(),
                             .placement = Placement::kUser,
                             .memory = cluster.spec().memory,
                             .out_of_place = goal.kind != GoalKind::kBroadcast};
-  const GoalContext context{grid, cluster.spec().compile};
-  const GoalAlgorithm* const choice = layout.is_on_device()
-                                          ? choose_device_goal(goal, layout, context, {})
-                                          : &resolve_goal_algorithm(goal, layout, context, {});
+  const CompileContext context{goal, layout, grid, cluster.spec().compile};
   std::vector<CollectiveTime> times;
-  for (const GoalAlgorithm* each : goal_algorithms_of_all()) {
-    if (!each->serves(goal, layout, grid)) continue;
-    const double predicted_us = predict_us(*each, goal, layout, context);
-    if (!std::isfinite(predicted_us)) continue;
-    times.push_back({.algorithm = std::string(each->name),
-                     .is_choice = each == choice,
-                     .predicted_us = predicted_us,
-                     .simulated_us = each == &goal_algorithms::native
-                                         ? predicted_us
-                                         : played_us(cluster, goal, layout, *each)});
+  for (const Choice& each : considered(context)) {
+    const bool is_native = each.algorithm == &algorithms::native;
+    times.push_back(
+        {.algorithm = std::string(each.algorithm->name()),
+         .predicted_us = each.price.us,
+         .simulated_us = is_native ? each.price.us : played_us(cluster, context, *each.algorithm)});
   }
-  if (layout.is_on_device()) {
-    times.push_back(by_mirrors(cluster, goal, layout, context));
-    times.back().is_choice = choice == nullptr;
-  }
+  if (layout.is_on_device()) times.push_back(by_mirrors(cluster, context));
+  std::ranges::min_element(times, {}, &CollectiveTime::predicted_us)->is_choice = true;
   return times;
 }
 

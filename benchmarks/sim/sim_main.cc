@@ -131,7 +131,7 @@ void run_all_reduce(const Arguments& arguments) {
       row.update({{"size", bytes},
                   {"count", bytes / size_of(dtype)},
                   {"dtype", arguments.dtype},
-                  {"algorithm", cluster.algorithm(layout).to_string()},
+                  {"algorithm", cluster.algorithm(layout).name()},
                   {"time_us", us},
                   {"algbw_GBps", algbw},
                   {"busbw_GBps", algbw * 2 * (n - 1) / n}});

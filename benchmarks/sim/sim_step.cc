@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/collective/selection.h"
+#include "comm/algorithms/choose.h"
 #include "compression/compression_rules.h"
 #include "fusion/bucket_planner.h"
 #include "runtime/plan/compression_choice.h"
@@ -72,8 +72,9 @@ StepTimes times_of(Cluster& cluster, const StepSpec& spec,
 
   std::size_t device_bytes = spec.device_fusion_bytes;
   if (device_bytes == kAutoBytes && cluster.spec().memory == MemoryKind::kDevice) {
-    device_bytes = cheapest_device_buckets(spec.model.parameters() * sizeof(float), cluster.grid(),
-                                           cluster.spec().compile);
+    device_bytes =
+        cheapest_bucket_bytes(spec.model.parameters() * sizeof(float), MemoryKind::kDevice,
+                              cluster.grid(), cluster.spec().compile);
   }
   const Plan plan = plan_buckets(gradients, {.gradients = {.wire_dtype = spec.wire_dtype},
                                              .fusion_bytes = spec.fusion_bytes,

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/algorithms/all_reduce/stage.h"
 #include "comm/base/check.h"
-#include "comm/collective/algorithm.h"
 
 namespace kolo {
 namespace {

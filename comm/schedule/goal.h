@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/schedule/bucket_layout.h"
@@ -23,6 +25,13 @@ enum class GoalKind : std::uint8_t {
   kAllToAll,
   kOther,  ///< Any parts.
 };
+
+/// "all-reduce", "reduce", "broadcast", ...; empty for kOther.
+std::string_view to_string(GoalKind kind);
+/// The names of all kinds but kOther.
+std::vector<std::string> goal_kind_names();
+/// Errors: UsageError that lists the names.
+GoalKind parse_goal_kind(std::string_view name);
 
 /// The purpose of a set of schedules, one per rank: for each part of a bucket, the ranks that
 /// contribute to it and those that end with the result.
@@ -84,6 +93,10 @@ struct Goal {
   /// `counts[s * world_size + r]`: elements that rank s has for rank r.
   static Goal all_to_all(int world_size, std::span<const std::size_t> counts);
 };
+
+/// A goal whose parts are equal and as large as a buffer of `count` elements allows, which holds
+/// the parts of all ranks, or those that one rank has for all; rank 0 is its root. For tools.
+Goal even_goal(GoalKind kind, int ranks, std::size_t count);
 
 /// The same work with one tensor, whose parts are made up of those of all, one after the other.
 Goal merged(Goal goal);

@@ -9,11 +9,10 @@
 
 #include <fmt/format.h>
 
+#include "comm/algorithms/algorithm_request.h"
 #include "comm/base/check.h"
 #include "comm/base/error.h"
 #include "comm/base/nearest_name.h"
-#include "comm/collective/registry.h"
-#include "comm/goals/goal_registry.h"
 #include "compression/compression_rules.h"
 #include "runtime/api/option_values.h"
 #include "topology/link_costs.h"
@@ -255,24 +254,18 @@ const std::vector<OptionEntry>& option_table() {
     check_name(text);
     AlgorithmRequest{text};
   };
-  static const auto check_collective_algorithm = [](const std::string& text) {
-    check_name(text);
-    GoalAlgorithmRequest{text};
-  };
   static const std::vector<OptionEntry> table = {
       auto_bytes_option("fusion_bytes",
                         "largest bucket of gradients; 0 sends each gradient alone; auto takes the "
                         "size that the cost model predicts to be fastest",
                         &Options::fusion_bytes, 0),
-      text_option("algorithm", "NAME",
-                  "auto, flat, ring, direct, halving_doubling, tree, hierarchical or "
-                  "hierarchical:LOCAL,CROSS",
+      text_option("algorithm", "[COLLECTIVE:]NAME",
+                  "auto, or algorithms for what they serve, separated by semicolons: direct, flat, "
+                  "ring, tree, halving_doubling, bruck, pairwise, "
+                  "scatter_allgather, native (NCCL), hierarchical or "
+                  "hierarchical:LOCAL,CROSS; after COLLECTIVE: for that one only, as in "
+                  "ring;broadcast:tree; where none serves, auto",
                   &Options::algorithm, true, check_algorithm),
-      text_option("collective_algorithm", "NAME",
-                  "algorithm of the other collectives: auto, direct, tree, bruck, ring, "
-                  "scatter_allgather or pairwise in host memory, native in device memory; where a "
-                  "collective has no such algorithm, auto",
-                  &Options::collective_algorithm, true, check_collective_algorithm),
       switch_option("reproducible",
                     "on: no bit of a sum in host memory depends on what was measured, on the size "
                     "of a tensor or on its place; between nodes algorithm auto is direct or "
@@ -283,10 +276,6 @@ const std::vector<OptionEntry>& option_table() {
           "accelerator of this rank: cpu (none), cuda (the GPU whose index is the local rank) or "
           "cuda:INDEX, 0 to 65535",
           &Options::device, false, check_device_name),
-      text_option("device_algorithm", "NAME",
-                  "algorithm for device memory: auto, native (one NCCL collective) or "
-                  "hierarchical:native,CROSS with CROSS ring, direct, halving_doubling or tree",
-                  &Options::device_algorithm, true, check_algorithm),
       auto_bytes_option("device_fusion_bytes",
                         "largest bucket of gradients in device memory; 0 sends each gradient "
                         "alone; auto takes the size that the cost model predicts to be fastest",

@@ -22,13 +22,10 @@ struct Options {
   /// Gradients are batched into buckets of at most this many bytes; 0 sends each gradient alone.
   /// kAutoBytes: the size with the least predicted time for all gradients of a set.
   std::size_t fusion_bytes = kAutoBytes;
-  /// "auto", "flat", "ring", "direct", "halving_doubling", "tree", "hierarchical" or
-  /// "hierarchical:LOCAL,CROSS".
+  /// "auto", or names of algorithms, separated by semicolons, each for all collectives or for one:
+  /// "ring;broadcast:tree"; see `AlgorithmRequest`. A collective that no named algorithm serves, on
+  /// its nodes and in its memory, leaves the choice to "auto".
   std::string algorithm = "auto";
-  /// `algorithm` of the other collectives: "auto", "direct", "tree", "bruck", "ring",
-  /// "scatter_allgather" or "pairwise"; in device memory "native". One that does not serve a
-  /// collective, or does not hold it, leaves the choice to "auto".
-  std::string collective_algorithm = "auto";
   /// Whatever could change a bit of a sum follows from the shape of the job, and from nothing that
   /// is measured: links are not (`calibrate`), between nodes `algorithm` "auto" is "direct" or,
   /// where nodes have several ranks, "hierarchical:direct,direct", and the compression "auto" is an
@@ -46,9 +43,6 @@ struct Options {
   /// Where gradients of kind kDevice live: "cpu" (none do), "cuda" (the GPU whose index is the
   /// local rank) or "cuda:INDEX".
   std::string device = "cpu";
-  /// `algorithm` of device memory: "auto", "native" (one collective of NCCL) or
-  /// "hierarchical:native,CROSS".
-  std::string device_algorithm = "auto";
   /// `fusion_bytes` of device memory.
   std::size_t device_fusion_bytes = kAutoBytes;
   /// `chunk_bytes` of device memory.

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include "comm/algorithms/chunking.h"
 #include "comm/base/text.h"
-#include "comm/collective/chunking.h"
 #include "fusion/segment_packer.h"
 #include "fusion/wire_packer.h"
 #include "runtime/plan/gradient_compression.h"
@@ -81,7 +81,9 @@ Draft draft(const GradientGroup& group, const PlanContext& context) {
   for (std::size_t index = 0; index < draft.plan.buckets.size(); ++index) {
     const PlannedBucket& bucket = draft.plan.buckets[index];
     draft.buckets.push_back(plan_bucket(
-        all_reduce_request(bucket_text(group, bucket, index), bucket.layout, inputs), inputs));
+        request_bucket(bucket_text(group, bucket, index),
+                       Goal::all_reduce(inputs.grid.world_size()), bucket.layout, inputs),
+        inputs));
   }
   return draft;
 }

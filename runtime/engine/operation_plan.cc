@@ -8,8 +8,9 @@
 #include <string>
 #include <utility>
 
+#include "comm/algorithms/choose.h"
+#include "comm/algorithms/chunking.h"
 #include "comm/base/check.h"
-#include "comm/collective/chunking.h"
 #include "fusion/segment_packer.h"
 #include "fusion/wire_packer.h"
 #include "runtime/plan/carrier.h"
@@ -58,12 +59,6 @@ bool is_packed_for_native(const Operation& operation) {
          (operation.kind == OperationKind::kAllReduce && is_several(operation));
 }
 
-/// Whether an option asks for the library's all-reduce, and it reaches all ranks.
-bool asks_for_native(const PlanContext& context) {
-  const std::optional<Algorithm>& asked = context.device_algorithm.algorithm();
-  return asked && asked->needs_native() && context.lane->has_world_group();
-}
-
 /// An operation whose tensors are in device memory: where its bucket is, and whether it is packed.
 /// `goal` is that of its tensors, `layout` that of a bucket of the host. The same on all ranks.
 BucketLayout on_device(const Operation& operation, const Goal& goal, const BucketLayout& layout,
@@ -71,27 +66,30 @@ BucketLayout on_device(const Operation& operation, const Goal& goal, const Bucke
   check(context.copies != nullptr,
         "device memory needs a device: set the option `device`, e.g. KOLO_DEVICE=cuda");
   if (context.lane == nullptr || !suits_native(operation)) return layout;
+  const bool is_all_reduce = operation.kind == OperationKind::kAllReduce;
+  const bool is_packed = is_packed_for_native(operation);
+  std::vector<Placing> placings;
   BucketLayout device = layout;
   device.memory = MemoryKind::kDevice;
   device.replaces_inputs = operation.sends_copy();
-  BucketLayout packed = device;
-  packed.placement = Placement::kStaged;
-  packed.out_of_place = false;  // That is the packer's.
-  const bool is_for_all = operation.kind == OperationKind::kAllReduce;
-  if (is_for_all) {
-    const std::size_t unit = device_padding(context.grid, packed.dtype);
-    packed.count = (packed.count + unit - 1) / unit * unit;
+  if (!is_packed) placings.push_back({goal, device});
+  if (is_packed || is_all_reduce) {
+    BucketLayout packed = device;
+    packed.placement = Placement::kStaged;
+    packed.out_of_place = false;  // That is the packer's.
+    if (is_all_reduce) {
+      const std::size_t unit = device_padding(context.grid, packed.dtype);
+      packed.count = (packed.count + unit - 1) / unit * unit;
+    }
+    placings.push_back({merged(goal), packed});
   }
   const PlanInputs inputs = context.inputs();
-  if (is_for_all && prefers_bucket(packed, inputs)) return packed;
-  const bool is_packed = is_packed_for_native(operation);
-  // Buckets have all-reduces of their own, which are no goal's.
-  const bool is_goal = is_packed && !is_for_all;
-  const bool stays =
-      (is_for_all && asks_for_native(context)) ||
-      prefers_device(is_packed ? merged(goal) : goal, is_goal ? packed : device, inputs);
-  if (!stays) return layout;
-  return is_packed ? packed : device;
+  placings.push_back(
+      {merged(goal), layout,
+       mirror_us(goal, layout.dtype, context.grid.world_size(), inputs.costs.staging)});
+  return placings[choose_placing(placings, context.grid,
+                                 compile_options(MemoryKind::kDevice, inputs))]
+      .layout;
 }
 
 BucketLayout layout_of(const Operation& operation, const Goal& goal, const PlanContext& context) {
@@ -113,14 +111,6 @@ BucketLayout layout_of(const Operation& operation, const Goal& goal, const PlanC
   }
   const bool is_on_device = operation.buffer.memory == MemoryKind::kDevice;
   return is_on_device ? on_device(operation, goal, layout, context) : layout;
-}
-
-BucketRequest request_for(const Operation& operation, const Goal& goal, const BucketLayout& layout,
-                          const PlanInputs& inputs) {
-  const bool is_bucket = !layout.is_in_tensors(MemoryKind::kDevice);
-  return goal.kind == GoalKind::kAllReduce && is_bucket
-             ? all_reduce_request(operation.name, layout, inputs)
-             : goal_request(operation.name, goal, layout, inputs);
 }
 
 /// bfloat16 needs no exponents, and so no state that outlives the bucket.
@@ -295,8 +285,11 @@ PlannedOperation plan_operation(const Operation& operation, bool in_arenas,
   layout.in_arenas = in_arenas;
   if (!layout.is_in_tensors(MemoryKind::kDevice)) goal = merged(std::move(goal));
   const PlanInputs inputs = context.inputs();
+  // The bucket of an all-reduce may be padded.
+  const bool is_padded = layout.count != goal.count();
+  const Goal bucket_goal = is_padded ? Goal::all_reduce(context.grid.world_size()) : goal;
   PlannedOperation planned{
-      .bucket = plan_bucket(request_for(operation, goal, layout, inputs), inputs),
+      .bucket = plan_bucket(request_bucket(operation.name, bucket_goal, layout, inputs), inputs),
       .tensors = OperationTensors(operation, goal, context.transport.rank())};
   Binding& binding = planned.bucket.binding;
   if (!layout.is_on_device() && operation.buffer.memory == MemoryKind::kDevice) {

@@ -24,10 +24,8 @@ struct PlanContext {
   CopyLane* copies = nullptr;  ///< Null without a device.
   const Options& options;
   const LinkCosts& costs;
-  /// The options of these names, as they were parsed.
+  /// The option of this name, as it was parsed.
   AlgorithmRequest algorithm = requested_algorithm(options, grid);
-  AlgorithmRequest device_algorithm = options.device_algorithm;
-  GoalAlgorithmRequest collective_algorithm = options.collective_algorithm;
   std::size_t cache_bytes = last_level_cache_bytes();
 
   PlanInputs inputs() const;

@@ -1,36 +1,18 @@
 #include "runtime/plan/bucket_plan.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "comm/algorithms/all_reduce/all_reduce.h"
+#include "comm/algorithms/choose.h"
 #include "comm/base/check.h"
-#include "comm/goals/device/device_goal.h"
 
 namespace kolo {
 namespace {
-
-CompileOptions options_for(const BucketLayout& layout, const PlanInputs& inputs,
-                           const AlgorithmRequest& algorithm) {
-  const Options& options = inputs.options;
-  const bool on_device = layout.is_on_device();
-  check(!on_device || inputs.device,
-        "device memory needs a device: set the option `device`, e.g. KOLO_DEVICE=cuda");
-  CompileOptions result{
-      .algorithm = algorithm,
-      .network_window = options.network_window,
-      .device_chunk_bytes = options.device_chunk_bytes,
-      .network_takes_device_memory = on_device && inputs.device->network_takes_memory,
-      .native_spans_nodes = on_device && inputs.device->native_spans_nodes,
-      .link_costs = inputs.costs};
-  // With the chunks of the algorithm.
-  result.chunk_bytes = options.chunk_bytes != kAutoBytes
-                           ? options.chunk_bytes
-                           : cheapest_chunk_bytes(layout, inputs.grid, result);
-  return result;
-}
 
 /// Bytes of the tensors from which ranks of this node contribute, and into which they receive.
 std::size_t tensor_bytes(const BucketRequest& request, const PlanInputs& inputs) {
@@ -92,56 +74,46 @@ void prove(const BucketRequest& request, const PlanInputs& inputs) {
 
 AlgorithmRequest requested_algorithm(const Options& options, const ProcessGrid& grid) {
   const AlgorithmRequest asked = options.algorithm;
-  if (!options.reproducible || grid.num_nodes() == 1 || asked.algorithm()) return asked;
-  return grid.num_nodes() == grid.world_size() ? "direct" : "hierarchical:direct,direct";
+  const std::vector<std::string_view> names = asked.names_for(GoalKind::kAllReduce);
+  const bool is_open = names.empty() || names.front() == kHierarchical;
+  if (!options.reproducible || grid.num_nodes() == 1 || !is_open) return asked;
+  const bool has_levels = grid.num_nodes() < grid.world_size();
+  return asked.with(GoalKind::kAllReduce, has_levels ? "hierarchical:direct,direct" : "direct");
 }
 
-BucketRequest all_reduce_request(std::string name, const BucketLayout& layout,
-                                 const PlanInputs& inputs) {
-  const CompileOptions options = options_for(
-      layout, inputs, layout.is_on_device() ? inputs.device_algorithm : inputs.algorithm);
-  return {.name = std::move(name),
-          .layout = layout,
-          .goal = Goal::all_reduce(inputs.grid.world_size()),
-          .compile = [layout, options, &grid = inputs.grid](
-                         int rank) { return compile_all_reduce(rank, layout, grid, options); },
-          .reason = layout.is_on_device() ? explain_device_algorithm(layout, inputs.grid, options)
-                                          : std::string()};
+CompileOptions compile_options(MemoryKind memory, const PlanInputs& inputs) {
+  const Options& options = inputs.options;
+  const bool on_device = memory == MemoryKind::kDevice;
+  check(!on_device || inputs.device,
+        "device memory needs a device: set the option `device`, e.g. KOLO_DEVICE=cuda");
+  CompileOptions result{
+      .algorithm = inputs.algorithm,
+      .network_window = options.network_window,
+      .device_chunk_bytes = options.device_chunk_bytes,
+      .network_takes_device_memory = on_device && inputs.device->network_takes_memory,
+      .native_spans_nodes = on_device && inputs.device->native_spans_nodes,
+      .native_in_nodes = on_device && inputs.device->native_in_nodes,
+      .link_costs = inputs.costs};
+  if (options.chunk_bytes != kAutoBytes) result.chunk_bytes = options.chunk_bytes;
+  return result;
 }
 
-BucketRequest goal_request(std::string name, const Goal& goal, const BucketLayout& layout,
-                           const PlanInputs& inputs) {
-  // The options that name an algorithm name one for all-reduces; chunks are those of the cheapest.
-  const CompileOptions options = options_for(layout, inputs, {});
+BucketRequest request_bucket(std::string name, const Goal& goal, const BucketLayout& layout,
+                             const PlanInputs& inputs) {
+  CompileOptions options = compile_options(layout.memory, inputs);
+  const CompileContext context{goal, layout, inputs.grid, options};
+  Choice choice = choose(context);
+  if (inputs.options.chunk_bytes == kAutoBytes) {
+    options.chunk_bytes = choice.algorithm->chunk_bytes(context);
+  }
   return {.name = std::move(name),
           .layout = layout,
           .goal = goal,
-          .compile = [goal, layout, options, algorithm = inputs.collective_algorithm,
-                      &grid = inputs.grid](int rank) {
-            return compile_goal(rank, goal, layout, grid, options, algorithm);
-          }};
-}
-
-bool prefers_device(const Goal& goal, const BucketLayout& layout, const PlanInputs& inputs) {
-  const CompileOptions options = options_for(layout, inputs, {});
-  return choose_device_goal(goal, layout, {inputs.grid, options}, inputs.collective_algorithm) !=
-         nullptr;
-}
-
-bool prefers_bucket(const BucketLayout& bucket, const PlanInputs& inputs) {
-  if (inputs.grid.num_nodes() == 1 || !inputs.device || !inputs.device->native_in_nodes) {
-    return false;
-  }
-  const CompileOptions options = options_for(bucket, inputs, inputs.device_algorithm);
-  if (resolve_algorithm(bucket, inputs.grid, options).needs_native()) return false;
-  if (!inputs.device_algorithm.is_auto()) return true;
-  if (inputs.collective_algorithm.algorithm() != nullptr) return false;
-  BucketLayout host = bucket;
-  host.memory = MemoryKind::kHost;
-  host.placement = Placement::kUser;
-  const Goal goal = Goal::all_reduce(inputs.grid.world_size(), bucket.count);
-  return predict_device_us(bucket, inputs.grid, options) <
-         predict_mirror_us(goal, host, {inputs.grid, options}, {});
+          .compile =
+              [goal, layout, options, algorithm = choice.algorithm, &grid = inputs.grid](int rank) {
+                return compile(rank, *algorithm, {goal, layout, grid, options});
+              },
+          .reason = std::move(choice.reason)};
 }
 
 BucketPlan plan_bucket(const BucketRequest& request, const PlanInputs& inputs) {

@@ -5,8 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "comm/collective/compile.h"
-#include "comm/goals/compile_goal.h"
+#include "comm/algorithms/compile.h"
 #include "comm/schedule/executor.h"
 #include "comm/verify/verifier.h"
 #include "runtime/api/options.h"
@@ -30,10 +29,8 @@ struct PlanInputs {
   const ProcessGrid& grid;
   const Options& options;
   const LinkCosts& costs;
-  /// The options of these names, as they were parsed.
+  /// The option of this name, as it was parsed.
   AlgorithmRequest algorithm = requested_algorithm(options, grid);
-  AlgorithmRequest device_algorithm = options.device_algorithm;
-  GoalAlgorithmRequest collective_algorithm = options.collective_algorithm;
   std::optional<DeviceTraits> device = {};
   std::size_t cache_bytes = 0;  ///< Last level cache of the node; 0: unknown.
 };
@@ -44,25 +41,17 @@ struct BucketRequest {
   BucketLayout layout;
   Goal goal;
   std::function<Schedule(int rank)> compile;  ///< Pure: gives the schedule of any rank.
-  std::string reason = {};                    ///< Why a device bucket has this algorithm.
+  std::string reason = {};                    ///< Why it has this algorithm.
 };
 
-/// An all-reduce, by the algorithm that inputs and layout lead to. `inputs` outlive the request.
-/// Errors: UsageError for device memory without a device; KoloError(kConfig) as
-/// `resolve_algorithm`.
-BucketRequest all_reduce_request(std::string name, const BucketLayout& layout,
-                                 const PlanInputs& inputs);
-/// Any other goal; see `compile_goal`. Errors: UsageError for device memory without a device, or if
-/// nothing serves the goal.
-BucketRequest goal_request(std::string name, const Goal& goal, const BucketLayout& layout,
-                           const PlanInputs& inputs);
-/// Whether such a request, for tensors in device memory, is better served there than by mirrors of
-/// them in host memory; the same on all ranks.
-bool prefers_device(const Goal& goal, const BucketLayout& layout, const PlanInputs& inputs);
-/// Whether an all-reduce in device memory is best served by this device bucket, with collectives of
-/// the nodes and messages between them, or is asked to be. Otherwise the choice above is left. The
-/// same on all ranks. Errors: as `all_reduce_request`.
-bool prefers_bucket(const BucketLayout& bucket, const PlanInputs& inputs);
+/// A collective, by the algorithm that inputs and layout lead to. `inputs` outlive the request.
+/// Errors: UsageError for device memory without a device, or if nothing serves the goal;
+/// KoloError(kConfig) as `choose`.
+BucketRequest request_bucket(std::string name, const Goal& goal, const BucketLayout& layout,
+                             const PlanInputs& inputs);
+/// The options for schedules of buckets in this memory, but for the size of chunks. Errors:
+/// UsageError for device memory without a device.
+CompileOptions compile_options(MemoryKind memory, const PlanInputs& inputs);
 
 /// What a bucket needs to run, before any memory is taken for it. The binding still lacks what is
 /// known later: packers, codec and inputs, and the places that `BucketTable` gives it.

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "comm/collective/selection.h"
+#include "comm/algorithms/choose.h"
 #include "comm/coordinator/combining_tree.h"
 #include "topology/node_memory.h"
 
@@ -12,10 +12,6 @@ namespace {
 
 /// Bytes that a row's index adds to it.
 constexpr double kIndexBytes = sizeof(std::int64_t);
-
-BucketLayout user_layout(DType dtype, std::size_t count, MemoryKind memory = MemoryKind::kHost) {
-  return {.count = count, .dtype = dtype, .placement = Placement::kUser, .memory = memory};
-}
 
 /// One trip up and down.
 double agreement_us(const ProcessGrid& grid, const LinkCosts& costs) {
@@ -43,19 +39,14 @@ class RowPricing {
     const double ranks = inputs_.grid.world_size();
     const double sent = ranks * size_.busiest;  // As if all ranks were as busy.
     return exchange_us(GoalKind::kAllToAll, sent) +
-           goal_us(GoalKind::kAllGather, ranks * kIndexBytes) +
+           bytes_us(GoalKind::kAllGather, ranks * kIndexBytes) +
            exchange_us(GoalKind::kAllGather, size_.distinct) +
            2 * agreement_us(inputs_.grid, inputs_.costs) +
            memory_us((size_.busiest + size_.distinct / ranks) * size_.row_bytes());
   }
 
   double table_us() const {
-    if (is_on_device()) {
-      return native_us(GoalKind::kAllReduce, static_cast<double>(size_.height) * size_.row_bytes());
-    }
-    const BucketLayout layout = user_layout(size_.dtype, size_.height * size_.width);
-    const Algorithm algorithm = resolve_algorithm(layout, inputs_.grid, options_);
-    return CostModel(inputs_.grid, inputs_.costs).predict_us(algorithm, host_bucket(layout));
+    return goal_us(GoalKind::kAllReduce, size_.height * size_.width, size_.dtype, size_.memory);
   }
 
  private:
@@ -63,23 +54,20 @@ class RowPricing {
 
   /// Rows with their indices, which are in host memory.
   double exchange_us(GoalKind kind, double rows) const {
-    if (!is_on_device()) return goal_us(kind, rows * (size_.row_bytes() + kIndexBytes));
-    return goal_us(kind, rows * kIndexBytes) + native_us(kind, rows * size_.row_bytes());
+    if (!is_on_device()) return bytes_us(kind, rows * (size_.row_bytes() + kIndexBytes));
+    return bytes_us(kind, rows * kIndexBytes) +
+           bytes_us(kind, rows * size_.row_bytes(), MemoryKind::kDevice);
   }
 
-  double goal_us(GoalKind kind, double bytes) const {
-    const BucketLayout layout = user_layout(DType::kUInt8, static_cast<std::size_t>(bytes));
+  double bytes_us(GoalKind kind, double bytes, MemoryKind memory = MemoryKind::kHost) const {
+    return goal_us(kind, static_cast<std::size_t>(bytes), DType::kUInt8, memory);
+  }
+
+  double goal_us(GoalKind kind, std::size_t count, DType dtype, MemoryKind memory) const {
+    const BucketLayout layout{
+        .count = count, .dtype = dtype, .placement = Placement::kUser, .memory = memory};
     const Goal goal{.kind = kind, .parts = {}};  // Prices take them to be equal.
-    const GoalContext context{.grid = inputs_.grid, .options = options_};
-    return predict_us(resolve_goal_algorithm(goal, layout, context, inputs_.collective_algorithm),
-                      goal, layout, context);
-  }
-
-  double native_us(GoalKind kind, double bytes) const {
-    const BucketLayout layout =
-        user_layout(DType::kUInt8, static_cast<std::size_t>(bytes), MemoryKind::kDevice);
-    return predict_us(goal_algorithms::native, {.kind = kind, .parts = {}}, layout,
-                      {.grid = inputs_.grid, .options = options_});
+    return choose({goal, layout, inputs_.grid, options_}).price.us;
   }
 
   /// All ranks of a node read or write so many bytes each.

@@ -12,12 +12,12 @@
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
+#include "comm/algorithms/choose.h"
+#include "comm/algorithms/chunking.h"
+#include "comm/algorithms/compile.h"
 #include "comm/base/check.h"
 #include "comm/base/output_file.h"
-#include "comm/collective/compile.h"
-#include "comm/goals/compile_goal.h"
-#include "comm/goals/device/device_goal.h"
-#include "comm/goals/even_goal.h"
+#include "comm/schedule/goal.h"
 #include "runtime/api/option_values.h"
 #include "runtime/tools/command_line.h"
 #include "runtime/tools/schedule_view.h"
@@ -50,55 +50,34 @@ ProcessGrid grid_of(int ranks, int nodes) {
   return ProcessGrid::with_node_sizes(sizes);
 }
 
-BucketLayout layout_of(std::size_t bytes, const std::string& memory, const ProcessGrid& grid) {
-  BucketLayout layout{.count = bytes / sizeof(float)};
-  if (memory == "user") layout.placement = Placement::kUser;
-  if (memory == "device") {
-    layout.memory = MemoryKind::kDevice;
+/// All-reduces may be of a bucket; other collectives are of the caller's tensors.
+BucketLayout layout_of(const Goal& goal, const std::string& memory, const ProcessGrid& grid) {
+  const bool is_all_reduce = goal.kind == GoalKind::kAllReduce;
+  BucketLayout layout{.count = goal.count(),
+                      .placement = Placement::kUser,
+                      .memory = memory == "device" ? MemoryKind::kDevice : MemoryKind::kHost,
+                      .out_of_place = goal.kind == GoalKind::kAllToAll};
+  if (is_all_reduce && memory != "user") layout.placement = Placement::kInPlace;
+  if (is_all_reduce && layout.is_on_device()) {
     const std::size_t unit = device_padding(grid, layout.dtype);
     layout.count = (layout.count + unit - 1) / unit * unit;
   }
   return layout;
 }
 
-std::vector<Schedule> compile_all_reduces(const BucketLayout& layout, const ProcessGrid& grid,
-                                          const std::string& algorithm) {
-  CompileOptions options{.algorithm = algorithm};
-  std::vector<Schedule> schedules;
-  try {
-    options.chunk_bytes = cheapest_chunk_bytes(layout, grid, options);
-    for (int rank = 0; rank < grid.world_size(); ++rank) {
-      schedules.push_back(compile_all_reduce(rank, layout, grid, options));
-    }
-  } catch (const KoloError& error) {
-    if (error.error().code == ErrorCode::kConfig) throw UsageError(error.error().what);
-    throw;
-  }
-  return schedules;
-}
-
-constexpr std::string_view kAllReduce = "all-reduce";
-
-/// The collectives other than all-reduce, in tensors of the caller.
-BucketLayout layout_of(const Goal& goal, const std::string& memory) {
-  return {.count = goal.count(),
-          .placement = Placement::kUser,
-          .memory = memory == "device" ? MemoryKind::kDevice : MemoryKind::kHost,
-          .out_of_place = goal.kind == GoalKind::kAllToAll};
-}
-
 /// "predicted: bruck 36.0 us, direct 38.0 us"; cheapest first.
-std::string predictions(const Goal& goal, const BucketLayout& layout, const GoalContext& context) {
+std::string predictions(const CompileContext& context) {
   std::vector<std::pair<double, std::string_view>> all;
-  for (const GoalAlgorithm* each : goal_algorithms_of_all()) {
-    if (!each->serves(goal, layout, context.grid)) continue;
-    const double us = predict_us(*each, goal, layout, context);
-    if (std::isfinite(us)) all.emplace_back(us, each->name);
+  for (const Choice& each : considered(context)) {
+    all.emplace_back(each.price.us, each.algorithm->name());
   }
-  if (layout.is_on_device()) {
-    BucketLayout host = layout;
+  if (context.layout.is_in_tensors(MemoryKind::kDevice)) {
+    BucketLayout host = context.layout;
     host.memory = MemoryKind::kHost;
-    all.emplace_back(predict_mirror_us(goal, host, context, {}), "through host memory");
+    const CompileContext by_host{context.goal, host, context.grid, context.options};
+    const double copies_us = mirror_us(context.goal, host.dtype, context.grid.world_size(),
+                                       context.options.link_costs.staging);
+    all.emplace_back(copies_us + choose(by_host).price.us, "through host memory");
   }
   std::ranges::sort(all);
   std::vector<std::string> texts;
@@ -145,19 +124,22 @@ ScheduleCommand::ScheduleCommand(CLI::App& app)
 bool ScheduleCommand::chosen() const { return command_.parsed(); }
 
 std::vector<Schedule> ScheduleCommand::schedules(const ProcessGrid& grid, std::size_t bytes) const {
-  if (arguments_.collective == kAllReduce) {
-    const BucketLayout layout = layout_of(bytes, arguments_.memory, grid);
-    return compile_all_reduces(layout, grid, arguments_.algorithm);
-  }
-  const bool is_arena = command_.count("--memory") > 0 && arguments_.memory == "arena";
-  check(!is_arena, "--memory arena is for all-reduces");
-  const Goal goal = even_goal(arguments_.collective, grid.world_size(), bytes / sizeof(float));
-  const CompileOptions options;
-  const BucketLayout layout = layout_of(goal, arguments_.memory);
-  if (grid.num_nodes() > 1) std::fputs(predictions(goal, layout, {grid, options}).c_str(), stdout);
+  const Goal goal =
+      even_goal(parse_goal_kind(arguments_.collective), grid.world_size(), bytes / sizeof(float));
+  const BucketLayout layout = layout_of(goal, arguments_.memory, grid);
+  CompileOptions options{.algorithm = arguments_.algorithm};
+  const CompileContext context{goal, layout, grid, options};
   std::vector<Schedule> all;
-  for (int rank = 0; rank < grid.world_size(); ++rank) {
-    all.push_back(compile_goal(rank, goal, layout, grid, options, arguments_.algorithm));
+  try {
+    const Algorithm& algorithm = *choose(context).algorithm;
+    options.chunk_bytes = algorithm.chunk_bytes(context);
+    if (grid.num_nodes() > 1) std::fputs(predictions(context).c_str(), stdout);
+    for (int rank = 0; rank < grid.world_size(); ++rank) {
+      all.push_back(compile(rank, algorithm, context));
+    }
+  } catch (const KoloError& error) {
+    if (error.error().code == ErrorCode::kConfig) throw UsageError(error.error().what);
+    throw;
   }
   return all;
 }

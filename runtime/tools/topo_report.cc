@@ -2,6 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "comm/algorithms/all_reduce/all_reduce.h"
+#include "comm/algorithms/choose.h"
+
 namespace kolo {
 namespace {
 
@@ -28,22 +31,31 @@ json to_json(const LinkCosts& costs) {
   return values;
 }
 
-json predictions(const CostModel& model) {
+/// The all-reduces that "auto" considers in host memory, and its choices.
+json predictions(const ProcessGrid& grid, const LinkCosts& costs) {
+  const Goal goal = Goal::all_reduce(grid.world_size());
+  const CompileOptions options{.link_costs = costs};
   json rows = json::array();
   for (std::size_t bytes = kSmallest; bytes <= kLargest; bytes *= 4) {
+    const auto layout_of = [&](DType dtype, MemoryKind memory) {
+      return BucketLayout{.count = bytes / size_of(dtype), .dtype = dtype, .memory = memory};
+    };
+    const BucketLayout layout = layout_of(DType::kFloat32, MemoryKind::kHost);
+    const BucketLayout of_16_bits = layout_of(DType::kFloat16, MemoryKind::kHost);
+    const BucketLayout on_device = layout_of(DType::kFloat32, MemoryKind::kDevice);
+    const CompileContext context{goal, layout, grid, options};
     json times = json::object();
-    const HostBucket bucket{.bytes = bytes};
-    for (const Algorithm& algorithm : CostModel::host_algorithms()) {
-      times[algorithm.to_string()] = model.predict_us(algorithm, bucket);
+    for (const AllReduce& each : all_reduces()) {
+      if (each.is_for_auto(MemoryKind::kHost)) times[each.name()] = each.price(context).us;
     }
-    const Algorithm chosen = model.choose(bucket);
+    const Choice chosen = choose(context);
     rows.push_back(
         {{"bytes", bytes},
-         {"chosen", chosen.to_string()},
-         {"chunk_bytes", model.chunk_bytes(chosen, bucket)},
-         {"fusion_bytes", model.fusion_bytes(bucket)},
-         {"chosen_16bit", model.choose({.bytes = bytes, .reproducible = true}).to_string()},
-         {"chosen_device", model.choose_device(bytes).to_string()},
+         {"chosen", chosen.algorithm->name()},
+         {"chunk_bytes", chosen.algorithm->chunk_bytes(context)},
+         {"fusion_bytes", cheapest_bucket_bytes(bytes, MemoryKind::kHost, grid, options)},
+         {"chosen_16bit", choose({goal, of_16_bits, grid, options}).algorithm->name()},
+         {"chosen_device", choose({goal, on_device, grid, options}).algorithm->name()},
          {"us", std::move(times)}});
   }
   return rows;
@@ -116,7 +128,7 @@ json to_json(const TopoReport& report) {
           {"node_rates", report.costs.node_rates},
           {"link_costs_source", report.costs_source},
           {"start_up_rounds", report.start_up_rounds},
-          {"predictions", predictions(CostModel(grid, report.costs))}};
+          {"predictions", predictions(grid, report.costs)}};
 }
 
 }  // namespace kolo

@@ -5,8 +5,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "comm/collective/cost_model.h"
 #include "topology/discovery.h"
+#include "topology/link_costs.h"
 #include "topology/process_grid.h"
 
 namespace kolo {

@@ -219,7 +219,7 @@ std::string predictions_text(const json& predictions, const Parts& parts) {
       "  auto: algorithm that --algorithm auto takes; 16-bit: for float16 and "
       "bfloat16\n"
       "  chunk, bucket: sizes that --chunk-bytes auto and --fusion-bytes auto take\n";
-  if (parts.devices) text += "  on GPUs: algorithm that --device-algorithm auto takes\n";
+  if (parts.devices) text += "  on GPUs: algorithm that --algorithm auto takes\n";
   if (parts.several_nodes) text += "  hier:X: hierarchical with X between nodes\n";
   return text;
 }

@@ -176,7 +176,7 @@ part_hierarchy() {
   # Between the nodes as between machines: no shared memory.
   export UCX_TLS=tcp,self
   scripts/launch -n 4 --nodes 2 --timeout 50 -- scripts/lib/one-gpu "$bench" all-reduce \
-    --memory device --device-algorithm hierarchical:native,ring --sizes 1M,16M,64M --iterations 5 \
+    --memory device --algorithm hierarchical:native,ring --sizes 1M,16M,64M --iterations 5 \
     --json "$KOLO_GPU_WORK/hierarchy.json"
 }
 

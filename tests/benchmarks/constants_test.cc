@@ -14,7 +14,8 @@
 #include <fmt/format.h>
 
 #include "benchmarks/sim/sim_cluster.h"
-#include "comm/collective/cost_model.h"
+#include "comm/algorithms/all_reduce/cost_model.h"
+#include "comm/algorithms/choose.h"
 
 // Numbers that nobody measures and nothing implies decide how buckets are summed. None of them may
 // matter much: docs/decisions/0041-constants.md lists them.
@@ -30,7 +31,7 @@ struct Decider {
   LinkCosts costs = {};
   CompileOptions compile = {};
   std::size_t least_chunk = 64 * kKiB, most_chunk = 64 * kMiB;
-  std::size_t most_flat = algorithms::flat.auto_most_bytes;
+  std::size_t most_flat = all_reduce::flat.auto_most_bytes;
 };
 
 struct Constant {
@@ -118,48 +119,52 @@ std::vector<Case> cases(MemoryKind memory, std::size_t most_bytes) {
   return all;
 }
 
-struct Choice {
+struct Chosen {
   std::string algorithm;
   std::size_t chunk_bytes;
-  friend auto operator<=>(const Choice&, const Choice&) = default;
+  friend auto operator<=>(const Chosen&, const Chosen&) = default;
 };
 
-/// As `CostModel::choose` and `chunk_bytes`, with limits that can be varied.
-Choice choose(const Case& tested, const Decider& decider) {
+/// As `kolo::choose` and `CostModel::chunk_bytes`, with limits that can be varied.
+Chosen choose(const Case& tested, const Decider& decider) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes(
       std::vector<int>(static_cast<std::size_t>(tested.nodes), tested.ranks_per_node));
   if (tested.memory == MemoryKind::kDevice) {
     const std::size_t unit = decider.compile.device_chunk_bytes;
-    const CostModel model(grid, decider.costs);
-    return {model.choose_device(tested.bytes, {.unit_bytes = unit}).to_string(), unit};
+    const Goal goal = Goal::all_reduce(grid.world_size());
+    const BucketLayout layout{.count = tested.bytes / 4, .memory = MemoryKind::kDevice};
+    CompileOptions options = decider.compile;
+    options.link_costs = decider.costs;
+    return {std::string(kolo::choose({goal, layout, grid, options}).algorithm->name()), unit};
   }
   HostBucket bucket{
       .bytes = tested.bytes,
       .packing = tested.placement == Placement::kUser ? Packing::kUser : Packing::kNone};
-  const auto best_chunk = [&](const Algorithm& algorithm, const LinkCosts& costs) {
+  const auto best_chunk = [&](const AllReduce& algorithm, const LinkCosts& costs) {
     const CostModel model(grid, costs);
     std::pair<double, std::size_t> best{std::numeric_limits<double>::infinity(), 0};
     std::size_t size = decider.least_chunk;
     while (size < tested.bytes && size < decider.most_chunk) size *= 2;
     for (; size >= decider.least_chunk; size /= 2) {
       bucket.chunk_bytes = size;
-      const double us = model.predict_us(algorithm, bucket);
+      const double us = model.host_price(algorithm, bucket).us;
       if (us < best.first) best = {us, size};
     }
     return best;
   };
-  const Algorithm* chosen = nullptr;
+  const AllReduce* chosen = nullptr;
   double least_us = std::numeric_limits<double>::infinity();
-  const std::vector<Algorithm> candidates = CostModel::host_algorithms();
-  for (const Algorithm& each : candidates) {
+  for (const AllReduce& each : all_reduces()) {
+    if (!each.is_for_auto(MemoryKind::kHost)) continue;
     if (grid.num_nodes() == 1 && !each.maps_memory()) continue;
-    if (each.flat() == &algorithms::flat && tested.bytes > decider.most_flat) continue;
+    if (each.flat() == &all_reduce::flat && tested.bytes > decider.most_flat) continue;
     const double us = best_chunk(each, decider.costs).first;
     if (us >= least_us) continue;
     least_us = us;
     chosen = &each;
   }
-  return {chosen->to_string(), best_chunk(*chosen, costs_for_sizes(*chosen, decider.costs)).second};
+  const LinkCosts costs = chosen->sums_in_one_place() ? decider.costs : LinkCosts{};
+  return {std::string(chosen->name()), best_chunk(*chosen, costs).second};
 }
 
 /// Plays what a decider chooses on machines that cost what `truth` says.
@@ -170,7 +175,7 @@ class Machines {
   const LinkCosts& truth() const { return truth_; }
 
   double us(const Case& tested, const Decider& decider) {
-    const Choice choice = choose(tested, decider);
+    const Chosen choice = choose(tested, decider);
     const CompileOptions& with = decider.compile;
     double& us = known_[{tested, choice, options_that_matter(tested, with)}];
     if (us > 0) return us;
@@ -198,7 +203,7 @@ class Machines {
   }
 
   LinkCosts truth_;
-  std::map<std::tuple<Case, Choice, Numbers>, double> known_;
+  std::map<std::tuple<Case, Chosen, Numbers>, double> known_;
 };
 
 /// No choice becomes slower by more than `bound` if one of the constants is off by kFactor.
@@ -273,7 +278,9 @@ TEST(Constants, BucketsAreOfASizeThatToleratesWhatTheyCost) {
       const auto us_with = [&](double factor) {
         LinkCosts costs;
         costs.bucket_us *= factor;
-        return step_us(grid, bytes, CostModel(grid, costs).fusion_bytes({.bytes = bytes}));
+        return step_us(
+            grid, bytes,
+            cheapest_bucket_bytes(bytes, MemoryKind::kHost, grid, {.link_costs = costs}));
       };
       for (const double factor : {1 / kFactor, kFactor}) {
         EXPECT_LE(us_with(factor), 1.25 * us_with(1)) << bytes << " B, times " << factor;

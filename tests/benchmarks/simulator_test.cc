@@ -8,9 +8,10 @@
 #include <vector>
 
 #include "benchmarks/sim/shared_capacity.h"
+#include "comm/algorithms/chunking.h"
+#include "comm/algorithms/compile.h"
 #include "comm/base/check.h"
-#include "comm/collective/chunking.h"
-#include "comm/collective/compile.h"
+#include "tests/support/compiled_schedules.h"
 #include "tests/support/node_shapes.h"
 
 namespace kolo {
@@ -43,7 +44,7 @@ ProcessGrid nodes_of_one(int nodes) {
 SimulatorSchedules::Compile compiler(const ProcessGrid& grid, const BucketLayout& layout,
                                      const CompileOptions& options) {
   return [&grid, layout, options](int rank) {
-    return compile_all_reduce(rank, layout, grid, options);
+    return test::compile_all_reduce(rank, layout, grid, options);
   };
 }
 
@@ -262,7 +263,7 @@ TEST(Simulator, EveryAlgorithmEndsWithinItsBounds) {
         std::vector<double> out(static_cast<std::size_t>(grid.num_nodes())), in(out);
         double all_after_another = 0;
         for (int rank = 0; rank < ranks; ++rank) {
-          for (const Step& step : compile_all_reduce(rank, layout, grid, options).steps) {
+          for (const Step& step : test::compile_all_reduce(rank, layout, grid, options).steps) {
             const double bytes =
                 sizeof(float) *
                 static_cast<double>(step.kind == StepKind::kSend
@@ -379,8 +380,8 @@ TEST(Simulator, NamesWhatAStuckScheduleWaitsFor) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
   for (StepKind dropped : {StepKind::kSend, StepKind::kSignal}) {
     const auto compile = [&](int rank) {
-      Schedule schedule =
-          compile_all_reduce(rank, {.count = 4096}, grid, in_one_chunk("hierarchical:direct,ring"));
+      Schedule schedule = test::compile_all_reduce(rank, {.count = 4096}, grid,
+                                                   in_one_chunk("hierarchical:direct,ring"));
       if (rank != 3) return schedule;
       for (Step& step : schedule.steps) {
         if (step.kind != dropped) continue;

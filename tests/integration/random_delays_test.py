@@ -30,8 +30,7 @@ WIRES = ("bfloat16", "float16")
 class RandomDelays(unittest.TestCase):
     def digest(self, run, nodes, algorithm, wire):
         settings = {
-            "algorithm": algorithm,
-            "collective_algorithm": COLLECTIVE_ALGORITHMS[run % len(COLLECTIVE_ALGORITHMS)],
+            "algorithm": f"all-reduce:{algorithm};{COLLECTIVE_ALGORITHMS[run % len(COLLECTIVE_ALGORITHMS)]}",
             "reduce_threads": run % (MOST_HELPERS + 1),
             # Costs decide about `auto`, and nothing else about it may differ from run to run.
             "calibrate": "off",

@@ -1,10 +1,32 @@
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
-#include "comm/collective/compile.h"
+#include "comm/algorithms/choose.h"
+#include "comm/algorithms/compile.h"
 
 namespace kolo::test {
+
+inline CompileOptions with_algorithm(CompileOptions options, std::string_view name) {
+  options.algorithm = name;
+  return options;
+}
+
+/// The name of the algorithm that an all-reduce takes.
+inline std::string taken(const BucketLayout& layout, const ProcessGrid& grid,
+                         const CompileOptions& options) {
+  const Goal goal = Goal::all_reduce(grid.world_size());
+  return std::string(choose({goal, layout, grid, options}).algorithm->name());
+}
+
+/// The schedule of one rank in an all-reduce.
+inline Schedule compile_all_reduce(int rank, const BucketLayout& layout, const ProcessGrid& grid,
+                                   const CompileOptions& options) {
+  return compile(rank, Goal::all_reduce(grid.world_size()), layout, grid, options);
+}
 
 /// The schedules of one all-reduce, by rank.
 inline std::vector<Schedule> compile_all(const ProcessGrid& grid, const BucketLayout& layout,

@@ -37,7 +37,7 @@ inline std::optional<JobDevices> devices_for(MemoryKind memory) {
 
 /// In device memory, all-reduces between nodes go by hierarchies.
 inline Options by_hierarchies(Options options = {}) {
-  options.device_algorithm = "hierarchical:native,direct";
+  options.algorithm = "hierarchical:native,direct";
   return options;
 }
 

@@ -10,12 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "comm/algorithms/all_reduce/all_reduce.h"
+#include "comm/algorithms/compile.h"
 #include "comm/base/reduction.h"
-#include "comm/collective/compile.h"
 #include "comm/kernels/reduce_kernels.h"
 #include "comm/kernels/reference_kernels.h"
 #include "comm/schedule/executor.h"
 #include "comm/schedule/reduce_team.h"
+#include "tests/support/compiled_schedules.h"
 #include "tests/support/in_process_transport.h"
 #include "tests/support/node_shapes.h"
 
@@ -34,8 +36,10 @@ inline std::string text(const Job& job) {
 /// The algorithm sums every element in one place in the order of ranks, so that its bits are those
 /// of the reference kernel.
 inline bool sums_in_order(const AlgorithmRequest& request) {
-  const auto& algorithm = request.algorithm();
-  return algorithm && algorithm->flat() != nullptr && algorithm->flat()->sums_in_one_place;
+  const std::vector<std::string_view> names = request.names_for(GoalKind::kAllReduce);
+  if (names.empty() || names.front() == kHierarchical) return false;
+  const AllReduce& algorithm = find_all_reduce(names.front());
+  return algorithm.flat() != nullptr && algorithm.sums_in_one_place();
 }
 
 /// What `rank` contributes to element `index`: anything if sums are in order, else 1 or 2, so that
@@ -164,7 +168,7 @@ class Rank {
   void add(const BucketLayout& layout, const ProcessGrid& grid, const CompileOptions& options,
            std::uint64_t first_iteration = 0) {
     const auto bucket = static_cast<BucketId>(buckets_.size());
-    Schedule schedule = compile_all_reduce(transport_->rank(), layout, grid, options);
+    Schedule schedule = test::compile_all_reduce(transport_->rank(), layout, grid, options);
     Binding binding{.name = "bucket " + std::to_string(bucket),
                     .bucket = bucket,
                     .first_iteration = first_iteration,

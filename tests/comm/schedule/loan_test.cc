@@ -10,9 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "comm/goals/compile_goal.h"
+#include "comm/algorithms/compile.h"
 #include "comm/schedule/executor.h"
 #include "tests/comm/schedule/one_tensor.h"
+#include "tests/support/compiled_schedules.h"
 #include "tests/support/in_process_transport.h"
 
 namespace kolo {
@@ -35,8 +36,8 @@ class GatheringRank {
         .count = ranks * kPart, .placement = Placement::kUser, .out_of_place = true};
     CompileOptions options;
     options.link_costs.private_read_us = 0;
-    Schedule schedule =
-        compile_goal(rank, Goal::all_gather(counts), layout, hub.grid(), options, "direct");
+    Schedule schedule = compile(rank, Goal::all_gather(counts), layout, hub.grid(),
+                                test::with_algorithm(options, "direct"));
     result_.resize(layout.count);
     elsewhere_.resize(kPart);
     const auto arena = transport_->memory(rank);

@@ -7,9 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "comm/goals/compile_goal.h"
+#include "comm/algorithms/compile.h"
 #include "comm/schedule/executor.h"
 #include "tests/comm/schedule/one_tensor.h"
+#include "tests/support/compiled_schedules.h"
 #include "tests/support/in_process_transport.h"
 
 namespace kolo {
@@ -53,7 +54,7 @@ class Member {
     if (!places.out_of_place) result_ = places.results_in_arena ? input_ : elsewhere_.data();
     if (!places.out_of_place) input_ = result_;
     tensor_ = std::make_shared<OneTensor>(result_, input_);
-    executor_.add(compile_goal(rank, goal, layout, hub.grid(), options, "direct"),
+    executor_.add(compile(rank, goal, layout, hub.grid(), test::with_algorithm(options, "direct")),
                   {.name = "x", .packs_contributions = places.is_scaled, .packer = tensor_});
   }
   ~Member() { transport_->shutdown(false); }

@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "comm/goals/compile_goal.h"
+#include "comm/algorithms/compile.h"
 #include "comm/schedule/executor.h"
 #include "tests/comm/schedule/one_tensor.h"
 #include "tests/support/in_process_transport.h"
@@ -24,7 +24,7 @@ class RankOfTwo {
     const BucketLayout layout{.count = 2, .placement = Placement::kUser, .out_of_place = true};
     const std::array<std::size_t, 2> counts{1, 1};
     Schedule schedule =
-        compile_goal(rank, Goal::gather(0, counts), layout, hub.grid(), {}, "direct");
+        compile(rank, Goal::gather(0, counts), layout, hub.grid(), {.algorithm = "direct"});
     executor_.add(std::move(schedule),
                   {.name = "x",
                    .first_iteration = kFirstIteration,

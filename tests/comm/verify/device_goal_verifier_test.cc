@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/goals/compile_goal.h"
+#include "comm/algorithms/compile.h"
 #include "comm/verify/verifier.h"
 
 namespace kolo {
@@ -138,7 +138,7 @@ TEST_P(DeviceGoalMutations, AreCaught) {
                             .out_of_place = tried.out_of_place};
   Natives correct;
   for (int rank = 0; rank < 4; ++rank) {
-    correct.push_back(compile_goal(rank, tried.goal, layout, grid, {}, "native"));
+    correct.push_back(compile(rank, tried.goal, layout, grid, {.algorithm = "native"}));
     ASSERT_EQ(correct.back().steps.size(), 1U);
   }
   ASSERT_EQ(verify(correct, grid, tried.goal), std::nullopt);
@@ -215,7 +215,7 @@ TEST(DeviceGoals, NothingReplacesAContributionThatIsStillToBeSent) {
                             .replaces_inputs = true};
   Natives correct;
   for (int rank = 0; rank < 3; ++rank) {
-    correct.push_back(compile_goal(rank, goal, layout, grid, {}, "native"));
+    correct.push_back(compile(rank, goal, layout, grid, {.algorithm = "native"}));
   }
   ASSERT_EQ(verify(correct, grid, goal), std::nullopt);
   const auto exchange = [](Schedule& schedule) -> Step& { return schedule.steps.back(); };

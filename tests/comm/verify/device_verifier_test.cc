@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <random>
 
-#include "comm/collective/chunking.h"
-#include "comm/collective/compile.h"
+#include "comm/algorithms/chunking.h"
+#include "comm/algorithms/compile.h"
 #include "comm/schedule/schedule_builder.h"
 #include "comm/verify/verifier.h"
 #include "tests/support/compiled_schedules.h"
@@ -353,7 +353,7 @@ TEST(DeviceVerifier, RejectsWhatDevicesDoNotShare) {
   const BucketLayout host{.count = 64};
   Schedules schedules;
   for (int rank = 0; rank < 2; ++rank) {
-    schedules.push_back(compile_all_reduce(rank, host, grid, {.algorithm = "direct"}));
+    schedules.push_back(test::compile_all_reduce(rank, host, grid, {.algorithm = "direct"}));
   }
   ASSERT_EQ(verify(schedules, grid, Goal::all_reduce(2)), std::nullopt);
   for (Schedule& schedule : schedules) schedule.layout.memory = MemoryKind::kDevice;
@@ -371,7 +371,7 @@ TEST(DeviceVerifier, LetsTheNetworkTakeDeviceMemoryOnlyIfItCan) {
                             .memory = MemoryKind::kDevice};
   Schedules schedules;
   for (int rank = 0; rank < 4; ++rank) {
-    schedules.push_back(compile_all_reduce(
+    schedules.push_back(test::compile_all_reduce(
         rank, layout, grid,
         {.algorithm = "hierarchical:native,ring", .network_takes_device_memory = true}));
     EXPECT_EQ(schedules.back().staging_count, 0u);

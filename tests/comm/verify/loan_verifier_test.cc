@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/goals/compile_goal.h"
+#include "comm/algorithms/compile.h"
 #include "comm/verify/verifier.h"
+#include "tests/support/compiled_schedules.h"
 
 namespace kolo {
 namespace {
@@ -20,7 +21,8 @@ class LoanVerifier : public testing::Test {
  protected:
   LoanVerifier() {
     for (int rank = 0; rank < 2; ++rank) {
-      schedules_.push_back(compile_goal(rank, goal_, layout_, grid_, options(), "direct"));
+      schedules_.push_back(
+          compile(rank, goal_, layout_, grid_, test::with_algorithm(options(), "direct")));
     }
   }
 

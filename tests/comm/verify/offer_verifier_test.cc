@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/goals/compile_goal.h"
+#include "comm/algorithms/compile.h"
 #include "comm/verify/verifier.h"
+#include "tests/support/compiled_schedules.h"
 
 namespace kolo {
 namespace {
@@ -24,7 +25,8 @@ class OfferVerifier : public testing::Test {
     options.link_costs.memory.latency_us = 0;  // So that every size is worth an offer,
     options.link_costs.private_read_us = 0;    // wherever it is.
     for (int rank = 0; rank < 2; ++rank) {
-      schedules_.push_back(compile_goal(rank, goal_, layout_, grid_, options, "direct"));
+      schedules_.push_back(
+          compile(rank, goal_, layout_, grid_, test::with_algorithm(options, "direct")));
     }
   }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/goals/compile_goal.h"
+#include "comm/algorithms/compile.h"
 #include "comm/verify/verifier.h"
 
 namespace kolo {
@@ -19,7 +19,7 @@ class TurnsVerifier : public testing::Test {
  protected:
   TurnsVerifier() {
     for (int rank = 0; rank < 3; ++rank) {
-      schedules_.push_back(compile_goal(rank, goal_, layout_, grid_, {}, "direct"));
+      schedules_.push_back(compile(rank, goal_, layout_, grid_, {.algorithm = "direct"}));
     }
   }
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <random>
 
-#include "comm/collective/compile.h"
+#include "comm/algorithms/compile.h"
 #include "tests/support/compiled_schedules.h"
 #include "tests/support/schedule_order.h"
 

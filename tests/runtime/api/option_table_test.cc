@@ -42,8 +42,6 @@ const std::map<std::string, std::string>& other_values() {
       {"spin", "17"},
       {"reduce_threads", "2"},
       {"device", "cuda:1"},
-      {"collective_algorithm", "bruck"},
-      {"device_algorithm", "native"},
       {"device_fusion_bytes", "2M"},
       {"device_chunk_bytes", "1"},
       {"link_costs", "network_latency_us=2"},
@@ -114,14 +112,11 @@ TEST(OptionTable, OneNameInThreePlaces) {
 }
 
 TEST(OptionTable, WhatRanksMustHaveAlikeIsJobWide) {
-  const std::set<std::string> job_wide = {"fusion_bytes",       "algorithm",
-                                          "wire_dtype",         "chunk_bytes",
-                                          "device_algorithm",   "device_fusion_bytes",
-                                          "device_chunk_bytes", "arena_bytes",
-                                          "group_arena_bytes",  "link_costs",
-                                          "calibrate",          "network_window",
-                                          "verify_schedules",   "collective_algorithm",
-                                          "reproducible"};
+  const std::set<std::string> job_wide = {
+      "fusion_bytes",        "algorithm",          "wire_dtype",     "chunk_bytes",
+      "device_fusion_bytes", "device_chunk_bytes", "arena_bytes",    "group_arena_bytes",
+      "link_costs",          "calibrate",          "network_window", "verify_schedules",
+      "reproducible"};
   for (const OptionEntry& entry : option_table()) {
     EXPECT_EQ(entry.job_wide, job_wide.contains(entry.name)) << entry.name;
   }

@@ -345,20 +345,18 @@ TEST(NativeCollectives, OfAllReducesAreTakenWhereAnOptionSaysSo) {
   };
   for (const std::vector<int>& nodes : {std::vector<int>{2}, {2, 2}}) {
     EXPECT_EQ(calls_of(nodes, {.link_costs = slow}), std::pair(std::uint64_t{0}, false));
-    EXPECT_EQ(calls_of(nodes, {.link_costs = slow, .device_algorithm = "native"}).first, 1U);
-    EXPECT_EQ(calls_of(nodes, {.collective_algorithm = "direct"}),
-              std::pair(std::uint64_t{0}, false));
+    EXPECT_EQ(calls_of(nodes, {.algorithm = "native", .link_costs = slow}).first, 1U);
   }
-  EXPECT_TRUE(calls_of({2, 2}, {.link_costs = slow, .device_algorithm = "hierarchical"}).second);
+  EXPECT_TRUE(calls_of({2, 2}, {.algorithm = "hierarchical", .link_costs = slow}).second);
 }
 
 TEST(NativeCollectives, AreTakenWhereTheModelOrAnOptionSaysSo) {
   CountedJob slow({2}, {.link_costs = "device_latency_us=1000,staging_latency_us=1"});
   test::run_all(slow, [&](const std::string& name) { EXPECT_EQ(slow.calls(), 0U) << name; });
-  CountedJob asked({2}, {.collective_algorithm = "native",
-                         .link_costs = "device_latency_us=1000,staging_latency_us=1"});
+  CountedJob asked(
+      {2}, {.algorithm = "native", .link_costs = "device_latency_us=1000,staging_latency_us=1"});
   test::run_all(asked, [&](const std::string& name) { EXPECT_EQ(asked.calls(), 1U) << name; });
-  CountedJob host({2}, {.collective_algorithm = "direct"});
+  CountedJob host({2}, {.algorithm = "direct"});
   test::run_all(host, [&](const std::string& name) { EXPECT_EQ(host.calls(), 0U) << name; });
 }
 

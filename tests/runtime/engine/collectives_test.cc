@@ -12,7 +12,6 @@
 #include <tuple>
 #include <vector>
 
-#include "comm/goals/goal_registry.h"
 #include "tests/runtime/engine/collective_calls.h"
 #include "tests/support/engine_job.h"
 #include "tests/support/sanitized.h"
@@ -61,13 +60,13 @@ class Collectives : public testing::TestWithParam<std::tuple<test::CollectiveCal
 TEST_P(Collectives, GiveTheSameForAnyInterleaving) {
   std::vector<std::vector<int>> shapes = {{1}, {3}, {1, 1}, {3, 1, 2}};
   if (!test::kSanitized) shapes.insert(shapes.end(), {{2}, {2, 2}, {1, 2, 1, 1}});
-  const std::vector<std::string> algorithms = goal_algorithm_texts();
+  const std::vector<std::string> algorithms = {"auto",  "direct", "tree",
+                                               "bruck", "ring",   "pairwise"};
   for (std::uint64_t seed = 0; seed < algorithms.size(); ++seed) {
     for (const std::vector<int>& nodes : shapes) {
-      EngineJob job(
-          ProcessGrid::with_node_sizes(nodes),
-          {.collective_algorithm = algorithms[seed], .verify_schedules = !test::kSanitized}, seed,
-          devices());
+      EngineJob job(ProcessGrid::with_node_sizes(nodes),
+                    {.algorithm = algorithms[seed], .verify_schedules = !test::kSanitized}, seed,
+                    devices());
       const auto ranks = static_cast<std::size_t>(job.world_size());
       for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{331}}) {
         std::vector<std::size_t> counts(ranks, count);
@@ -92,11 +91,12 @@ TEST_P(Collectives, GiveTheSameAmongManyRanks) {
   if (test::kSanitized) GTEST_SKIP() << "takes minutes under sanitizers";
   const std::vector<std::vector<int>> shapes = {
       {9}, {1, 1, 1, 1, 1, 1, 1, 1}, {5, 1, 4, 2}, {4, 4, 4, 4}};
-  const std::vector<std::string> algorithms = goal_algorithm_texts();
+  const std::vector<std::string> algorithms = {"auto",  "direct", "tree",
+                                               "bruck", "ring",   "pairwise"};
   for (std::uint64_t seed = 0; seed < algorithms.size(); ++seed) {
     for (const std::vector<int>& nodes : shapes) {
-      EngineJob job(ProcessGrid::with_node_sizes(nodes), {.collective_algorithm = algorithms[seed]},
-                    seed, devices());
+      EngineJob job(ProcessGrid::with_node_sizes(nodes), {.algorithm = algorithms[seed]}, seed,
+                    devices());
       const auto ranks = static_cast<std::size_t>(job.world_size());
       std::vector<std::size_t> counts(ranks, 67);
       if (call().takes_counts) counts[seed % ranks] += 5;
@@ -115,7 +115,7 @@ TEST_P(Collectives, MoveMoreThanTheirSlotsHold) {
       // On one node past the cache.
       const char* const costs = nodes.size() == 1 ? "memory_streamed_bytes_per_us=1e6" : "";
       EngineJob job(ProcessGrid::with_node_sizes(nodes),
-                    {.collective_algorithm = algorithm,
+                    {.algorithm = algorithm,
                      .link_costs = costs,
                      .verify_schedules = nodes.size() == 1 && !test::kSanitized},
                     5, devices());
@@ -268,7 +268,7 @@ TEST(CollectiveCalls, AreInPlaceWhereTheRootSaysSo) {
   for (const MemoryKind memory : {MemoryKind::kHost, MemoryKind::kDevice}) {
     for (const char* const algorithm : {"auto", "direct", "tree"}) {
       EngineJob job(ProcessGrid::with_node_sizes({2, 1}),
-                    {.collective_algorithm = algorithm, .verify_schedules = true}, 12,
+                    {.algorithm = algorithm, .verify_schedules = true}, 12,
                     test::devices_for(memory));
       for (const test::CollectiveCall& call : test::collective_calls()) {
         if (call.name != "gather" && call.name != "scatter") continue;
@@ -305,7 +305,7 @@ const float kReadOnly[] = {1, 2, 3, 4, 5, 6};
 TEST(CollectiveCalls, InPlaceLeaveTheInputOfAScatterAlone) {
   for (const char* const algorithm : {"direct", "tree", "pairwise"}) {
     EngineJob job(ProcessGrid::with_node_sizes({2, 1}),
-                  {.collective_algorithm = algorithm, .verify_schedules = true}, 13);
+                  {.algorithm = algorithm, .verify_schedules = true}, 13);
     std::vector<float> first(2), second(2);
     std::vector<std::shared_ptr<Operation>> operations;
     for (int rank = 0; rank < 3; ++rank) {

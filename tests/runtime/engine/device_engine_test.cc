@@ -136,7 +136,7 @@ TEST_P(DeviceGradients, AverageForAnyInterleaving) {
     const bool in_arena = seed % 2 == 0;
     SCOPED_TRACE("seed " + std::to_string(seed));
     DeviceTraining training(GetParam().nodes,
-                            {.device_algorithm = GetParam().algorithm,
+                            {.algorithm = GetParam().algorithm,
                              .device_fusion_bytes = seed % 3 == 0 ? 0U : 1000U << seed % 3,
                              .device_chunk_bytes = 1024},
                             seed, kCounts);
@@ -160,9 +160,8 @@ TEST_P(DeviceGradients, CountAsZerosWhereTheyAreAbsent) {
   for (std::uint64_t seed = 0; seed < 2; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     DeviceTraining training(
-        GetParam().nodes,
-        {.device_algorithm = GetParam().algorithm, .device_fusion_bytes = 1000U * seed}, seed,
-        kCounts);
+        GetParam().nodes, {.algorithm = GetParam().algorithm, .device_fusion_bytes = 1000U * seed},
+        seed, kCounts);
     training.register_all(seed == 0);
     for (int iteration = 0; iteration < 2; ++iteration) {
       for (int rank = 0; rank < training.job.world_size(); ++rank) {
@@ -209,7 +208,7 @@ TEST(DeviceEngine, AStreamWaitsInsteadOfTheProcessor) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     DeviceTraining training({2, 2},
-                            {.device_algorithm = "hierarchical:native,ring",
+                            {.algorithm = "hierarchical:native,ring",
                              .device_fusion_bytes = 1000,
                              .device_chunk_bytes = 1024},
                             seed, kCounts);
@@ -272,8 +271,8 @@ TEST(DeviceEngine, BitsDoNotDependOnTiming) {
     std::vector<std::byte> reference;
     for (std::uint64_t seed = 0; seed < 8; ++seed) {
       SCOPED_TRACE(std::string(algorithm) + " seed " + std::to_string(seed));
-      DeviceTraining training({2, 2}, {.device_algorithm = algorithm, .device_chunk_bytes = 1024},
-                              seed, {400, 33});
+      DeviceTraining training({2, 2}, {.algorithm = algorithm, .device_chunk_bytes = 1024}, seed,
+                              {400, 33});
       training.register_all(true, {.wire_dtype = DType::kBFloat16});
       for (int rank = 0; rank < 4; ++rank) {
         std::mt19937 values(static_cast<unsigned>(rank));
@@ -360,12 +359,11 @@ TEST(DeviceEngine, BroadcastReachesDeviceMemoryOfAllRanks) {
 // coordinator and messages of the in-process network take some.)
 TEST(DeviceEngine, ASteadyStepAllocatesNothing) {
   for (const std::vector<int>& nodes : std::initializer_list<std::vector<int>>{{4}, {2, 2}}) {
-    DeviceTraining training(
-        nodes,
-        {.device_algorithm = nodes.size() > 1 ? "hierarchical:native,ring" : "native",
-         .device_fusion_bytes = 1000,
-         .device_chunk_bytes = 1024},
-        11, kCounts);
+    DeviceTraining training(nodes,
+                            {.algorithm = nodes.size() > 1 ? "hierarchical:native,ring" : "native",
+                             .device_fusion_bytes = 1000,
+                             .device_chunk_bytes = 1024},
+                            11, kCounts);
     training.register_all(true);
     const auto counts = [&](int rank) { return training.job.device(rank).allocation_counts(); };
     std::vector<AllocationCounts> before;

@@ -28,8 +28,8 @@ class FaultyJob {
   FaultyJob(std::uint64_t seed, const std::string& members, const FaultPlan& plan,
             const std::string& algorithm)
       : job(ProcessGrid::with_node_sizes({2, 2}),
-            {.device_algorithm = algorithm, .device_fusion_bytes = 0, .device_chunk_bytes = 1024},
-            seed, devices(members, plan)) {
+            {.algorithm = algorithm, .device_fusion_bytes = 0, .device_chunk_bytes = 1024}, seed,
+            devices(members, plan)) {
     for (int rank = 0; rank < kRanks; ++rank) {
       groups.push_back(std::make_shared<GradientGroup>(
           "model",

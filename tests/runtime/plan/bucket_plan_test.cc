@@ -21,7 +21,8 @@ class BucketPlanTest : public testing::Test {
 
   /// A ring in which rank 1 lacks the dependencies of its first sum.
   BucketRequest broken_request() const {
-    BucketRequest request = all_reduce_request("weights", layout_, inputs());
+    BucketRequest request =
+        request_bucket("weights", Goal::all_reduce(grid_.world_size()), layout_, inputs());
     request.compile = [compile = request.compile](int rank) {
       Schedule schedule = compile(rank);
       const auto sum = std::ranges::find(schedule.steps, StepKind::kReduce, &Step::kind);
@@ -39,7 +40,9 @@ class BucketPlanTest : public testing::Test {
 
 TEST_F(BucketPlanTest, HasTheScheduleOfTheRankAndTheScaleOfTheOperation) {
   layout_.op = ReduceOp::kAverage;
-  const BucketPlan plan = plan_bucket(all_reduce_request("weights", layout_, inputs(2)), inputs(2));
+  const BucketPlan plan = plan_bucket(
+      request_bucket("weights", Goal::all_reduce(grid_.world_size()), layout_, inputs(2)),
+      inputs(2));
   EXPECT_EQ(plan.schedule.rank, 2);
   EXPECT_EQ(plan.schedule.algorithm, "ring");
   EXPECT_EQ(plan.binding.name, "weights");
@@ -50,7 +53,8 @@ TEST_F(BucketPlanTest, LendsContributionsPastTheCacheWhereThatIsFaster) {
   const Goal goal = Goal::reduce_scatter(std::vector<std::size_t>{10, 20, 30});
   const BucketLayout layout{.count = goal.count(), .placement = Placement::kUser};
   const auto stores = [&] {
-    return plan_bucket(goal_request("parts", goal, layout, inputs()), inputs()).binding.lend_stores;
+    return plan_bucket(request_bucket("parts", goal, layout, inputs()), inputs())
+        .binding.lend_stores;
   };
   costs_.memory.packed_bytes_per_us = 20'000;
   costs_.memory.streamed_bytes_per_us = 10'000;
@@ -69,7 +73,7 @@ TEST_F(BucketPlanTest, ResultsGoPastACacheThatIsFarTooSmall) {
     PlanInputs with_cache = inputs();
     const auto stores = [&](std::size_t cache_bytes) {
       with_cache.cache_bytes = cache_bytes;
-      return plan_bucket(goal_request("parts", goal, layout, with_cache), with_cache)
+      return plan_bucket(request_bucket("parts", goal, layout, with_cache), with_cache)
           .binding.unpack_stores;
     };
     return stores(enough - 1) == Stores::kStreaming && stores(enough) == Stores::kCached;
@@ -81,30 +85,32 @@ TEST_F(BucketPlanTest, ResultsGoPastACacheThatIsFarTooSmall) {
   EXPECT_TRUE(cache_is(32'000, Goal::reduce(0, 3, 3000), true));
 }
 
-// `algorithm` is that of all-reduces; a ring would refuse to sum these.
+// A ring would refuse to sum these.
 TEST_F(BucketPlanTest, AGatherOf16BitNumbersTakesNoAlgorithm) {
   const Goal goal = Goal::all_gather(std::vector<std::size_t>{10, 20, 30});
   const BucketLayout layout{
       .count = goal.count(), .dtype = DType::kBFloat16, .placement = Placement::kUser};
-  EXPECT_NO_THROW(plan_bucket(goal_request("parts", goal, layout, inputs()), inputs()));
+  EXPECT_NO_THROW(plan_bucket(request_bucket("parts", goal, layout, inputs()), inputs()));
 }
 
 TEST_F(BucketPlanTest, ABroadcastOf16BitNumbersTakesNoAlgorithmOfAllReduces) {
   const BucketLayout layout{
       .count = 4096, .dtype = DType::kBFloat16, .placement = Placement::kUser};
   const Goal goal = Goal::broadcast(1, 3, layout.count);
-  EXPECT_NO_THROW(plan_bucket(goal_request("weights", goal, layout, inputs()), inputs()));
+  EXPECT_NO_THROW(plan_bucket(request_bucket("weights", goal, layout, inputs()), inputs()));
 }
 
 TEST_F(BucketPlanTest, GoodSchedulesAreProved) {
   for (const char* algorithm : {"auto", "ring", "direct", "tree", "halving_doubling", "flat"}) {
     options_.algorithm = algorithm;
-    EXPECT_NO_THROW(plan_bucket(all_reduce_request("weights", layout_, inputs()), inputs()));
+    EXPECT_NO_THROW(plan_bucket(
+        request_bucket("weights", Goal::all_reduce(grid_.world_size()), layout_, inputs()),
+        inputs()));
   }
   for (const std::size_t count : {std::size_t{0}, layout_.count}) {
     const BucketLayout layout{.count = count, .placement = Placement::kUser};
     const Goal goal = Goal::broadcast(1, 3, count);
-    EXPECT_NO_THROW(plan_bucket(goal_request("weights", goal, layout, inputs()), inputs()));
+    EXPECT_NO_THROW(plan_bucket(request_bucket("weights", goal, layout, inputs()), inputs()));
   }
 }
 
@@ -151,7 +157,8 @@ TEST_F(BucketPlanTest, AReproducibleAlgorithmFollowsFromTheShapeOfTheJobAlone) {
       costs_ = costs;
       for (std::size_t count = 16; count <= 1 << 20; count *= 16) {
         const BucketLayout layout{.count = count, .placement = Placement::kUser};
-        const auto request = all_reduce_request("sum", layout, inputs());
+        const auto request =
+            request_bucket("sum", Goal::all_reduce(grid_.world_size()), layout, inputs());
         found.insert(plan_bucket(request, inputs()).schedule.algorithm);
       }
     }
@@ -167,15 +174,17 @@ TEST_F(BucketPlanTest, AReproducibleAlgorithmFollowsFromTheShapeOfTheJobAlone) {
 TEST_F(BucketPlanTest, AReproducibleJobTakesTheAlgorithmThatItNames) {
   for (const char* named : {"ring", "hierarchical:direct,ring"}) {
     options_ = {.algorithm = named, .reproducible = true};
-    EXPECT_EQ(requested_algorithm(options_, grid_).algorithm()->to_string(), named);
+    EXPECT_EQ(requested_algorithm(options_, grid_).names_for(GoalKind::kAllReduce).front(), named);
   }
   options_ = {.reproducible = true};
-  EXPECT_TRUE(requested_algorithm(options_, ProcessGrid::with_node_sizes({4})).is_auto());
+  EXPECT_TRUE(requested_algorithm(options_, ProcessGrid::with_node_sizes({4}))
+                  .is_auto(GoalKind::kAllReduce));
 }
 
 TEST_F(BucketPlanTest, DeviceMemoryNeedsADevice) {
   layout_.memory = MemoryKind::kDevice;
-  EXPECT_THROW(all_reduce_request("weights", layout_, inputs()), UsageError);
+  EXPECT_THROW(request_bucket("weights", Goal::all_reduce(grid_.world_size()), layout_, inputs()),
+               UsageError);
 }
 
 }  // namespace

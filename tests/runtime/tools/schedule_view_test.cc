@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "comm/goals/compile_goal.h"
+#include "comm/algorithms/compile.h"
 #include "runtime/tools/schedule_order.h"
 #include "tests/support/compiled_schedules.h"
 
@@ -109,7 +109,7 @@ TEST(ScheduleView, RangesOfNothingAreLeftOut) {
       .count = goal.count(), .placement = Placement::kUser, .memory = MemoryKind::kDevice};
   std::vector<Schedule> schedules;
   for (int rank = 0; rank < 4; ++rank) {
-    schedules.push_back(compile_goal(rank, goal, layout, grid, {}, "native"));
+    schedules.push_back(compile(rank, goal, layout, grid, {.algorithm = "native"}));
   }
   const std::string table = schedule_table(schedules, grid, "gather");
   EXPECT_THAT(table, HasSubstr("exchange           -  user[16,32)  "));

@@ -1,0 +1,112 @@
+#include "comm/algorithms/all_reduce/stage.h"
+
+namespace kolo {
+namespace {
+
+// Part k of the extent travels the ring once, growing at each rank, until rank k holds the whole
+// sum; then the sums travel on to everybody. For n = 4, what rank p sends in round t:
+//
+//   reduce-scatter   p-1  p-2  p-3        all-gather   p  p-1  p-2
+//   rank 1 holds     0+1  at the end: part 1 of ranks 2, 3, 0, 1 in this order
+//
+// Source: Patarasuk and Yuan, JPDC 2009.
+struct Ring {
+  Ring(const ScheduleBuilder& builder, const Stage& of)
+      : stage(of),
+        size(of.size()),
+        position(of.position(builder.rank())),
+        next(of.group[(position + 1) % size]),
+        previous(of.group[(position + size - 1) % size]) {}
+
+  Range part(const ScheduleBuilder& builder, std::size_t index) const {
+    const Extent extent = part_of(stage.extent, size, index % size, builder.layout().dtype);
+    return builder.bucket(extent.offset, extent.count);
+  }
+
+  const Stage& stage;
+  std::size_t size, position;
+  int next, previous;
+};
+
+void reduce_scatter(ScheduleBuilder& builder, const Stage& stage) {
+  const Ring ring(builder, stage);
+  if (ring.size == 1) return;
+  // Two receive buffers: one fills while the other is added.
+  const Range slots[] = {builder.scratch(ring.part(builder, 0).count),
+                         builder.scratch(ring.part(builder, 0).count)};
+  for (std::size_t round = 0; round + 1 < ring.size; ++round) {
+    builder.send(ring.next, ring.part(builder, ring.position + ring.size - 1 - round));
+    const Range own = ring.part(builder, ring.position + 2 * ring.size - 2 - round);
+    Range received = slots[round % 2];
+    received.count = own.count;
+    builder.recv(ring.previous, received);
+    builder.reduce(own, {received, own}, stage.finishes && round + 2 == ring.size);
+  }
+}
+
+void all_gather(ScheduleBuilder& builder, const Stage& stage) {
+  const Ring ring(builder, stage);
+  for (std::size_t round = 0; round + 1 < ring.size; ++round) {
+    builder.send(ring.next, ring.part(builder, ring.position + ring.size - round));
+    builder.recv(ring.previous, ring.part(builder, ring.position + ring.size - 1 - round));
+  }
+  for (std::size_t index = 0; index < ring.size; ++index) {
+    builder.deliver(ring.part(builder, index), stage.sink);
+  }
+}
+
+void exchange(ScheduleBuilder& builder, const Stage& stage) {
+  reduce_scatter(builder, stage);
+  all_gather(builder, stage);
+}
+
+// Part by part around the ring of `ranks`, twice; of `round` each passes one.
+Passage price_of(const HostLinks& links, const Round& round, double ranks, double bytes) {
+  const double part = bytes / ranks;
+  Passage all = 2.0 * (ranks - 1) * round.passage(part);
+  all.processor_us += (ranks - 1) * links.combine_us(links.largest_node(), 2, part);
+  return all;
+}
+
+Passage price(const HostLinks& links, double bytes) {
+  Round round(links);
+  const int ranks = links.grid().world_size();
+  for (int rank = 0; rank < ranks; ++rank) round.add(rank, (rank + 1) % ranks);
+  return price_of(links, round, ranks, bytes);
+}
+
+// The largest node is the slowest.
+Passage halves_price(const HostLinks& links, double bytes) {
+  const ProcessGrid& grid = links.grid();
+  Round round(links);
+  for (int node = 0; node < grid.num_nodes(); ++node) {
+    const std::vector<int>& ranks = grid.ranks_of_node(node);
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      round.add(ranks[i], ranks[(i + 1) % ranks.size()]);
+    }
+  }
+  return price_of(links, round, links.largest_node(), bytes);
+}
+
+// Each part is copied to the host, and from there to the next device.
+double half_us(const LinkCosts& costs, double ranks, double bytes) {
+  return (ranks - 1) * 2 * transfer_us(costs.staging, bytes / ranks);
+}
+
+constexpr LocalHalves kHalves{.reduce_scatter = reduce_scatter,
+                              .all_gather = all_gather,
+                              .host_price = halves_price,
+                              .device_half_us = half_us};
+
+}  // namespace
+
+constinit const FlatAllReduce all_reduce::ring{.name = "ring",
+                                               .memories = {.host = true, .device = true},
+                                               .auto_choice = {.host = true},
+                                               .owns_parts = true,
+                                               .exchange = exchange,
+                                               .send_order = -1,
+                                               .halves = &kHalves,
+                                               .price = price};
+
+}  // namespace kolo

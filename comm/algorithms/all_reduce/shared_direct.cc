@@ -1,0 +1,91 @@
+#include <algorithm>
+
+#include "comm/algorithms/all_reduce/stage.h"
+
+namespace kolo {
+namespace {
+
+// As between nodes, every rank owns the part at its position and sums it in group order; but it
+// reads the contributions where they are.
+
+void reduce_scatter_in_memory(ScheduleBuilder& builder, const Stage& stage) {
+  const std::size_t own = stage.position(builder.rank());
+  if (stage.size() == 1) return;
+  std::vector<Range> contributions(stage.size());
+  contributions[own] = part_at(builder, stage, builder.rank(), own);
+  for_each_peer(stage, own, [&](std::size_t peer) {
+    builder.signal(stage.group[peer], part_at(builder, stage, builder.rank(), peer), Access::kRead);
+  });
+  for_each_peer(stage, own, [&](std::size_t peer) {
+    contributions[peer] = part_at(builder, stage, stage.group[peer], own);
+    builder.await(stage.group[peer], contributions[peer]);
+  });
+  builder.reduce(contributions[own], contributions, stage.finishes);
+}
+
+void all_gather_in_memory(ScheduleBuilder& builder, const Stage& stage) {
+  const std::size_t own = stage.position(builder.rank());
+  const Range mine = part_at(builder, stage, builder.rank(), own);
+  for_each_peer(stage, own,
+                [&](std::size_t peer) { builder.signal(stage.group[peer], mine, Access::kRead); });
+  builder.deliver(mine, stage.sink);
+  for_each_peer(stage, own, [&](std::size_t peer) {
+    const Range theirs = part_at(builder, stage, stage.group[peer], peer);
+    builder.await(stage.group[peer], theirs);
+    builder.deliver(theirs, stage.sink);
+    builder.signal(stage.group[peer], theirs, Access::kWrite);
+  });
+  // The caller may overwrite the part only when no rank reads it any more.
+  for_each_peer(stage, own, [&](std::size_t peer) { builder.await(stage.group[peer], mine); });
+}
+
+// Each rank combines its part, later copies the results of the others, and is done when nobody
+// reads its own any more: three trips.
+Passage halves_price(const HostLinks& links, double bytes) {
+  const double local = links.largest_node();
+  if (local == 1) return {};
+  return {.wait_us = 3 * links.costs().memory.latency_us,
+          .processor_us = links.flags_us(local, 3) + links.combine_us(local, local, bytes / local) +
+                          links.memory().own_us(2 * (local - 1) * bytes)};
+}
+
+}  // namespace
+
+constinit const LocalHalves kSharedDirect{.reduce_scatter = reduce_scatter_in_memory,
+                                          .all_gather = all_gather_in_memory,
+                                          .host_price = halves_price};
+
+// The owner of a part writes the sum back to where it has read the contributions. For n = 3, what
+// rank 1 does:
+//
+//   part          0 | 1 | 2
+//   rank 0          | * |           reads part 1 of all three buckets,
+//   rank 1          | * |           writes the sum to part 1 of all three
+//   rank 2          | * |
+//
+// No rank copies, and only the owner touches its part between the two flags.
+void append_shared_direct(ScheduleBuilder& builder, const Stage& stage) {
+  const std::size_t own = stage.position(builder.rank());
+  if (stage.size() == 1) return;
+  for_each_peer(stage, own, [&](std::size_t peer) {
+    builder.signal(stage.group[peer], part_at(builder, stage, builder.rank(), peer),
+                   Access::kWrite);
+  });
+  std::vector<Range> contributions(stage.size());
+  std::vector<Range> mirrors;
+  contributions[own] = part_at(builder, stage, builder.rank(), own);
+  for_each_peer(stage, own, [&](std::size_t peer) {
+    contributions[peer] = part_at(builder, stage, stage.group[peer], own);
+    mirrors.push_back(contributions[peer]);
+    builder.await(stage.group[peer], contributions[peer]);
+  });
+  builder.reduce(contributions[own], contributions, stage.finishes, mirrors);
+  for_each_peer(stage, own, [&](std::size_t peer) {
+    builder.signal(stage.group[peer], contributions[peer], Access::kRead);
+  });
+  for_each_peer(stage, own, [&](std::size_t peer) {
+    builder.await(stage.group[peer], part_at(builder, stage, builder.rank(), peer));
+  });
+}
+
+}  // namespace kolo

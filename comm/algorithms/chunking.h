@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "comm/schedule/bucket_layout.h"
+#include "topology/process_grid.h"
+
+namespace kolo {
+
+/// Part `index` of `parts` nearly equal parts of `whole`, cut at multiples of kWireAlignment bytes
+/// of the bucket. Parts cover `whole` exactly, in order; the last ones may be empty, and all but
+/// the first are when `whole` is tiny.
+///
+///   elements  0        16       32       48  55     (16 elements per alignment unit)
+///   parts     |   0    |   1    |   2    | 3 |
+Extent part_of(Extent whole, std::size_t parts, std::size_t index, DType dtype);
+
+/// The same for parts that are `shares` of the whole, which add up to 1.
+Extent share_of(Extent whole, const std::vector<double>& shares, std::size_t index, DType dtype);
+
+/// How many chunks of at most `chunk_bytes` an extent is cut into for pipelining; at least 1.
+std::size_t chunk_count(Extent whole, DType dtype, std::size_t chunk_bytes);
+
+/// Chunks and buckets that are considered are no smaller.
+inline constexpr std::size_t kSmallestChunk = std::size_t{64} << 10;
+/// The sizes worth trying for something of `bytes`, largest first, powers of two; the others are
+/// `smallest` or more.
+std::vector<std::size_t> sizes_for(std::size_t bytes, std::size_t smallest);
+
+/// Parts of a device bucket start at multiples of this many bytes.
+inline constexpr std::size_t kDeviceAlignment = 128;
+
+/// The count of a device bucket is a multiple of this, so that the ranks of every node own equal,
+/// aligned parts: the least common multiple of all local sizes, times kDeviceAlignment. Elements.
+std::size_t device_padding(const ProcessGrid& grid, DType dtype);
+
+/// A device bucket of `count` elements in nearly equal chunks of about `chunk_bytes`, each of them
+/// a multiple of `padding` elements. Errors: UsageError unless `count` is one, too.
+std::vector<Extent> device_chunks(std::size_t count, std::size_t padding, DType dtype,
+                                  std::size_t chunk_bytes);
+
+}  // namespace kolo

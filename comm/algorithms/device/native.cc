@@ -1,0 +1,190 @@
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "comm/algorithms/all_reduce/cost_model.h"
+#include "comm/algorithms/host/goal_price.h"
+#include "comm/algorithms/registry.h"
+
+namespace kolo {
+namespace {
+
+// One collective of the device's own library. Nothing is packed, unless sums are made of what is in
+// a bucket. Parts may have any lengths; those of several tensors go in one launch. The library sums
+// in an order of its own, which is the same in every run.
+//
+//   a sum for all                   all-reduce                        native
+//   sums into one place each        reduce, reduce-scatter            reduce_parts
+//   one contributor, all receive    broadcast, all-gather             gather_parts
+//   one contributor, one receiver   gather, scatter, all-to-all       exchange_parts
+
+/// The extent of each rank's part of a tensor, side by side; `rank_of` gives the only contributor
+/// or receiver.
+template <typename RankOf>
+std::vector<Extent> extents(std::span<const Goal::Part> tensor, int ranks, RankOf rank_of) {
+  std::vector<Extent> all(static_cast<std::size_t>(ranks));
+  for (const Goal::Part& part : tensor) {
+    all[static_cast<std::size_t>(rank_of(part))] = part.extent;
+  }
+  std::size_t end = tensor.front().extent.offset;
+  for (Extent& each : all) {
+    if (each.count == 0) each.offset = end;
+    end = each.end();
+  }
+  return all;
+}
+
+void append_sums(ScheduleBuilder& builder, const Goal& goal, int ranks) {
+  std::vector<Range> parts, targets;
+  for (std::size_t i = 0; i < goal.tensors; ++i) {
+    const std::vector<Extent> each =
+        extents(goal.parts_of(i), ranks, [](const Goal::Part& of) { return of.receivers.front(); });
+    for (const Extent& part : each) parts.push_back(builder.input(part.offset, part.count));
+    const Extent& mine = each[static_cast<std::size_t>(builder.rank())];
+    targets.push_back(builder.home(mine.offset, mine.count));
+  }
+  builder.reduce_parts(std::move(targets), std::move(parts), ranks > 1);
+}
+
+void append_packed_sums(ScheduleBuilder& builder, const Goal& goal, int ranks) {
+  builder.load(builder.bucket(0, builder.layout().count));
+  const std::vector<Extent> each =
+      extents(goal.parts, ranks, [](const Goal::Part& of) { return of.receivers.front(); });
+  std::vector<Range> parts;
+  for (const Extent& part : each) parts.push_back(builder.bucket(part.offset, part.count));
+  const Range mine = parts[static_cast<std::size_t>(builder.rank())];
+  if (ranks > 1) builder.reduce_parts({mine}, std::move(parts), true);
+  builder.deliver(mine, Sink::kUser);
+}
+
+void append_copies(ScheduleBuilder& builder, const Goal& goal, int ranks) {
+  std::vector<Range> parts, sources;
+  for (std::size_t i = 0; i < goal.tensors; ++i) {
+    const std::vector<Extent> each = extents(
+        goal.parts_of(i), ranks, [](const Goal::Part& of) { return of.contributors.front(); });
+    for (const Extent& part : each) parts.push_back(builder.home(part.offset, part.count));
+    const Extent& mine = each[static_cast<std::size_t>(builder.rank())];
+    sources.push_back(builder.input(mine.offset, mine.count));
+  }
+  builder.gather_parts(std::move(sources), std::move(parts));
+}
+
+Range copy_of(ScheduleBuilder& builder, const Range& source) {
+  const Range copy = builder.scratch(source.count);
+  builder.move(copy, source);
+  return copy;
+}
+
+void append_exchange(ScheduleBuilder& builder, const Goal& goal, int ranks) {
+  const bool replaces_inputs = builder.layout().replaces_inputs;
+  const auto size = static_cast<std::size_t>(ranks);
+  // By tensor and rank. A rank may get from itself what it gives where it lies: that stays.
+  std::vector<Range> given(goal.tensors * size, Range{builder.rank(), Region::kScratch});
+  std::vector<Range> got = given;
+  for (std::size_t i = 0; i < goal.tensors; ++i) {
+    for (const Goal::Part& part : goal.parts_of(i)) {
+      const int from = part.contributors.front();
+      const int to = part.receivers.front();
+      if (from == to && replaces_inputs) continue;  // It is there.
+      if (from == builder.rank()) {
+        const Range source = builder.input(part.extent.offset, part.extent.count);
+        given[i * size + static_cast<std::size_t>(to)] =
+            replaces_inputs ? copy_of(builder, source) : source;
+      }
+      if (to == builder.rank()) {
+        got[i * size + static_cast<std::size_t>(from)] =
+            builder.home(part.extent.offset, part.extent.count);
+      }
+    }
+  }
+  builder.exchange_parts(std::move(given), std::move(got));
+}
+
+bool is_packed(const BucketLayout& layout) { return layout.placement == Placement::kStaged; }
+
+bool serves(const CompileContext& context) {
+  const auto& [goal, layout, grid, options] = context;
+  if (layout.is_on_device() && is_packed(layout)) {
+    return goal.tensors == 1 &&
+           (goal.kind == GoalKind::kReduce || goal.kind == GoalKind::kReduceScatter);
+  }
+  const bool is_one_call = goal.tensors == 1 || goal.kind != GoalKind::kAllReduce;
+  return layout.is_in_tensors(MemoryKind::kDevice) && goal.kind != GoalKind::kOther && is_one_call;
+}
+
+void append(ScheduleBuilder& builder, const CompileContext& context) {
+  const Goal& goal = context.goal;
+  const int ranks = context.grid.world_size();
+  if (is_packed(builder.layout())) return append_packed_sums(builder, goal, ranks);
+  builder.forgo_bucket();
+  if (goal.count() == 0) return;
+  switch (goal.kind) {
+    case GoalKind::kAllReduce: {
+      const std::size_t count = builder.layout().count;
+      return builder.native(NativeOp::kAllReduce, NativeGroup::kWorld, builder.home(0, count),
+                            builder.input(0, count), ranks > 1);
+    }
+    case GoalKind::kReduce:
+    case GoalKind::kReduceScatter:
+      return append_sums(builder, goal, ranks);
+    case GoalKind::kBroadcast:
+    case GoalKind::kAllGather:
+      return append_copies(builder, goal, ranks);
+    default:
+      return append_exchange(builder, goal, ranks);
+  }
+}
+
+/// What the busiest of `places`, ranks or nodes, sends or receives, relative to the bytes of all
+/// parts.
+double busiest_share(GoalKind kind, double places) {
+  switch (kind) {
+    case GoalKind::kReduce:
+    case GoalKind::kBroadcast:
+      return places > 1 ? 1 : 0;
+    case GoalKind::kAllReduce:
+      return 2 * (places - 1) / places;
+    case GoalKind::kAllToAll:
+      return (places - 1) / (places * places);
+    default:
+      return (places - 1) / places;
+  }
+}
+
+/// Messages between nodes that follow each other: the library sums and copies along rings.
+double hops(GoalKind kind, double nodes) {
+  const bool is_exchange =
+      kind == GoalKind::kGather || kind == GoalKind::kScatter || kind == GoalKind::kAllToAll;
+  return is_exchange ? std::min(nodes - 1, 1.0) : nodes - 1;
+}
+
+// The library pipelines inside a call, so a call costs its latencies and the busiest link.
+double predict_us(const HostLinks& links, const GoalSize& size, const CompileOptions& options) {
+  const GoalPrice price(links, size);
+  const LinkCosts& costs = links.costs();
+  const double nodes = price.nodes();
+  if (!options.native_spans_nodes) return std::numeric_limits<double>::infinity();
+  if (size.kind == GoalKind::kAllReduce) {
+    // As that of a bucket.
+    const auto bytes = static_cast<std::size_t>(size.bytes);
+    return CostModel(links.grid(), costs).device_price(find_all_reduce("native"), bytes).us;
+  }
+  const double inside =
+      size.bytes * busiest_share(size.kind, price.ranks()) / costs.device.bytes_per_us;
+  const double crossed =
+      size.bytes * busiest_share(size.kind, nodes) / costs.native_network.bytes_per_us;
+  return costs.bucket_us + costs.device.latency_us +
+         hops(size.kind, nodes) * costs.native_network.latency_us + std::max(inside, crossed);
+}
+
+constinit const CollectiveAlgorithm kNative(
+    {.name = "native", .serves = serves, .append = append, .predict_us = predict_us});
+
+}  // namespace
+
+constinit const Algorithm& algorithms::native = kNative;
+
+}  // namespace kolo

@@ -1,0 +1,214 @@
+#include "comm/algorithms/host/blocks.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "comm/algorithms/host/sums.h"
+#include "comm/base/contains.h"
+
+namespace kolo {
+namespace {
+
+bool has_root(GoalKind kind) {
+  return kind == GoalKind::kReduce || kind == GoalKind::kBroadcast || kind == GoalKind::kGather ||
+         kind == GoalKind::kScatter;
+}
+
+}  // namespace
+
+Blocks::Blocks(ScheduleBuilder& builder, const Goal& goal, const ProcessGrid& grid)
+    : builder_(builder),
+      goal_(goal),
+      grid_(grid),
+      node_(grid.node(builder.rank())),
+      counts_(static_cast<std::size_t>(grid.num_nodes()) *
+              static_cast<std::size_t>(grid.num_nodes())) {
+  const bool one_by_one = sums_in_one_place(builder.layout());
+  for (std::size_t i = 0; i < goal.parts.size(); ++i) {
+    const Goal::Part& part = goal.parts[i];
+    if (part.extent.count == 0) continue;
+    std::map<int, std::vector<int>> from;
+    for (const int rank : part.contributors) from[grid.node(rank)].push_back(rank);
+    std::set<int> to;
+    for (const int rank : part.receivers) to.insert(grid.node(rank));
+    for (const auto& [source, contributors] : from) {
+      for (const int target : to) {
+        if (one_by_one) {
+          for (const int rank : contributors) add(source, target, {i, {rank}});
+        } else {
+          add(source, target, {i, contributors});
+        }
+      }
+      for (const int rank : contributors) {
+        if (rank == head(source)) continue;
+        most_contributed_ = std::max(most_contributed_, contributed_[rank] += part.extent.count);
+      }
+    }
+  }
+}
+
+void Blocks::add(int from, int to, Item item) {
+  const auto pair = static_cast<std::size_t>(from * nodes() + to);
+  counts_[pair] += extent(item).count;
+  if (from == node_ || to == node_) items_[{from, to}].push_back(std::move(item));
+}
+
+int Blocks::head(int node) const {
+  return has_root(goal_.kind) && grid_.node(goal_.root) == node ? goal_.root : grid_.leader(node);
+}
+
+std::size_t Blocks::count(int from, int to) const {
+  return counts_[static_cast<std::size_t>(from * nodes() + to)];
+}
+
+std::span<const Blocks::Item> Blocks::items(int from, int to) const {
+  const auto it = items_.find({from, to});
+  return it == items_.end() ? std::span<const Item>() : it->second;
+}
+
+void Blocks::reserve(std::size_t count) {
+  builder_.forgo_bucket();
+  memory_ = builder_.staging(most_contributed_ + count);
+  memory_.rank = head(node_);
+}
+
+Range Blocks::at(std::size_t offset, std::size_t count) const {
+  return {memory_.rank, memory_.region, memory_.offset + most_contributed_ + offset, count};
+}
+
+std::vector<int> Blocks::others() const {
+  std::vector<int> ranks = grid_.ranks_of_node(node_);
+  std::erase(ranks, head(node_));
+  return ranks;
+}
+
+Range Blocks::contributions(int rank) const {
+  const auto it = contributed_.find(rank);
+  return {rank, memory_.region, memory_.offset, it == contributed_.end() ? 0 : it->second};
+}
+
+void Blocks::merge_into(std::vector<Transfer>& transfers, const Transfer& next) {
+  if (!transfers.empty()) {
+    Transfer& last = transfers.back();
+    if (last.target + last.count == next.target && last.source + last.count == next.source) {
+      last.count += next.count;
+      return;
+    }
+  }
+  transfers.push_back(next);
+}
+
+void Blocks::fill(const std::map<int, std::size_t>& targets) {
+  if (is_head()) {
+    for (const int rank : others()) builder_.await(rank, contributions(rank));
+    take(targets);
+    for (const int rank : others()) builder_.signal(rank, contributions(rank), Access::kWrite);
+    return;
+  }
+  contribute(targets);
+  const Range mine = contributions(builder_.rank());
+  builder_.signal(head(node_), mine, Access::kRead);
+  builder_.await(head(node_), mine);
+}
+
+// A rank that is no head lays out its contributions in the order of `targets` and their items.
+void Blocks::contribute(const std::map<int, std::size_t>& targets) {
+  std::vector<Transfer> packs;
+  std::size_t place = memory_.offset;
+  for (const auto& [target, offset] : targets) {
+    for (const Item& item : items(node_, target)) {
+      if (!contains(item.contributors, builder_.rank())) continue;
+      const Extent& from = extent(item);
+      merge_into(packs, {place, from.offset, from.count});
+      place += from.count;
+    }
+  }
+  for (const Transfer& pack : packs) {
+    builder_.move({builder_.rank(), memory_.region, pack.target, pack.count},
+                  builder_.input(pack.source, pack.count));
+  }
+}
+
+void Blocks::take(const std::map<int, std::size_t>& targets) {
+  std::map<int, std::size_t> places;               // of the next contribution, by rank
+  std::map<int, std::vector<Transfer>> transfers;  // of what is not summed here, by rank
+  for (const auto& [target, offset] : targets) {
+    std::size_t next = at(offset, 0).offset;
+    for (const Item& item : items(node_, target)) {
+      const Extent& from = extent(item);
+      std::vector<Range> sources;
+      for (const int rank : item.contributors) {
+        if (rank == builder_.rank()) {
+          sources.push_back(builder_.input(from.offset, from.count));
+          continue;
+        }
+        const std::size_t place = places[rank];
+        places[rank] += from.count;
+        sources.push_back({rank, memory_.region, memory_.offset + place, from.count});
+      }
+      if (sources.size() > 1) {
+        builder_.reduce({builder_.rank(), memory_.region, next, from.count}, std::move(sources),
+                        false);
+      } else {
+        merge_into(transfers[item.contributors.front()], {next, sources[0].offset, from.count});
+      }
+      next += from.count;
+    }
+  }
+  for (const auto& [rank, all] : transfers) {
+    for (const Transfer& each : all) {
+      const Range source = rank == builder_.rank()
+                               ? builder_.input(each.source, each.count)
+                               : Range{rank, memory_.region, each.source, each.count};
+      builder_.move({builder_.rank(), memory_.region, each.target, each.count}, source);
+    }
+  }
+}
+
+void Blocks::deliver(const std::map<int, std::size_t>& sources) {
+  if (!is_head()) {
+    builder_.await(head(node_), memory_);
+    receive(sources);
+    builder_.signal(head(node_), memory_, Access::kWrite);
+    return;
+  }
+  for (const int rank : others()) builder_.signal(rank, memory_, Access::kRead);
+  receive(sources);
+  for (const int rank : others()) builder_.await(rank, memory_);
+}
+
+void Blocks::receive(const std::map<int, std::size_t>& sources) {
+  /// Places of what is in a part, by first contributor.
+  std::map<std::size_t, std::map<int, std::size_t>> parts;
+  for (const auto& [source, offset] : sources) {
+    std::size_t next = at(offset, 0).offset;
+    for (const Item& item : items(source, node_)) {
+      if (goal_.parts[item.part].receives(builder_.rank())) {
+        parts[item.part][item.contributors.front()] = next;
+      }
+      next += extent(item).count;
+    }
+  }
+  std::vector<Transfer> unpacks;
+  for (const auto& [index, places] : parts) {
+    const Goal::Part& part = goal_.parts[index];
+    const Extent& to = part.extent;
+    if (!part.sums()) {
+      const bool is_there = part.contributes(builder_.rank()) && !builder_.layout().out_of_place;
+      if (!is_there) merge_into(unpacks, {to.offset, places.begin()->second, to.count});
+      continue;
+    }
+    std::vector<Range> addends;
+    for (const auto& [contributor, place] : places) {
+      addends.push_back({memory_.rank, memory_.region, place, to.count});
+    }
+    builder_.reduce(builder_.home(to.offset, to.count), std::move(addends), true);
+  }
+  for (const Transfer& each : unpacks) {
+    builder_.move(builder_.home(each.target, each.count),
+                  {memory_.rank, memory_.region, each.source, each.count});
+  }
+}
+
+}  // namespace kolo

@@ -1,0 +1,188 @@
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "comm/algorithms/host/blocks.h"
+#include "comm/algorithms/host/goal_price.h"
+#include "comm/algorithms/host/slice_plan.h"
+#include "comm/algorithms/registry.h"
+
+namespace kolo {
+namespace {
+
+// Among n nodes in log2 n rounds, for any n. A node numbers blocks from itself on: block j is that
+// of the node j places on.
+//
+// All-gather: in the round of distance d a node sends its first d blocks to the node d places
+// back, and so has the first 2d.
+//
+//   4 nodes, node 0     0 . . . | 0 1 . . | 0 1 2 3
+//
+// All-to-all: block j has j places to go. In the round of distance d it goes d places if the number
+// j has that bit; what a node sends in one round travels in one message.
+//
+//   4 nodes, node 0     sends 1, 3 to 1 | sends 2, 3 to 2: the 3 is what node 3 had for node 2
+//
+// A reduce-scatter is an all-to-all of the sums of nodes, which the receivers add up.
+//
+// Source: Bruck, Ho, Kipnis, Upfal and Weathersby, IEEE TPDS 1997.
+int wrapped(int node, int nodes) { return (node % nodes + nodes) % nodes; }
+
+void append_all_gather(ScheduleBuilder& builder, const Goal& goal, const ProcessGrid& grid) {
+  Blocks blocks(builder, goal, grid);
+  const int nodes = blocks.nodes();
+  const auto node_at = [&](int j) { return wrapped(blocks.node() + j, nodes); };
+  std::vector<std::size_t> begin{0};  // of each block, from this node on
+  for (int j = 0; j < nodes; ++j) {
+    begin.push_back(begin.back() + blocks.count(node_at(j), blocks.node()));
+  }
+  const auto run = [&](int first, int last) {
+    const std::size_t offset = begin[static_cast<std::size_t>(first)];
+    return blocks.at(offset, begin[static_cast<std::size_t>(last)] - offset);
+  };
+  blocks.reserve(begin.back());
+  blocks.fill({{blocks.node(), 0}});
+  for (int distance = 1; distance < nodes && blocks.is_head(); distance *= 2) {
+    const int number = std::min(distance, nodes - distance);
+    builder.send(blocks.head(node_at(-distance)), run(0, number));
+    builder.recv(blocks.head(node_at(distance)), run(distance, distance + number));
+  }
+  std::map<int, std::size_t> places;
+  for (int j = 0; j < nodes; ++j) places[node_at(j)] = begin[static_cast<std::size_t>(j)];
+  blocks.deliver(places);
+}
+
+/// Where the blocks of one node are after each round of an all-to-all.
+class BlockPlaces {
+ public:
+  BlockPlaces(const Blocks& blocks, int node) : blocks_(blocks), node_(node) {
+    for (int j = 0; j < blocks.nodes(); ++j) places_.push_back(take(count_before(j, 1)));
+  }
+
+  struct Message {
+    int to = 0, from = 0;        ///< Nodes.
+    std::vector<Extent> blocks;  ///< In the order of their numbers, before it.
+    Extent sent, received;       ///< In the head's memory, side by side.
+  };
+
+  /// The round in which blocks go `distance` places; the next is that of twice the distance.
+  Message round(int distance) {
+    Message message{.to = wrapped(node_ + distance, blocks_.nodes()),
+                    .from = wrapped(node_ - distance, blocks_.nodes()),
+                    .blocks = {},
+                    .sent = {},
+                    .received = {}};
+    for (int j = 0; j < blocks_.nodes(); ++j) {
+      if ((j & distance) == 0) continue;
+      message.blocks.push_back(places_[static_cast<std::size_t>(j)]);
+      message.sent.count += message.blocks.back().count;
+    }
+    message.sent = take(message.sent.count);
+    message.received.offset = used_;
+    for (int j = 0; j < blocks_.nodes(); ++j) {
+      if ((j & distance) == 0) continue;
+      places_[static_cast<std::size_t>(j)] = take(count_before(j, 2 * distance));
+    }
+    message.received.count = used_ - message.received.offset;
+    return message;
+  }
+
+  /// Where block j is now.
+  const Extent& place(int j) const { return places_[static_cast<std::size_t>(j)]; }
+  /// Elements of memory so far.
+  std::size_t used() const { return used_; }
+
+ private:
+  /// The elements of block j here before the round of `distance`: it has gone the places of its
+  /// lower bits.
+  std::size_t count_before(int j, int distance) const {
+    const int from = wrapped(node_ - j % distance, blocks_.nodes());
+    return blocks_.count(from, wrapped(from + j, blocks_.nodes()));
+  }
+  Extent take(std::size_t count) {
+    used_ += count;
+    return {used_ - count, count};
+  }
+
+  const Blocks& blocks_;
+  int node_;
+  std::vector<Extent> places_;
+  std::size_t used_ = 0;
+};
+
+/// The memory that the busiest node needs.
+std::size_t memory_of_all(const Blocks& blocks) {
+  std::size_t most = 0;
+  for (int node = 0; node < blocks.nodes(); ++node) {
+    BlockPlaces blocks_of_node(blocks, node);
+    for (int distance = 1; distance < blocks.nodes(); distance *= 2) blocks_of_node.round(distance);
+    most = std::max(most, blocks_of_node.used());
+  }
+  return most;
+}
+
+void append_all_to_all(ScheduleBuilder& builder, const Goal& goal, const ProcessGrid& grid) {
+  Blocks blocks(builder, goal, grid);
+  const int nodes = blocks.nodes();
+  blocks.reserve(memory_of_all(blocks));
+  BlockPlaces block_places(blocks, blocks.node());
+  std::map<int, std::size_t> places;
+  for (int j = 0; j < nodes; ++j) {
+    places[wrapped(blocks.node() + j, nodes)] = block_places.place(j).offset;
+  }
+  blocks.fill(places);
+  for (int distance = 1; distance < nodes; distance *= 2) {
+    const BlockPlaces::Message message = block_places.round(distance);
+    if (!blocks.is_head()) continue;
+    std::size_t next = message.sent.offset;
+    for (const Extent& block : message.blocks) {
+      builder.move(blocks.at(next, block.count), blocks.at(block.offset, block.count));
+      next += block.count;
+    }
+    builder.send(blocks.head(message.to), blocks.at(message.sent.offset, message.sent.count));
+    builder.recv(blocks.head(message.from),
+                 blocks.at(message.received.offset, message.received.count));
+  }
+  places.clear();
+  for (int j = 0; j < nodes; ++j) {
+    places[wrapped(blocks.node() - j, nodes)] = block_places.place(j).offset;
+  }
+  blocks.deliver(places);
+}
+
+bool serves(const CompileContext& context) {
+  const auto& [goal, layout, grid, options] = context;
+  const bool has_blocks = goal.kind == GoalKind::kAllGather || goal.kind == GoalKind::kAllToAll ||
+                          goal.kind == GoalKind::kReduceScatter;
+  return layout.is_in_tensors(MemoryKind::kHost) && grid.num_nodes() > 1 && has_blocks;
+}
+
+void append(ScheduleBuilder& builder, const CompileContext& context) {
+  const Goal& goal = context.goal;
+  goal.kind == GoalKind::kAllGather ? append_all_gather(builder, goal, context.grid)
+                                    : append_all_to_all(builder, goal, context.grid);
+}
+
+double predict_us(const HostLinks& links, const GoalSize& size, const CompileOptions& options) {
+  const GoalPrice price(links, size);
+  const double rounds = price.doublings();
+  double bytes = price.direct_bytes();
+  double held = size.bytes;
+  if (size.kind != GoalKind::kAllGather) {
+    // Half of the blocks move in each round.
+    const double all = price.direct_bytes() * price.nodes() / (price.nodes() - 1);
+    bytes = rounds * all / 2;
+    held = (1 + rounds) * all;
+  }
+  Passage one = rounds * links.messages_of_heads(2);
+  one.link_us = one.one_way_us = price.link_us(bytes, false);
+  return price.blocks_us(one, held, options);
+}
+
+constinit const CollectiveAlgorithm kBruck(
+    {.name = "bruck", .serves = serves, .append = append, .predict_us = predict_us});
+
+}  // namespace
+
+constinit const Algorithm& algorithms::bruck = kBruck;
+}  // namespace kolo

@@ -1,0 +1,150 @@
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "comm/algorithms/host/goal_price.h"
+#include "comm/algorithms/host/slice_plan.h"
+#include "comm/algorithms/host/sums.h"
+#include "comm/algorithms/registry.h"
+
+namespace kolo {
+namespace {
+
+using SliceNumbers = std::vector<std::optional<std::size_t>>;
+
+/// What is added up for each share: all contributions, or the sums of nodes. Each node sends its
+/// sums to the next node first, so that not all send to the same one.
+std::vector<SliceNumbers> add_up_nodes(Slices& slices, const PieceRound& round,
+                                       std::span<const std::vector<Addends>> handed) {
+  struct NodeSum {
+    int distance = 0;
+    std::size_t share = 0, index = 0;
+  };
+  const ProcessGrid& grid = slices.grid();
+  std::vector<NodeSum> sums;
+  std::vector<SliceNumbers> addends(handed.size());
+  for (std::size_t i = 0; i < handed.size(); ++i) {
+    const int adder = round.shares[i].adder;
+    if (handed[i].size() == 1 && handed[i].front().adder == adder) {
+      addends[i] = handed[i].front().slices;
+      continue;
+    }
+    addends[i].resize(handed[i].size());
+    for (std::size_t index = 0; index < handed[i].size(); ++index) {
+      const int nodes = grid.num_nodes();
+      const int places = grid.node(adder) - grid.node(handed[i][index].adder);
+      sums.push_back({(places + nodes) % nodes, i, index});
+    }
+  }
+  std::ranges::stable_sort(sums, {}, &NodeSum::distance);
+  for (const auto& [distance, share, index] : sums) {
+    addends[share][index] =
+        sum_of_node(slices, round.pieces[share], handed[share][index], round.shares[share].adder);
+  }
+  return addends;
+}
+
+// What is moved takes the shortest path: a receiver of the node reads the contributor's slot, and a
+// piece enters each other node once. What is summed goes to its receiver, which sums in the order
+// of ranks, or first to a rank of its node, which adds up what its node contributes:
+//
+//   moved     contributor's slot -> receivers of its node
+//             contributor's slot -> slot of one receiver in another node -> the others there
+//   summed    contributors' slots -> the receiver
+//             contributors' slots -> a rank of their node -> the receiver
+void append_round(Slices& slices, const PieceRound& round) {
+  for (const Move& move : round.moves) {
+    const SumShare& share = round.shares[move.share];
+    if (share.sums()) continue;
+    if (share.is_put) {
+      put(slices, round.pieces[move.share], move.contributor, share.receivers);
+    } else {
+      spread(slices, {.piece = round.pieces[move.share], .holder = move.contributor},
+             share.receivers);
+    }
+  }
+  const auto handed = hand_over(slices, round);
+  auto addends = add_up_nodes(slices, round, handed);
+  for (std::size_t i = 0; i < handed.size(); ++i) {
+    if (handed[i].empty()) continue;
+    const SumShare& share = round.shares[i];
+    spread(slices,
+           {.piece = round.pieces[i],
+            .holder = share.adder,
+            .addends = std::move(addends[i]),
+            .finishes = true},
+           share.receivers);
+  }
+}
+
+/// The only receiver of a large sum would sum and receive all of it, while other processors and
+/// links are idle. In arenas of one node shares are made where they belong as soon as one is worth
+/// an offer. Elsewhere a share passes two slots, and two ranks are faster without.
+bool takes_shares(const CompileContext& context) {
+  const auto& [goal, layout, grid, options] = context;
+  if (goal.kind != GoalKind::kReduce) return false;
+  const std::size_t contributors = goal.parts.front().contributors.size();
+  if (grid.num_nodes() == 1 && layout.in_arenas) {
+    return layout.bytes() >= contributors * least_lent(options.link_costs).mapped;
+  }
+  return contributors > 2 && layout.bytes() > slot_bytes(layout.bytes(), options);
+}
+
+/// While the root of a reduce on one node adds up a piece, the others pack the next. A few pieces
+/// suffice, and smaller ones are not worth their flags.
+std::size_t most_piece_bytes(const CompileContext& context) {
+  constexpr std::size_t kPieces = 16, kLeastBytes = std::size_t{8} << 10;
+  const bool packs_ahead = context.goal.kind == GoalKind::kReduce &&
+                           context.grid.num_nodes() == 1 && !takes_shares(context);
+  return packs_ahead ? std::max(context.layout.bytes() / kPieces, kLeastBytes)
+                     : std::numeric_limits<std::size_t>::max();
+}
+
+/// Also a reduce-scatter of elements that are cast. Others that sum would add up the sums of nodes
+/// one by one, and round each time.
+bool serves(const CompileContext& context) {
+  const auto& [goal, layout, grid, options] = context;
+  if (goal.kind == GoalKind::kAllReduce) return false;
+  const bool is_cast = goal.kind == GoalKind::kReduceScatter &&
+                       layout.placement == Placement::kStaged && layout.memory == MemoryKind::kHost;
+  return layout.is_in_tensors(MemoryKind::kHost) || is_cast;
+}
+
+void append(ScheduleBuilder& builder, const CompileContext& context) {
+  append_slices(
+      builder, context,
+      {.append_round = append_round,
+       .in_shares = takes_shares(context),
+       .puts = context.grid.num_nodes() == 1 && context.layout.is_in_tensors(MemoryKind::kHost),
+       .most_piece_bytes = most_piece_bytes(context)});
+}
+
+double predict_us(const HostLinks& links, const GoalSize& size, const CompileOptions& options) {
+  const GoalPrice price(links, size);
+  const auto slot = static_cast<double>(slot_bytes(static_cast<std::size_t>(size.bytes), options));
+  double bytes = price.direct_bytes();
+  double messages = price.direct_messages();
+  if (size.kind == GoalKind::kReduce && size.bytes > slot && price.ranks() > 2) {
+    // Each rank sums a share, and hands it over.
+    bytes *= 1 / price.nodes();
+    bytes += (price.nodes() - 1) / price.nodes() * size.bytes;
+    messages += price.ranks() - price.local();
+  }
+  const double rounds = std::max(1.0, price.part_bytes() * (messages + 1) / slot);
+  Passage one = price.has_root() ? links.messages_of_root(messages) : links.messages(messages);
+  one.link_us = one.one_way_us = price.link_us(bytes, !price.is_from_root()) / rounds;
+  one.processor_us += price.copies_us() / rounds;
+  if (!price.goes_straight()) one.wait_us += price.handed_on_us();
+  return price.rounds_us(one, rounds);
+}
+
+constinit const CollectiveAlgorithm kDirect(
+    {.name = "direct", .serves = serves, .append = append, .predict_us = predict_us});
+
+}  // namespace
+
+constinit const Algorithm& algorithms::direct = kDirect;
+}  // namespace kolo

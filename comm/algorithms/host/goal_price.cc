@@ -1,0 +1,147 @@
+#include "comm/algorithms/host/goal_price.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <vector>
+
+#include "comm/algorithms/chunking.h"
+#include "comm/algorithms/host/slice_plan.h"
+#include "comm/algorithms/host/sums.h"
+
+namespace kolo {
+
+GoalSize size_of(const CompileContext& context) {
+  return {.kind = context.goal.kind,
+          .bytes = static_cast<double>(context.layout.bytes()),
+          .sums_in_one_place = sums_in_one_place(context.layout),
+          .tensors = static_cast<double>(context.goal.tensors)};
+}
+
+Price CollectiveAlgorithm::price(const CompileContext& context) const {
+  const GoalSize size = size_of(context);
+  const HostLinks links(context.grid, context.options.link_costs, size.bytes);
+  const double us = functions_.predict_us(links, size, context.options);
+  return {.us = us, .busy_us = us};
+}
+
+std::size_t CollectiveAlgorithm::chunk_bytes(const CompileContext& context) const {
+  const std::vector<std::size_t> sizes = sizes_for(context.layout.bytes(), kSmallestChunk);
+  CompileOptions options = context.options;
+  return *std::ranges::min_element(sizes, {}, [&](std::size_t size) {
+    options.chunk_bytes = size;
+    return price({context.goal, context.layout, context.grid, options}).us;
+  });
+}
+
+double GoalPrice::doublings() const {
+  return std::bit_width(static_cast<unsigned>(links_.grid().num_nodes()) - 1U);
+}
+
+double GoalPrice::part_bytes() const {
+  switch (size_.kind) {
+    case GoalKind::kReduceScatter:
+    case GoalKind::kAllGather:
+    case GoalKind::kGather:
+    case GoalKind::kScatter:
+      return size_.bytes / ranks();
+    case GoalKind::kAllToAll:
+      return size_.bytes / (ranks() * ranks());
+    case GoalKind::kAllReduce:
+    case GoalKind::kReduce:
+    case GoalKind::kBroadcast:
+    case GoalKind::kOther:
+      break;
+  }
+  return size_.bytes;
+}
+
+double GoalPrice::direct_messages() const {
+  const double sums = size_.sums_in_one_place ? ranks() - local() : nodes() - 1;
+  switch (size_.kind) {
+    case GoalKind::kReduce:
+      return sums;
+    case GoalKind::kBroadcast:
+      return nodes() - 1;
+    case GoalKind::kReduceScatter:
+      return 2 * sums;
+    case GoalKind::kAllGather:
+      return 2 * (nodes() - 1);
+    case GoalKind::kGather:
+    case GoalKind::kScatter:
+      return ranks() - local();
+    case GoalKind::kAllReduce:
+    case GoalKind::kAllToAll:
+    case GoalKind::kOther:
+      break;
+  }
+  return 2 * (ranks() - local());
+}
+
+double GoalPrice::direct_bytes() const {
+  const double others = nodes() - 1;
+  const double addends = size_.sums_in_one_place ? local() : 1;
+  switch (size_.kind) {
+    case GoalKind::kAllReduce:
+    case GoalKind::kReduce:
+      return addends * others * size_.bytes;
+    case GoalKind::kBroadcast:
+      return others * size_.bytes;
+    case GoalKind::kReduceScatter:
+      return addends * others / nodes() * size_.bytes;
+    case GoalKind::kAllGather:
+    case GoalKind::kGather:
+    case GoalKind::kScatter:
+      return others / nodes() * size_.bytes;
+    case GoalKind::kAllToAll:
+    case GoalKind::kOther:
+      break;
+  }
+  return others / (nodes() * nodes()) * size_.bytes;
+}
+
+double GoalPrice::copies_us() const {
+  double moved = size_.bytes;  // Read and written, by all ranks of the busiest node.
+  double packed_us = 0;
+  if (size_.kind == GoalKind::kAllToAll) moved = 2 * size_.bytes / nodes();
+  if (size_.kind == GoalKind::kAllGather || size_.kind == GoalKind::kBroadcast) {
+    moved = (local() + 1) * size_.bytes;
+  }
+  if (size_.kind == GoalKind::kReduce || size_.kind == GoalKind::kReduceScatter) {
+    // Ranks of a node hand over all but what they add up themselves; nodes, their sums.
+    moved = nodes() > 1 ? 2 * size_.bytes : 0;
+    packed_us = links_.memory().packed_us((local() - 1) * size_.bytes);
+  }
+  return 2 * links_.costs().step_us + links_.memory().own_us(2 * moved) + packed_us;
+}
+
+double GoalPrice::handed_on_us() const {
+  if (local() <= 1) return 0;
+  const LinkCosts& costs = links_.costs();
+  const double woken_us = costs.rank_cores < 1 ? costs.network.message_us : 0;
+  return costs.memory.latency_us + woken_us;
+}
+
+double GoalPrice::link_us(double bytes, bool is_crowded) const {
+  const double loss = is_crowded && nodes() > 2 ? links_.costs().network.crowded_loss : 0;
+  return links_.link_us(bytes) * (1 + loss);
+}
+
+double GoalPrice::rounds_us(const Passage& one, double rounds) const {
+  const NetworkCost& network = links_.costs().network;
+  return links_.costs().bucket_us +
+         pipeline_us(one, rounds, network.burst_bytes / network.bytes_per_us);
+}
+
+double GoalPrice::blocks_us(const Passage& all, double held, const CompileOptions& options) const {
+  const std::size_t slot = slot_bytes(static_cast<std::size_t>(size_.bytes), options);
+  if (held > static_cast<double>(slot)) return std::numeric_limits<double>::infinity();
+  Passage one = all;
+  // Each block is copied to the head's memory and from it.
+  one.processor_us += copies_us() + links_.memory().own_us(2 * held);
+  // From members to the head, and back; a root needs one of these.
+  one.wait_us += (has_root() ? 1 : 2) * handed_on_us();
+  return rounds_us(one, 1);
+}
+
+}  // namespace kolo

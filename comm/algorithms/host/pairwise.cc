@@ -1,0 +1,150 @@
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "comm/algorithms/host/goal_price.h"
+#include "comm/algorithms/host/slice_plan.h"
+#include "comm/algorithms/host/sums.h"
+#include "comm/algorithms/registry.h"
+
+namespace kolo {
+namespace {
+
+/// Pieces in flight between a pair of ranks, so that the next are there when one is done.
+constexpr std::size_t kPiecesInSlot = 8;
+
+/// How many times the loss of crowded links an all-to-all in rounds loses. Nothing holds back a
+/// rank that is ahead, so it meets the round before at the link of its next peer, and meanwhile has
+/// nobody else to send to. A root's link has one peer at a time. Source: four hosts, 16 MiB: 23 to
+/// 29 % above the time of the wire, `direct` 3 to 4 %
+/// (docs/decisions/0071-large-and-small-goals.md).
+constexpr double kLossOfRounds = 4;
+
+// In round d each rank sends to the rank d places on and receives from the one d places back, all
+// pieces, before the next round begins. So a link has one peer at a time in each direction.
+//
+//   all-to-all, 4 ranks     0->1 1->2 2->3 3->0 | 0->2 1->3 2->0 3->1 | 0->3 1->0 2->1 3->2
+//   scatter from 0          0->1                | 0->2                | 0->3
+//
+// Source: pairwise exchange, Thakur, Rabenseifner and Gropp, IJHPCA 2005.
+void append_moves(Slices& slices, const PieceRound& round) {
+  for (const Move& move : round.moves) {
+    spread(slices, {.piece = round.pieces[move.share], .holder = move.contributor},
+           round.shares[move.share].receivers);
+  }
+}
+
+// In turn t the nodes whose numbers add up to t exchange sums of what their ranks contribute. So a
+// receiver adds them in the order of nodes as they come, and holds one sum, not n addends: pieces
+// can be large however many nodes there are. The turns of the next piece begin when slots are free.
+//
+//   3 nodes, a < b: what a has for b     0<0 | 1<0 0<1 | 2<0 1<1 0<2 | 2<1 1<2 | 2<2
+void append_sums(Slices& slices, const PieceRound& round) {
+  const ProcessGrid& grid = slices.grid();
+  std::vector<std::optional<std::size_t>> sums(round.shares.size());
+  for (int turn = 0; turn <= 2 * (grid.num_nodes() - 1); ++turn) {
+    for (std::size_t i = 0; i < round.shares.size(); ++i) {
+      const SumShare& share = round.shares[i];
+      const Extent& piece = round.pieces[i];
+      const int node = turn - grid.node(share.adder);
+      if (piece.count == 0 || node < 0 || node >= grid.num_nodes()) continue;
+      const auto next =
+          sum_of_node(slices, piece, hand_over_of_node(slices, share, piece, node), share.adder);
+      Slice sum{.piece = piece, .holder = share.adder, .addends = {sums[i], next}};
+      if (node == 0) {
+        sums[i] = next;
+      } else if (node + 1 < grid.num_nodes()) {
+        sum.is_addend = true;
+        sums[i] = slices.add(std::move(sum));
+      } else {
+        sum.finishes = true;
+        spread(slices, std::move(sum), share.receivers);
+      }
+    }
+  }
+}
+
+/// In a turn a rank hands over a contribution, or sends the node's sum of them, for each receiver
+/// of one node, receives one and adds it to the sum of the turn before. So slots of two turns are
+/// in use, and as many let the next turns begin.
+std::size_t slots_of_sums(const ProcessGrid& grid) {
+  return 4 * (static_cast<std::size_t>(grid.largest_node()) + 2);
+}
+
+bool serves(const CompileContext& context) {
+  const auto& [goal, layout, grid, options] = context;
+  const bool has_pairs = goal.kind == GoalKind::kGather || goal.kind == GoalKind::kScatter ||
+                         goal.kind == GoalKind::kAllToAll ||
+                         (goal.kind == GoalKind::kReduceScatter && !sums_in_one_place(layout));
+  return layout.is_in_tensors(MemoryKind::kHost) && grid.num_nodes() > 1 && has_pairs;
+}
+
+std::size_t piece_bytes(std::size_t bytes, const CompileOptions& options) {
+  return std::max<std::size_t>(1, slot_bytes(bytes, options) / kPiecesInSlot);
+}
+
+double predict_sums_us(const HostLinks& links, const GoalSize& size, double piece) {
+  const GoalPrice price(links, size);
+  const double pieces = std::max(1.0, price.part_bytes() / std::max(piece, 1.0));
+  const double bytes = price.local() * price.part_bytes() / pieces;
+  // The last node has nothing for the first one's turns, nor the first for the last one's.
+  const double turns = (price.nodes() - 1) * (pieces + 1);
+  Passage one = links.messages(2);
+  one.link_us = one.one_way_us = price.link_us(bytes, true);
+  one.processor_us += price.copies_us() / turns + links.memory().own_us(2 * bytes);
+  return price.rounds_us(one, turns);
+}
+
+std::size_t best_sum_piece(const HostLinks& links, const GoalSize& size,
+                           const CompileOptions& options) {
+  return best_piece(
+      slot_bytes(static_cast<std::size_t>(size.bytes), options) / slots_of_sums(links.grid()),
+      size.bytes, [&](double piece) { return predict_sums_us(links, size, piece); });
+}
+
+void append(ScheduleBuilder& builder, const CompileContext& context) {
+  if (context.goal.kind == GoalKind::kReduceScatter) {
+    const GoalSize size = size_of(context);
+    const HostLinks links(context.grid, context.options.link_costs, size.bytes);
+    return append_slices(builder, context,
+                         {.append_round = append_sums,
+                          .slots_in_turns = slots_of_sums(context.grid),
+                          .most_piece_bytes = best_sum_piece(links, size, context.options)});
+  }
+  append_slices(builder, context,
+                {.append_round = append_moves,
+                 .by_distance = true,
+                 .most_piece_bytes = piece_bytes(context.layout.bytes(), context.options)});
+}
+
+double predict_us(const HostLinks& links, const GoalSize& size, const CompileOptions& options) {
+  if (size.kind == GoalKind::kReduceScatter) {
+    const auto piece = static_cast<double>(best_sum_piece(links, size, options));
+    return predict_sums_us(links, size, piece);
+  }
+  const GoalPrice price(links, size);
+  const auto piece =
+      static_cast<double>(piece_bytes(static_cast<std::size_t>(size.bytes), options));
+  const double pairs = price.ranks() - price.local();
+  const double rounds = pairs * std::max(1.0, price.part_bytes() / piece);
+  Passage one = links.messages(price.direct_messages() / pairs);
+  // A root handles one half of each message, and the first or last waits for the other half.
+  if (price.has_root()) one.wait_us += links.costs().network.message_us;
+  const double bytes = price.direct_bytes();
+  double link_us = price.link_us(bytes, false);
+  if (size.kind == GoalKind::kAllToAll) {
+    link_us += kLossOfRounds * (price.link_us(bytes, true) - price.link_us(bytes, false));
+  }
+  one.link_us = one.one_way_us = link_us / rounds;
+  one.processor_us += price.copies_us() / rounds;
+  return price.rounds_us(one, rounds);
+}
+
+constinit const CollectiveAlgorithm kPairwise(
+    {.name = "pairwise", .serves = serves, .append = append, .predict_us = predict_us});
+
+}  // namespace
+
+constinit const Algorithm& algorithms::pairwise = kPairwise;
+}  // namespace kolo

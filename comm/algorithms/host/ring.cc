@@ -1,0 +1,140 @@
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "comm/algorithms/host/goal_price.h"
+#include "comm/algorithms/host/slice_plan.h"
+#include "comm/algorithms/host/sums.h"
+#include "comm/algorithms/registry.h"
+
+namespace kolo {
+namespace {
+
+// A piece passes from node to node, each of which sends it on, so that a node receives from one
+// other and sends to one other. Pieces follow each other, so that time tends to that of the bytes.
+//
+//   all-gather, 4 nodes     0 -> 1 -> 2 -> 3     1 -> 2 -> 3 -> 0     2 -> 3 -> 0 -> 1   ...
+//   broadcast from 1        1 -> 2 -> 3 -> 0
+//   reduce to 1             0 -> 1 -> 2 -> 3 -> 1: the sum so far, in the order of nodes
+//
+// Source: all-gather as in Thakur, Rabenseifner and Gropp, IJHPCA 2005; broadcast as the pipelined
+// chain of Traeff and Ripke, JPDC 2008: each link carries the bytes once, which a scatter and an
+// all-gather do not reach.
+std::vector<Slice> chain(const Slices& slices, const Extent& piece, const Move& move,
+                         std::span<const int> receivers) {
+  std::vector<std::vector<int>> members = by_node(slices.grid(), receivers, move.contributor);
+  const auto own = static_cast<std::size_t>(slices.grid().node(move.contributor));
+  std::vector<Slice> links{{.piece = piece,
+                            .holder = move.contributor,
+                            .readers = std::move(members[own]),
+                            .to_readers = true,
+                            .to_holder = std::ranges::binary_search(receivers, move.contributor)}};
+  for (std::size_t step = 1; step < members.size(); ++step) {
+    std::vector<int>& next = members[(own + step) % members.size()];
+    if (next.empty()) continue;
+    links.push_back(relay(piece, move.contributor, links.back().holder, std::move(next)));
+    links[links.size() - 2].recipients = {links.back().holder};
+  }
+  return links;
+}
+
+void append_moves(Slices& slices, const PieceRound& round) {
+  std::vector<std::vector<Slice>> chains;
+  for (const Move& move : round.moves) {
+    const SumShare& share = round.shares[move.share];
+    if (!share.sums()) {
+      chains.push_back(chain(slices, round.pieces[move.share], move, share.receivers));
+    }
+  }
+  // Hop by hop: what a node receives first it sends on first.
+  bool is_left = true;
+  for (std::size_t hop = 0; is_left; ++hop) {
+    is_left = false;
+    for (std::vector<Slice>& each : chains) {
+      if (hop >= each.size()) continue;
+      slices.add(std::move(each[hop]));
+      is_left = true;
+    }
+  }
+}
+
+void append_sum(Slices& slices, const SumShare& share, const Extent& piece,
+                const std::vector<Addends>& nodes) {
+  Slice sum{.piece = piece, .holder = nodes.back().adder, .finishes = true};
+  if (nodes.size() == 1) sum.addends = nodes.front().slices;
+  for (std::size_t i = 1; i < nodes.size(); ++i) {
+    const int here = nodes[i].adder;
+    if (i == 1) sum.addends = {sum_of_node(slices, piece, nodes[0], here)};
+    sum.addends.push_back(sum_of_node(slices, piece, nodes[i], here));
+    if (i + 1 == nodes.size()) break;
+    slices.add({.piece = piece,
+                .holder = here,
+                .addends = std::exchange(sum.addends, {}),
+                .recipients = {nodes[i + 1].adder}});
+    sum.addends = {slices.add({.piece = piece, .holder = nodes[i + 1].adder, .sender = here})};
+  }
+  spread(slices, std::move(sum), share.receivers);
+}
+
+void append_round(Slices& slices, const PieceRound& round) {
+  append_moves(slices, round);
+  const auto handed = hand_over(slices, round);
+  for (std::size_t i = 0; i < handed.size(); ++i) {
+    if (!handed[i].empty()) append_sum(slices, round.shares[i], round.pieces[i], handed[i]);
+  }
+}
+
+double predict_us(const HostLinks& links, const GoalSize& size, double piece) {
+  const GoalPrice price(links, size);
+  const double rounds = std::max(1.0, price.part_bytes() / std::max(piece, 1.0));
+  const double bytes = price.part_bytes() / rounds;
+  const bool gathers = size.kind == GoalKind::kAllGather;
+  // The root of a sum is rarely its last node.
+  const double hops = price.nodes() - (size.kind == GoalKind::kReduce ? 0 : 1);
+  Passage one = gathers ? hops * links.messages(2) : hops * links.message_pair(1);
+  one.link_us = hops * links.link_us(bytes * (gathers ? price.local() : 1));
+  one.one_way_us = gathers ? one.link_us : one.link_us / hops;
+  if (!gathers) {  // One hop after the other, and those of later pieces at the same time.
+    const double pace_us = links.messages(2).processor_us;
+    one.wait_us += std::max(0.0, one.processor_us - pace_us);
+    one.processor_us = pace_us;
+  }
+  one.processor_us += price.copies_us() / rounds;
+  one.wait_us += price.handed_on_us();
+  return price.rounds_us(one, rounds);
+}
+
+std::size_t ring_piece(const HostLinks& links, const GoalSize& size,
+                       const CompileOptions& options) {
+  return best_piece(slot_bytes(static_cast<std::size_t>(size.bytes), options), size.bytes,
+                    [&](double piece) { return predict_us(links, size, piece); });
+}
+
+bool serves(const CompileContext& context) {
+  const auto& [goal, layout, grid, options] = context;
+  const bool moves = goal.kind == GoalKind::kAllGather || goal.kind == GoalKind::kBroadcast;
+  const bool sums = goal.kind == GoalKind::kReduce && !sums_in_one_place(layout);
+  return layout.is_in_tensors(MemoryKind::kHost) && grid.num_nodes() > 1 && (moves || sums);
+}
+
+void append(ScheduleBuilder& builder, const CompileContext& context) {
+  const GoalSize size = size_of(context);
+  const HostLinks links(context.grid, context.options.link_costs, size.bytes);
+  append_slices(
+      builder, context,
+      {.append_round = append_round, .most_piece_bytes = ring_piece(links, size, context.options)});
+}
+
+double predict_best_us(const HostLinks& links, const GoalSize& size,
+                       const CompileOptions& options) {
+  return predict_us(links, size, static_cast<double>(ring_piece(links, size, options)));
+}
+
+constinit const CollectiveAlgorithm kRing(
+    {.name = "ring", .serves = serves, .append = append, .predict_us = predict_best_us});
+
+}  // namespace
+
+constinit const Algorithm& algorithms::ring = kRing;
+}  // namespace kolo

@@ -1,0 +1,173 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "comm/algorithms/all_reduce/cost_model.h"
+#include "comm/algorithms/choose.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::size_t mib(std::size_t count) { return count << 20; }
+
+std::vector<ProcessGrid> device_grids() {
+  std::vector<ProcessGrid> result;
+  for (const std::vector<int>& sizes : std::vector<std::vector<int>>{
+           {1}, {2}, {8}, {1, 1}, {2, 2}, {8, 8}, {3, 2}, {1, 1, 1, 1, 1}, {8, 8, 8, 8}}) {
+    result.push_back(ProcessGrid::with_node_sizes(sizes));
+  }
+  return result;
+}
+
+std::vector<std::size_t> device_sizes() {
+  std::vector<std::size_t> result{0};
+  for (std::size_t bytes = 1; bytes <= mib(1024); bytes *= 4) result.push_back(bytes);
+  return result;
+}
+
+double predict_us(const CostModel& model, const std::string& algorithm, std::size_t bytes,
+                  std::size_t unit_bytes = kDeviceUnitBytes) {
+  return model.device_price(find_all_reduce(algorithm), bytes, unit_bytes).us;
+}
+
+double ring_us(const CostModel& model, std::size_t bytes,
+               std::size_t unit_bytes = kDeviceUnitBytes) {
+  return predict_us(model, "hierarchical:native,ring", bytes, unit_bytes);
+}
+
+Choice chosen(const ProcessGrid& grid, std::size_t bytes, const CompileOptions& options = {},
+              DType dtype = DType::kFloat32) {
+  const Goal goal = Goal::all_reduce(grid.world_size());
+  const BucketLayout layout{
+      .count = bytes / size_of(dtype), .dtype = dtype, .memory = MemoryKind::kDevice};
+  return choose({goal, layout, grid, options});
+}
+
+std::vector<std::string> names_of(const CompileOptions& options, DType dtype = DType::kFloat32) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
+  const Goal goal = Goal::all_reduce(4);
+  const BucketLayout layout{.count = 1024, .dtype = dtype, .memory = MemoryKind::kDevice};
+  std::vector<std::string> names;
+  for (const Choice& each : considered({goal, layout, grid, options})) {
+    names.emplace_back(each.algorithm->name());
+  }
+  return names;
+}
+
+TEST(DeviceCostModel, ChoosesTheLowestPredictionAmongWhatIsAllowed) {
+  for (const ProcessGrid& grid : device_grids()) {
+    const CostModel model(grid, {});
+    for (const DType dtype : {DType::kFloat32, DType::kFloat16}) {
+      for (const bool spans_nodes : {false, true}) {
+        const CompileOptions options{.native_spans_nodes = spans_nodes};
+        const std::vector<std::string> names = names_of(options, dtype);
+        for (const std::size_t size : device_sizes()) {
+          const std::size_t bytes = size / 4 * 4;
+          double best = std::numeric_limits<double>::infinity();
+          for (const std::string& name : names)
+            best = std::min(best, predict_us(model, name, bytes));
+          const Choice taken = chosen(grid, bytes, options, dtype);
+          EXPECT_THAT(names, testing::Contains(taken.algorithm->name()));
+          EXPECT_EQ(taken.price.us, best);
+          if (spans_nodes && predict_us(model, "native", bytes) == best) {
+            EXPECT_EQ(taken.algorithm->name(), "native");
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(DeviceCostModel, KeepsToItsLimits) {
+  EXPECT_THAT(names_of({.native_spans_nodes = false}, DType::kFloat16),
+              testing::ElementsAre("hierarchical:native,direct"));
+  EXPECT_THAT(names_of({.native_spans_nodes = false}), testing::Not(testing::Contains("native")));
+  EXPECT_THAT(names_of({.native_in_nodes = false}), testing::ElementsAre("native"));
+}
+
+TEST(DeviceCostModel, PredictionsGrowWithBytesUpToAUnit) {
+  for (const ProcessGrid& grid : device_grids()) {
+    const CostModel model(grid, {});
+    for (const std::string& name : names_of({})) {
+      double previous = 0;
+      for (std::size_t bytes = 0; bytes <= kDeviceUnitBytes; bytes += kDeviceUnitBytes / 16) {
+        const double predicted = predict_us(model, name, bytes);
+        EXPECT_GE(predicted, previous) << name << ", " << bytes << " bytes";
+        previous = predicted;
+      }
+    }
+  }
+}
+
+// With latency a and S bytes at rate b, by hand.
+TEST(DeviceCostModel, AgreesWithTheFormulas) {
+  LinkCosts costs;
+  costs.network.latency_us = 100;
+  costs.network.bytes_per_us = 1;
+  costs.device = {.latency_us = 2, .bytes_per_us = 10};
+  costs.staging = {.latency_us = 5, .bytes_per_us = 4};
+  costs.native_network = {.latency_us = 50, .bytes_per_us = 2};
+  costs.bucket_us = 0;
+  const double agreement = 4 * costs.network.message_us;  // Between nodes.
+
+  const CostModel node(ProcessGrid::with_node_sizes({4}), costs);
+  EXPECT_DOUBLE_EQ(predict_us(node, "native", 400), 2 + 60);  // a + 2(n-1)/n S/b
+  EXPECT_DOUBLE_EQ(ring_us(node, 400), 2 * (2 + 30));
+
+  const CostModel two(ProcessGrid::with_node_sizes({2, 2}), costs);
+  EXPECT_DOUBLE_EQ(predict_us(two, "native", 400),
+                   agreement + 2 + 2 * 50 + 200);  // The network is the slower part.
+  // Halves of collectives, copies of a rank's 2(H-1)/H S/2, ring between nodes: one after the
+  // other. Two messages are sent and two received, each of which takes a copy and 1 us.
+  const double collectives = 2 * (2 + 20), copy = 2 * 5 + 50, exchange = 2 * (100 + 200) + 4;
+  const double one_unit = agreement + collectives + 2 * copy + exchange;
+  EXPECT_DOUBLE_EQ(ring_us(two, 400), one_unit);
+  // Four units: the slowest stage sets the pace of the other three.
+  EXPECT_DOUBLE_EQ(ring_us(two, 1600, 400), one_unit + 3 * exchange);
+
+  // Nothing is slow alone: two units are under way, so half of a unit's time is the pace.
+  costs.network.latency_us = 0;
+  costs.network.bytes_per_us = 8;
+  const CostModel balanced(ProcessGrid::with_node_sizes({2, 2}), costs);
+  const double all = 44 + 2 * 60 + 54;
+  EXPECT_DOUBLE_EQ(ring_us(balanced, 800, 400), agreement + all + all / 2);
+
+  const CostModel four(ProcessGrid::with_node_sizes({1, 1, 1, 1}), costs);
+  EXPECT_DOUBLE_EQ(predict_us(four, "native", 400),
+                   agreement + 2 + 4 * 50 + 300);  // Nothing goes inside a node.
+  // In each of two rounds three messages are copied, one after the other, and then the last of them
+  // to the peer's device; the bytes are 2(H-1)/H S each way.
+  EXPECT_DOUBLE_EQ(predict_us(four, "hierarchical:native,direct", 400),
+                   agreement + 2 * (3 + 1) * 5 + 2 * 150 + 12 + 75);
+}
+
+TEST(DeviceCostModel, PrefersTheLibraryUnlessItsNetworkIsPoor) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({8, 8});
+  EXPECT_EQ(chosen(ProcessGrid::with_node_sizes({8}), mib(64)).algorithm->name(), "native");
+  EXPECT_EQ(chosen(grid, mib(64)).algorithm->name(), "native");
+  CompileOptions sockets;
+  sockets.link_costs.network.bytes_per_us = 12'000;
+  EXPECT_THAT(chosen(grid, mib(256), sockets).algorithm->name(),
+              testing::StartsWith("hierarchical:native,"));
+}
+
+TEST(DeviceCostModel, SaysWhy) {
+  CompileOptions options;
+  options.link_costs.device = {.latency_us = 0, .bytes_per_us = 1};
+  options.link_costs.bucket_us = 0;
+  const ProcessGrid node = ProcessGrid::with_node_sizes({2});
+  EXPECT_EQ(chosen(node, 5200, options).reason,
+            "native: 5.2 ms predicted; hierarchical:native,direct 5.2 ms");
+  options.native_spans_nodes = false;
+  EXPECT_EQ(chosen(node, 100, options).reason,
+            "hierarchical:native,direct: 100.0 us predicted; hierarchical:native,ring 100.0 us");
+  options.algorithm = "tree";
+  EXPECT_EQ(chosen(node, 100, options).reason, "tree: asked for");
+}
+
+}  // namespace
+}  // namespace kolo

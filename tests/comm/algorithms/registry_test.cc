@@ -1,0 +1,144 @@
+#include "comm/algorithms/registry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/algorithms/all_reduce/all_reduce.h"
+#include "comm/algorithms/all_reduce/cost_model.h"
+#include "comm/algorithms/compile.h"
+#include "comm/base/error.h"
+#include "comm/verify/verifier.h"
+#include "tests/support/compiled_schedules.h"
+#include "tests/support/node_shapes.h"
+
+namespace kolo {
+namespace {
+
+using testing::HasSubstr;
+
+/// Calls visit(algorithm, grid, layout) for every algorithm, and every hierarchy of two, in every
+/// kind of memory that it takes, on every shape of 1 to 8 ranks.
+template <typename Visit>
+void for_each_use(Visit visit) {
+  constexpr int kMost = 8;
+  for (const MemoryKind memory : {MemoryKind::kHost, MemoryKind::kDevice}) {
+    for (const AllReduce& algorithm : all_reduces()) {
+      if (!algorithm.takes(memory)) continue;
+      for (int ranks = 1; ranks <= kMost; ++ranks) {
+        test::for_each_node_shape(ranks, [&](const std::vector<int>& sizes) {
+          const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
+          SCOPED_TRACE(std::string(algorithm.name()) + " on " + test::shape_text(sizes));
+          visit(algorithm, grid, memory);
+        });
+      }
+    }
+  }
+}
+
+TEST(Registry, EveryAlgorithmAndHierarchySumsOnEveryShape) {
+  for_each_use([](const AllReduce& algorithm, const ProcessGrid& grid, MemoryKind memory) {
+    BucketLayout layout{.count = 331, .memory = memory};
+    if (memory == MemoryKind::kDevice) layout.count = 3 * device_padding(grid, layout.dtype);
+    const std::vector<Schedule> schedules =
+        test::compile_all(grid, layout, {.algorithm = algorithm.name(), .chunk_bytes = 1024});
+    EXPECT_EQ(verify(schedules, grid, Goal::all_reduce(grid.world_size())), std::nullopt);
+  });
+}
+
+TEST(Registry, EveryAlgorithmAndHierarchyHasAPrice) {
+  for_each_use([](const AllReduce& algorithm, const ProcessGrid& grid, MemoryKind memory) {
+    const CostModel model(grid, {});
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{4}, std::size_t{1} << 20}) {
+      const double us = memory == MemoryKind::kHost
+                            ? model.host_price(algorithm, {.bytes = bytes}).us
+                            : model.device_price(algorithm, bytes).us;
+      EXPECT_TRUE(std::isfinite(us) && us >= 0) << us;
+      EXPECT_TRUE(us > 0 || grid.world_size() == 1 || bytes == 0) << bytes;
+    }
+  });
+}
+
+// Chunks that follow from prices, which is what a user gets who names the algorithm and no more.
+TEST(Registry, EveryAlgorithmAndHierarchyHasChunks) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
+  const Goal goal = Goal::all_reduce(4);
+  for (const AllReduce& algorithm : all_reduces()) {
+    if (!algorithm.takes(MemoryKind::kHost)) continue;
+    SCOPED_TRACE(algorithm.name());
+    const BucketLayout layout{.count = 256};
+    CompileOptions options{.algorithm = algorithm.name()};
+    options.chunk_bytes = algorithm.chunk_bytes({goal, layout, grid, options});
+    EXPECT_EQ(verify(test::compile_all(grid, layout, options), grid, goal), std::nullopt);
+  }
+}
+
+TEST(Registry, NamesOfOneGoalDiffer) {
+  std::set<std::string_view> names;
+  for (const AllReduce& each : all_reduces()) EXPECT_TRUE(names.insert(each.name()).second);
+  EXPECT_TRUE(names.contains("hierarchical:ring,ring"));
+  EXPECT_FALSE(names.contains("hierarchical:native,native"));
+  names.clear();
+  for (const Algorithm* each : all_algorithms().subspan(all_reduces().size())) {
+    EXPECT_TRUE(names.insert(each->name()).second) << each->name();
+  }
+}
+
+TEST(Registry, RequestsNameAlgorithmsForAllOrForOne) {
+  using Names = std::vector<std::string_view>;
+  const auto names = [](const char* text, GoalKind kind) {
+    static AlgorithmRequest request;  // Names live as long as it does.
+    request = AlgorithmRequest(text);
+    return request.names_for(kind);
+  };
+  EXPECT_EQ(names("auto", GoalKind::kAllReduce), Names{});
+  EXPECT_EQ(names("ring", GoalKind::kReduce), Names{"ring"});
+  EXPECT_EQ(names("ring;broadcast:tree", GoalKind::kBroadcast), (Names{"tree", "ring"}));
+  EXPECT_EQ(names("ring;broadcast:tree", GoalKind::kAllReduce), Names{"ring"});
+  EXPECT_EQ(names("ring;reduce:auto", GoalKind::kReduce), Names{});
+  EXPECT_EQ(names("all-reduce:hierarchical:direct,ring", GoalKind::kAllReduce),
+            Names{"hierarchical:direct,ring"});
+  EXPECT_TRUE(AlgorithmRequest().is_auto(GoalKind::kAllReduce));
+  EXPECT_FALSE(AlgorithmRequest("hierarchical").is_auto(GoalKind::kAllReduce));
+  for (const Algorithm* each : all_algorithms()) {
+    EXPECT_EQ(AlgorithmRequest(each->name()).names_for(GoalKind::kReduce), Names{each->name()});
+  }
+  for (const std::string& text : algorithm_texts()) {
+    if (text.find("LOCAL") != std::string::npos) continue;  // Stands for many.
+    EXPECT_NO_THROW(AlgorithmRequest{text}) << text;
+  }
+}
+
+std::string error_of(const char* text) {
+  try {
+    AlgorithmRequest{text};
+  } catch (const UsageError& e) {
+    return e.error().what;
+  }
+  return "no error";
+}
+
+TEST(Registry, NamesWhatThereIsAndWhatIsNearest) {
+  EXPECT_THAT(error_of("rign"), HasSubstr("'rign' is not auto, direct, flat, native, ring"));
+  EXPECT_THAT(error_of("rign"), HasSubstr("did you mean ring?"));
+  EXPECT_THAT(error_of(""), HasSubstr("halving_doubling"));
+  EXPECT_THAT(error_of("hierarchical:"), HasSubstr("hierarchical:LOCAL,CROSS"));
+  EXPECT_THAT(error_of("hierarchical:direct"), HasSubstr("hierarchical:LOCAL,CROSS"));
+  EXPECT_THAT(error_of("hierarchicaldirect,ring"), HasSubstr("hierarchical:LOCAL,CROSS"));
+  EXPECT_THAT(error_of("hierarchical:tree,ring"),
+              HasSubstr("LOCAL of 'hierarchical:tree,ring': 'tree' is not direct, native or ring"));
+  // `flat` is an algorithm, but not one between nodes.
+  EXPECT_THAT(error_of("hierarchical:direct,flat"),
+              HasSubstr("CROSS of 'hierarchical:direct,flat': 'flat' is not direct, ring, tree or "
+                        "halving_doubling"));
+  EXPECT_THAT(error_of("hierarchical:native,native"), HasSubstr("CROSS"));
+  EXPECT_THAT(error_of("hierarchical:direct,rimg"), HasSubstr("did you mean ring?"));
+}
+
+}  // namespace
+}  // namespace kolo
