@@ -6,6 +6,7 @@
 import dataclasses
 import os
 import sys
+import threading
 from datetime import timedelta
 from typing import Callable
 
@@ -155,6 +156,29 @@ def a_job_that_is_never_destroyed():
     dist.all_reduce(torch.ones(10))
     dist.new_group()
     print(f"rank {os.environ['RANK']} is over")
+
+
+@end((0, 0), "rank 0 is over", "rank 1 is over")
+def a_callback_that_waits_for_a_message_that_nobody_sends():
+    """At the end of the process its future gets an error."""
+    import torch
+    import torch.distributed as dist
+
+    if dist.get_rank() == 1:
+        dist.recv(torch.empty(1), 0)
+    never = dist.irecv(torch.empty(1), 1 - dist.get_rank(), tag=5).get_future()
+    is_waiting = threading.Event()
+
+    def wait(_):
+        is_waiting.set()
+        never.wait()
+
+    dist.all_reduce(torch.ones(3), async_op=True).get_future().then(wait)
+    if dist.get_rank() == 0:
+        dist.send(torch.ones(1), 1)
+    is_waiting.wait()
+    dist.barrier()
+    print(f"rank {os.environ['RANK']} is over", flush=True)
 
 
 @end((3, 3), "refused: ")

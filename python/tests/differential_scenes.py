@@ -417,6 +417,45 @@ def futures_inside_futures():
     return chain.wait()
 
 
+@scene(2, 3)
+def futures_that_callbacks_wait_for():
+    """A callback waits for futures that were taken before it ran."""
+    return waited_for_in_callbacks(1)
+
+
+@scene(2, 3, alone=True)
+def futures_that_many_callbacks_wait_for():
+    """As many at once as there are futures; those of Gloo have two threads."""
+    expected = sum(values(rank, 4) for rank in range(size()))
+    before = resources()
+    for _ in range(20):
+        for got in waited_for_in_callbacks(5):
+            assert all(torch.equal(each, expected) for each in got), got
+    # Two look after futures; threads that waited end, the last ones perhaps not yet.
+    assert resources()[1] <= before[1] + 2 + 5, f"threads: {before[1]}, then {resources()[1]}"
+
+
+def waited_for_in_callbacks(count):
+    """What callbacks of `count` futures got, which are complete before those that the callbacks wait for."""
+    last = size() - 1
+    token = torch.zeros(1)
+    if me() == last:  # It begins when the others have their futures.
+        for rank in range(last):
+            dist.recv(token, rank)
+    firsts = [dist.all_reduce(values(me(), 3), async_op=True).get_future() for _ in range(count)]
+    if me() == last:
+        for rank in range(last):
+            dist.recv(token, rank)
+    one = dist.all_reduce(values(me(), 4), async_op=True).get_future()
+    other = one.then(lambda done: done.value()[0].clone())
+    both = torch.futures.collect_all([one, other])
+    chains = [first.then(lambda _: [one.wait()[0], other.wait(), both.wait()[1].value()]) for first in firsts]
+    if me() != last:
+        dist.send(token, last)
+        dist.send(token, last)
+    return torch.futures.wait_all(chains)
+
+
 @scene()
 def many_futures():
     tensors = [values(me() + each, 3) for each in range(300)]

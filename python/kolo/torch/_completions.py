@@ -1,4 +1,4 @@
-"""The thread that completes futures."""
+"""The threads that complete futures."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ Step = Callable[[], Optional[int]]
 """Does what is due, without blocking. Returns what `descriptor_of` gave when there is more; None at the end."""
 
 _NO_DESCRIPTOR = -1
+# A callback that takes longer may wait for another future.
+_PATIENCE_S = 0.01
 # The thread looks this often after what has no descriptor, and at least this often at its deadlines: the kernel counts
 # milliseconds in 31 bits.
 _RETRY_S = 0.01
@@ -76,6 +78,10 @@ def _fail(error: Exception) -> NoReturn:
     raise error
 
 
+def _at_the_end() -> Exception:
+    return kolo.ShutdownError("the process ended before the operation of a future")
+
+
 class _Watch(NamedTuple):
     """What the thread looks after."""
 
@@ -87,35 +93,51 @@ class _Watch(NamedTuple):
 
 
 class Completions:
-    """Calls steps as their descriptors become readable. The thread starts with the first step and sleeps on
-    descriptors; it ends before the interpreter does."""
+    """Calls steps as their descriptors become readable. One thread at a time looks: it starts with the first step,
+    sleeps on descriptors, calls steps one after another, and ends before the interpreter does.
+
+    A step may run callbacks, and a callback may wait for another future. So a second thread stands by: where a step does
+    not return, it looks in place of the first.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._new: deque[_Watch] = deque()
         self._turns = itertools.count()
-        self._thread: threading.Thread | None = None
         self._poll = select.epoll()
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._reading, False)
         os.set_blocking(self._writing, False)
         self._poll.register(self._reading, select.EPOLLIN)
         self._is_over = False
+        self._threads: list[threading.Thread] = []
+        self._looker: threading.Thread | None = None  # None before the first step, and after the last one.
+        self._steps = 0  # That have begun.
+        self._is_stepping = False
+        self._has_stepped = threading.Event()  # Since the thread that stands by has looked.
+        # Only of the one that looks.
+        self._waiting: dict[int, _Watch] = {}
+        self._others: list[_Watch] = []  # Without a descriptor.
+        self._due: deque[_Watch] = deque()
 
     def watch(self, step: Step, fail: Callable[[Exception], None], until: float = math.inf) -> None:
         """Has the thread call `step`, again and again until it returns None: when its descriptor is readable, and at
         the monotonic time `until`. What it raises goes to `fail`, which ends it."""
         with self._lock:
-            if self._thread is None:
-                thread = threading.Thread(target=self._run, name="kolo futures", daemon=True)
-                thread.start()
-                self._thread = thread
-            self._new.append(_Watch(next(self._turns), step, fail, until))
-        self._wake()
+            is_over = self._is_over
+            if not is_over:
+                if self._looker is None:
+                    self._looker = self._started(self._look)
+                    self._started(self._stand_by)
+                self._new.append(_Watch(next(self._turns), step, fail, until))
+        if is_over:
+            fail(_at_the_end())
+        else:
+            self._wake()
 
     def future_of(self, work: KoloWork) -> torch.futures.Future[Any]:
-        """A future of what `work` gives. A callback of a future, which runs in the thread that would complete this one,
-        gets one that is complete."""
+        """A future of what `work` gives. A callback of a future, which runs in a thread that completes them, gets one that
+        is complete: so the operations of callbacks keep their order."""
         promise = Promise()
         end = time.monotonic() + work.limit
 
@@ -132,10 +154,10 @@ class Completions:
         def fail(error: Exception) -> None:
             promise.keep(lambda: _fail(error))
 
-        if threading.current_thread() is self._thread:
+        if threading.current_thread() in self._threads:
             self._wait_for(work, end)
             self._advance(_Watch(0, step, fail, end))
-            fail(kolo.ShutdownError("the process ended before the operation of a future"))  # If it is not complete.
+            fail(_at_the_end())  # If it is not complete.
         elif work.pending() is None:
             step()
         else:
@@ -143,23 +165,32 @@ class Completions:
         return promise.future
 
     def stop(self) -> None:
-        """Ends the thread, whatever it waits for."""
+        """Ends the threads. Futures that are not complete get an error, so that no callback waits for one."""
         with self._lock:
             self._is_over = True
-            thread = self._thread
-        if thread is not None:
-            self._wake()
-            thread.join()
+        self._wake()
+        while alive := [thread for thread in self._threads if thread.is_alive()]:
+            alive[0].join()
+
+    def _started(self, run: Callable[[], None]) -> threading.Thread:
+        """Under the lock."""
+        thread = threading.Thread(target=run, name="kolo futures", daemon=True)
+        thread.start()
+        self._threads = [each for each in self._threads if each.is_alive()] + [thread]
+        return thread
 
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError):  # It is full of news.
             os.write(self._writing, b"x")
 
     def _wait_for(self, work: KoloWork, end: float) -> None:
-        """Waits in this thread, until it is over or the process ends."""
+        """Waits in this thread, until it is over or the process ends. That does end, so nobody looks in its place, and
+        callbacks keep their order."""
+        self._set_stepping(False)
         while (pending := work.pending()) is not None and time.monotonic() < end and not self._is_over:
             with contextlib.suppress(kolo.KoloError):  # The work has its error; this may be the end of a slice.
                 pending.wait(SLICE_MS / 1000)
+        self._set_stepping(True)
 
     @staticmethod
     def _advance(watch: _Watch) -> int | None:
@@ -169,37 +200,89 @@ class Completions:
             watch.fail(error)
         return None
 
-    def _run(self) -> None:
-        waiting: dict[int, _Watch] = {}
-        others: list[_Watch] = []  # Without a descriptor.
+    def _look(self) -> None:
+        """Looks until the end, or until another thread does."""
+        is_over = False
+        while self._take_steps():
+            if is_over:
+                with self._lock:
+                    self._looker = None
+                self._has_stepped.set()
+                break
+            is_over = self._wait_for_news()
+
+    def _take_steps(self) -> bool:
+        """All that are due. Returns whether this thread still is the one that looks."""
+        while self._due:
+            watch = self._due.popleft()
+            self._set_stepping(True)
+            rest = self._advance(watch)
+            looks = self._set_stepping(False)
+            if rest is None:
+                pass
+            elif not looks:
+                self.watch(watch.step, watch.fail, watch.until)
+            elif self._register(rest):
+                self._waiting[rest] = watch
+            else:
+                self._others.append(watch)
+            if not looks:
+                return False
+        return True  # The last watch goes here: no step outlives its end.
+
+    def _set_stepping(self, is_stepping: bool) -> bool:
+        """A step of this thread begins, rests or ends. Returns whether the thread still is the one that looks."""
+        with self._lock:
+            looks = self._looker is threading.current_thread()
+            if looks:
+                self._is_stepping = is_stepping
+                self._steps += is_stepping
+        if is_stepping and not self._has_stepped.is_set():
+            self._has_stepped.set()
+        return looks
+
+    def _stand_by(self) -> None:
+        """Looks in place of the thread that does, once a step of it does not return."""
+        steps = 0
         while True:
-            now = time.monotonic()
-            first = min((each.until for each in waiting.values()), default=math.inf)
-            limit = min(first - now, _RETRY_S if others else _LONGEST_S)
-            readable = [descriptor for descriptor, _ in self._poll.poll(max(0.0, limit))]
-            if self._is_over:
-                return
-            with contextlib.suppress(BlockingIOError):
-                os.read(self._reading, 4096)
-            now = time.monotonic()
-            for descriptor in [each for each, watch in waiting.items() if watch.until <= now]:
-                self._poll.unregister(descriptor)
-                readable.append(descriptor)
-            due = others + [waiting.pop(each) for each in readable if each in waiting]
             with self._lock:
-                due += self._new
-                self._new.clear()
-            due.sort(key=lambda each: each.turn)
-            others = []
-            for watch in due:
-                rest = self._advance(watch)
-                if rest is None:
-                    continue
-                if self._register(rest):
-                    waiting[rest] = watch
-                else:
-                    others.append(watch)
-            due.clear()  # No step outlives its end here.
+                if self._is_stepping and self._steps == steps:
+                    self._is_stepping = False
+                    self._looker = threading.current_thread()
+                    self._started(self._stand_by)
+                    break
+                if not self._is_stepping and self._looker is not None:
+                    self._has_stepped.clear()
+                steps = self._steps
+            self._has_stepped.wait()
+            if self._looker is None:
+                return
+            time.sleep(_PATIENCE_S)
+        self._look()
+
+    def _wait_for_news(self) -> bool:
+        """Sleeps until something is due. Returns whether the end has come: then all is due, and its step is an error."""
+        first = min((each.until for each in self._waiting.values()), default=math.inf)
+        limit = min(first - time.monotonic(), _RETRY_S if self._others else _LONGEST_S)
+        readable = {descriptor for descriptor, _ in self._poll.poll(0.0 if self._is_over else max(0.0, limit))}
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._reading, 4096)
+        now = time.monotonic()
+        with self._lock:
+            is_over = self._is_over
+            due = [*self._others, *self._new]
+            self._new.clear()
+        self._others.clear()
+        for descriptor, watch in list(self._waiting.items()):
+            if watch.until <= now:
+                self._poll.unregister(descriptor)
+                readable.add(descriptor)
+            if is_over or descriptor in readable:
+                due.append(self._waiting.pop(descriptor))
+        if is_over:
+            due = [each._replace(step=functools.partial(_fail, _at_the_end())) for each in due]
+        self._due.extend(sorted(due, key=lambda each: each.turn))
+        return is_over
 
     def _register(self, descriptor: int) -> bool:
         # One shot: the descriptor goes with its owner, and its number may come again.
