@@ -115,14 +115,15 @@ class Rendezvous(unittest.TestCase):
 
 
     CLAIMS = """
+import os
 import unittest.mock
 from torch.distributed import HashStore
 import kolo
 from kolo.torch import _jobs
 
 store = HashStore()
-store.add("kolo rank 0", 1)
-store.set("kolo rank 0 is", "process 1 of another host")
+store.add("kolo rank 0 of start 0", 1)
+store.set("kolo rank 0 of start 0 is", "process 1 of another host")
 try:
     _jobs.open_job(store, 0, 2)
 except kolo.ConfigError as error:
@@ -131,7 +132,7 @@ except kolo.ConfigError as error:
 store = HashStore()
 
 def meet(**options):
-    store.add("kolo rank 0", 1)  # A second one comes while the first waits for rank 1.
+    store.add("kolo rank 0 of start 0", 1)  # A second one comes while the first waits for rank 1.
     return job
 
 job = unittest.mock.Mock()
@@ -141,10 +142,18 @@ with unittest.mock.patch.object(kolo, "open", meet):
     except kolo.ConfigError as error:
         print(error)
 job.abort.assert_called_once()
+
+store = HashStore()
+store.add("kolo rank 0 of start 0", 1)
+store.set("kolo rank 0 of start 0 is", "process 1 of another host")
+os.environ["TORCHELASTIC_RESTART_COUNT"] = "1"
+with unittest.mock.patch.object(kolo, "open", lambda **options: job):
+    assert _jobs.open_job(store, 0, 2) is job
 """
 
     def test_two_processes_of_one_rank(self):
-        """Ranks of two jobs meet in one store if both jobs were given the same port."""
+        """Ranks of two jobs meet in one store if both jobs were given the same port. Ranks that torchrun starts again may
+        meet those before in theirs."""
         variables = settings(PYTHONPATH=str(support.PACKAGE), MASTER_PORT="4711")
         rank = job.Rank(0, ["-B", "-c", self.CLAIMS], variables)
         try:
