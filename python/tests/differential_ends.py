@@ -158,6 +158,23 @@ def a_job_that_is_never_destroyed():
     print(f"rank {os.environ['RANK']} is over")
 
 
+@end((1, 1), "UsageError: all_reduce in a callback of a future", "make one bucket")
+def an_operation_of_a_callback_that_has_no_place():
+    """Rank 1 may begin the callback's before the program's next one, or after it, and both are alike."""
+    import torch
+    import torch.distributed as dist
+
+    if dist.get_rank() == 1:
+        dist.recv(torch.empty(1), 0)
+    future = dist.all_reduce(torch.ones(3), async_op=True).get_future()
+    chain = future.then(lambda _: dist.all_reduce(torch.ones(3)))
+    dist.all_reduce(torch.ones(3), async_op=True)
+    if dist.get_rank() == 0:
+        dist.send(torch.ones(1), 1)
+    chain.wait()
+    dist.barrier()
+
+
 @end((0, 0), "rank 0 is over", "rank 1 is over")
 def a_callback_that_waits_for_a_message_that_nobody_sends():
     """At the end of the process its future gets an error."""

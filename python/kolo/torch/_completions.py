@@ -12,12 +12,14 @@ import select
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, NoReturn, Optional
+from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, NoReturn, Optional
 
 import torch
 
 import kolo
 from kolo._wait import SLICE_MS
+
+from ._order import Callbacks, running
 
 if TYPE_CHECKING:
     from ._work import KoloWork
@@ -26,7 +28,7 @@ Step = Callable[[], Optional[int]]
 """Does what is due, without blocking. Returns what `descriptor_of` gave when there is more; None at the end."""
 
 _NO_DESCRIPTOR = -1
-# A callback that takes longer may wait for another future.
+# A step that has slept so long waits for something.
 _PATIENCE_S = 0.01
 # The thread looks this often after what has no descriptor, and at least this often at its deadlines: the kernel counts
 # milliseconds in 31 bits.
@@ -49,6 +51,7 @@ class Promise:
         self._outcome: torch.futures.Future[Any] = torch.futures.Future()
         # An error that a callback raises is one for C++ as well, as opposed to `set_exception`.
         self.future: torch.futures.Future[Any] = self._outcome.then(lambda done: _value_of(done.value()))
+        self._callbacks = running() or Callbacks()
 
     def keep(self, value: Callable[[], Any]) -> None:
         """Completes the future with what `value` returns or raises. The first call counts."""
@@ -58,7 +61,7 @@ class Promise:
             outcome = value()
         except Exception as error:
             outcome = _Failure(error)
-        self._outcome.set_result(outcome)
+        self._callbacks.run(lambda: self._outcome.set_result(outcome))
 
 
 class _Failure:
@@ -82,6 +85,17 @@ def _at_the_end() -> Exception:
     return kolo.ShutdownError("the process ended before the operation of a future")
 
 
+def _processor_time_of(thread: threading.Thread) -> float:
+    """It stands still while the thread sleeps, and while it waits for a processor."""
+    assert thread.ident is not None
+    return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+
+
+def _sleeps(thread: threading.Thread) -> bool:
+    with open(f"/proc/self/task/{thread.native_id}/stat", encoding="ascii", errors="replace") as file:
+        return file.read().rpartition(") ")[2].startswith("S")
+
+
 class _Watch(NamedTuple):
     """What the thread looks after."""
 
@@ -96,8 +110,9 @@ class Completions:
     """Calls steps as their descriptors become readable. One thread at a time looks: it starts with the first step,
     sleeps on descriptors, calls steps one after another, and ends before the interpreter does.
 
-    A step may run callbacks, and a callback may wait for another future. So a second thread stands by: where a step does
-    not return, it looks in place of the first.
+    A step may run callbacks, and a callback may wait for another future. So a second thread stands by: where the first one
+    sleeps in a step, it looks in its place. Not where the step waits for an operation: that has an end, and callbacks keep
+    their order.
     """
 
     def __init__(self) -> None:
@@ -130,6 +145,7 @@ class Completions:
                     self._looker = self._started(self._look)
                     self._started(self._stand_by)
                 self._new.append(_Watch(next(self._turns), step, fail, until))
+                Callbacks.left += 1
         if is_over:
             fail(_at_the_end())
         else:
@@ -137,7 +153,7 @@ class Completions:
 
     def future_of(self, work: KoloWork) -> torch.futures.Future[Any]:
         """A future of what `work` gives. A callback of a future, which runs in a thread that completes them, gets one that
-        is complete: so the operations of callbacks keep their order."""
+        is complete; else callbacks come after those of futures that were taken before and are due."""
         promise = Promise()
         end = time.monotonic() + work.limit
 
@@ -158,7 +174,7 @@ class Completions:
             self._wait_for(work, end)
             self._advance(_Watch(0, step, fail, end))
             fail(_at_the_end())  # If it is not complete.
-        elif work.pending() is None:
+        elif work.pending() is None and Callbacks.left == 0:
             step()
         else:
             self.watch(step, fail, end)
@@ -184,13 +200,20 @@ class Completions:
             os.write(self._writing, b"x")
 
     def _wait_for(self, work: KoloWork, end: float) -> None:
-        """Waits in this thread, until it is over or the process ends. That does end, so nobody looks in its place, and
-        callbacks keep their order."""
+        """Waits in this thread, until it is over or the process ends."""
+        with self.resting():
+            while (pending := work.pending()) is not None and time.monotonic() < end and not self._is_over:
+                with contextlib.suppress(kolo.KoloError):  # The work has its error; this may be the end of a slice.
+                    pending.wait(SLICE_MS / 1000)
+
+    @contextlib.contextmanager
+    def resting(self) -> Iterator[None]:
+        """While a callback waits for an operation: nobody looks in place of its thread."""
         self._set_stepping(False)
-        while (pending := work.pending()) is not None and time.monotonic() < end and not self._is_over:
-            with contextlib.suppress(kolo.KoloError):  # The work has its error; this may be the end of a slice.
-                pending.wait(SLICE_MS / 1000)
-        self._set_stepping(True)
+        try:
+            yield
+        finally:
+            self._set_stepping(True)
 
     @staticmethod
     def _advance(watch: _Watch) -> int | None:
@@ -218,14 +241,16 @@ class Completions:
             self._set_stepping(True)
             rest = self._advance(watch)
             looks = self._set_stepping(False)
-            if rest is None:
-                pass
-            elif not looks:
+            if rest is not None and looks:
+                if self._register(rest):
+                    self._waiting[rest] = watch
+                else:
+                    self._others.append(watch)
+                continue
+            with self._lock:
+                Callbacks.left -= 1
+            if rest is not None:
                 self.watch(watch.step, watch.fail, watch.until)
-            elif self._register(rest):
-                self._waiting[rest] = watch
-            else:
-                self._others.append(watch)
             if not looks:
                 return False
         return True  # The last watch goes here: no step outlives its end.
@@ -242,21 +267,24 @@ class Completions:
         return looks
 
     def _stand_by(self) -> None:
-        """Looks in place of the thread that does, once a step of it does not return."""
-        steps = 0
+        """Looks in place of the thread that does, once that sleeps in a step."""
+        before: tuple[int, float] | None = None
         while True:
             with self._lock:
-                if self._is_stepping and self._steps == steps:
-                    self._is_stepping = False
-                    self._looker = threading.current_thread()
-                    self._started(self._stand_by)
-                    break
-                if not self._is_stepping and self._looker is not None:
+                looker = self._looker
+                if looker is None:
+                    return
+                if self._is_stepping:
+                    now = (self._steps, _processor_time_of(looker))
+                    if now == before and _sleeps(looker):
+                        self._is_stepping = False
+                        self._looker = threading.current_thread()
+                        self._started(self._stand_by)
+                        break
+                    before = now
+                else:
                     self._has_stepped.clear()
-                steps = self._steps
             self._has_stepped.wait()
-            if self._looker is None:
-                return
             time.sleep(_PATIENCE_S)
         self._look()
 

@@ -15,6 +15,7 @@ from kolo import Memory, Ticket, UsageError
 
 from ._exchange import exchange
 from ._ops import reduction
+from ._order import Order
 from ._sparse import begin_sum
 from ._tensors import Staging, check_dense, check_one_type, concatenated, moved_memory, number_memory, put
 from ._work import Awaited, KoloWork, together
@@ -52,6 +53,7 @@ class Operations:
             setattr(error, _HANDLED, True)
         self._options = Backend.Options("kolo", timeout=timeout)
         self._sequence = 0
+        self._order = Order()
         self._batch: list[KoloWork] | None = None  # Begun since `start_coalescing`.
 
     # --- what it is --------------------------------------------------------------------------------
@@ -106,6 +108,7 @@ class Operations:
         op = reduction(opts.reduceOp)["op"]
         if tensor.layout != torch.sparse_coo or op not in ("sum", "average"):
             raise UsageError(f"Kolo sums and averages sparse tensors of torch.sparse_coo, not {op} of {tensor.layout}")
+        self._order.begin("all_reduce of sparse tensors", 1)
         self._sequence += 1
         ticket, sums = begin_sum(self.group, tensor, op)
 
@@ -263,6 +266,7 @@ class Operations:
         return self._exchange(sent, got, staging, outputs)
 
     def _exchange(self, sent: list[Tensor], got: list[Tensor], staging: Staging, result: list[Tensor]) -> KoloWork:
+        self._order.begin("all_to_all with counts", 1)
         self._sequence += 1
         return self._work(exchange(self.group, sent, got, self._sequence), staging.finish, result)
 
@@ -332,6 +336,7 @@ class Operations:
     def _collective(
         self, call: Callable[..., Ticket], *arguments: Any, staging: Staging, result: Any, **keywords: Any
     ) -> KoloWork:
+        self._order.begin(call.__name__, *(tensor.nbytes for tensor in result))
         self._sequence += 1
         return self._work([call(*arguments, wait=False, **keywords)], staging.finish, result)
 

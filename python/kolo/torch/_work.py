@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 from datetime import timedelta
@@ -13,6 +14,7 @@ from torch._C._distributed_c10d import Work
 from kolo import DeadlineError, KoloError
 
 from ._completions import completions
+from ._order import running
 
 
 class Awaited(Protocol):
@@ -50,12 +52,16 @@ class KoloWork(Work):
         """Waits until it is done; no timeout: that of the group. Raises the operation's error."""
         limit = timeout if timeout > timedelta(0) else self._timeout
         seconds = None if limit is None else limit.total_seconds()
+        with contextlib.nullcontext() if running() is None else completions().resting():
+            self._wait_for_tickets(seconds)
+        self.finish()
+        return True
+
+    def _wait_for_tickets(self, seconds: float | None) -> None:
         for ticket in self._tickets:
             got = ticket.wait(seconds)
             if self._source is None and got is not None:
                 self._source = getattr(got, "source", None)
-        self.finish()
-        return True
 
     def finish(self) -> Any:
         """After all tickets: puts results where they belong, once. Returns what a future holds."""
