@@ -3,6 +3,7 @@
 several, and on nodes of different sizes."""
 
 import pathlib
+import subprocess
 import unittest
 
 import job
@@ -59,6 +60,20 @@ class Launch(unittest.TestCase):
 
     def test_nothing_crosses_the_network_inside_a_node(self):
         self.assertEqual(job.run(["gradients", 2], [2]).find(r"(\d+) bytes to other nodes"), ["0", "0"])
+
+    @unittest.skipIf(subprocess.call("setpriv --pdeathsig KILL true", shell=True), "setpriv knows no --pdeathsig")
+    def test_ranks_end_with_scripts_launch_however_that_ends(self):
+        for limit in ([], ["--timeout", str(job.PATIENCE)]):
+            command = [job.LAUNCH, "-n", "2", "--launcher", "tcp", *limit, "--", job.PROGRAM, "endless", "gradients"]
+            with self.subTest(limit=limit), subprocess.Popen(
+                command, env=job.environment(), stdout=subprocess.PIPE, text=True
+            ) as launcher:
+                for _ in range(2):
+                    self.assertIn("in the middle", launcher.stdout.readline())
+                launcher.kill()
+                # The ranks hold the other end.
+                rest, _ = launcher.communicate(timeout=job.PATIENCE)
+                self.assertEqual(rest, "")
 
     @job.needs_mpi
     def test_example_of_the_readme(self):
