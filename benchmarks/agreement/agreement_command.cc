@@ -112,7 +112,8 @@ AgreementCommand::AgreementCommand(CLI::App& app)
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command_.add_option("--json", json_, "Write the rows to this file");
-  add_runtime_options(command_, runtime_);
+  add_runtime_options(command_, runtime_,
+                      [](std::string_view name) { return !is_of_gradients(name); });
 }
 
 bool AgreementCommand::run() {

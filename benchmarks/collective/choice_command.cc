@@ -129,6 +129,9 @@ bool ChoiceCommand::run() {
   runtime_ = options_from_environment(std::move(runtime_));
   options_.what.verb = parse_verb(collective_);
   const bool is_goal = options_.what.verb != Verb::kAllReduce;
+  require_runtime_read(
+      command_, [&](std::string_view name) { return !is_goal || !is_of_gradients(name); },
+      "--collective all-reduce");
   if (runtime_.algorithm != Options{}.algorithm) {
     throw KoloError({.code = ErrorCode::kConfig,
                      .what = "choice measures auto, so KOLO_ALGORITHM must not be set"});

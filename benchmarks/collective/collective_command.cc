@@ -38,10 +38,9 @@ Home parse_home(const std::string& text) {
   fail("--memory takes arena, user, device and device-user, not '" + text + "'");
 }
 
-/// Options of the runtime that concern gradients.
-constexpr std::array<std::string_view, 6> kOfGradients = {"wire_dtype",   "device_chunk_bytes",
-                                                          "chunk_bytes",  "device_fusion_bytes",
-                                                          "fusion_bytes", "network_window"};
+/// Options of the runtime that concern the chunks of all-reduces.
+constexpr std::array<std::string_view, 3> kOfAllReduce = {"chunk_bytes", "device_chunk_bytes",
+                                                          "network_window"};
 
 /// "an all-reduce", "a broadcast", ...
 std::string subject(Verb verb) {
@@ -289,7 +288,8 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
     // Sums are checked element by element, so gradients are sent dense.
     if (name == "compression") return false;
     if (sums_gradients) return true;
-    return std::ranges::find(kOfGradients, name) == kOfGradients.end();
+    return !is_of_gradients(name) &&
+           std::ranges::find(kOfAllReduce, name) == kOfAllReduce.end();
   });
 }
 
@@ -357,6 +357,8 @@ void CollectiveCommand::add_sparse_rows_options() {
 }
 
 void CollectiveCommand::resolve() {
+  require_read(command_, {{"--seconds", options_.iterations == 0, "calls without --iterations"},
+                          {"--label", !json_.empty(), "--json"}});
   runtime_ = options_from_environment(std::move(runtime_));
   const auto dtype = parse_dtype(dtype_);
   const auto op = parse_reduce_op(op_);
@@ -386,9 +388,13 @@ void CollectiveCommand::resolve() {
 void CollectiveCommand::measure_calls() {
   const std::string what = op_ + " of " + dtype_;
   if (options_.what.wire) fail("--wire goes with gradients, which do not take " + what);
-  if (std::ranges::find(options_.homes, MemoryKind::kDevice, memory_kind) != options_.homes.end()) {
-    fail("--memory device and device-user hold gradients, which do not take " + what);
+  const bool is_elsewhere = std::ranges::count(options_.homes, Home::kUser) == 0 ||
+                            options_.homes.size() > 1;
+  if (command_.count("--memory") > 0 && is_elsewhere) {
+    fail("--memory, but for user, holds gradients, which do not take " + what);
   }
+  require_runtime_read(command_, [](std::string_view name) { return !is_of_gradients(name); },
+                       "gradients, which do not take " + what);
   options_.homes = {Home::kUser};
 }
 

@@ -120,6 +120,7 @@ OverlapCommand::OverlapCommand(CLI::App& app)
 }
 
 bool OverlapCommand::run() {
+  require_read(command_, {{"--label", !json_.empty(), "--json"}});
   options_.counts = transformer_gradients(layers_, width_);
   Peers peers(compare_);
   peers.keep_launcher();

@@ -113,6 +113,26 @@ nlohmann::json describe(const Cluster& cluster, const Arguments& arguments) {
           {"link_costs", to_string(spec.costs.links)}};
 }
 
+/// Errors: UsageError for an option that was given and that nothing in this call reads.
+void require_options_read(const CLI::App& command, const Arguments& arguments) {
+  const auto has = [&](const char* flag) { return command.count(flag) > 0; };
+  require_read(command, {{"--ranks", !has("--nodes"), "calls without --nodes"},
+                         {"--slow-share", has("--slow-factor"), "--slow-factor"},
+                         {"--slow-factor", has("--slow-share"), "--slow-share"},
+                         {"--seed", has("--late-us") || has("--slow-share"),
+                          "--late-us, or --slow-share with --slow-factor"}});
+  if (command.get_name() != "step") return;
+  const bool is_given = has("--compute-ms");
+  const bool is_dense = std::ranges::all_of(arguments.compressions, [](const std::string& text) {
+    return text == "none" || text == "fp16" || text == "bf16" || text == "auto";
+  });
+  require_read(command,
+               {{"--batch", !is_given, "calls without --compute-ms"},
+                {"--tflops", !is_given, "calls without --compute-ms"},
+                {"--compression", is_dense || !arguments.memory.starts_with("device"),
+                 "--memory arena and user, but for none, fp16, bf16 and auto"}});
+}
+
 void run_all_reduce(const Arguments& arguments) {
   const DType dtype = dtype_of(arguments.dtype);
   const std::vector<std::size_t> sizes = parse_sizes("--bytes", arguments.bytes);
@@ -352,6 +372,9 @@ int main(int argc, char** argv) {
   for (CLI::App* command : {&all_reduce, &collective, &step, &check})
     add_costs(*command, arguments);
   return run_program(app, argc, argv, [&] {
+    for (const CLI::App* command : {&all_reduce, &collective, &step}) {
+      if (*command) require_options_read(*command, arguments);
+    }
     if (!arguments.json.empty()) expect_writable(arguments.json);
     if (all_reduce) run_all_reduce(arguments);
     if (collective) run_collective(arguments);

@@ -1,6 +1,7 @@
 #include "runtime/tools/command_line.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <exception>
 #include <initializer_list>
@@ -74,6 +75,30 @@ void add_runtime_options(CLI::App& app, Options& options, const IsWanted& is_wan
   }
 }
 
+bool is_of_gradients(std::string_view name) {
+  constexpr std::array<std::string_view, 4> kNames = {"compression", "wire_dtype", "fusion_bytes",
+                                                      "device_fusion_bytes"};
+  return std::ranges::find(kNames, name) != kNames.end();
+}
+
+void require_read(const CLI::App& command, std::initializer_list<OptionUse> uses) {
+  for (const auto& [flag, is_read, reader] : uses) {
+    if (is_read || command.count(std::string(flag)) == 0) continue;
+    throw UsageError(
+        fmt::format("{} belongs to {}; this call would ignore it (--help lists all options)", flag,
+                    reader));
+  }
+}
+
+void require_runtime_read(const CLI::App& command, const IsWanted& is_read,
+                          std::string_view reader) {
+  for (const OptionEntry& entry : option_table()) {
+    const std::string flag = entry.flag();
+    if (command.get_option_no_throw(flag) == nullptr) continue;
+    require_read(command, {{flag, is_read(entry.name), reader}});
+  }
+}
+
 std::function<std::string(const std::string&)> one_of(std::vector<std::string> names) {
   return [names = std::move(names)](const std::string& text) {
     const bool is_known = std::ranges::find(names, text) != names.end();
@@ -118,6 +143,10 @@ std::string describe_usage_error(const CLI::App& app, const CLI::ParseError& err
     const std::string& first = unknown.front();
     const std::string text = first.substr(0, first.find('='));
     if (text.starts_with('-')) {
+      if (std::ranges::count(option_table(), text, &OptionEntry::flag) > 0) {
+        return fmt::format("{} is an option of the runtime that {} would ignore", text,
+                           command.get_name());
+      }
       return fmt::format("no option {}{}", text, suggestion(text, flags_of(command)));
     }
     // CLI11 asks for a subcommand before it says which text is none.

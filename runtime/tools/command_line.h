@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,24 @@ inline constexpr const char* kRuntimeGroup = "Runtime";
 void add_runtime_options(
     CLI::App& app, Options& options,
     const IsWanted& is_wanted = [](std::string_view) { return true; });
+
+/// Options that only sets of gradients read.
+bool is_of_gradients(std::string_view name);
+
+/// An option, whether this call reads it, and what does: "--memory user".
+struct OptionUse {
+  std::string_view flag;
+  bool is_read;
+  std::string_view reader;
+};
+
+/// Before: `command` has these options.
+/// Errors: UsageError for one that was given and that this call would ignore, with what reads it.
+void require_read(const CLI::App& command, std::initializer_list<OptionUse> uses);
+
+/// The same of all options of the runtime that `command` has.
+void require_runtime_read(const CLI::App& command, const IsWanted& is_read,
+                          std::string_view reader);
 
 /// A check for `CLI::Option`: the value is one of `names`; the error suggests the nearest one.
 std::function<std::string(const std::string& text)> one_of(std::vector<std::string> names);

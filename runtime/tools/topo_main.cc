@@ -83,6 +83,9 @@ int run(int argc, char** argv) {
   const ScheduleCommand schedule(app);
   return run_program(app, argc, argv, [&] {
     if (schedule.chosen()) {
+      constexpr std::string_view kReader = "kolo-topo without schedule";
+      require_read(app, {{"--json", false, kReader}});
+      require_runtime_read(app, [](std::string_view) { return false; }, kReader);
       schedule.run();
       return true;
     }

@@ -48,6 +48,21 @@ class SimTest(unittest.TestCase):
         self.assertEqual(first, again)
         self.assertNotEqual(first, self.rows(*late, "--seed", 2))
 
+    def test_an_option_that_a_call_would_ignore_is_an_error(self):
+        for text, *command in (
+            ("--ranks belongs to calls without --nodes", "all-reduce", "--ranks", 4, "--nodes", 2),
+            ("--seed belongs to --late-us, or --slow-share", "all-reduce", "--seed", 7),
+            ("--slow-factor belongs to --slow-share", "step", "--slow-factor", 2),
+            ("--slow-share belongs to --slow-factor", "step", "--slow-share", 0.5),
+            ("--seed belongs to", "collective", "--collective", "gather", "--seed", 7),
+            ("--batch belongs to calls without --compute-ms", "step", "--batch", 9, "--compute-ms", 5),
+            ("--tflops belongs to calls without --compute-ms", "step", "--tflops", 9, "--compute-ms", 5),
+            ("--compression belongs to --memory arena and user", "step", "--memory", "device", "--compression",
+             "topk(0.01)"),
+        ):  # fmt: skip
+            with self.subTest(command=command):
+                self.assertIn(f"kolo: {text}", self.run_it(*command, status=64).stderr)
+
     def test_its_own_rows_can_be_checked(self):
         rows = self.rows("all-reduce", "--ranks", 4, "--bytes", "4,1M,16M", "--algorithm", "ring")
         for row in rows:

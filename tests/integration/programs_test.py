@@ -398,12 +398,27 @@ class Programs(unittest.TestCase):
             (78, "--fusion-sizes: '1.5M'", ["kolo-bench", "overlap", "--fusion-sizes", "1.5M"]),
             (78, "--chunk-bytes: '4X'", ["kolo-bench", "all-reduce", "--chunk-bytes", "4X"]),
             (78, "--link-costs: ", ["kolo-topo", "--link-costs", "speed=1"]),
+            (64, "--compression is an option of the runtime", ["kolo-bench", "agreement", "--compression", "fp16"]),
+            (64, "--label belongs to --json", ["kolo-bench", "all-reduce", "--label", "a"]),
+            (64, "--label belongs to --json", ["kolo-bench", "overlap", "--label", "a"]),
+            (64, "--seconds belongs to calls without --iterations",
+             ["kolo-bench", "broadcast", "--seconds", "1", "--iterations", "5"]),
+            (78, "--memory, but for user", ["kolo-bench", "all-reduce", "--op", "bit_or", "--dtype", "int32",
+                                            "--memory", "arena"]),
+            (64, "--priority belongs to gradients", ["kolo-bench", "all-reduce", "--op", "bit_or", "--dtype", "int32",
+                                                     "--priority", "on"]),
+            (64, "--bucket-order is an option of the runtime", ["kolo-bench", "gather", "--bucket-order", "auto"]),
+            (64, "--wire-dtype belongs to --collective all-reduce",
+             ["kolo-bench", "choice", "--collective", "gather", "--wire", "bf16"]),
+            (64, "--json belongs to kolo-topo without schedule", ["kolo-topo", "--json", "schedule"]),
+            (64, "--node-id belongs to kolo-topo without schedule", ["kolo-topo", "--node-id", "a", "schedule"]),
         ):
             with self.subTest(command=command):
                 outcome = launch(*command, ranks=1)
                 self.assertEqual(outcome.returncode, status, outcome.stderr)
                 self.assertTrue(outcome.stderr.startswith("kolo: "), outcome.stderr)
                 self.assertIn(name, outcome.stderr)
+                self.assertEqual(outcome.stdout, "", "nothing was measured")
 
     def test_a_file_that_cannot_be_written_is_known_before_the_work(self):
         for command in (
