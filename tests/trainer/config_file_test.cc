@@ -76,7 +76,29 @@ TEST_F(ConfigFileTest, ErrorsNameFileAndLine) {
   EXPECT_THAT(error_of("data = 'd'\n\nbatch = [1, 2]\n"),
               HasSubstr("line 3: batch must be a text, a number or true or false"));
   EXPECT_THAT(error_of("data = 'd\n"), HasSubstr(file_ + ": line 1: "));
-  EXPECT_THAT(error_of("data = 'd'\nbatch = 'many'\n"), HasSubstr("--batch"));
+}
+
+TEST_F(ConfigFileTest, ErrorsOfValuesNameFileAndLineAndOption) {
+  const auto expect = [&](const std::string& text, const std::string& error) {
+    EXPECT_THAT(error_of("data = 'd'\n" + text), HasSubstr(file_ + ": line " + error)) << text;
+  };
+  expect("batch = 'many'\n", "2: Could not convert: --batch = many");
+  expect("\nbatch = 0\n", "3: --batch must be at least 1");
+  expect("[network]\nfusion-bytes = 'many'\n", "3: --fusion-bytes: 'many'");
+  expect("\nwire = 'int4'\n", "3: --wire-dtype: ");
+  expect("model = 'lenett'\n", "2: --model: ");
+  expect("model = 'gpt'\nshape = 'gpt3'\n", "3: --shape");
+  expect("model = 'gpt'\noptimizer = 'adamw'\nmomentum = 0.5\n", "4: --momentum 0.5 belongs to");
+  expect("max-length = 0\n", "2: --max-length must be at least 1");
+}
+
+TEST_F(ConfigFileTest, AnErrorOfTheCommandLineDoesNotNameTheFile) {
+  try {
+    parse_file("data = 'd'\nbatch = 8\n", {"--batch", "0"});
+    FAIL() << "no error";
+  } catch (const KoloError& error) {
+    EXPECT_THAT(error.what(), testing::StartsWith("--batch must be at least 1"));
+  }
 }
 
 TEST_F(ConfigFileTest, SettingsBecomeTheSameJobAgain) {

@@ -27,8 +27,10 @@ Config find_defaults(const Catalog& catalog, int argc, const char* const* argv) 
   app.allow_extras();
   app.allow_config_extras(CLI::config_extras_mode::ignore);
   app.set_help_flag();
-  app.parse(argc, argv);
-  return default_config(catalog, model, shape);
+  return naming_config_file(app, [&] {
+    app.parse(argc, argv);
+    return default_config(catalog, model, shape);
+  });
 }
 
 /// "NAME (help), NAME (help) …", each with what `more` says of it.
@@ -338,7 +340,11 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Catalog&
     add_report_options(app, config);
     add_runtime_options(app, config.runtime);
     add_config_option(app);
-    app.parse(argc, argv);
+    naming_config_file(app, [&] {
+      app.parse(argc, argv);
+      validate(config, catalog);
+      require_read(app, config, catalog);
+    });
     result.settings = settings_of(app);
   } catch (const CLI::CallForHelp&) {
     result.text = app.help();
@@ -349,8 +355,6 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Catalog&
   } catch (const CLI::ParseError& error) {
     throw UsageError(describe_usage_error(app, error) + " (--help lists all options)");
   }
-  validate(result.config, catalog);
-  require_read(app, result.config, catalog);
   return result;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <istream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string_view>
@@ -40,6 +41,16 @@ void require_option(const CLI::App& app, const std::string& key, const toml::nod
                                      nearest ? "; did you mean " + *nearest + "?" : ""));
 }
 
+/// Where `text` names this flag, and no longer one.
+std::size_t find_flag(std::string_view text, std::string_view flag) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789-";
+  for (std::size_t at = text.find(flag); at != text.npos; at = text.find(flag, at + 1)) {
+    const std::string_view rest = text.substr(at + flag.size());
+    if (rest.empty() || kLetters.find(rest.front()) == kLetters.npos) return at;
+  }
+  return text.npos;
+}
+
 /// Makes CLI11 read TOML by the library for it: its own reader knows no escapes.
 class TomlFormat final : public CLI::Config {
  public:
@@ -60,6 +71,14 @@ class TomlFormat final : public CLI::Config {
     return options;
   }
 
+  /// "FILE: line N: ", of the option that `text` names first among those of the file.
+  std::string place_of(std::string_view text) const {
+    const auto first = std::ranges::min_element(
+        lines_, {}, [&](const auto& each) { return find_flag(text, each.first); });
+    if (first == lines_.end() || find_flag(text, first->first) == std::string_view::npos) return {};
+    return fmt::format("{}: line {}: ", file(), first->second);
+  }
+
   std::string to_config(const CLI::App* app, bool, bool, std::string) const override {
     return to_toml(settings_of(*app));
   }
@@ -77,11 +96,20 @@ class TomlFormat final : public CLI::Config {
       if (app_.get_allow_config_extras() == CLI::config_extras_mode::error) {
         require_option(app_, name, value);
       }
+      note_line(name, value.source().begin.line);
       options.push_back({.parents = {}, .name = name, .inputs = {text_of(name, value)}});
     }
   }
 
+  /// If the command line leaves the option to the file. Errors may name it by any of its names.
+  void note_line(const std::string& name, std::uint32_t line) const {
+    const CLI::Option* const option = app_.get_option_no_throw("--" + name);
+    if (option == nullptr || option->count() > 0) return;
+    for (const std::string& each : option->get_lnames()) lines_["--" + each] = line;
+  }
+
   const CLI::App& app_;
+  mutable std::map<std::string, std::uint32_t> lines_;  // by flag
 };
 
 template <typename Number>
@@ -99,6 +127,12 @@ void add_config_option(CLI::App& app) {
   app.set_config("--config", "",
                  "TOML file with options, as in batch = 32; those of the command line go first")
       ->type_name("FILE");
+}
+
+std::string in_config_file(const CLI::App& app, const std::string& text) {
+  const auto* const format =
+      dynamic_cast<const TomlFormat*>(app.get_config_formatter().get());
+  return format == nullptr ? text : format->place_of(text) + text;
 }
 
 std::vector<Setting> settings_of(const CLI::App& app) {

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
+#include "comm/base/error.h"
 #include "runtime/api/options.h"
 #include "trainer/checkpoint/job_identity.h"
 
@@ -16,6 +18,27 @@ namespace kolo::trainer {
 /// Errors: `app.parse` throws CLI::ParseError naming the file with the line that is no TOML, or the
 ///         key that is no option or has a list for its value.
 void add_config_option(CLI::App& app);
+
+/// `text`, behind file and line of the first option that it names, as "--batch", and that has its
+/// value from --config.
+std::string in_config_file(const CLI::App& app, const std::string& text);
+
+/// Calls `call`, which parses and checks the command line. Errors: those of `call`, of values from
+/// --config with file and line.
+template <typename Call>
+auto naming_config_file(const CLI::App& app, const Call& call) {
+  try {
+    return call();
+  } catch (const CLI::ConversionError& error) {
+    throw CLI::ParseError(in_config_file(app, error.what()), error.get_exit_code());
+  } catch (const CLI::ValidationError& error) {
+    throw CLI::ParseError(in_config_file(app, error.what()), error.get_exit_code());
+  } catch (const KoloError& error) {
+    Error named = error.error();
+    named.what = in_config_file(app, named.what);
+    throw KoloError(std::move(named));
+  }
+}
 
 /// The options of a parsed command line with their values, given or not; without those of the
 /// runtime, those without a value, and --config itself.
