@@ -72,6 +72,34 @@ TEST(CommandLineTest, AnOptionThatNothingInTheJobReadsIsAUsageError) {
   parse({"--data", "d", "--model", "gpt", "--optimizer", "sgd", "--momentum", "0.5"});
 }
 
+TEST(CommandLineTest, AnOptionThatTheFormatOfTheDataDoesNotReadIsAUsageError) {
+  const std::vector<std::vector<const char*>> ignored = {
+      {"--model", "lstm", "--format", "trec", "--text-column", "a"},
+      {"--model", "lstm", "--format", "imdb", "--label-column", "a"},
+      {"--model", "lstm", "--format", "csv", "--context", "77"},
+      {"--model", "gpt", "--format", "text", "--max-length", "77"},
+      {"--model", "gpt", "--format", "tokens", "--min-count", "77"},
+      {"--model", "bert", "--format", "words", "--context", "77"},
+      {"--model", "bert", "--format", "tokens", "--vocabulary", "777"},
+      // Found by the files.
+      {"--model", "bert", "--data", ".", "--task", "masked-tokens", "--text-column", "a"},
+      {"--model", "gpt", "--data", ".", "--vocabulary", "777"},
+  };
+  for (std::vector<const char*> arguments : ignored) {
+    const std::string option = arguments[arguments.size() - 2], value = arguments.back();
+    if (arguments[2] != std::string("--data")) arguments.insert(arguments.end(), {"--data", "d"});
+    EXPECT_EQ(code_of(arguments, option + " " + value + " belongs to --"), ErrorCode::kUsage);
+  }
+  EXPECT_EQ(code_of({"--data", "d", "--model", "lstm", "--format", "trec", "--text-column", "a"},
+                    "belongs to --format csv, tsv, jsonl; this job has --model lstm, --task "
+                    "text-classification, --optimizer adamw, --format trec, and"),
+            ErrorCode::kUsage);
+  parse({"--data", "d", "--model", "lstm", "--format", "jsonl", "--text-column", "a"});
+  parse({"--data", "d", "--model", "lstm", "--text-column", "a", "--max-length", "7"});
+  parse({"--data", "d", "--model", "bert", "--format", "tokens", "--max-length", "77"});
+  parse({"--data", "d", "--model", "gpt", "--format", "tokens", "--context", "77"});
+}
+
 TEST(CommandLineTest, AShapeSetsDefaultsAndOptionsOverrideThem) {
   const Config config = parse({"--data", "d", "--shape", "gpt2", "--context", "256"}).config;
   EXPECT_EQ(config.layers, 12u);

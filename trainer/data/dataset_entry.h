@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "trainer/data/dataset.h"
 
@@ -21,6 +22,9 @@ struct DatasetEntry {
 
   /// Reads config.data. Errors: KoloError(kData) naming file and offset or line.
   std::function<DataSplit(const Config& config)> load;
+
+  /// As `TaskEntry::reads`.
+  std::vector<std::string> reads = {};
 };
 
 DatasetEntry mnist_entry();

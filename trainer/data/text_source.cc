@@ -59,7 +59,8 @@ DatasetEntry text_entry() {
               "a file, or a directory of *.md *.txt *.h *.cc *.py *.sh, whose tokens are bytes or "
               "those of --tokenizer; the last tenth is held out",
           .accepts = [](const auto&) { return true; },
-          .load = load_text};
+          .load = load_text,
+          .reads = {"--context"}};
 }
 
 }  // namespace kolo::trainer

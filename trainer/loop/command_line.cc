@@ -12,6 +12,7 @@
 #include "runtime/tools/command_line.h"
 #include "trainer/loop/config_file.h"
 #include "trainer/loop/learner_factory.h"
+#include "trainer/tasks/make_task.h"
 
 namespace kolo::trainer {
 namespace {
@@ -272,15 +273,16 @@ void add_report_options(CLI::App& app, Config& c) {
       ->default_str("");
 }
 
-/// Whether the entry `chosen` reads an option; those that do are added to `owners`.
-template <typename Entry>
-bool is_read(const Registry<Entry>& registry, const std::string& chosen, const std::string& option,
+/// Whether one of the entries that `is_chosen` reads an option; those that do are added to
+/// `owners`.
+template <typename Entry, typename IsChosen>
+bool is_read(const Registry<Entry>& registry, const IsChosen& is_chosen, const std::string& option,
              std::string_view registry_name, std::string& owners) {
   bool found = false;
   std::string names;
   for (const Entry& entry : registry.entries()) {
     if (std::ranges::find(entry.reads, option) == entry.reads.end()) continue;
-    found |= entry.name == chosen;
+    found |= is_chosen(entry);
     names += (names.empty() ? "" : ", ") + entry.name;
   }
   if (!names.empty()) {
@@ -292,20 +294,31 @@ bool is_read(const Registry<Entry>& registry, const std::string& chosen, const s
 /// Errors: UsageError for an option that was changed and that nothing in this job reads, with what
 /// it belongs to.
 void require_read(const CLI::App& app, const Config& c, const Catalog& catalog) {
+  const auto is_named = [](const std::string& name) {
+    return [&name](const auto& entry) { return entry.name == name; };
+  };
+  // Data that is not there yet may be of any kind that the task takes.
+  const DatasetEntry* const format = find_format(c, catalog);
+  const TaskEntry& task = catalog.tasks.at(c.task);
+  const auto may_be_format = [&](const DatasetEntry& entry) {
+    return format == nullptr ? task.reads_data_of(entry.task) : entry.name == format->name;
+  };
   for (const CLI::Option* option : app.get_options()) {
     if (option->count() == 0 || option->get_lnames().empty()) continue;
     const std::string& value = option->results().back();
     if (value == option->get_default_str()) continue;
     const std::string name = "--" + option->get_lnames().front();
     std::string owners;
-    bool found = is_read(catalog.models, c.model, name, "--model", owners);
-    found |= is_read(catalog.tasks, c.task, name, "--task", owners);
-    found |= is_read(catalog.optimizers, c.optimizer, name, "--optimizer", owners);
+    bool found = is_read(catalog.models, is_named(c.model), name, "--model", owners);
+    found |= is_read(catalog.tasks, is_named(c.task), name, "--task", owners);
+    found |= is_read(catalog.optimizers, is_named(c.optimizer), name, "--optimizer", owners);
+    found |= is_read(catalog.datasets, may_be_format, name, "--format", owners);
     if (found || owners.empty()) continue;
-    throw UsageError(
-        fmt::format("{} {} belongs to {}; this job has --model {}, --task {}, --optimizer {}, and "
-                    "would ignore it",
-                    name, value, owners, c.model, c.task, c.optimizer));
+    throw UsageError(fmt::format(
+        "{} {} belongs to {}; this job has --model {}, --task {}, --optimizer {}{}, and would "
+        "ignore it",
+        name, value, owners, c.model, c.task, c.optimizer,
+        format == nullptr ? std::string() : ", --format " + format->name));
   }
 }
 

@@ -59,11 +59,6 @@ Task classification_task(const Config& config, DataSplit data, std::size_t rows_
           }};
 }
 
-std::vector<std::string> text_options() {
-  return {"--label-smoothing", "--max-length",  "--vocabulary",   "--min-count",
-          "--text-marks",      "--text-column", "--label-column", "--context"};
-}
-
 TaskEntry image_classification() {
   return {.name = "image-classification",
           .help = "one class for each image",
@@ -90,7 +85,7 @@ TaskEntry text_classification() {
                 }
                 return classification_task(config, std::move(data), 1, "samples");
               },
-          .reads = text_options()};
+          .reads = {"--label-smoothing"}};
 }
 
 TaskEntry language_model() {
@@ -111,7 +106,7 @@ TaskEntry language_model() {
                 }
                 return task;
               },
-          .reads = text_options()};
+          .reads = {"--label-smoothing"}};
 }
 
 }  // namespace kolo::trainer

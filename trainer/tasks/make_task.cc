@@ -10,8 +10,8 @@
 namespace kolo::trainer {
 namespace {
 
-const DatasetEntry& find_format(const Config& config, const Catalog& catalog) {
-  if (config.format != "auto") return catalog.datasets.at(config.format);
+const DatasetEntry& required_format(const Config& config, const Catalog& catalog) {
+  if (const DatasetEntry* format = find_format(config, catalog)) return *format;
   std::error_code ignored;
   if (!std::filesystem::exists(config.data, ignored)) {
     throw_data_error(config.data, "no such file or directory");
@@ -19,7 +19,6 @@ const DatasetEntry& find_format(const Config& config, const Catalog& catalog) {
   std::string known;
   for (const DatasetEntry& entry : catalog.datasets.entries()) {
     if (!catalog.tasks.at(config.task).reads_data_of(entry.task)) continue;
-    if (entry.accepts(config.data)) return entry;
     known += (known.empty() ? "" : "; or ") + entry.help + " (--format " + entry.name + ")";
   }
   throw_data_error(config.data,
@@ -28,9 +27,20 @@ const DatasetEntry& find_format(const Config& config, const Catalog& catalog) {
 
 }  // namespace
 
+const DatasetEntry* find_format(const Config& config, const Catalog& catalog) {
+  if (config.format != "auto") return &catalog.datasets.at(config.format);
+  std::error_code ignored;
+  if (!std::filesystem::exists(config.data, ignored)) return nullptr;
+  const TaskEntry& task = catalog.tasks.at(config.task);
+  for (const DatasetEntry& entry : catalog.datasets.entries()) {
+    if (task.reads_data_of(entry.task) && entry.accepts(config.data)) return &entry;
+  }
+  return nullptr;
+}
+
 Task make_task(const Config& config, const Catalog& catalog) {
   const TaskEntry& task = catalog.tasks.at(config.task);
-  DataSplit data = find_format(config, catalog).load(config);
+  DataSplit data = required_format(config, catalog).load(config);
   if (!is_compatible(data.train->format(), data.held_out->format())) {
     throw_data_error(config.data, "training and held-out samples differ in shape or range");
   }

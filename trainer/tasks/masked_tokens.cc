@@ -43,7 +43,7 @@ TaskEntry masked_tokens() {
                 return task;
               },
           .also_reads_data_of = {"text-classification", "language-model"},
-          .reads = text_options()};
+          .reads = {"--label-smoothing"}};
 }
 
 }  // namespace kolo::trainer

@@ -71,9 +71,6 @@ TaskEntry language_model();
 TaskEntry rating();
 TaskEntry masked_tokens();
 
-/// The options that tasks on texts read.
-std::vector<std::string> text_options();
-
 /// A task with one class per row: cross-entropy and accuracy.
 Task classification_task(const Config& config, DataSplit data, std::size_t rows_per_sample,
                          std::string unit);

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "trainer/config.h"
 #include "trainer/data/data_error.h"
@@ -127,6 +128,8 @@ DataSplit load_tables(const Config& config, const std::string& extension, const 
 
 DatasetEntry table_entry(const std::string& name, const std::string& help, const ReadTable& read) {
   const std::string extension = "." + name;
+  std::vector<std::string> options = word_options();
+  options.insert(options.end(), {"--text-column", "--label-column"});
   return {.name = name,
           .task = "text-classification",
           .help = help + ": a directory with train" + extension + " and test" + extension +
@@ -137,7 +140,8 @@ DatasetEntry table_entry(const std::string& name, const std::string& help, const
                 return file.ends_with(extension) || file.ends_with(extension + ".gz") ||
                        is_there_plain_or_packed(path / ("train" + extension));
               },
-          .load = [=](const Config& config) { return load_tables(config, extension, read); }};
+          .load = [=](const Config& config) { return load_tables(config, extension, read); },
+          .reads = std::move(options)};
 }
 
 DatasetEntry directory_entry(const std::string& name, const std::string& file,
@@ -147,7 +151,8 @@ DatasetEntry directory_entry(const std::string& name, const std::string& file,
           .task = "text-classification",
           .help = "a directory with " + help,
           .accepts = [=](const fs::path& directory) { return is_there(directory / file); },
-          .load = load};
+          .load = load,
+          .reads = word_options()};
 }
 
 }  // namespace
@@ -174,7 +179,8 @@ DatasetEntry imdb_entry() {
               "a directory with train.tsv and test.tsv, plain or .gz, of lines with 0 or 1, a tab "
               "and a review",
           .accepts = has_imdb,
-          .load = load_imdb};
+          .load = load_imdb,
+          .reads = word_options()};
 }
 
 DatasetEntry csv_entry() {

@@ -31,6 +31,10 @@ std::shared_ptr<const TextVocabulary> load_vocabulary(const Config& config,
                                  .has_marks = config.text_marks});
 }
 
+std::vector<std::string> word_options() {
+  return {"--max-length", "--vocabulary", "--min-count", "--text-marks"};
+}
+
 bool has_vocabulary(const TextFiles& files) {
   return files.find(Vocabulary::kFile) != nullptr || make_tokenizer(files) != nullptr;
 }

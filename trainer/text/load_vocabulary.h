@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "trainer/text/text_files.h"
 #include "trainer/text/text_vocabulary.h"
@@ -17,6 +18,9 @@ struct Config;
 ///         a file that has marks where config has none or the reverse.
 std::shared_ptr<const TextVocabulary> load_vocabulary(const Config& config,
                                                       std::span<const std::string> texts);
+
+/// The options of data that becomes words; see `DatasetEntry::reads`.
+std::vector<std::string> word_options();
 
 /// Whether one of the files is that of a vocabulary.
 bool has_vocabulary(const TextFiles& files);

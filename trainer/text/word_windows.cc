@@ -78,7 +78,8 @@ DatasetEntry words_entry() {
               "the words of a file, or of a directory of *.md *.txt *.h *.cc *.py *.sh, or their "
               "tokens by --tokenizer; the last tenth of the lines is held out",
           .accepts = [](const auto&) { return true; },
-          .load = load_words};
+          .load = load_words,
+          .reads = word_options()};
 }
 
 }  // namespace kolo::trainer

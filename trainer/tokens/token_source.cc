@@ -144,7 +144,8 @@ DatasetEntry tokens_entry() {
                 return has_file(path / TokenFolder::kFileName) ||
                        (has_file(path / kRawTrain) && has_file(path / kRawHeldOut));
               },
-          .load = load_tokens};
+          .load = load_tokens,
+          .reads = {"--context", "--max-length", "--text-marks"}};
 }
 
 }  // namespace kolo::trainer

@@ -128,16 +128,16 @@ class Tokens(unittest.TestCase):
                 for word in words.split() for other in words.split()]
         table = self.folder / "texts.csv"
         table.write_text("text,label\n" + "".join(rows))
-        options = ["--model", "bert", "--layers", 1, "--width", 8, "--heads", 2, "--max-length", 8, "--min-count", 1,
-                   "--steps", 1]
+        options = ["--model", "bert", "--layers", 1, "--width", 8, "--heads", 2, "--max-length", 8, "--steps", 1]
         weights, tuned = self.folder / "encoder.safetensors", self.folder / "tuned.safetensors"
-        for data in (self.tokens, table):  # byte pairs, words
-            call(*options, "--task", "masked-tokens", "--data", data, "--export", weights)
-            fine_tuning = [*options, "--data", table]
+        words = ["--data", table, "--min-count", 1]
+        for data in (["--data", self.tokens], words):  # byte pairs, words
+            call(*options, "--task", "masked-tokens", *data, "--export", weights)
+            fine_tuning = [*options, *words]
             said = call(*fine_tuning, "--weights", weights, "--weights-part", "shared", "--export", tuned)
             self.assertIn("; new: pooler.weight", said)
             self.evaluation(*fine_tuning, "--weights", tuned)
-        options += ["--data", table]
+        options += words
         plain = self.folder / "no-words.safetensors"
         plain.write_bytes(weights.read_bytes().replace(b'"words.json"', b'"words.none"'))
         said = call(*options, "--weights", plain, "--weights-part", "shared", status=65)
