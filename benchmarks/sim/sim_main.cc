@@ -126,11 +126,10 @@ void require_options_read(const CLI::App& command, const Arguments& arguments) {
   const bool is_dense = std::ranges::all_of(arguments.compressions, [](const std::string& text) {
     return text == "none" || text == "fp16" || text == "bf16" || text == "auto";
   });
-  require_read(command,
-               {{"--batch", !is_given, "calls without --compute-ms"},
-                {"--tflops", !is_given, "calls without --compute-ms"},
-                {"--compression", is_dense || !arguments.memory.starts_with("device"),
-                 "--memory arena and user, but for none, fp16, bf16 and auto"}});
+  require_read(command, {{"--batch", !is_given, "calls without --compute-ms"},
+                         {"--tflops", !is_given, "calls without --compute-ms"},
+                         {"--compression", is_dense || !arguments.memory.starts_with("device"),
+                          "--memory arena and user, but for none, fp16, bf16 and auto"}});
 }
 
 void run_all_reduce(const Arguments& arguments) {

@@ -85,7 +85,8 @@ int run(int argc, char** argv) {
     if (schedule.chosen()) {
       constexpr std::string_view kReader = "kolo-topo without schedule";
       require_read(app, {{"--json", false, kReader}});
-      require_runtime_read(app, [](std::string_view) { return false; }, kReader);
+      require_runtime_read(
+          app, [](std::string_view) { return false; }, kReader);
       schedule.run();
       return true;
     }

@@ -130,8 +130,7 @@ void add_config_option(CLI::App& app) {
 }
 
 std::string in_config_file(const CLI::App& app, const std::string& text) {
-  const auto* const format =
-      dynamic_cast<const TomlFormat*>(app.get_config_formatter().get());
+  const auto* const format = dynamic_cast<const TomlFormat*>(app.get_config_formatter().get());
   return format == nullptr ? text : format->place_of(text) + text;
 }
 
