@@ -19,6 +19,9 @@ namespace {
 /// Strangers that may be silent at once beside the ranks, each of which is one until its hello
 /// comes.
 constexpr std::size_t kMostStrangers = 64;
+/// Those who come when all ranks have joined can only say that they are a second one, and the job
+/// needs the descriptors.
+constexpr std::size_t kMostLateStrangers = 4;
 constexpr int kMostWarnings = 20;
 
 }  // namespace
@@ -41,6 +44,7 @@ void TcpLobby::await_members() {
                      .rank = 0,
                      .what = std::move(what)});
   }
+  while (strangers_.size() > kMostLateStrangers) drop_oldest_stranger("all ranks have joined");
   for (auto& [rank, connection] : members_)
     connection.send(encode_frame(TcpFrameKind::kWelcome, ""));
 }
@@ -74,7 +78,8 @@ void TcpLobby::step(TimePoint until) {
 }
 
 void TcpLobby::let_in() {
-  for (std::size_t i = 0; i < others_ + kMostStrangers; ++i) {
+  const std::size_t most = is_complete() ? kMostLateStrangers : others_ + kMostStrangers;
+  for (std::size_t i = 0; i < most; ++i) {
     FileDescriptor socket;
     try {
       socket = accept_from(listener_.get());
@@ -85,7 +90,7 @@ void TcpLobby::let_in() {
       drop_oldest_stranger("descriptors have run out");
       continue;
     }
-    if (strangers_.size() == others_ + kMostStrangers) {
+    if (strangers_.size() >= most) {
       drop_oldest_stranger("too many others have come and are silent, too");
     }
     strangers_.push_back({TcpConnection(std::move(socket), options_.max_contribution_bytes),

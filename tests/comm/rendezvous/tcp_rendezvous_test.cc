@@ -223,6 +223,20 @@ TEST_F(TcpRendezvousTest, OfTooManySilentStrangersTheOldestAreDropped) {
   EXPECT_FALSE(second.get());
 }
 
+// The job needs the descriptors.
+TEST_F(TcpRendezvousTest, WhoeverIsSilentWhenAllHaveJoinedIsDroppedButAFew) {
+  TcpOptions mine = options(0, 2);
+  mine.hello_timeout = kLong;
+  std::vector<TcpConnection> strangers;
+  for (int i = 0; i < 20; ++i) strangers.push_back(stranger(""));
+  TcpConnection second = stranger(encode_hello(hello(1, 2)));
+  auto first = run(mine);
+  EXPECT_EQ(answer(second)->kind, TcpFrameKind::kWelcome);
+  for (int i = 0; i < 16; ++i) EXPECT_FALSE(answer(strangers[static_cast<std::size_t>(i)])) << i;
+  second.send(encode_frame(TcpFrameKind::kData, "b"));
+  EXPECT_FALSE(first.get());
+}
+
 /// Lets this process open so many descriptors more.
 class DescriptorLimit {
  public:
