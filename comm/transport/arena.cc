@@ -28,8 +28,8 @@ constexpr int kPopulateWrite = 23;
 constexpr int kCollapse = 25;
 
 /// The system clears some GB/s, and less than 1 where a virtual machine has to get its memory
-/// first.
-constexpr std::size_t kPartBytes = std::size_t{256} << 20;
+/// first. To ask what is available takes less than a hundredth of that.
+constexpr std::size_t kPartBytes = std::size_t{16} << 20;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 [[noreturn]] void throw_error(ErrorCode code, std::string what) {
@@ -40,10 +40,18 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   throw_error(ErrorCode::kResources, what + ": " + std::strerror(errno));
 }
 
-std::size_t allocated_bytes(int fd) {
-  struct stat status {};
-  if (::fstat(fd, &status) != 0) return 0;
-  return static_cast<std::size_t>(status.st_blocks) * 512;
+/// The bytes of a range that have pages already.
+std::size_t allocated_bytes(int fd, std::size_t offset, std::size_t bytes) {
+  const auto end = static_cast<off_t>(offset + bytes);
+  std::size_t sum = 0;
+  for (auto at = static_cast<off_t>(offset); at < end;) {
+    const off_t data = ::lseek(fd, at, SEEK_DATA);
+    if (data < 0 || data >= end) break;
+    at = std::min(::lseek(fd, data, SEEK_HOLE), end);
+    if (at <= data) break;
+    sum += static_cast<std::size_t>(at - data);
+  }
+  return sum;
 }
 
 }  // namespace
@@ -132,8 +140,22 @@ bool Arena::populate(std::size_t offset, std::size_t bytes) {
   return write(begin, end);
 }
 
-bool Arena::populate_in_parts(std::size_t offset, std::size_t bytes, const Pause& pause) {
+void Arena::check_available(std::size_t offset, std::size_t bytes,
+                            const std::filesystem::path& root) const {
+  const AvailableMemory available = available_memory(root);
+  if (bytes <= available.bytes) return;
+  const std::size_t missing = bytes - allocated_bytes(fd(), offset, bytes);
+  if (missing <= available.bytes) return;
+  throw_error(ErrorCode::kResources, "the arena needs " + std::to_string(missing) +
+                                         " bytes of memory and " + available.limit + " leaves " +
+                                         std::to_string(available.bytes) +
+                                         "; give the job more memory, or register fewer gradients");
+}
+
+bool Arena::populate_in_parts(std::size_t offset, std::size_t bytes, const Pause& pause,
+                              const std::filesystem::path& root) {
   for (const std::size_t end = offset + bytes; offset < end;) {
+    check_available(offset, end - offset, root);
     const std::size_t next = std::min(end, (offset / kPartBytes + 1) * kPartBytes);
     if (!populate(offset, next - offset)) return false;
     if (pause) pause();
@@ -165,16 +187,9 @@ void Arena::commit(std::size_t offset, std::size_t bytes, const Pause& pause,
                                            " bytes and is limited to " + std::to_string(size()));
   }
   if (bytes == 0 || is_committed(offset, offset + bytes)) return;
-  // The kernel would rather end a process than refuse what does not fit: ask first. Pages of the
-  // range that are there already need nothing.
-  const AvailableMemory available = available_memory(root);
-  if (bytes > available.bytes && bytes - available.bytes > allocated_bytes(fd())) {
-    throw_error(ErrorCode::kResources,
-                "the arena needs " + std::to_string(bytes) + " bytes of memory and " +
-                    available.limit + " leaves " + std::to_string(available.bytes) +
-                    "; give the job more memory, or register fewer gradients");
-  }
-  int failed = populate_in_parts(offset, bytes, pause) ? 0 : 1;
+  // The kernel would rather end a process than refuse what does not fit: ask first, and again
+  // before each part, because other ranks take memory at the same time.
+  int failed = populate_in_parts(offset, bytes, pause, root) ? 0 : 1;
   while (failed != 0) {
     failed = ::fallocate(fd(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
     if (failed != 0 && errno != EINTR) {

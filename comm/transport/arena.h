@@ -52,7 +52,11 @@ class Arena {
   /// Writes to the pages of a range, in the kernel, so that what cannot be had is an error here and
   /// no SIGBUS later. Unlike `fallocate` it takes huge pages. Returns false where it cannot.
   bool populate(std::size_t offset, std::size_t bytes);
-  bool populate_in_parts(std::size_t offset, std::size_t bytes, const Pause& pause);
+  bool populate_in_parts(std::size_t offset, std::size_t bytes, const Pause& pause,
+                         const std::filesystem::path& root);
+  /// Pages of the range that are there already need nothing. Errors: as `commit`.
+  void check_available(std::size_t offset, std::size_t bytes,
+                       const std::filesystem::path& root) const;
   bool is_committed(std::size_t begin, std::size_t end) const;
   void set_committed(std::size_t begin, std::size_t end);
 

@@ -148,11 +148,11 @@ TEST(ArenaPages, AreHugeWhereTheKernelHasHugePages) {
 }
 
 TEST(ArenaPages, ComeWithPauses) {
-  constexpr std::size_t kMuch = std::size_t{300} << 20;
+  constexpr std::size_t kMuch = std::size_t{20} << 20;
   Arena arena = Arena::create(kMuch);
   int pauses = 0;
   arena.commit(0, kMuch, [&] { ++pauses; });
-  EXPECT_EQ(pauses, 2) << "one for each 256 MiB, and the rest";
+  EXPECT_EQ(pauses, 2) << "one for each 16 MiB, and the rest";
   arena.commit(0, kMuch, [&] { ++pauses; });
   EXPECT_EQ(pauses, 2) << "it is there already";
 }

@@ -92,6 +92,28 @@ TEST(AvailableMemory, ThatAnArenaExceedsIsAnErrorThatNamesTheLimit) {
   }
 }
 
+// Two ranks, each of which fits a limit that both together exceed: nobody is ended by the kernel.
+TEST(AvailableMemory, IsAskedForAgainWhileOtherRanksTakeIt) {
+  const PlayedSystem system;
+  system.write("proc/self/cgroup", "0::/\n");
+  system.write("sys/fs/cgroup/memory.max", std::to_string(100 * kMiB));
+  system.write("sys/fs/cgroup/memory.current", "0");
+  Arena arena = Arena::create(64 * kMiB);
+  const auto other_rank = [&] {
+    system.write("sys/fs/cgroup/memory.current", std::to_string(60 * kMiB));
+  };
+  try {
+    arena.commit(0, 64 * kMiB, other_rank, system.root());
+    FAIL() << "took more than the limit leaves";
+  } catch (const KoloError& e) {
+    EXPECT_EQ(e.error().code, ErrorCode::kResources);
+    EXPECT_THAT(e.error().what, HasSubstr("needs " + std::to_string(48 * kMiB) + " bytes"));
+    EXPECT_THAT(e.error().what, HasSubstr("leaves " + std::to_string(40 * kMiB)));
+  }
+  arena.commit(0, 16 * kMiB, {}, system.root());  // It is there.
+  arena.commit(16 * kMiB, 40 * kMiB, {}, system.root());
+}
+
 // Ranges side by side are one; a gap is none.
 TEST(AvailableMemory, IsNotAskedForAgain) {
   const PlayedSystem system;
