@@ -39,10 +39,6 @@ struct Handshake {
   NodePeer peer;
 };
 
-std::string socket_name(const NodeMembership& me, int rank) {
-  return "kolo-" + me.job_id + "-" + std::to_string(rank);
-}
-
 HandshakeHeader own_header(const NodeMembership& me) {
   return {.rank = me.rank,
           .flags_per_peer = me.limits.flags_per_peer,
@@ -114,15 +110,38 @@ void check_agreement(const NodeMembership& me, const HandshakeHeader& theirs) {
   require(mine.counters, theirs.counters, "counters");
 }
 
-NodePeer join_peer(const NodeMembership& me, int rank, const NodeOffer& offer, TimePoint deadline) {
-  FileDescriptor socket = connect_local(socket_name(me, rank), deadline);
+/// The error of a wait for this peer.
+KoloError late_error(const NodeMembership& me, int rank) {
+  const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(me.connect_within);
+  return handshake_error(me, ErrorCode::kTimeout, rank,
+                         "rank " + std::to_string(rank) + " of this node did not connect within " +
+                             std::to_string(limit.count()) + " ms");
+}
+
+/// Calls `call`, which waits for this peer.
+template <typename Call>
+auto await_peer(const NodeMembership& me, int rank, const Call& call) {
+  try {
+    return call();
+  } catch (const KoloError& error) {
+    if (error.error().code == ErrorCode::kTimeout) throw late_error(me, rank);
+    throw;
+  }
+}
+
+NodePeer join_peer(const NodeMembership& me, std::size_t index, const NodeOffer& offer,
+                   TimePoint deadline) {
+  const int rank = me.node_ranks[index];
+  FileDescriptor socket =
+      await_peer(me, rank, [&] { return connect_local(me.sockets[index], deadline); });
   if (!is_same_user(socket.get())) {
     throw handshake_error(me, ErrorCode::kAuth, rank,
                           "another user listens on the socket of rank " + std::to_string(rank));
   }
   std::optional<Packet> packet;
   if (send_handshake(me, socket.get(), offer)) {
-    packet = receive_packet(socket.get(), kLongestHandshake, deadline);
+    packet = await_peer(me, rank,
+                        [&] { return receive_packet(socket.get(), kLongestHandshake, deadline); });
   }
   if (!packet) {
     throw handshake_error(me, ErrorCode::kPeerLost, rank,
@@ -182,17 +201,20 @@ std::vector<std::optional<NodePeer>> meet_node_peers(const NodeMembership& me,
   check(std::ranges::is_sorted(ranks), "the ranks of a node are not ascending");
   const auto mine = std::ranges::find(ranks, me.rank);
   check(mine != ranks.end(), "this rank is not one of its node's");
+  check(me.sockets.size() == ranks.size(), "each rank of a node has a socket");
 
   const TimePoint deadline = TimePoint(std::chrono::steady_clock::now()) + me.connect_within;
-  const FileDescriptor listener =
-      listen_local(socket_name(me, me.rank), static_cast<int>(ranks.size()) + 16);
   std::vector<std::optional<NodePeer>> peers(ranks.size());
   const auto own_index = static_cast<std::size_t>(mine - ranks.begin());
-  for (std::size_t i = 0; i < own_index; ++i) {
-    peers[i] = join_peer(me, ranks[i], offer, deadline);
-  }
+  const FileDescriptor listener =
+      listen_local(me.sockets[own_index], static_cast<int>(ranks.size()) + 16);
+  for (std::size_t i = 0; i < own_index; ++i) peers[i] = join_peer(me, i, offer, deadline);
   for (std::size_t missing = ranks.size() - own_index - 1; missing > 0;) {
-    Handshake handshake = accept_handshake(me, listener.get(), deadline);
+    const auto late = std::find(peers.begin() + static_cast<std::ptrdiff_t>(own_index) + 1,
+                                peers.end(), std::nullopt);
+    Handshake handshake =
+        await_peer(me, ranks[static_cast<std::size_t>(late - peers.begin())],
+                   [&] { return accept_handshake(me, listener.get(), deadline); });
     const auto found = std::find(mine + 1, ranks.end(), handshake.header.rank);
     const auto index = static_cast<std::size_t>(found - ranks.begin());
     if (found == ranks.end() || peers[index]) {

@@ -31,6 +31,7 @@ namespace {
 
 constexpr std::size_t kSecretBytes = 32;
 constexpr std::size_t kJobIdBytes = 8;
+constexpr std::size_t kSocketBytes = 16;
 constexpr std::string_view kNoDevice = "cpu";
 constexpr std::string_view kSelectorKeys = "selector_";
 
@@ -82,6 +83,7 @@ constexpr const char* kSetting = "setting ";
 constexpr const char* kNode = "node";
 constexpr const char* kIdentity = "identity";
 constexpr const char* kPlace = "place";
+constexpr const char* kSocket = "socket";
 constexpr const char* kAddress = "address";
 constexpr const char* kErrorDoor = "error door";
 constexpr const char* kTakesDeviceMemory = "takes device memory";
@@ -187,6 +189,7 @@ Connection connect(Rendezvous& found, const Options& options, const DeviceSource
   // Rank 0 draws the identity of the job; every participant of the rendezvous may know it.
   if (rank == 0) exchange.post(kIdentity, random_bytes(kJobIdBytes + kSecretBytes));
   exchange.post(kPlace, own_place());
+  exchange.post(kSocket, "kolo-" + hex(random_bytes(kSocketBytes)));
   const std::string interfaces = process_environment()("UCX_NET_DEVICES").value_or("");
   std::optional<PathFinder> finder;
   if (exchange.size() > 1) finder.emplace(interfaces).post(exchange);
@@ -197,14 +200,19 @@ Connection connect(Rendezvous& found, const Options& options, const DeviceSource
   const std::string job_id = hex(identity.substr(0, kJobIdBytes));
   const std::vector<RankPlace> places = places_of(exchange.texts(kPlace));
 
+  std::vector<std::string> sockets;
+  for (const int each : grid.ranks_of_node(grid.node(rank))) {
+    sockets.push_back(exchange.texts(kSocket)[static_cast<std::size_t>(each)]);
+  }
+
   TransportLimits limits{.arena_bytes = options.arena_bytes};
   TransportLimits with_groups = limits;
   with_groups.arena_bytes += options.group_arena_bytes;
   std::unique_ptr<Transport> transport = std::make_unique<ShmTransport>(
-      ShmTransport::Config{.job_id = job_id,
-                           .secret = identity.substr(kJobIdBytes),
+      ShmTransport::Config{.secret = identity.substr(kJobIdBytes),
                            .rank = rank,
                            .node_ranks = grid.ranks_of_node(grid.node(rank)),
+                           .sockets = std::move(sockets),
                            .limits = with_groups,
                            .connect_within = options.connect_timeout},
       grid.world_size());

@@ -14,10 +14,10 @@ namespace kolo::test {
 namespace {
 
 ShmTransport::Config config_of(const std::string& job_id, const std::string& secret, int rank) {
-  return {.job_id = job_id,
-          .secret = secret,
+  return {.secret = secret,
           .rank = rank,
           .node_ranks = {0, 1},
+          .sockets = sockets_of(job_id, {0, 1}),
           .limits = kSuiteLimits};
 }
 
@@ -131,6 +131,22 @@ TEST(ShmProcess, AProcessWithoutTheSecretIsRefusedAndTheRightOneStillJoins) {
   const std::unique_ptr<ShmTransport> transport = joined.get();
   await_hello(*transport);
   transport->shutdown(true);
+}
+
+TEST(ShmProcess, APeerThatDoesNotComeIsNamed) {
+  for (const int rank : {0, 1}) {
+    auto config = config_of(unique_job_id(), "secret", rank);
+    config.connect_within = std::chrono::milliseconds(1);
+    try {
+      const ShmTransport transport(config, 2);
+      ADD_FAILURE() << "met nobody";
+    } catch (const KoloError& error) {
+      EXPECT_EQ(error.error().code, ErrorCode::kTimeout);
+      EXPECT_EQ(error.error().peer, 1 - rank);
+      EXPECT_EQ(error.error().what,
+                "rank " + std::to_string(1 - rank) + " of this node did not connect within 1 ms");
+    }
+  }
 }
 
 TEST(ShmProcess, NothingIsLeftBehind) {

@@ -25,16 +25,23 @@ inline std::string unique_job_id() {
   return "test" + std::to_string(::getpid()) + "." + std::to_string(jobs++);
 }
 
+inline std::vector<std::string> sockets_of(const std::string& job_id,
+                                           const std::vector<int>& ranks) {
+  std::vector<std::string> names;
+  for (const int rank : ranks) names.push_back("kolo-" + job_id + "-" + std::to_string(rank));
+  return names;
+}
+
 inline std::unique_ptr<ShmTransport> shm_rank(const ProcessGrid& grid,
                                               const TransportLimits& limits,
                                               const std::string& job_id, int rank) {
-  return std::make_unique<ShmTransport>(
-      ShmTransport::Config{.job_id = job_id,
-                           .secret = "a secret of this test",
-                           .rank = rank,
-                           .node_ranks = grid.ranks_of_node(grid.node(rank)),
-                           .limits = limits},
-      grid.world_size());
+  const std::vector<int> ranks = grid.ranks_of_node(grid.node(rank));
+  return std::make_unique<ShmTransport>(ShmTransport::Config{.secret = "a secret of this test",
+                                                             .rank = rank,
+                                                             .node_ranks = ranks,
+                                                             .sockets = sockets_of(job_id, ranks),
+                                                             .limits = limits},
+                                        grid.world_size());
 }
 
 /// Makes all ranks at once, each on a thread, since they wait for each other.
