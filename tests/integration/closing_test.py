@@ -80,6 +80,14 @@ class Closing(traces.LeavesNothing):
                 outcome = job.run(["keep"], nodes, calibrate="off")
                 self.assertEqual((outcome.statuses, outcome.errors), ([0] * sum(nodes), ""), outcome)
 
+    def test_a_process_ends_that_calls_exit_in_one_thread_while_another_works(self):
+        for nodes in self.nodes():
+            with self.subTest(nodes=nodes):
+                outcome = job.run(["exit"], nodes, calibrate="off")
+                self.assertEqual(outcome.statuses, [0] * sum(nodes), outcome)
+                told = outcome.find(r"told: .*(rank \d+ has closed and takes no part in 'once')")
+                self.assertEqual(told, [f"rank {sum(nodes) - 1} has closed and takes no part in 'once'"] * (sum(nodes) - 1))
+
     # Whether all have agreed on the end by then differs from run to run.
     def test_while_it_closes_too(self):
         for number in SIGNALS:

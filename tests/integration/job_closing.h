@@ -7,11 +7,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <future>
 #include <iterator>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -130,9 +132,38 @@ inline void close_with_calls(Runtime& job, int more) {
   std::printf("rank %d: %d of %zu failed\n", rank, failed, calls);
 }
 
+/// The last rank ends within exit(), which one thread calls while another sums. The others sum until
+/// they hear of it.
+inline void exit_in_a_thread(Runtime& job) {
+  static std::optional<Runtime> kept;
+  kept.emplace(std::move(job));
+  const bool exits = kept->rank() == kept->world_size() - 1;
+  std::promise<void> has_summed;
+  if (exits) {
+    std::thread([summed = has_summed.get_future()] {
+      summed.wait();
+      std::exit(EXIT_SUCCESS);
+    }).detach();
+  }
+  try {
+    for (int round = 0;; ++round) {
+      sum_once(*kept, round);
+      if (exits && round == 0) has_summed.set_value();
+    }
+  } catch (const KoloError& e) {
+    // Whoever came back would end the process by itself.
+    while (exits) ::pause();
+    std::printf("rank %d: told: %s\n", kept->rank(), e.error().what.c_str());
+  }
+}
+
 /// Plays one of these scenes, or returns false.
 inline bool play_end(Runtime& job, const std::vector<std::string>& arguments) {
   const std::string& scene = arguments.at(0);
+  if (scene == "exit") {
+    exit_in_a_thread(job);
+    return true;
+  }
   if (scene == "fork") {
     fork_a_child(job);
   } else if (scene == "drop") {

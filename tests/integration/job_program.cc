@@ -24,7 +24,7 @@
 //                       messages
 //   receive             all ranks but the last wait for a message from it, or from any rank; it
 //                       does nothing
-//   keep                works and returns; a static variable holds the job
+//   keep | exit         a static variable holds the job; works and returns, or exits in a thread
 //   fork                forks a child in which every call is refused
 //   huge CALL           a message, a collective or the table of a row-sparse sum of more than 4 GiB
 //   idle                works, says so, and then does nothing until standard input ends
