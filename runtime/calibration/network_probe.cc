@@ -39,7 +39,7 @@ class PairProbe {
       : transport_(transport),
         peer_(peer),
         clock_(clock),
-        wait_(transport, connect_timeout, /*yields_at_once=*/true) {}
+        wait_(transport, connect_timeout, /*yields_at_once=*/true, ProbeWait::Polls::kCondition) {}
 
   /// Makes the connection, once the neighbour is there: with more ranks than cores it can be busy
   /// with its memory for tens of milliseconds more.
@@ -161,10 +161,12 @@ class PairProbe {
     transport_.irecv(peer_, tag(peer_, received_++), bytes, done);
   }
   void finish(const Completion& done) {
-    wait_.until([&] {
-      if (done.state == Completion::State::kPending) transport_.poll();
-      return done.state != Completion::State::kPending;
-    });
+    wait_.until(
+        [&] {
+          if (done.state == Completion::State::kPending) transport_.poll();
+          return done.state != Completion::State::kPending;
+        },
+        [&] { return peer_; });
   }
 
   MessageTransport& transport_;

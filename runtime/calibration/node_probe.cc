@@ -45,7 +45,7 @@ class NodeProbe {
         leave_flag_(limits.transport.flags_per_peer - 2),
         clock_(time.clock),
         budget_(time.clock, time.end),
-        wait_(transport, limits.connect_timeout, limits.shares_cores),
+        wait_(transport, limits.connect_timeout, limits.shares_cores, ProbeWait::Polls::kWait),
         room_(limits.transport.arena_bytes) {}
 
   MemorySamples run() {
@@ -66,11 +66,11 @@ class NodeProbe {
     for (int rank : ranks_) {
       if (rank != transport_.rank()) transport_.signal(rank, meet_flag_, met_);
     }
-    wait_.until([&] {
-      return std::all_of(ranks_.begin(), ranks_.end(), [&](int rank) {
-        return rank == transport_.rank() || transport_.signalled(rank, meet_flag_) >= met_;
-      });
-    });
+    const auto has_come = [&](int rank) {
+      return rank == transport_.rank() || transport_.signalled(rank, meet_flag_) >= met_;
+    };
+    wait_.until([&] { return std::ranges::all_of(ranks_, has_come); },
+                [&] { return *std::ranges::find_if_not(ranks_, has_come); });
   }
 
   /// Begins a kind of samples.
@@ -90,7 +90,8 @@ class NodeProbe {
       }
       return mine;
     }
-    wait_.until([&] { return transport_.signalled(leader, leave_flag_) >= asked_; });
+    wait_.until([&] { return transport_.signalled(leader, leave_flag_) >= asked_; },
+                [&] { return leader; });
     return transport_.signalled(leader, leave_flag_) == asked_;
   }
 

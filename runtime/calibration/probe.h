@@ -1,9 +1,13 @@
 #pragma once
 
+#include <poll.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <thread>
+
+#include <fmt/format.h>
 
 #include "comm/base/clock.h"
 #include "comm/base/error.h"
@@ -126,25 +130,41 @@ class ProbeBudget {
 /// once.
 class ProbeWait {
  public:
-  ProbeWait(MessageTransport& transport, std::chrono::milliseconds timeout, bool yields_at_once)
-      : transport_(transport), timeout_(timeout), yields_at_once_(yields_at_once) {}
+  /// Who polls the transport: the condition, or the wait, for a condition that looks at memory.
+  enum class Polls { kCondition, kWait };
 
-  /// Errors: that of the transport; KoloError(kTimeout). The transport is shut down before either
-  ///         is thrown, so that no message is in flight in buffers that the exception unwinds.
-  template <typename Condition>
-  void until(Condition condition) {
+  ProbeWait(MessageTransport& transport, std::chrono::milliseconds timeout, bool yields_at_once,
+            Polls polls)
+      : transport_(transport), timeout_(timeout), yields_at_once_(yields_at_once), polls_(polls) {}
+
+  /// `find_missing` returns a rank that is waited for.
+  /// Errors: that of the transport; KoloError(kTimeout) naming that rank. The transport is shut
+  ///         down before either is thrown, so that no message is in flight in buffers that the
+  ///         exception unwinds.
+  template <typename Condition, typename FindMissing>
+  void until(const Condition& condition, const FindMissing& find_missing) {
     const auto start = std::chrono::steady_clock::now();
+    auto check_at = start + kCheckEvery;
     for (unsigned polls = 1; !condition(); ++polls) {
-      if (yields_at_once_ || polls > kPollsBeforeYield) std::this_thread::yield();
-      if (polls % kPollsPerCheck != 0) continue;
-      transport_.poll();
-      if (const auto failure = transport_.failure()) give_up(*failure);
-      if (std::chrono::steady_clock::now() - start > timeout_) {
-        give_up({.code = ErrorCode::kTimeout,
-                 .rank = transport_.rank(),
-                 .verb = "calibrate",
-                 .what = "a peer did not answer during calibration"});
+      if (!yields_at_once_ && polls <= kPollsBeforeYield) continue;
+      std::this_thread::yield();
+      // By the clock: on a busy machine a yield takes milliseconds.
+      const auto now = std::chrono::steady_clock::now();
+      if (now < check_at) continue;
+      if (polls_ == Polls::kWait) {
+        if (now - start >= kWorthMeasuring) rest();
+        transport_.poll();
       }
+      check_at = std::chrono::steady_clock::now() + kCheckEvery;
+      if (const auto failure = transport_.failure()) give_up(*failure);
+      if (now - start <= timeout_) continue;
+      const int missing = find_missing();
+      give_up(
+          {.code = ErrorCode::kTimeout,
+           .rank = transport_.rank(),
+           .peer = missing,
+           .verb = "calibrate",
+           .what = fmt::format("rank {} did not answer within {} ms", missing, timeout_.count())});
     }
   }
 
@@ -155,12 +175,23 @@ class ProbeWait {
     throw KoloError(copy);
   }
 
+  /// After a rest a transport looks for peers that have ended, which it does rarely otherwise.
+  void rest() {
+    if (!transport_.arm()) return;
+    ::poll(nullptr, 0, kRestMs);
+    transport_.disarm();
+  }
+
   static constexpr unsigned kPollsBeforeYield = 256;
-  static constexpr unsigned kPollsPerCheck = 256;
+  static constexpr Duration kCheckEvery = std::chrono::milliseconds(1);
+  /// No sample takes so long.
+  static constexpr Duration kWorthMeasuring = std::chrono::milliseconds(100);
+  static constexpr int kRestMs = 1;
 
   MessageTransport& transport_;
   const std::chrono::milliseconds timeout_;
   const bool yields_at_once_;
+  const Polls polls_;
 };
 
 }  // namespace kolo

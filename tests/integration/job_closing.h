@@ -132,8 +132,8 @@ inline void close_with_calls(Runtime& job, int more) {
   std::printf("rank %d: %d of %zu failed\n", rank, failed, calls);
 }
 
-/// The last rank ends within exit(), which one thread calls while another sums. The others sum until
-/// they hear of it.
+/// The last rank ends within exit(), which one thread calls while another sums. The others sum
+/// until they hear of it.
 inline void exit_in_a_thread(Runtime& job) {
   static std::optional<Runtime> kept;
   kept.emplace(std::move(job));

@@ -33,12 +33,13 @@ TEST(ProbeWait, LeavesNothingInFlightWhenAPeerIsLostOrSilent) {
     Completion receive;
     transport->irecv(1, {.source = 1}, buffer, receive);
     if (is_lost) peer->shutdown(false);
-    ProbeWait wait(*transport, milliseconds(1), /*yields_at_once=*/true);
+    ProbeWait wait(*transport, milliseconds(1), /*yields_at_once=*/true, ProbeWait::Polls::kWait);
     try {
-      wait.until([&] { return receive.state == Completion::State::kDone; });
+      wait.until([&] { return receive.state == Completion::State::kDone; }, [] { return 1; });
       FAIL() << "nothing was sent";
     } catch (const KoloError& e) {
       EXPECT_EQ(e.error().code, is_lost ? ErrorCode::kPeerLost : ErrorCode::kTimeout);
+      EXPECT_EQ(e.error().peer, 1);
       EXPECT_EQ(receive.state, Completion::State::kIdle);
     }
   }
