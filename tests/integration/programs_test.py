@@ -247,7 +247,7 @@ class Programs(unittest.TestCase):
         for text, *options in (
             ("--op bit_or does not take --dtype float32", "--op", "bit_or"),
             ("--wire goes with gradients, which do not take sum of bool", "--dtype", "bool", "--wire", "float16"),
-            ("hold gradients, which do not take sum of bool", "--dtype", "bool", "--memory", "device"),
+            ("--memory, but for user, holds gradients, which do not take sum of bool", "--dtype", "bool", "--memory", "device"),
         ):
             refused = launch("kolo-bench", "all-reduce", *options, ranks=1)
             self.assertEqual(refused.returncode, 78, refused.stderr)
