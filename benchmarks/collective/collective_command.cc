@@ -288,8 +288,7 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
     // Sums are checked element by element, so gradients are sent dense.
     if (name == "compression") return false;
     if (sums_gradients) return true;
-    return !is_of_gradients(name) &&
-           std::ranges::find(kOfAllReduce, name) == kOfAllReduce.end();
+    return !is_of_gradients(name) && std::ranges::find(kOfAllReduce, name) == kOfAllReduce.end();
   });
 }
 
@@ -388,13 +387,14 @@ void CollectiveCommand::resolve() {
 void CollectiveCommand::measure_calls() {
   const std::string what = op_ + " of " + dtype_;
   if (options_.what.wire) fail("--wire goes with gradients, which do not take " + what);
-  const bool is_elsewhere = std::ranges::count(options_.homes, Home::kUser) == 0 ||
-                            options_.homes.size() > 1;
+  const bool is_elsewhere =
+      std::ranges::count(options_.homes, Home::kUser) == 0 || options_.homes.size() > 1;
   if (command_.count("--memory") > 0 && is_elsewhere) {
     fail("--memory, but for user, holds gradients, which do not take " + what);
   }
-  require_runtime_read(command_, [](std::string_view name) { return !is_of_gradients(name); },
-                       "gradients, which do not take " + what);
+  require_runtime_read(
+      command_, [](std::string_view name) { return !is_of_gradients(name); },
+      "gradients, which do not take " + what);
   options_.homes = {Home::kUser};
 }
 

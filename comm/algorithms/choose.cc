@@ -37,9 +37,10 @@ std::vector<Choice> by_price(const std::vector<const Algorithm*>& candidates,
   for (const Algorithm* each : candidates) {
     if (!each->is_for_auto(context)) continue;
     const Price price = each->price(context);
-    if (std::isfinite(price.us)) priced.push_back({each, price});
+    if (!std::isfinite(price.us)) continue;
+    const auto us_of = [](const Choice& choice) { return choice.price.us; };
+    priced.insert(std::ranges::upper_bound(priced, price.us, {}, us_of), {each, price});
   }
-  std::ranges::stable_sort(priced, {}, [](const Choice& each) { return each.price.us; });
   return priced;
 }
 

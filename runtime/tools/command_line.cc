@@ -84,9 +84,8 @@ bool is_of_gradients(std::string_view name) {
 void require_read(const CLI::App& command, std::initializer_list<OptionUse> uses) {
   for (const auto& [flag, is_read, reader] : uses) {
     if (is_read || command.count(std::string(flag)) == 0) continue;
-    throw UsageError(
-        fmt::format("{} belongs to {}; this call would ignore it (--help lists all options)", flag,
-                    reader));
+    throw UsageError(fmt::format(
+        "{} belongs to {}; this call would ignore it (--help lists all options)", flag, reader));
   }
 }
 

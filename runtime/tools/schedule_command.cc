@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
+#include "comm/algorithms/all_reduce/all_reduce.h"
 #include "comm/algorithms/choose.h"
 #include "comm/algorithms/chunking.h"
 #include "comm/algorithms/compile.h"
@@ -124,6 +125,9 @@ ScheduleCommand::ScheduleCommand(CLI::App& app)
 bool ScheduleCommand::chosen() const { return command_.parsed(); }
 
 std::vector<Schedule> ScheduleCommand::schedules(const ProcessGrid& grid, std::size_t bytes) const {
+  const bool is_arena = command_.count("--memory") > 0 && arguments_.memory == "arena";
+  check(!is_arena || arguments_.collective == to_string(GoalKind::kAllReduce),
+        "--memory arena is for all-reduces");
   const Goal goal =
       even_goal(parse_goal_kind(arguments_.collective), grid.world_size(), bytes / sizeof(float));
   const BucketLayout layout = layout_of(goal, arguments_.memory, grid);
@@ -132,6 +136,15 @@ std::vector<Schedule> ScheduleCommand::schedules(const ProcessGrid& grid, std::s
   std::vector<Schedule> all;
   try {
     const Algorithm& algorithm = *choose(context).algorithm;
+    const std::vector<std::string_view> names = options.algorithm.names_for(goal.kind);
+    const bool is_named = std::ranges::any_of(names, [&](std::string_view name) {
+      return name == algorithm.name() ||
+             (name == kHierarchical && algorithm.name().starts_with(name));
+    });
+    check(names.empty() || is_named,
+          fmt::format("algorithm {} does not serve {} here, on these nodes and in this memory; "
+                      "auto takes {}",
+                      names.empty() ? "" : names.front(), arguments_.collective, algorithm.name()));
     options.chunk_bytes = algorithm.chunk_bytes(context);
     if (grid.num_nodes() > 1) std::fputs(predictions(context).c_str(), stdout);
     for (int rank = 0; rank < grid.world_size(); ++rank) {
