@@ -2,7 +2,7 @@
 #
 # Only headers of the standard library, of GoogleTest and of CLI11 are among them, which do not change while one works.
 # A source still includes what it uses: the preset `clang` compiles without precompiled headers. With ccache they need
-# CCACHE_SLOPPINESS=pch_defines,time_macros, which the scripts set.
+# CCACHE_SLOPPINESS=pch_defines,time_macros, which KoloCompilerCache sets.
 #
 # Sources with flags of their own have SKIP_PRECOMPILE_HEADERS set, because they cannot use what was parsed without
 # these flags.

@@ -1,13 +1,6 @@
 # Configuring and building a preset of CMakePresets.json. Sourced after common.sh.
 # shellcheck shell=bash
 
-if command -v ccache >/dev/null; then
-  export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER-ccache}
-  export CMAKE_CUDA_COMPILER_LAUNCHER=${CMAKE_CUDA_COMPILER_LAUNCHER-ccache}
-  # Without this nothing that uses precompiled headers is ever found in the cache.
-  export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS-pch_defines,time_macros}
-fi
-
 # `release` is the build that users meet, so it has the short path.
 binary_dir() { if [[ $1 == release ]]; then echo "$root/build"; else echo "$root/build/$1"; fi; }
 
