@@ -61,8 +61,8 @@ function(kolo_batches target size)
 endfunction()
 
 # kolo_data_path(comm "/(kernels|schedule)/"): the sources so far of the library that match this regular expression move
-# or combine data. In Release each of them is compiled by itself, so that its speed does not depend on what is compiled
-# with it.
+# or combine elements. In Release each of them is compiled by itself, so that its speed does not depend on what is
+# compiled with it. What decides, plans or starts such work is in batches.
 function(kolo_data_path name expression)
   if(NOT CMAKE_BUILD_TYPE STREQUAL "Release")
     return()
