@@ -7,7 +7,7 @@
 # Sources with flags of their own have SKIP_PRECOMPILE_HEADERS set, because they cannot use what was parsed without
 # these flags.
 #
-# The kinds differ in how they are compiled (-fPIC, -O1, sanitizers), so each has precompiled headers of its own.
+# The kinds differ in how they are compiled (-fPIC, -O0, sanitizers), so each has precompiled headers of its own.
 
 option(KOLO_PRECOMPILED_HEADERS "Parse the most used headers once" ${PROJECT_IS_TOP_LEVEL})
 
