@@ -1,5 +1,7 @@
 #include "comm/transport/message_stream.h"
 
+#include <cstddef>
+
 namespace kolo {
 
 void MessageWriter::push(std::uint64_t tag, std::span<const std::byte> data, Completion& done) {
@@ -33,10 +35,14 @@ bool MessageWriter::pump() {
       continue;
     }
     if (message.done != nullptr) message.done->state = Completion::State::kDone;
-    ++next_;
+    message.copy = std::vector<std::byte>();
+    // What is left moves to the front while that is cheap, so that a queue that never runs empty
+    // does not grow.
+    if (++next_ * 2 >= queue_.size()) {
+      queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(next_));
+      next_ = 0;
+    }
   }
-  queue_.clear();
-  next_ = 0;
   return moved;
 }
 

@@ -47,8 +47,8 @@ class MessageWriter {
   bool write_some(Outgoing& message);
 
   ByteRing ring_;
-  std::vector<Outgoing> queue_;
-  std::size_t next_ = 0;  ///< First of the queue that is not yet written.
+  std::vector<Outgoing> queue_;  ///< At most half of it is written.
+  std::size_t next_ = 0;         ///< First of the queue that is not yet written.
 };
 
 /// Takes messages out of a byte ring piece by piece. Threads: one.
