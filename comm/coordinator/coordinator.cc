@@ -71,7 +71,9 @@ void Coordinator::arrive(BucketId bucket, std::uint64_t iteration, const Subject
   arrivals_.push_back({.topic = {bucket_key(bucket), iteration},
                        .text = subject.text,
                        .waited = &subject.waited,
+                       .name = subject.name,
                        .sequence = subject.sequence,
+                       .may_end_early = subject.may_end_early,
                        .node_arrivals = local_size_ * (agreements_[bucket] + 1)});
   if (invites_) invite(arrivals_.back());
   const std::uint64_t count = transport_.arrive(leader_, bucket);
@@ -103,7 +105,7 @@ void Coordinator::end(BucketId bucket) {
   const auto it = std::find_if(begun_.begin(), begun_.end(), [&](const Pending& pending) {
     return pending.topic.key == bucket_key(bucket);
   });
-  if (it == begun_.end()) return;  // It was rejected.
+  if (it == begun_.end()) return;  // It was agreed on, or rejected.
   ended_[bucket] = it->topic.round + 1;
   *it = begun_.back();
   begun_.pop_back();
@@ -336,7 +338,10 @@ bool Coordinator::forget(const Topic& topic, bool ends_earlier) {
     return p.topic.key == topic.key || (p.may_end_early && p.name == topic.key);
   };
   return proposals_.erase(topic) +
-             std::erase_if(arrivals_, [&](const Pending& p) { return p.topic == topic; }) +
+             std::erase_if(arrivals_,
+                           [&](const Pending& p) {
+                             return p.topic == topic || (p.may_end_early && is_meant(p));
+                           }) +
              std::erase_if(begun_, is_meant) >
          0;
 }

@@ -29,17 +29,18 @@ void BucketRunner::arrive(BucketId id) {
                         .name = bucket.name,
                         .sequence = bucket.sequence,
                         .may_end_early = may_end_early(bucket)};
-  if (bucket.is_eager) {
+  if (bucket.needs_agreement()) {
+    coordinator_.arrive(id, state.iteration, subject);
+  } else {
     coordinator_.begin(id, state.iteration, subject);
     start(id);
-  } else {
-    coordinator_.arrive(id, state.iteration, subject);
   }
 }
 
 void BucketRunner::start(BucketId id) {
   const BucketTable::Bucket& bucket = buckets_[id];
   BucketTable::State& state = buckets_.state(id);
+  if (state.rejected) return;  // Given up since it was agreed.
   activity_.begin(EngineVerb::kStart, first_line(bucket.text));
   state.running = true;
   bucket.owner->bucket_started(bucket.index);

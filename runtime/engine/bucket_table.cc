@@ -1,10 +1,12 @@
 #include "runtime/engine/bucket_table.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "comm/base/check.h"
+#include "comm/base/dtype.h"
 
 namespace kolo {
 namespace {
@@ -12,6 +14,15 @@ namespace {
 FlagRanges::Use flag_use(const Schedule& schedule) {
   return schedule.layout.memory == MemoryKind::kDevice ? FlagRanges::Use::kLaunches
                                                        : FlagRanges::Use::kIterations;
+}
+
+/// How many uses of a bucket, of so many bytes, may wait at a rank that is late: some megabytes of
+/// messages, of which each costs the transport a note, too. Agreement takes a trip up and down the
+/// tree, so it is the cheaper the more uses share it.
+std::uint16_t uses_ahead(std::size_t bytes) {
+  constexpr std::size_t kBytes = std::size_t{4} << 20, kFewest = 16, kMost = 1024;
+  return static_cast<std::uint16_t>(
+      std::clamp(kBytes / std::max<std::size_t>(bytes, 1), kFewest, kMost));
 }
 
 }  // namespace
@@ -51,12 +62,15 @@ BucketId BucketTable::add(BucketPlan plan, BucketOwner& owner, std::size_t index
   }
   // An empty bucket has no signals of its own: a barrier is nothing but the agreement.
   const bool is_eager = schedule.eager && schedule.layout.count > 0;
+  const bool is_ahead = is_eager && !schedule.mutual && grid_.num_nodes() > 1;
+  const std::size_t bytes = schedule.layout.count * size_of(schedule.layout.dtype);
   acts_.keep();
   *buckets_[id] = {.owner = &owner,
                    .index = index,
                    .arena_offset = arena_offset,
                    .is_eager = is_eager,
                    .is_mutual = schedule.mutual,
+                   .uses_ahead = is_ahead ? uses_ahead(bytes) : std::uint16_t{0},
                    .network_bytes = traffic(schedule, elsewhere).bytes,
                    .text = std::move(text),
                    .first_flag = flags->first,

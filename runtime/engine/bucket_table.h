@@ -74,6 +74,7 @@ class BucketTable {
     std::optional<std::size_t> arena_offset = {};  ///< What it has of the arena for itself.
     bool is_eager = false;                         ///< Starts as soon as it is ready here.
     bool is_mutual = true;                         ///< See `Schedule::mutual`.
+    std::uint16_t uses_ahead = 0;                  ///< See `needs_agreement`.
     std::size_t network_bytes = 0;                 ///< Sent to other nodes per iteration.
     std::string text = {};                         ///< What it is, for errors.
     std::uint64_t name = 0;                        ///< `Subject::name`; 0 for gradients.
@@ -82,6 +83,13 @@ class BucketTable {
     std::uint32_t flag_count = 0;
     std::uint64_t flag_base = 0;
     State state = {};
+
+    /// Whether all ranks agree before this iteration starts. Those of eager buckets that are not
+    /// mutual do in every so many iterations, if messages carry them: else a rank that only sends
+    /// would run ahead for ever, and its messages fill the memory of a rank that is late.
+    bool needs_agreement() const {
+      return !is_eager || (uses_ahead != 0 && state.iteration % uses_ahead == uses_ahead - 1U);
+    }
   };
 
   /// `acts` may refer to the text of a bucket. Everything outlives it.

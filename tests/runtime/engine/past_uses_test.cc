@@ -1,8 +1,10 @@
-// Uses that some ranks have ended when another rank comes to them with other arguments.
+// Uses that some ranks have ended when another rank comes to them, perhaps with other arguments.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -113,6 +115,72 @@ TEST_P(PastUses, AreFollowedByTheRejectionAtWhoeverWasBusy) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, PastUses, testing::Values(3, 4));
+
+// --- Ranks that only send do not run ahead of late ones for ever ---------------------------------
+
+constexpr int kRanks = 3;
+
+struct Load {
+  std::size_t count, uses;  ///< Floats in each use.
+  std::size_t bound;        ///< So many uses are over 4 MiB, or 1024.
+};
+
+/// Ranks on nodes of their own; the last one is late.
+class UsesAhead : public testing::TestWithParam<Load> {
+ protected:
+  std::size_t count() const { return GetParam().count; }
+
+  void submit(int rank) {
+    auto& buffers = data_[static_cast<std::size_t>(rank)];
+    for (std::size_t use = 0; use < GetParam().uses; ++use) {
+      auto& values = buffers.emplace_back(count(), rank == 0 ? static_cast<float>(use + 1) : 0.0F);
+      operations_[static_cast<std::size_t>(rank)].push_back(job_.submit(
+          rank, {.kind = OperationKind::kBroadcast, .name = "x", .buffer = view(values)}));
+    }
+  }
+
+  /// Uses that have ended at a rank.
+  std::size_t ended(int rank) const {
+    const auto& operations = operations_[static_cast<std::size_t>(rank)];
+    return static_cast<std::size_t>(
+        std::ranges::count_if(operations, [](const auto& each) { return each->ticket->done(); }));
+  }
+
+  EngineJob job_{ProcessGrid::with_node_sizes({1, 1, 1}), {}, 3};
+  std::vector<std::vector<float>> data_[kRanks];
+  std::vector<std::shared_ptr<Operation>> operations_[kRanks];
+};
+
+TEST_P(UsesAhead, EndOnceSomeMegabytesWait) {
+  // All agree on the name.
+  std::vector<std::vector<float>> first(kRanks, std::vector<float>(count(), 1.0F));
+  std::vector<std::shared_ptr<Operation>> begin;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    begin.push_back(job_.submit(rank, {.kind = OperationKind::kBroadcast,
+                                       .name = "x",
+                                       .buffer = view(first[static_cast<std::size_t>(rank)])}));
+  }
+  job_.finish(begin);
+  for (int rank = 0; rank + 1 < kRanks; ++rank) submit(rank);
+  job_.poll(20000);
+  const std::size_t ahead = ended(0);
+  EXPECT_GT(ahead, 1u) << "the root may end before others begin";
+  EXPECT_LT(ahead, GetParam().bound);
+  submit(kRanks - 1);
+  std::vector<std::shared_ptr<Operation>> all;
+  for (const auto& mine : operations_) all.insert(all.end(), mine.begin(), mine.end());
+  job_.finish(all);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    for (std::size_t use = 0; use < GetParam().uses; ++use) {
+      ASSERT_EQ(error_of(*operations_[rank][use]), "");
+      ASSERT_EQ(data_[rank][use], std::vector<float>(count(), static_cast<float>(use + 1)))
+          << "rank " << rank << ", use " << use;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Counts, UsesAhead,
+                         testing::Values(Load{2, 3000, 1024}, Load{20000, 200, 64}));
 
 }  // namespace
 }  // namespace kolo
