@@ -46,7 +46,7 @@ std::uint32_t Coordinator::released_counter(BucketId bucket) const {
 Topic Coordinator::propose(std::string_view name, std::uint64_t value, Negotiator::Rule rule,
                            std::string text, const Waited& waited, std::uint64_t sequence) {
   const std::uint64_t key = name_key(name);
-  const Topic topic{key, rounds_[key]};
+  const Topic topic = next_topic(key);
   if (const auto refused = refused_.find(key); refused != refused_.end()) {
     ++rounds_[key];
     decisions_.push_back(
@@ -64,6 +64,29 @@ Topic Coordinator::propose(std::string_view name, std::uint64_t value, Negotiato
   negotiator_.propose(topic, value, rule);
   if (invites_ && is_open_to_all(proposal.pending)) invite(proposal.pending);
   return topic;
+}
+
+Topic Coordinator::vote_on_end(std::string_view vote, std::string_view name,
+                               std::optional<std::uint64_t> uses, std::string text,
+                               const Waited& waited) {
+  const std::uint64_t key = name_key(name);
+  const std::uint64_t refused = refused_.contains(key) ? 1 : 0;
+  const Topic topic =
+      this->vote(vote, uses ? *uses << 1 | refused : kInUse, std::move(text), waited);
+  proposals_.at(topic).ends = key;
+  return topic;
+}
+
+/// At the decision itself, so that what comes behind it on any edge is about new uses. Where a rank
+/// is yet to come to a use that others have given up, all go on counting.
+void Coordinator::end_name(const Frame& accepted) {
+  const auto proposal = proposals_.find(accepted.topic);
+  if (proposal == proposals_.end() || !proposal->second.ends || !ends(accepted)) return;
+  if (accepted.least != accepted.greatest || (accepted.least & 1) != 0) return;
+  const std::uint64_t key = *proposal->second.ends;
+  rounds_.erase(key);
+  invitations_.forget(key);
+  inspector_.forget(key);
 }
 
 void Coordinator::arrive(BucketId bucket, std::uint64_t iteration, const Subject& subject) {
@@ -282,6 +305,7 @@ void Coordinator::flush() {
   }
   for (Frame& decision : negotiator_.take_decisions()) {
     if (decision.kind == FrameKind::kAccept) {
+      end_name(decision);
       forget(decision.topic, /*ends_earlier=*/true);
       ++rounds_[decision.topic.key];
       if (decision.topic.key == join_key_) end_join();

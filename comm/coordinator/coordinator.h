@@ -128,6 +128,17 @@ class Coordinator {
     return propose(name, value, Negotiator::Rule::kAnyValues, std::move(text), waited, 0);
   }
 
+  /// A vote on whether a name goes: it does if all ranks have used it equally often and none has
+  /// work with it. Then no rank knows it any more, and its next use is its first. `uses`: those of
+  /// this rank; nothing: it has work with it. Before: the name is decided, and this rank proposes
+  /// it no more until the decision on the vote.
+  Topic vote_on_end(std::string_view vote, std::string_view name, std::optional<std::uint64_t> uses,
+                    std::string text, const Waited& waited);
+  /// Whether the name goes by that decision.
+  static bool ends(const Frame& accepted) {
+    return accepted.greatest != kInUse && accepted.least >> 1 == accepted.greatest >> 1;
+  }
+
   /// This rank is ready for an iteration of a bucket. Iterations of a bucket grow and may have
   /// gaps. After a rejection it takes no more.
   void arrive(BucketId bucket, std::uint64_t iteration, const Subject& subject);
@@ -231,6 +242,10 @@ class Coordinator {
  private:
   static constexpr std::uint64_t kHintBit = 1;
 
+  /// In a vote on the end of a name: this rank has work with it. Otherwise the value is twice the
+  /// number of uses, and one more if others have given up a use to which this rank is yet to come.
+  static constexpr std::uint64_t kInUse = ~std::uint64_t{0};
+
   /// The vote that all ranks have joined goes by this name, and nothing else does.
   static constexpr std::string_view kJoinName = "join";
   static constexpr std::string_view kCloseName = "end of job";
@@ -249,6 +264,7 @@ class Coordinator {
   struct Proposal {
     std::string text;
     Pending pending;
+    std::optional<std::uint64_t> ends = {};  // key of the name, in a vote on its end
   };
 
   Topic propose(std::string_view name, std::uint64_t value, Negotiator::Rule rule, std::string text,
@@ -276,6 +292,7 @@ class Coordinator {
   void answer();
   void count_arrivals();
   bool forget(const Topic& topic, bool ends_earlier);
+  void end_name(const Frame& accepted);
   void forget_rejected(const Frame& decision);
   void conclude(const std::optional<StallInspector::Finding>& finding);
   void warn(std::string_view text) const;
@@ -307,7 +324,7 @@ class Coordinator {
   Inquiry inquiry_;
   Invitations invitations_;
   const std::uint64_t join_key_, close_key_;
-  std::map<std::uint64_t, std::uint64_t> rounds_;  // by key: decisions so far
+  std::map<std::uint64_t, std::uint64_t> rounds_;  // by key: decisions so far, if any
   std::map<std::uint64_t, Error> refused_;         // by key: why the next use fails
   std::map<Topic, Proposal> proposals_;            // of this rank, undecided
   std::vector<Pending> arrivals_;                  // of this rank, not agreed

@@ -62,7 +62,7 @@ std::vector<Invitation> Coordinator::take_invitations() {
   std::vector<Invitation> invitations = invitations_.take_invitations();
   std::erase_if(invitations, [&](const Invitation& invitation) {
     const Topic& topic = invitation.topic;
-    return !is_bucket_key(topic.key) && topic.round < rounds_[topic.key];
+    return !is_bucket_key(topic.key) && is_decided(topic);
   });
   return invitations;
 }

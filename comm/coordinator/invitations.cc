@@ -76,6 +76,12 @@ void Invitations::end_closing(std::uint64_t attempt) {
   closed_.clear();
 }
 
+void Invitations::forget(std::uint64_t key) {
+  latest_.erase(key);
+  std::erase_if(ending_, [&](const Topic& topic) { return topic.key == key; });
+  std::erase_if(fresh_, [&](const Invitation& invitation) { return invitation.topic.key == key; });
+}
+
 void Invitations::invite(std::span<const Topic> topics) {
   Frame news{.kind = FrameKind::kInvite};
   for (const Topic& topic : topics) {

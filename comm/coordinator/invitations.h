@@ -81,6 +81,9 @@ class Invitations {
   /// The topic has failed, so nobody need decline it any more.
   void rejected(const Topic& topic) { ending_.insert(topic); }
 
+  /// Nobody has been invited to any use of this key: it begins anew.
+  void forget(std::uint64_t key);
+
   /// Takes kJoined, kClosed, kInvite and kDecline. Returns false for other kinds and for frames
   /// that this peer has no business sending.
   [[nodiscard]] bool receive(int peer, const Frame& frame);

@@ -65,6 +65,12 @@ void StallInspector::stalled(const Topic& topic) { stalled_.insert(topic); }
 
 void StallInspector::conflict(const Topic& topic) { conflicts_.push_back(topic); }
 
+void StallInspector::forget(std::uint64_t key) {
+  suspects_.clear();
+  std::erase_if(rejected_, [&](const Topic& topic) { return topic.key == key; });
+  std::erase_if(stalls_, [&](const auto& stall) { return stall.first.key == key; });
+}
+
 void StallInspector::tick(TimePoint now) {
   if (!asking_ && confirm_at_ && now >= *confirm_at_) is_due_ = true;
 }

@@ -57,6 +57,8 @@ class StallInspector {
   void stalled(const Topic& topic);
   /// All ranks have proposed `topic`, with different fingerprints.
   void conflict(const Topic& topic);
+  /// Topics with this key begin anew: nothing is known of them.
+  void forget(std::uint64_t key);
   /// Time passes: a suspicion may be due for its second inquiry.
   void tick(TimePoint now);
 

@@ -1,6 +1,7 @@
 #include "runtime/engine/operations.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -14,9 +15,6 @@
 
 namespace kolo {
 namespace {
-
-/// In a vote on it: an operation is not idle at this rank.
-constexpr std::uint64_t kBusyBit = std::uint64_t{1} << 63;
 
 /// Operations, steps of calls and gradient sets have name spaces of their own.
 std::string topic_name(const std::string& name, bool is_step) {
@@ -207,7 +205,6 @@ void Operations::vote_on_oldest() {
   OperationTopic& oldest = topics(name.is_step).at(name.text);
   const BucketTable::State& state = context_.buckets[*oldest.bucket()].state;
   const std::uint64_t uses = state.rejected ? *state.rejected + 1 : state.iteration;
-  const auto rank = static_cast<std::uint64_t>(context_.transport.rank());
   // Numbers are used again, so that the coordinator knows few names of votes.
   std::size_t number = 0;
   while (std::ranges::any_of(retirements_,
@@ -215,9 +212,10 @@ void Operations::vote_on_oldest() {
     ++number;
   }
   oldest.hold(true);
-  const Topic vote = coordinator_.vote(fmt::format("retirement {}", number),
-                                       oldest.is_idle() ? uses : kBusyBit | rank,
-                                       "whether '" + name.text + "' is still used", nobody_);
+  const Topic vote = coordinator_.vote_on_end(
+      fmt::format("retirement {}", number), topic_name(name.text, name.is_step),
+      oldest.is_idle() ? std::optional(uses) : std::nullopt,
+      "whether '" + name.text + "' is still used", nobody_);
   retirements_.emplace(vote, Retirement{number, name});
 }
 
@@ -225,7 +223,7 @@ void Operations::retire(const Name& name, const Frame& decision) {
   OperationTopic& topic = topics(name.is_step).at(name.text);
   topic.hold(false);
   std::erase(by_age_, name);
-  if (decision.least != decision.greatest || (decision.least & kBusyBit) != 0) {
+  if (!Coordinator::ends(decision)) {
     if (topic.bucket()) by_age_.push_back(name);
   } else {
     context_.buckets.remove(*topic.take_bucket());

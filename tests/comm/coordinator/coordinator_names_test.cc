@@ -1,0 +1,168 @@
+// Names that programs make up for ever: coordinators forget those that all ranks have done with.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/comm/coordinator/coordinator_job.h"
+
+namespace kolo::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class CoordinatorNames : public ::testing::TestWithParam<std::vector<int>> {
+ protected:
+  void poll(int rounds = 20) {
+    for (int round = 0; round < rounds; ++round) {
+      for (int rank = 0; rank < job_.size(); ++rank) job_.poll(rank);
+    }
+  }
+
+  /// All ranks propose the next use of the name; returns the topic.
+  Topic propose(const std::string& name) {
+    Topic topic;
+    for (int rank = 0; rank < job_.size(); ++rank) {
+      topic = job_.coordinator(rank).propose(name, 1, "'" + name + "'", wait_);
+    }
+    return topic;
+  }
+
+  /// All ranks vote with what they have made of the name; returns whether it goes.
+  bool vote(const std::string& name, const std::vector<std::optional<std::uint64_t>>& uses) {
+    for (int rank = 0; rank < job_.size(); ++rank) {
+      job_.coordinator(rank).vote_on_end("vote", name, uses[static_cast<std::size_t>(rank)],
+                                         "a vote", wait_);
+    }
+    poll();
+    bool goes = false;
+    for (const Frame& decision : take_decisions(FrameKind::kAccept)) {
+      goes = Coordinator::ends(decision);
+    }
+    return goes;
+  }
+
+  /// The decisions of each rank, of which the last one is of this kind; returns that of rank 0.
+  std::vector<Frame> take_decisions(FrameKind kind) {
+    std::vector<Frame> first;
+    for (int rank = job_.size() - 1; rank >= 0; --rank) {
+      first = job_.coordinator(rank).take_decisions();
+      EXPECT_THAT(first, SizeIs(1)) << "rank " << rank;
+      if (!first.empty()) {
+        EXPECT_EQ(first.back().kind, kind) << "rank " << rank;
+      }
+    }
+    return first;
+  }
+
+  std::vector<std::optional<std::uint64_t>> all(std::uint64_t uses) const {
+    return std::vector<std::optional<std::uint64_t>>(static_cast<std::size_t>(job_size_), uses);
+  }
+
+  Wait wait_;
+  CoordinatorJob job_{GetParam()};
+  int job_size_ = job_.size();
+};
+
+TEST_P(CoordinatorNames, BeginAnewWhenAllHaveDone) {
+  for (int life = 0; life < 3; ++life) {
+    const Topic topic = propose("x");
+    EXPECT_EQ(topic.round, 0u) << "life " << life;
+    poll();
+    take_decisions(FrameKind::kAccept);
+    EXPECT_TRUE(vote("x", all(7)));
+    for (int rank = 0; rank < job_.size(); ++rank) {
+      EXPECT_FALSE(job_.coordinator(rank).is_decided(topic)) << "rank " << rank;
+    }
+  }
+}
+
+TEST_P(CoordinatorNames, StayWhereARankHasNotDone) {
+  propose("x");
+  poll();
+  take_decisions(FrameKind::kAccept);
+  for (const std::optional<std::uint64_t> last :
+       {std::optional<std::uint64_t>(8), std::optional<std::uint64_t>()}) {
+    auto uses = all(7);
+    uses.back() = last;
+    EXPECT_EQ(vote("x", uses), job_.size() == 1 && last);
+    if (job_.size() > 1) {
+      EXPECT_TRUE(job_.coordinator(0).is_decided({name_key("x"), 0}));
+    }
+  }
+}
+
+// A rank that was busy while others gave a use up comes to that use, and not to a later one.
+TEST_P(CoordinatorNames, AreCountedOnWhileAUseThatWasGivenUpIsToCome) {
+  if (job_.size() == 1) GTEST_SKIP() << "nobody can be late";
+  const Topic first = propose("x");
+  poll();
+  take_decisions(FrameKind::kAccept);
+  const Topic given_up{first.key, 1};
+  const int late = job_.size() - 1;
+  for (int rank = 0; rank < late; ++rank) {
+    job_.coordinator(rank).propose("x", 1, "'x'", wait_);
+  }
+  wait_.count = 1;  // A thread of each rank waits for ever.
+  for (int i = 0; i < 10000 && !job_.coordinator(0).is_decided(given_up); ++i) {
+    job_.clock.advance(kTick);
+    poll(1);
+  }
+  poll();
+  take_decisions(FrameKind::kReject);
+  EXPECT_TRUE(vote("x", all(1)));
+  EXPECT_TRUE(job_.coordinator(0).is_decided(given_up));
+  EXPECT_EQ(job_.coordinator(late).propose("x", 1, "'x'", wait_), given_up);
+  const auto decisions = job_.coordinator(late).take_decisions();
+  ASSERT_THAT(decisions, SizeIs(1));
+  EXPECT_EQ(decisions[0].kind, FrameKind::kReject);
+  EXPECT_EQ(propose("x").round, 2u);
+  poll();
+  take_decisions(FrameKind::kAccept);
+}
+
+// What was known of the former uses is not held against the new ones.
+TEST_P(CoordinatorNames, BeginAnewForInvitationsAndErrors) {
+  if (job_.size() == 1) GTEST_SKIP() << "a rank alone neither joins nor differs";
+  const int joined = job_.size() - 1;
+  job_.coordinator(joined).join(wait_);
+  poll();
+  for (int life = 0; life < 2; ++life) {
+    SCOPED_TRACE(::testing::Message() << "life " << life);
+    for (int rank = 0; rank < joined; ++rank) {
+      job_.coordinator(rank).propose("x", 1, "'x'", wait_);
+    }
+    poll();
+    const auto invitations = job_.coordinator(joined).take_invitations();
+    ASSERT_THAT(invitations, SizeIs(1));
+    job_.coordinator(joined).propose("x", 1, "'x'", wait_);
+    poll();
+    take_decisions(FrameKind::kAccept);
+    // The next use is declined, and so rejected.
+    for (int rank = 0; rank < joined; ++rank) {
+      job_.coordinator(rank).propose("x", 2, "'x'", wait_);
+    }
+    poll();
+    ASSERT_THAT(job_.coordinator(joined).take_invitations(), SizeIs(1));
+    job_.coordinator(joined).decline({name_key("x"), 1},
+                                     {.code = ErrorCode::kMismatch, .what = "declined"});
+    poll();
+    EXPECT_THAT(take_decisions(FrameKind::kReject)[0].error.what, HasSubstr("declined"));
+    EXPECT_TRUE(vote("x", all(1)));
+    EXPECT_THAT(job_.coordinator(joined).take_invitations(), IsEmpty());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, CoordinatorNames,
+                         ::testing::Values(std::vector{1}, std::vector{3}, std::vector{2, 1, 2},
+                                           std::vector{1, 1, 1, 1, 1, 1}));
+
+}  // namespace
+}  // namespace kolo::test
