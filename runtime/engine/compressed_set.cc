@@ -76,11 +76,14 @@ void CompressedSet::append_to(Plan& plan) const {
   }
 }
 
-void CompressedSet::end_step() {
-  if (buckets_.empty()) return;
-  const bool accepted =
-      std::ranges::all_of(buckets_, [](const auto& bucket) { return bucket.codec->finite(); }) &&
-      std::ranges::all_of(others_, all_finite);
+bool CompressedSet::is_finite() const {
+  return buckets_.empty() ||
+         (std::ranges::all_of(buckets_,
+                              [](const auto& bucket) { return bucket.codec->finite(); }) &&
+          std::ranges::all_of(others_, all_finite));
+}
+
+void CompressedSet::end_step(bool accepted) {
   bool is_new = false;
   for (const CompressedBucket& bucket : buckets_) {
     if (!bucket.codec->has_run()) {

@@ -52,10 +52,12 @@ class CompressedSet {
   /// Appends its buckets to those of a plan, in which its gradients are in none.
   void append_to(Plan& plan) const;
 
-  /// After all buckets of an iteration: accepts the step in all groups that were in it, or forgets
-  /// it in all if any number that any rank sent, here or in the set's other gradients, was not
-  /// finite.
-  void end_step();
+  /// After all buckets of an iteration: whether every number that any rank sent, here or in the
+  /// set's other gradients, was finite. Threads: the user's, without the lock of the iterations.
+  /// Cost: one read of the other gradients that are in host memory; nothing without groups.
+  bool is_finite() const;
+  /// Then: accepts the step in all groups that were in it, or forgets it in all.
+  void end_step(bool accepted);
 
   /// The next step carries all residuals along.
   void flush_next();

@@ -130,10 +130,12 @@ bool GradientIterations::wait_until_all(const std::atomic<std::size_t>& progress
     const Waiting waiting(waiters_);
     in_time = wait_until(Deadline(timeout, now), driver, settled, mutex_, changed_);
   }
+  // Reads all gradients that travel dense, which the engine leaves alone until the next iteration.
+  const bool is_finite = in_time && !failed() && compressed_.is_finite();
   const MutexLock lock(mutex_);
   if (error_) throw KoloError(*error_);
   if (!in_time) return false;
-  compressed_.end_step();
+  compressed_.end_step(is_finite);
   if (timeline_) write({.began = now, .ended = std::chrono::steady_clock::now()});
   marks_ = 0;
   calls_.assign(calls_.size(), MarkCall::kNone);
