@@ -40,7 +40,10 @@ std::optional<Group> Group::split(int color, int key, GroupOptions options) cons
   const Place mine{color, key};
   std::vector<Place> places(static_cast<std::size_t>(size()));
   state_->run({}, [&](auto& calls) {
-    return calls.all_gather("split", &mine, {places.data(), 2 * places.size(), DType::kInt32}, {});
+    auto operation =
+        calls.all_gather("split", &mine, {places.data(), 2 * places.size(), DType::kInt32}, {});
+    operation->space = NameSpace::kRuntime;
+    return operation;
   });
   if (color < 0) return std::nullopt;
   std::vector<int> ranks;

@@ -32,6 +32,14 @@ bool reduces(OperationKind kind);
 /// Whether the elements are divided into a part for each rank, or for each pair.
 bool has_parts(OperationKind kind);
 
+/// Who gives an operation its name. Users may give any to theirs: they are apart from the others,
+/// of which those of steps contain a colon.
+enum class NameSpace : std::uint8_t {
+  kUser,
+  kStep,     ///< A call that several operations make up, to all but its first one.
+  kRuntime,  ///< What has no other name, as barriers and splits.
+};
+
 struct Operation;
 
 /// The signature without the name, for comparing.
@@ -83,8 +91,7 @@ struct Operation {
   std::shared_ptr<const Event> ready = {};
   /// The row-sparse all-reduce of which this is the first operation; empty for all others.
   std::optional<RowCall> rows = {};
-  /// One of the others, whose names are apart from those of users.
-  bool is_step = false;
+  NameSpace space = NameSpace::kUser;
   /// Its number, from 1, among those of a group that keeps one order; 0: the group keeps none.
   std::uint64_t place = 0;
   /// Memory that its buffers point to, kept until it is over; null for a caller's buffers.

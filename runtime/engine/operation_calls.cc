@@ -173,7 +173,9 @@ void check_uncast(std::string_view name, const Reduction& reduction) {
 }  // namespace
 
 OperationCalls::New OperationCalls::plain(OperationKind kind) const {
-  return pool_.take(kind, kind == OperationKind::kBarrier ? "barrier" : "");
+  New operation = pool_.take(kind, kind == OperationKind::kBarrier ? "barrier" : "");
+  operation->space = NameSpace::kRuntime;
+  return operation;
 }
 
 void OperationCalls::check_root(std::string_view name, int root) const {

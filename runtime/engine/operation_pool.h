@@ -36,7 +36,7 @@ class OperationPool {
     operation->root = 0;
     operation->ready.reset();
     operation->rows.reset();
-    operation->is_step = false;
+    operation->space = NameSpace::kUser;
     operation->memory.reset();
     const SpinGuard lock(lock_);
     if (unused_.size() < kMost) unused_.push_back(std::move(operation));

@@ -8,8 +8,7 @@ namespace kolo {
 namespace {
 
 OperationTerms terms_of(const Operation& operation) {
-  return {
-      .name = operation.name, .is_step = operation.is_step, .shape = OperationShape::of(operation)};
+  return {.name = operation.name, .space = operation.space, .shape = OperationShape::of(operation)};
 }
 
 }  // namespace
@@ -72,7 +71,7 @@ std::vector<std::byte> OperationTopic::terms() const { return to_bytes(terms_of(
 
 /// The steps of a call come when it gets to them.
 std::string_view OperationTopic::stand_in(std::uint64_t uses) {
-  if (made_for_.is_step) return {};
+  if (made_for_.space == NameSpace::kStep) return {};
   while (queue_.size() < uses) {
     const std::string_view obstacle = all_.stand_in(made_for_);
     if (!obstacle.empty()) return obstacle;

@@ -16,9 +16,9 @@
 namespace kolo {
 namespace {
 
-/// Operations, steps of calls and gradient sets have name spaces of their own.
-std::string topic_name(const std::string& name, bool is_step) {
-  return (is_step ? "step " : "operation ") + name;
+/// Gradient sets have a name space of their own, too.
+std::string topic_name(const std::string& name, NameSpace space) {
+  return (space == NameSpace::kUser ? "operation " : "runtime ") + name;
 }
 
 bool uses_device(const OperationShape& shape) {
@@ -28,7 +28,7 @@ bool uses_device(const OperationShape& shape) {
 }
 
 std::string topic_name(const Operation& operation) {
-  return topic_name(operation.name, operation.is_step);
+  return topic_name(operation.name, operation.space);
 }
 
 /// Pending operations are compared by this key: uses of a name are made in one order on all ranks,
@@ -42,14 +42,14 @@ std::uint64_t sequence_key(const Operation& operation) {
 }  // namespace
 
 void Operations::submit(const std::shared_ptr<Operation>& operation) {
-  operation->place = keeps_order() && !operation->is_step ? ++places_ : 0;
+  operation->place = keeps_order() && operation->space != NameSpace::kStep ? ++places_ : 0;
   OperationTopic& topic = topic_of(*operation);
   topic.push(operation);
   advance(topic);
 }
 
 OperationTopic& Operations::topic_of(const Operation& operation) {
-  return topics(operation.is_step).try_emplace(operation.name, *this).first->second;
+  return topics(operation.space).try_emplace(operation.name, *this).first->second;
 }
 
 void Operations::advance(OperationTopic& topic) {
@@ -120,9 +120,9 @@ bool Operations::reject(const Topic& rejected, const Error& error) {
 }
 
 OperationTopic* Operations::find(std::uint64_t key) {
-  for (Topics* const topics : {&topics_, &steps_}) {
-    for (auto& [name, topic] : *topics) {
-      if (name_key(topic_name(name, topics == &steps_)) == key) return &topic;
+  for (const NameSpace space : {NameSpace::kUser, NameSpace::kRuntime}) {
+    for (auto& [name, topic] : topics(space)) {
+      if (name_key(topic_name(name, space)) == key) return &topic;
     }
   }
   return nullptr;
@@ -133,7 +133,7 @@ void Operations::plan(OperationTopic& topic, bool in_arenas) {
   // All ranks have finished every use of the former signature, or forgotten one that was rejected,
   // before they propose a new one.
   BucketTable& buckets = context_.buckets;
-  const Name name{.text = head.name, .is_step = head.is_step};
+  const Name name{.text = head.name, .space = head.space};
   std::erase(by_age_, name);
   if (const auto former = topic.take_bucket()) buckets.remove(*former);
   PlannedOperation planned = plan_operation(head, in_arenas, context_);
@@ -148,7 +148,7 @@ void Operations::fail_all(const Error& error) noexcept {
   proposed_.clear();
   retirements_.clear();
   for (auto& [name, topic] : topics_) topic.fail_all(error);
-  for (auto& [name, topic] : steps_) topic.fail_all(error);
+  for (auto& [name, topic] : own_) topic.fail_all(error);
 }
 
 // --- While this rank has joined ------------------------------------------------------------------
@@ -157,11 +157,11 @@ bool Operations::is_idle() const {
   const auto are_idle = [](const Topics& topics) {
     return std::ranges::all_of(topics, [](const auto& topic) { return topic.second.is_idle(); });
   };
-  return are_idle(topics_) && are_idle(steps_);
+  return are_idle(topics_) && are_idle(own_);
 }
 
 std::string_view Operations::stand_in(const OperationTerms& terms) {
-  if (terms.is_step) return {};  // Its call gets to it here, too.
+  if (terms.space == NameSpace::kStep) return {};  // Its call gets to it here, too.
   const std::string_view obstacle = obstacle_to(terms.shape, context_.transport.rank());
   if (!obstacle.empty()) return obstacle;
   const bool is_on_device = uses_device(terms.shape);
@@ -202,7 +202,7 @@ void Operations::vote_on_oldest() {
   const auto oldest_name = std::ranges::find_if_not(by_age_, is_voted_on);
   if (oldest_name == by_age_.end() || *oldest_name == by_age_.back()) return;
   const Name name = *oldest_name;
-  OperationTopic& oldest = topics(name.is_step).at(name.text);
+  OperationTopic& oldest = topics(name.space).at(name.text);
   const BucketTable::State& state = context_.buckets[*oldest.bucket()].state;
   const std::uint64_t uses = state.rejected ? *state.rejected + 1 : state.iteration;
   // Numbers are used again, so that the coordinator knows few names of votes.
@@ -212,15 +212,15 @@ void Operations::vote_on_oldest() {
     ++number;
   }
   oldest.hold(true);
-  const Topic vote = coordinator_.vote_on_end(
-      fmt::format("retirement {}", number), topic_name(name.text, name.is_step),
-      oldest.is_idle() ? std::optional(uses) : std::nullopt,
-      "whether '" + name.text + "' is still used", nobody_);
+  const Topic vote = coordinator_.vote_on_end(fmt::format("retirement {}", number),
+                                              topic_name(name.text, name.space),
+                                              oldest.is_idle() ? std::optional(uses) : std::nullopt,
+                                              "whether '" + name.text + "' is still used", nobody_);
   retirements_.emplace(vote, Retirement{number, name});
 }
 
 void Operations::retire(const Name& name, const Frame& decision) {
-  OperationTopic& topic = topics(name.is_step).at(name.text);
+  OperationTopic& topic = topics(name.space).at(name.text);
   topic.hold(false);
   std::erase(by_age_, name);
   if (!Coordinator::ends(decision)) {
@@ -228,7 +228,7 @@ void Operations::retire(const Name& name, const Frame& decision) {
   } else {
     context_.buckets.remove(*topic.take_bucket());
     if (topic.is_idle()) {
-      topics(name.is_step).erase(name.text);
+      topics(name.space).erase(name.text);
     } else {
       advance(topic);
     }

@@ -77,7 +77,7 @@ class Operations {
   using Topics = std::map<std::string, OperationTopic>;  // by name
   struct Name {
     std::string text;
-    bool is_step = false;
+    NameSpace space = NameSpace::kUser;
     friend bool operator==(const Name&, const Name&) = default;
   };
   /// A vote, one of several at a time, on whether this name, which is held, goes.
@@ -89,7 +89,7 @@ class Operations {
     int waiters() const override { return 0; }
   };
 
-  Topics& topics(bool is_step) { return is_step ? steps_ : topics_; }
+  Topics& topics(NameSpace space) { return space == NameSpace::kUser ? topics_ : own_; }
   OperationTopic& topic_of(const Operation& operation);
   /// That of a name with this key; null if none is known.
   OperationTopic* find(std::uint64_t key);
@@ -104,7 +104,7 @@ class Operations {
   Activity& activity_;
   const BeginCall begin_call_;
   Topics topics_;
-  Topics steps_;  // of calls that several operations make up
+  Topics own_;  // whose names no user gives
   std::map<Topic, OperationTopic*> proposed_;
   std::deque<Name> by_age_;                       // that have a bucket, oldest agreement first
   std::map<Topic, Retirement> retirements_;       // under way

@@ -17,6 +17,7 @@ constexpr OperationKind kAllKinds[] = {OperationKind::kAllReduce, OperationKind:
                                        OperationKind::kAllGather, OperationKind::kGather,
                                        OperationKind::kScatter,   OperationKind::kAllToAll,
                                        OperationKind::kBarrier,   OperationKind::kClose};
+constexpr NameSpace kAllSpaces[] = {NameSpace::kUser, NameSpace::kStep, NameSpace::kRuntime};
 constexpr RowForm kAllForms[] = {RowForm::kAuto, RowForm::kRows, RowForm::kTable};
 constexpr MemoryKind kAllMemories[] = {MemoryKind::kHost, MemoryKind::kDevice};
 
@@ -151,7 +152,7 @@ std::vector<std::byte> to_bytes(const OperationTerms& terms) {
   writer.number(static_cast<std::uint8_t>(shape.wire ? 1 : 0));
   writer.number(static_cast<std::uint8_t>(shape.wire.value_or(shape.dtype)));
   writer.rank(shape.root);
-  writer.number(static_cast<std::uint8_t>(terms.is_step ? 1 : 0));
+  writer.number(static_cast<std::uint8_t>(terms.space));
   writer.number(static_cast<std::uint8_t>(shape.rows ? 1 : 0));
   if (shape.rows) write(writer, *shape.rows);
   return bytes;
@@ -177,7 +178,7 @@ std::optional<OperationTerms> operation_terms_from(std::span<const std::byte> by
   const DType wire = reader.choice(kAllDTypes);
   if (has_wire) shape.wire = wire;
   shape.root = reader.rank();
-  terms.is_step = reader.number<std::uint8_t>() != 0;
+  terms.space = reader.choice(kAllSpaces);
   if (reader.number<std::uint8_t>() != 0) shape.rows = read_rows(reader);
   if (!reader.ok() || !reader.at_end()) return std::nullopt;
   return terms;
@@ -211,6 +212,7 @@ std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_
   auto part = std::make_shared<StandIn>();
   part->kind = shape.kind;
   part->name = terms.name;
+  part->space = terms.space;
   part->buffer = {nullptr, shape.count, shape.dtype, shape.memory};
   part->counts = shape.counts;
   for (const std::size_t count : shape.tensors) part->tensors.push_back({.count = count});

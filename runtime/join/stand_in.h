@@ -16,7 +16,7 @@ namespace kolo {
 /// What a rank that has joined needs to know to take part in an operation of others.
 struct OperationTerms {
   std::string name;
-  bool is_step = false;  ///< As `Operation::is_step`.
+  NameSpace space = NameSpace::kUser;
   OperationShape shape;
 };
 

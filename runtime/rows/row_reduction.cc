@@ -212,7 +212,7 @@ std::shared_ptr<Operation> RowReduction::step(OperationKind kind, std::string_vi
                                               const Reduction& reduction) const {
   // No step's name ends in another one's, so steps of different calls have different names.
   auto operation = calls_.grouped(kind, fmt::format("{}: {}", name_, what), tensors, 0, reduction);
-  operation->is_step = true;
+  operation->space = NameSpace::kStep;
   operation->memory = sums_;
   return operation;
 }

@@ -60,6 +60,31 @@ TEST(RuntimeGroups, OverlapNestAndSplit) {
   });
 }
 
+TEST(RuntimeGroups, MeetNoOperationOfTheProgram) {
+  RuntimeJob(2, test_options()).run([](Runtime& runtime) {
+    // Uses of one name meet in the order in which each rank makes them. Those of the runtime have
+    // names apart, so ranks may differ about what comes first.
+    std::vector<float> sum{static_cast<float>(runtime.rank() + 1), 10};
+    std::vector<float> all(2);
+    const float mine = static_cast<float>(runtime.rank() + 5);
+    const auto add = [&] { return runtime.all_reduce_async("barrier", view(sum)); };
+    const auto gather = [&] { return runtime.all_gather_async("split", &mine, view(all)); };
+    if (runtime.rank() == 0) {
+      Ticket added = add(), gathered = gather();
+      runtime.barrier();
+      require(runtime.split(0, 0, {.arena_bytes = kSmall})->size() == 2, "split");
+      added.wait();
+      gathered.wait();
+    } else {
+      runtime.barrier();
+      require(runtime.split(0, 0, {.arena_bytes = kSmall})->size() == 2, "split");
+      add().wait();
+      gather().wait();
+    }
+    require(sum == std::vector<float>{3, 20} && all == std::vector<float>{5, 6}, "values");
+  });
+}
+
 TEST(RuntimeGroups, FollowNodes) {
   RuntimeJob(3, test_options()).run([](Runtime& runtime) {
     Group node = runtime.node_group({.arena_bytes = kSmall});

@@ -87,10 +87,10 @@ TEST(OperationTerms, KeepTheCallThatTheyBegin) {
                       .options = {.op = ReduceOp::kAverage,
                                   .exchange = RowForm::kTable,
                                   .scales = {.before = 2, .after = 0.5}}}};
-  const auto terms = operation_terms_from(to_bytes(
-      OperationTerms{.name = "rows", .is_step = true, .shape = OperationShape::of(operation)}));
+  const auto terms = operation_terms_from(to_bytes(OperationTerms{
+      .name = "rows", .space = NameSpace::kStep, .shape = OperationShape::of(operation)}));
   ASSERT_TRUE(terms);
-  EXPECT_TRUE(terms->is_step);
+  EXPECT_EQ(terms->space, NameSpace::kStep);
   EXPECT_TRUE(terms->shape.fits(operation));
   EXPECT_EQ(obstacle_to(terms->shape, 0), "");
 }
