@@ -17,22 +17,17 @@ from ._types import Named, Parted, Scaled, Summed, SummedParts, X
 from ._wait import Subject
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from typing_extensions import Unpack
 
-    from ._types import Counts, D
+    from ._types import A, Counts
 
-OPS = {
-    "sum": _c.KOLO_SUM,
-    "min": _c.KOLO_MIN,
-    "max": _c.KOLO_MAX,
-    "prod": _c.KOLO_PROD,
-    "average": _c.KOLO_AVERAGE,
-    "bit_and": _c.KOLO_BIT_AND,
-    "bit_or": _c.KOLO_BIT_OR,
-    "bit_xor": _c.KOLO_BIT_XOR,
-    "premul_sum": _c.KOLO_PREMUL_SUM,
-}
+def _numbers(names: str) -> dict[str, int]:
+    """Numbers in the C interface, by the names here."""
+    return {name: getattr(_c, f"KOLO_{name.upper()}") for name in names.split()}
+
+
+OPS = _numbers("sum min max prod average bit_and bit_or bit_xor premul_sum")
+_COLLECTIVES = _numbers("all_reduce broadcast reduce reduce_scatter all_gather gather scatter all_to_all")
 
 
 def choice(choices: dict[str, int], value: str, what: str) -> int:
@@ -135,13 +130,10 @@ class Collectives:
         `wire_dtype`: "bfloat16" sends float32 or float64, without scales, in 16 bits. Each contribution is rounded once,
         and so is the float32 sum.
         """
-        code = choice(OPS, op, "op")
+        arrays = _Arrays(x, out)
+        pairs = [_pairs.whole(*each) for each in arrays.each]
         call = _call(name, scale_before, scale_after, None, stream, wire_dtype)
-        if _is_list(x):
-            pairs = [_pairs.whole(*each) for each in _zipped(x, out)]
-            return self._run_grouped("all_reduce", _c.KOLO_ALL_REDUCE, pairs, call, wait, op=code)
-        pair = _pairs.whole(x, out)
-        return self._run("all_reduce", library().kolo_all_reduce, _from_to(pair) + (code,), pair, call, wait)
+        return self._run("all_reduce", arrays, pairs, call, wait, op=choice(OPS, op, "op"))
 
     @overload
     def broadcast(
@@ -168,16 +160,10 @@ class Collectives:
     ) -> Any:
         """Copies `x` of rank `root` to `x` of all ranks; with `out`, on all of them, to `out`. The others then need no
         `x`."""
-        call = _call(name, stream=stream)
         is_root = self.rank == root
-        if _is_list(x) or _is_list(out):
-            pairs = [_pairs.copied(*each, is_root) for each in _zipped(x if is_root or out is None else None, out)]
-            return self._run_grouped("broadcast", _c.KOLO_BROADCAST, pairs, call, wait, root=root)
-        pair = _pairs.copied(x, out, is_root)
-        if pair.input is None:
-            arguments: tuple[Any, ...] = (pair.memory.parameter(), root)
-            return self._run("broadcast", library().kolo_broadcast, arguments, pair, call, wait)
-        return self._run("broadcast", library().kolo_broadcast_from, _from_to(pair) + (root,), pair, call, wait)
+        arrays = _Arrays(x if is_root or out is None else None, out)
+        pairs = [_pairs.copied(*each, is_root) for each in arrays.each]
+        return self._run("broadcast", arrays, pairs, _call(name, stream=stream), wait, root)
 
     @overload
     def reduce(
@@ -207,53 +193,23 @@ class Collectives:
     ) -> Any:
         """Combines the elements of all ranks on rank `root`: in its `x`, or in its `out` after a copy. The other ranks'
         `x` are only read, and they get None."""
-        code = choice(OPS, op, "op")
+        arrays = _Arrays(x, out)
+        pairs = [_pairs.reduced(*each, self.rank == root) for each in arrays.each]
         call = _call(name, scale_before, scale_after, stream=stream)
-        is_root = self.rank == root
-        if _is_list(x):
-            pairs = [_pairs.reduced(*each, is_root) for each in _zipped(x, out)]
-            return self._run_grouped("reduce", _c.KOLO_REDUCE, pairs, call, wait, root, code)
-        pair = _pairs.reduced(x, out, is_root)
-        return self._run("reduce", library().kolo_reduce, _from_to(pair) + (root, code), pair, call, wait)
+        return self._run("reduce", arrays, pairs, call, wait, root, choice(OPS, op, "op"))
 
     # --- on tensors with a part for each rank ------------------------------------------------------
 
     @overload
-    def reduce_scatter(
-        self, x: NDArray[D], op: str = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[SummedParts]
-    ) -> NDArray[D]: ...
+    def reduce_scatter(self, x: A, op: str = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[SummedParts]) -> A: ...
     @overload
-    def reduce_scatter(
-        self, x: list[NDArray[D]], op: str = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[SummedParts]
-    ) -> list[NDArray[D]]: ...
+    def reduce_scatter(self, x: A, op: str = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[SummedParts]) -> Ticket[A]: ...
     @overload
-    def reduce_scatter(
-        self, x: object = ..., op: str = ..., *, out: X, wait: Literal[True] = ..., **options: Unpack[SummedParts]
-    ) -> X: ...
+    def reduce_scatter(self, x: object = ..., op: str = ..., *, out: X, wait: Literal[True] = ..., **options: Unpack[SummedParts]) -> X: ...
     @overload
-    def reduce_scatter(
-        self, x: object = ..., op: str = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[SummedParts]
-    ) -> object: ...
+    def reduce_scatter(self, x: object = ..., op: str = ..., *, out: X, wait: Literal[False], **options: Unpack[SummedParts]) -> Ticket[X]: ...
     @overload
-    def reduce_scatter(
-        self, x: NDArray[D], op: str = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[SummedParts]
-    ) -> Ticket[NDArray[D]]: ...
-    @overload
-    def reduce_scatter(
-        self, x: list[NDArray[D]], op: str = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[SummedParts]
-    ) -> Ticket[list[NDArray[D]]]: ...
-    @overload
-    def reduce_scatter(
-        self, x: object = ..., op: str = ..., *, out: X, wait: Literal[False], **options: Unpack[SummedParts]
-    ) -> Ticket[X]: ...
-    @overload
-    def reduce_scatter(
-        self, x: object = ..., op: str = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[SummedParts]
-    ) -> Ticket[object]: ...
-    @overload
-    def reduce_scatter(
-        self, x: object = ..., op: str = ..., *, out: object = ..., wait: bool, **options: Unpack[SummedParts]
-    ) -> object: ...
+    def reduce_scatter(self, x: object = ..., op: str = ..., *, out: object = ..., wait: bool = ..., **options: Unpack[SummedParts]) -> Any: ...
 
     def reduce_scatter(
         self,
@@ -276,49 +232,22 @@ class Collectives:
         Without x: in place; `out` has all parts, of which only this rank's changes.
         `wire_dtype`: as of `all_reduce`.
         """
-        code = choice(OPS, op, "op")
-        if _is_list(x) or _is_list(out):
-            both = _zipped(x, out)
-            each = self._parts_of_each(counts, len(both))
-            pairs = [_pairs.scattered(*arrays, parts) for arrays, parts in zip(both, each)]
-            joined = _joined([parts.counts for parts in each])
-            call = _call(name, scale_before, scale_after, joined, stream, wire_dtype)
-            return self._run_grouped("reduce_scatter", _c.KOLO_REDUCE_SCATTER, pairs, call, wait, op=code)
-        parts = self._parts(counts)
-        call = _call(name, scale_before, scale_after, parts.counts, stream, wire_dtype)
-        pair = _pairs.scattered(x, out, parts)
-        return self._run("reduce_scatter", library().kolo_reduce_scatter, _from_to(pair) + (code,), pair, call, wait)
+        arrays = _Arrays(x, out)
+        parts = self._parts(counts, arrays)
+        pairs = [_pairs.scattered(*each, its) for each, its in zip(arrays.each, parts)]
+        call = _call(name, scale_before, scale_after, _joined(parts), stream, wire_dtype)
+        return self._run("reduce_scatter", arrays, pairs, call, wait, op=choice(OPS, op, "op"))
 
     @overload
-    def all_gather(
-        self, x: NDArray[D], *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
-    ) -> NDArray[D]: ...
+    def all_gather(self, x: A, *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]) -> A: ...
     @overload
-    def all_gather(
-        self, x: list[NDArray[D]], *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
-    ) -> list[NDArray[D]]: ...
+    def all_gather(self, x: A, *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]) -> Ticket[A]: ...
     @overload
     def all_gather(self, x: object = ..., *, out: X, wait: Literal[True] = ..., **options: Unpack[Parted]) -> X: ...
     @overload
-    def all_gather(
-        self, x: object = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
-    ) -> object: ...
-    @overload
-    def all_gather(
-        self, x: NDArray[D], *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
-    ) -> Ticket[NDArray[D]]: ...
-    @overload
-    def all_gather(
-        self, x: list[NDArray[D]], *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
-    ) -> Ticket[list[NDArray[D]]]: ...
-    @overload
     def all_gather(self, x: object = ..., *, out: X, wait: Literal[False], **options: Unpack[Parted]) -> Ticket[X]: ...
     @overload
-    def all_gather(
-        self, x: object = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
-    ) -> Ticket[object]: ...
-    @overload
-    def all_gather(self, x: object = ..., *, out: object = ..., wait: bool, **options: Unpack[Parted]) -> object: ...
+    def all_gather(self, x: object = ..., *, out: object = ..., wait: bool = ..., **options: Unpack[Parted]) -> Any: ...
 
     def all_gather(
         self,
@@ -336,53 +265,21 @@ class Collectives:
                 ranks, the result has one dimension.
         Without x: in place; this rank's part lies in its place in `out`.
         """
-        if _is_list(x) or _is_list(out):
-            both = _zipped(x, out)
-            each = self._parts_of_each(counts, len(both))
-            pairs = [_pairs.gathered(*arrays, parts) for arrays, parts in zip(both, each)]
-            call = _call(name, counts=_joined([parts.counts for parts in each]), stream=stream)
-            return self._run_grouped("all_gather", _c.KOLO_ALL_GATHER, pairs, call, wait)
-        parts = self._parts(counts)
-        call = _call(name, counts=parts.counts, stream=stream)
-        pair = _pairs.gathered(x, out, parts)
-        return self._run("all_gather", library().kolo_all_gather, _from_to(pair), pair, call, wait)
+        arrays = _Arrays(x, out)
+        parts = self._parts(counts, arrays)
+        pairs = [_pairs.gathered(*each, its) for each, its in zip(arrays.each, parts)]
+        return self._run("all_gather", arrays, pairs, _call(name, counts=_joined(parts), stream=stream), wait)
 
     @overload
-    def gather(
-        self, x: NDArray[D], root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
-    ) -> NDArray[D] | None: ...
+    def gather(self, x: A, root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]) -> A | None: ...
     @overload
-    def gather(
-        self, x: list[NDArray[D]], root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
-    ) -> list[NDArray[D]] | None: ...
+    def gather(self, x: A, root: int = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]) -> Ticket[A | None]: ...
     @overload
-    def gather(
-        self, x: object = ..., root: int = ..., *, out: X, wait: Literal[True] = ..., **options: Unpack[Parted]
-    ) -> X | None: ...
+    def gather(self, x: object = ..., root: int = ..., *, out: X, wait: Literal[True] = ..., **options: Unpack[Parted]) -> X | None: ...
     @overload
-    def gather(
-        self, x: object = ..., root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
-    ) -> object: ...
+    def gather(self, x: object = ..., root: int = ..., *, out: X, wait: Literal[False], **options: Unpack[Parted]) -> Ticket[X | None]: ...
     @overload
-    def gather(
-        self, x: NDArray[D], root: int = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
-    ) -> Ticket[NDArray[D] | None]: ...
-    @overload
-    def gather(
-        self, x: list[NDArray[D]], root: int = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
-    ) -> Ticket[list[NDArray[D]] | None]: ...
-    @overload
-    def gather(
-        self, x: object = ..., root: int = ..., *, out: X, wait: Literal[False], **options: Unpack[Parted]
-    ) -> Ticket[X | None]: ...
-    @overload
-    def gather(
-        self, x: object = ..., root: int = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
-    ) -> Ticket[object]: ...
-    @overload
-    def gather(
-        self, x: object = ..., root: int = ..., *, out: object = ..., wait: bool, **options: Unpack[Parted]
-    ) -> object: ...
+    def gather(self, x: object = ..., root: int = ..., *, out: object = ..., wait: bool = ..., **options: Unpack[Parted]) -> Any: ...
 
     def gather(
         self,
@@ -401,54 +298,21 @@ class Collectives:
         Without x at the root: in place there; its part lies in its place in `out`.
         """
         is_root = self.rank == root
-        if _is_list(x) or _is_list(out):
-            both = _zipped(x if is_root else _given(x), out)
-            each = self._parts_of_each(counts, len(both))
-            pairs = [_pairs.gathered(*arrays, parts, is_root) for arrays, parts in zip(both, each)]
-            call = _call(name, counts=_joined([parts.counts for parts in each]), stream=stream)
-            return self._run_grouped("gather", _c.KOLO_GATHER, pairs, call, wait, root)
-        parts = self._parts(counts)
-        call = _call(name, counts=parts.counts, stream=stream)
-        pair = _pairs.gathered(x if is_root else _given(x), out, parts, is_root)
-        source = _part_of(pair, pair.input, parts)
-        return self._run("gather", library().kolo_gather, (source, pair.result_address, root), pair, call, wait)
+        arrays = _Arrays(x if is_root else _given(x), out)
+        parts = self._parts(counts, arrays)
+        pairs = [_pairs.gathered(*each, its, is_root) for each, its in zip(arrays.each, parts)]
+        return self._run("gather", arrays, pairs, _call(name, counts=_joined(parts), stream=stream), wait, root)
 
     @overload
-    def scatter(
-        self, x: NDArray[D], root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
-    ) -> NDArray[D]: ...
+    def scatter(self, x: A, root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]) -> A: ...
     @overload
-    def scatter(
-        self, x: list[NDArray[D]], root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
-    ) -> list[NDArray[D]]: ...
+    def scatter(self, x: A, root: int = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]) -> Ticket[A]: ...
     @overload
-    def scatter(
-        self, x: object = ..., root: int = ..., *, out: X, wait: Literal[True] = ..., **options: Unpack[Parted]
-    ) -> X: ...
+    def scatter(self, x: object = ..., root: int = ..., *, out: X, wait: Literal[True] = ..., **options: Unpack[Parted]) -> X: ...
     @overload
-    def scatter(
-        self, x: object = ..., root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
-    ) -> object: ...
+    def scatter(self, x: object = ..., root: int = ..., *, out: X, wait: Literal[False], **options: Unpack[Parted]) -> Ticket[X]: ...
     @overload
-    def scatter(
-        self, x: NDArray[D], root: int = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
-    ) -> Ticket[NDArray[D]]: ...
-    @overload
-    def scatter(
-        self, x: list[NDArray[D]], root: int = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
-    ) -> Ticket[list[NDArray[D]]]: ...
-    @overload
-    def scatter(
-        self, x: object = ..., root: int = ..., *, out: X, wait: Literal[False], **options: Unpack[Parted]
-    ) -> Ticket[X]: ...
-    @overload
-    def scatter(
-        self, x: object = ..., root: int = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
-    ) -> Ticket[object]: ...
-    @overload
-    def scatter(
-        self, x: object = ..., root: int = ..., *, out: object = ..., wait: bool, **options: Unpack[Parted]
-    ) -> object: ...
+    def scatter(self, x: object = ..., root: int = ..., *, out: object = ..., wait: bool = ..., **options: Unpack[Parted]) -> Any: ...
 
     def scatter(
         self,
@@ -467,51 +331,24 @@ class Collectives:
         With x as `out` at the root: in place there; its part stays where it is, and nothing of x changes.
         """
         is_root = self.rank == root
-        if _is_list(x) or _is_list(out):
-            both = _zipped(x if is_root else None, out)
-            each = self._parts_of_each(counts, len(both))
-            pairs = [
-                _pairs.scattered_from(_given(xs), outs, parts) if is_root else _pairs.received(outs, parts)
-                for (xs, outs), parts in zip(both, each)
-            ]
-            call = _call(name, counts=_joined([parts.counts for parts in each]), stream=stream)
-            return self._run_grouped("scatter", _c.KOLO_SCATTER, pairs, call, wait, root)
-        parts = self._parts(counts)
-        call = _call(name, counts=parts.counts, stream=stream)
-        pair = _pairs.scattered_from(_given(x), out, parts) if is_root else _pairs.received(out, parts)
-        arguments = (pair.input_address, _part_of(pair, pair.result, parts), root)
-        return self._run("scatter", library().kolo_scatter, arguments, pair, call, wait)
+        arrays = _Arrays(x if is_root else None, out)
+        parts = self._parts(counts, arrays)
+        pairs = [
+            _pairs.scattered_from(_given(given), result, its) if is_root else _pairs.received(result, its)
+            for (given, result), its in zip(arrays.each, parts)
+        ]
+        return self._run("scatter", arrays, pairs, _call(name, counts=_joined(parts), stream=stream), wait, root)
 
     @overload
-    def all_to_all(
-        self, x: NDArray[D], *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
-    ) -> NDArray[D]: ...
+    def all_to_all(self, x: A, *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]) -> A: ...
     @overload
-    def all_to_all(
-        self, x: list[NDArray[D]], *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
-    ) -> list[NDArray[D]]: ...
+    def all_to_all(self, x: A, *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]) -> Ticket[A]: ...
     @overload
     def all_to_all(self, x: object = ..., *, out: X, wait: Literal[True] = ..., **options: Unpack[Parted]) -> X: ...
     @overload
-    def all_to_all(
-        self, x: object = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]
-    ) -> object: ...
-    @overload
-    def all_to_all(
-        self, x: NDArray[D], *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
-    ) -> Ticket[NDArray[D]]: ...
-    @overload
-    def all_to_all(
-        self, x: list[NDArray[D]], *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
-    ) -> Ticket[list[NDArray[D]]]: ...
-    @overload
     def all_to_all(self, x: object = ..., *, out: X, wait: Literal[False], **options: Unpack[Parted]) -> Ticket[X]: ...
     @overload
-    def all_to_all(
-        self, x: object = ..., *, out: None = ..., wait: Literal[False], **options: Unpack[Parted]
-    ) -> Ticket[object]: ...
-    @overload
-    def all_to_all(self, x: object = ..., *, out: object = ..., wait: bool, **options: Unpack[Parted]) -> object: ...
+    def all_to_all(self, x: object = ..., *, out: object = ..., wait: bool = ..., **options: Unpack[Parted]) -> Any: ...
 
     def all_to_all(
         self,
@@ -530,24 +367,16 @@ class Collectives:
         Without x: in place; `out` has the parts for all ranks, then those of all. Each two ranks exchange as many
         elements both ways.
         """
-        if _is_list(x) or _is_list(out):
-            both = _zipped(x, out)
-            flats = [_flat(each, self.size) for each in _counts_of_each(counts, len(both))]
-            pairs = [_pairs.exchanged(*arrays, *self._sent_and_got(flat)) for arrays, flat in zip(both, flats)]
-            call = _call(name, counts=_joined(flats), stream=stream)
-            return self._run_grouped("all_to_all", _c.KOLO_ALL_TO_ALL, pairs, call, wait)
-        flat = _flat(counts, self.size)
-        call = _call(name, counts=flat, stream=stream)
-        pair = _pairs.exchanged(x, out, *self._sent_and_got(flat))
-        return self._run("all_to_all", library().kolo_all_to_all, _from_to(pair), pair, call, wait)
+        arrays = _Arrays(x, out)
+        flats = [_flat(each, self.size) for each in arrays.counts_of_each(counts)]
+        pairs = [_pairs.exchanged(*each, *self._sent_and_got(flat)) for each, flat in zip(arrays.each, flats)]
+        return self._run("all_to_all", arrays, pairs, _call(name, counts=_flattened(flats), stream=stream), wait)
 
     # --- how they run ------------------------------------------------------------------------------
 
-    def _parts(self, counts: Any) -> Parts:
-        return Parts(self.rank, self.size, counts)
-
-    def _parts_of_each(self, counts: Any, arrays: int) -> list[Parts]:
-        return [self._parts(each) for each in _counts_of_each(counts, arrays)]
+    def _parts(self, counts: Any, arrays: _Arrays) -> list[Parts]:
+        arrays.parts = [Parts(self.rank, self.size, each) for each in arrays.counts_of_each(counts)]
+        return arrays.parts
 
     def _sent_and_got(self, flat: list[int] | None) -> tuple[Parts, Parts]:
         """The parts that this rank has for all, and those that all have for it."""
@@ -557,24 +386,17 @@ class Collectives:
     def _run(
         self,
         what: str,
-        function: Callable[..., int],
-        arguments: tuple[Any, ...],
-        pair: Pair,
-        call: _c.kolo_call | None,
-        wait: bool,
-    ) -> Any:
-        return self._start(what, pair, pair.value, call, wait, function, *arguments)
-
-    def _run_grouped(
-        self,
-        what: str,
-        collective: int,
+        arrays: _Arrays,
         pairs: list[Pair],
         call: _c.kolo_call | None,
         wait: bool,
         root: int = 0,
         op: int = _c.KOLO_SUM,
     ) -> Any:
+        if not arrays.is_list:
+            (pair,) = pairs
+            function, arguments = _single(what, pair, arrays.parts, root, op)
+            return self._start(what, pair, pair.value, call, wait, function, *arguments)
         if not pairs:
             raise UsageError("the list of arrays is empty")
         dtype, is_device = pairs[0].memory.dtype, pairs[0].memory.is_device
@@ -592,7 +414,7 @@ class Collectives:
         )
         values = [pair.value for pair in pairs]
         value = None if all(each is None for each in values) else values
-        arguments = (collective, tensors, len(pairs), dtype.code, root, op)
+        arguments = (_COLLECTIVES[what], tensors, len(pairs), dtype.code, root, op)
         return self._start(what, pairs, value, call, wait, library().kolo_grouped, *arguments)
 
     def _start(
@@ -610,6 +432,20 @@ class Collectives:
         ticket = Ticket(self._handle, (self, buffers), lambda _: value, self._subject(name))
         ticket.begin(function, self._pointer, *arguments, call)
         return ticket.wait() if wait else ticket
+
+
+def _single(what: str, pair: Pair, parts: list[Parts], root: int, op: int) -> tuple[Callable[..., int], tuple[Any, ...]]:
+    """The function for one tensor, and what it takes between group and call."""
+    lib = library()
+    if what == "gather":
+        return lib.kolo_gather, (_part_of(pair, pair.input, parts[0]), pair.result_address, root)
+    if what == "scatter":
+        return lib.kolo_scatter, (pair.input_address, _part_of(pair, pair.result, parts[0]), root)
+    if what == "broadcast" and pair.input is None:
+        return lib.kolo_broadcast, (pair.memory.parameter(), root)
+    roots = (root,) if what in ("broadcast", "reduce") else ()
+    ops = (op,) if what in ("all_reduce", "reduce", "reduce_scatter") else ()
+    return getattr(lib, "kolo_broadcast_from" if what == "broadcast" else f"kolo_{what}"), (*_from_to(pair), *roots, *ops)
 
 
 def _from_to(pair: Pair) -> tuple[Any, ...]:
@@ -635,29 +471,40 @@ def _given(x: Any) -> Any:
     return x
 
 
-def _zipped(x: Any, out: Any) -> list[tuple[Any, Any]]:
-    """The arrays of an operation on lists, either of which may be left out."""
-    xs = x if x is not None else itertools.repeat(None, len(out))
-    outs = out if out is not None else itertools.repeat(None, len(x))
-    if x is not None and out is not None and (not _is_list(out) or len(x) != len(out)):
-        raise UsageError("x and out are lists of as many arrays")
-    return list(zip(xs, outs))
+class _Arrays:
+    """The arrays of an operation: a pair `x` and `out`, or lists of them, either of which may be left out."""
+
+    def __init__(self, x: Any, out: Any) -> None:
+        self.is_list = _is_list(x) or _is_list(out)
+        self.parts: list[Parts] = []
+        """Of each, where ranks have parts."""
+        self.each: list[tuple[Any, Any]] = [(x, out)]
+        if not self.is_list:
+            return
+        if x is not None and out is not None and not (_is_list(x) and _is_list(out) and len(x) == len(out)):
+            raise UsageError("x and out are lists of as many arrays")
+        xs = x if x is not None else itertools.repeat(None, len(out))
+        self.each = list(zip(xs, out if out is not None else itertools.repeat(None, len(x))))
+
+    def counts_of_each(self, counts: Any) -> list[Any]:
+        if not self.is_list:
+            return [counts]
+        if counts is None:
+            return [None] * len(self.each)
+        each = list(counts)
+        if not all(hasattr(one, "__len__") for one in each):
+            raise UsageError("an operation on a list of arrays takes a list of counts for each array")
+        if len(each) != len(self.each):
+            raise UsageError(f"there are counts for {len(each)} arrays, not for {len(self.each)}")
+        return each
 
 
-def _counts_of_each(counts: Any, arrays: int) -> list[Any]:
-    """The counts of each array of a list."""
-    if counts is None:
-        return [None] * arrays
-    each = list(counts)
-    if not all(hasattr(one, "__len__") for one in each):
-        raise UsageError("an operation on a list of arrays takes a list of counts for each array")
-    if len(each) != arrays:
-        raise UsageError(f"there are counts for {len(each)} arrays, not for {arrays}")
-    return each
-
-
-def _joined(counts: list[list[int] | None]) -> list[int] | None:
+def _joined(parts: list[Parts]) -> list[int] | None:
     """Counts of all arrays, one after the other; None if there are none."""
+    return _flattened([each.counts for each in parts])
+
+
+def _flattened(counts: list[list[int] | None]) -> list[int] | None:
     return [count for each in counts for count in each or []] or None
 
 

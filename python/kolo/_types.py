@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Sequence, TypedDict, TypeVar
 
 if TYPE_CHECKING:
-    from numpy import generic
+    from numpy.typing import NDArray
 
     Counts = Sequence[int] | Sequence[Sequence[int]] | Sequence[Sequence[Sequence[int]]]
-    D = TypeVar("D", bound=generic)  # Of a NumPy array's elements.
+    A = TypeVar("A", bound=NDArray[Any] | list[NDArray[Any]])
 X = TypeVar("X")  # An array, or a list of them.
 
 
