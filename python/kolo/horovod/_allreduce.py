@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Sequence
 
 import torch
@@ -10,148 +11,31 @@ from torch import Tensor
 from kolo.torch._tensors import Staging, check_dense, number_memory
 
 from ._adasum import start_adasum
+from ._calls import First, calls
 from ._compression import Compression
 from ._handles import Handle, Operation, synchronize
 from ._names import name_of_tensors
 from ._process_sets import ProcessSet, global_process_set
 from ._reduce_op import Adasum, check_op, chosen, name_of
 
-Tensors = Sequence[Tensor]
-
-
-def allreduce_async(
-    tensor: Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Handle:
-    """Combines the elements of all ranks in a new tensor. Returns a handle for `poll` and `synchronize`.
-
-    `op`: Average unless given. Elements are multiplied by `prescale_factor` before and by `postscale_factor` after.
-    `name` identifies the operation on all ranks. Without one an operation is named after its arguments; those with the
-    same arguments are then called in one order on all ranks.
-    """
-    reduction = _Reduction(chosen(op, average), prescale_factor, postscale_factor, process_set)
-    return _Single(reduction.start([tensor], name, in_place=False))
-
-
-def allreduce_async_(
-    tensor: Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Handle:
-    """As `allreduce_async`, in place."""
-    reduction = _Reduction(chosen(op, average), prescale_factor, postscale_factor, process_set)
-    return _Single(reduction.start([tensor], name, in_place=True))
-
-
-def allreduce(
-    tensor: Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    compression: Any = Compression.none,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Tensor:
-    """The elements of all ranks combined, in a new tensor. Differentiable: gradients are combined in the same way."""
-    reduction = _Reduction(chosen(op, average), prescale_factor, postscale_factor, process_set)
-    return _compressed([tensor], name, compression, reduction)[0]
-
-
-def allreduce_(
-    tensor: Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Tensor:
-    """As `allreduce`, in place, and not differentiable."""
-    reduction = _Reduction(chosen(op, average), prescale_factor, postscale_factor, process_set)
-    synchronize(reduction.start([tensor], name, in_place=True))
-    return tensor
-
-
-def grouped_allreduce_async(
-    tensors: Tensors,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Handle:
-    """As `allreduce_async` for several tensors, which share an agreement and messages; those of one type do."""
-    reduction = _Reduction(chosen(op, average), prescale_factor, postscale_factor, process_set)
-    return reduction.start(tensors, name, in_place=False)
-
-
-def grouped_allreduce_async_(
-    tensors: Tensors,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Handle:
-    """As `grouped_allreduce_async`, in place."""
-    reduction = _Reduction(chosen(op, average), prescale_factor, postscale_factor, process_set)
-    return reduction.start(tensors, name, in_place=True)
-
-
-def grouped_allreduce(
-    tensors: Tensors,
-    average: bool | None = None,
-    name: str | None = None,
-    compression: Any = Compression.none,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> list[Tensor]:
-    """As `allreduce` for several tensors."""
-    reduction = _Reduction(chosen(op, average), prescale_factor, postscale_factor, process_set)
-    return _compressed(tensors, name, compression, reduction)
-
-
-def grouped_allreduce_(
-    tensors: Tensors,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> list[Tensor]:
-    """As `grouped_allreduce`, in place, and not differentiable."""
-    reduction = _Reduction(chosen(op, average), prescale_factor, postscale_factor, process_set)
-    return list(synchronize(reduction.start(tensors, name, in_place=True)))
-
 
 class _Reduction:
     """What an all-reduce and the one of its gradients have in common."""
 
-    def __init__(self, op: int, before: float, after: float, process_set: ProcessSet) -> None:
+    def __init__(
+        self, name: str | None, compression: Any, op: int, before: float, after: float, process_set: ProcessSet
+    ) -> None:
         check_op(op)
         if op == Adasum and (before, after) != (1.0, 1.0):
             raise ValueError("hvd.Adasum takes no prescale_factor and postscale_factor")
+        self.name = name
+        self.compression = compression
         self._op = op
         self._before = before
         self._after = after
         self._process_set = process_set
 
-    def start(self, tensors: Tensors, name: str | None, in_place: bool) -> Handle:
+    def start(self, tensors: Sequence[Tensor], name: str | None, in_place: bool = False) -> Handle:
         check_dense(tensors)
         if not tensors:
             raise ValueError("the list of tensors is empty")
@@ -191,23 +75,11 @@ class _Reduction:
         return Operation(tickets, results, staging.finish)
 
 
-class _Single:
-    """A handle of one tensor."""
-
-    def __init__(self, operation: Handle) -> None:
-        self._operation = operation
-
-    def done(self) -> bool:
-        return self._operation.done()
-
-    def result(self) -> Tensor:
-        return self._operation.result()[0]
-
-
-def _compressed(tensors: Tensors, name: str | None, compression: Any, reduction: _Reduction) -> list[Tensor]:
+def _compressed(tensors: Sequence[Tensor], reduction: _Reduction) -> list[Tensor]:
     check_dense(tensors)
+    compression = reduction.compression
     pairs = [compression.compress(tensor) for tensor in tensors]
-    reduced = _AllReduce.apply(reduction, name, *(tensor for tensor, _ in pairs))
+    reduced = _AllReduce.apply(reduction, reduction.name, *(tensor for tensor, _ in pairs))
     return [compression.decompress(tensor, context) for tensor, (_, context) in zip(reduced, pairs)]
 
 
@@ -215,8 +87,69 @@ class _AllReduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, reduction: _Reduction, name: str | None, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.reduction = reduction
-        return tuple(synchronize(reduction.start(tensors, name, in_place=False)))
+        return tuple(synchronize(reduction.start(tensors, name)))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
         return None, None, *_AllReduce.apply(ctx.reduction, None, *gradients)
+
+
+def _in_place(tensors: Sequence[Tensor], reduction: _Reduction) -> list[Tensor]:
+    return list(synchronize(reduction.start(tensors, reduction.name, in_place=True)))
+
+
+# What calls take behind their tensors.
+
+
+def _terms(
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> _Reduction:
+    return _Reduction(name, None, chosen(op, average), prescale_factor, postscale_factor, process_set)
+
+
+def _compressed_terms(
+    average: bool | None = None,
+    name: str | None = None,
+    compression: Any = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> _Reduction:
+    return _Reduction(name, compression, chosen(op, average), prescale_factor, postscale_factor, process_set)
+
+
+allreduce_async, grouped_allreduce_async = calls(
+    _terms,
+    lambda tensors, reduction: reduction.start(tensors, reduction.name),
+    First,
+    "allreduce_async",
+    """Combines the elements of all ranks in a new tensor. Returns a handle for `poll` and `synchronize`.
+
+    `op`: Average unless given. Elements are multiplied by `prescale_factor` before and by `postscale_factor` after.
+    `name` identifies the operation on all ranks. Without one an operation is named after its arguments; those with the
+    same arguments are then called in one order on all ranks.
+    """,
+)
+allreduce_async_, grouped_allreduce_async_ = calls(
+    _terms,
+    lambda tensors, reduction: reduction.start(tensors, reduction.name, in_place=True),
+    First,
+    "allreduce_async_",
+    "As `allreduce_async`, in place.",
+)
+allreduce, grouped_allreduce = calls(
+    _compressed_terms,
+    _compressed,
+    operator.itemgetter(0),
+    "allreduce",
+    "The elements of all ranks combined, in a new tensor. Differentiable: gradients are combined in the same way.",
+)
+allreduce_, grouped_allreduce_ = calls(
+    _terms, _in_place, operator.itemgetter(0), "allreduce_", "As `allreduce`, in place, and not differentiable."
+)

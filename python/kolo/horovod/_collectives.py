@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Sequence
+import operator
+from typing import Any, NamedTuple, Sequence
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from kolo import Memory
 from kolo.torch._tensors import Staging, check_dense, moved_memory, number_memory
 
 from ._allreduce import allreduce, grouped_allreduce
+from ._calls import First, calls
 from ._compression import Compression
 from ._errors import internal_errors
 from ._handles import Handle, Operation, staged, synchronize
@@ -23,29 +25,8 @@ from ._reduce_op import Average, Sum, name_of
 # --- allgather --------------------------------------------------------------------------------------
 
 
-def allgather_async(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> Handle:
-    """Concatenates the tensors of all ranks, in their order, along the first dimension, of which each rank may have
-    another extent. Returns a handle for `poll` and `synchronize`."""
-    return _First(_gather([tensor], name, process_set))
-
-
-def allgather(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> Tensor:
-    """As `allgather_async`. Differentiable: a rank gets its part of the average of the gradients."""
-    return _AllGather.apply(process_set, name, tensor)[0]
-
-
-def grouped_allgather_async(
-    tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Handle:
-    """As `allgather_async` for several tensors."""
-    return _gather(tensors, name, process_set)
-
-
-def grouped_allgather(
-    tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
-) -> list[Tensor]:
-    """As `allgather` for several tensors."""
-    return list(_AllGather.apply(process_set, name, *tensors))
+def _gathering(name: str | None = None, process_set: ProcessSet = global_process_set) -> tuple[str | None, ProcessSet]:
+    return name, process_set
 
 
 def _gather(tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet) -> Handle:
@@ -81,7 +62,7 @@ def _gather(tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet
 
 class _AllGather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, process_set: ProcessSet, name: str | None, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, name: str | None, process_set: ProcessSet, *tensors: Tensor) -> tuple[Tensor, ...]:
         operation = _gather(tensors, name, process_set)
         ctx.process_set = process_set
         ctx.rows = [tensor.shape[0] for tensor in tensors]
@@ -95,6 +76,23 @@ class _AllGather(torch.autograd.Function):
         firsts = rows_of[: process_set.rank()].sum(0).tolist()
         mine = [each.narrow(0, first, rows) for each, first, rows in zip(averages, firsts, ctx.rows)]
         return None, None, *mine
+
+
+allgather_async, grouped_allgather_async = calls(
+    _gathering,
+    lambda tensors, terms: _gather(tensors, *terms),
+    First,
+    "allgather_async",
+    """Concatenates the tensors of all ranks, in their order, along the first dimension, of which each rank may have
+    another extent. Returns a handle for `poll` and `synchronize`.""",
+)
+allgather, grouped_allgather = calls(
+    _gathering,
+    lambda tensors, terms: list(_AllGather.apply(*terms, *tensors)),
+    operator.itemgetter(0),
+    "allgather",
+    "As `allgather_async`. Differentiable: a rank gets its part of the average of the gradients.",
+)
 
 
 # --- broadcast --------------------------------------------------------------------------------------
@@ -238,65 +236,46 @@ class _AllToAll(torch.autograd.Function):
 # --- reducescatter ----------------------------------------------------------------------------------
 
 
-def reducescatter_async(
-    tensor: Tensor,
+class _Scattering(NamedTuple):
+    name: str | None
+    compression: Any
+    op: int
+    process_set: ProcessSet
+    before: float
+    after: float
+
+
+def _terms(
     name: str | None = None,
     op: int = Average,
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
-) -> Handle:
-    """Combines the tensors of all ranks and gives each a slice of the first dimension. Where ranks do not divide it,
-    the first ones get a row more. Returns a handle for `poll` and `synchronize`."""
-    return _First(_scatter([tensor], name, op, process_set, prescale_factor, postscale_factor))
+) -> _Scattering:
+    return _Scattering(name, None, op, process_set, prescale_factor, postscale_factor)
 
 
-def reducescatter(
-    tensor: Tensor,
-    name: str | None = None,
-    compression: Any = Compression.none,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> Tensor:
-    """As `reducescatter_async`. Differentiable, of sums and averages."""
-    factors = (prescale_factor, postscale_factor)
-    return grouped_reducescatter([tensor], name, compression, op, process_set, *factors)[0]
-
-
-def grouped_reducescatter_async(
-    tensors: Sequence[Tensor],
-    name: str | None = None,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> Handle:
-    """As `reducescatter_async` for several tensors."""
-    return _scatter(tensors, name, op, process_set, prescale_factor, postscale_factor)
-
-
-def grouped_reducescatter(
-    tensors: Sequence[Tensor],
+def _compressed_terms(
     name: str | None = None,
     compression: Any = Compression.none,
     op: int = Average,
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
-) -> list[Tensor]:
-    """As `reducescatter` for several tensors."""
+) -> _Scattering:
+    return _Scattering(name, compression, op, process_set, prescale_factor, postscale_factor)
+
+
+def _scattered(tensors: Sequence[Tensor], scattering: _Scattering) -> list[Tensor]:
     check_dense(tensors)
+    compression = scattering.compression
     pairs = [compression.compress(tensor) for tensor in tensors]
-    factors = (prescale_factor, postscale_factor)
-    parts = _ReduceScatter.apply(name, op, process_set, factors, *(tensor for tensor, _ in pairs))
+    parts = _ReduceScatter.apply(scattering, *(tensor for tensor, _ in pairs))
     return [compression.decompress(part, context) for part, (_, context) in zip(parts, pairs)]
 
 
-def _scatter(
-    tensors: Sequence[Tensor], name: str | None, op: int, process_set: ProcessSet, before: float, after: float
-) -> Operation:
+def _scatter(tensors: Sequence[Tensor], scattering: _Scattering) -> Operation:
+    name, _, op, process_set, before, after = scattering
     _check_rows(tensors)
     group = process_set.group()
     terms = f"{name_of(op)} {before} {after}"
@@ -324,17 +303,33 @@ def _scatter(
 
 class _ReduceScatter(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, name: str | None, op: int, process_set: ProcessSet, factors: tuple[float, float], *tensors: Tensor
-    ) -> tuple[Tensor, ...]:
-        ctx.process_set = process_set
-        ctx.factor = factors[0] * factors[1] * (process_set.group().size if op == Sum else 1)
-        return tuple(synchronize(_scatter(tensors, name, op, process_set, *factors)))
+    def forward(ctx: Any, scattering: _Scattering, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.process_set = scattering.process_set
+        ranks = scattering.process_set.group().size if scattering.op == Sum else 1
+        ctx.factor = scattering.before * scattering.after * ranks
+        return tuple(synchronize(_scatter(tensors, scattering)))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
         scaled = [gradient * ctx.factor for gradient in gradients]
-        return None, None, None, None, *grouped_allgather(scaled, process_set=ctx.process_set)
+        return None, *grouped_allgather(scaled, process_set=ctx.process_set)
+
+
+reducescatter_async, grouped_reducescatter_async = calls(
+    _terms,
+    _scatter,
+    First,
+    "reducescatter_async",
+    """Combines the tensors of all ranks and gives each a slice of the first dimension. Where ranks do not divide it,
+    the first ones get a row more. Returns a handle for `poll` and `synchronize`.""",
+)
+reducescatter, grouped_reducescatter = calls(
+    _compressed_terms,
+    _scattered,
+    operator.itemgetter(0),
+    "reducescatter",
+    "As `reducescatter_async`. Differentiable, of sums and averages.",
+)
 
 
 # --- all ranks together -----------------------------------------------------------------------------
@@ -354,19 +349,6 @@ def join(device: int = -1) -> int:
 
 
 # --- parts ------------------------------------------------------------------------------------------
-
-
-class _First:
-    """A handle of one tensor over a grouped operation."""
-
-    def __init__(self, grouped: Handle) -> None:
-        self._grouped = grouped
-
-    def done(self) -> bool:
-        return self._grouped.done()
-
-    def result(self) -> Tensor:
-        return self._grouped.result()[0]
 
 
 def _check_rows(tensors: Sequence[Tensor]) -> None:

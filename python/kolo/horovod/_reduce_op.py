@@ -50,6 +50,6 @@ def chosen(op: int | None, average: bool | None) -> int:
     if op is not None:
         raise ValueError("op replaces average; pass only op")
     warnings.warn(
-        "the argument average is deprecated; pass op=hvd.Average or op=hvd.Sum", DeprecationWarning, stacklevel=3
+        "the argument average is deprecated; pass op=hvd.Average or op=hvd.Sum", DeprecationWarning, stacklevel=4
     )
     return Average if average else Sum
