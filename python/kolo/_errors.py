@@ -36,6 +36,7 @@ class KoloError(Exception):
 
     status: Status = Status.INTERNAL
     """The class of the error, for programs that do not tell classes by exceptions."""
+    _classes: dict[int, type[KoloError]] = {}
     rank: int | None = None
     """The rank that found it."""
     peer: int | None = None
@@ -48,6 +49,11 @@ class KoloError(Exception):
     """The tensor or bucket."""
     what: str = ""
     """The sentence that says what happened."""
+
+    def __init_subclass__(cls, status: Status = Status.INTERNAL, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        cls.status = status
+        KoloError._classes.setdefault(status, cls)
 
     def __init__(self, text: str = "", **fields: Any) -> None:
         super().__init__(text)
@@ -64,100 +70,56 @@ class KoloError(Exception):
         return int(library().kolo_exit_status(self.status))
 
 
-class UsageError(KoloError, ValueError):
+class UsageError(KoloError, ValueError, status=Status.USAGE):
     """The caller broke the contract of a call."""
 
-    status = Status.USAGE
 
-
-class DataError(KoloError, ValueError):
+class DataError(KoloError, ValueError, status=Status.DATA):
     """Saved state is truncated, malformed or of another set."""
 
-    status = Status.DATA
 
-
-class PeerLostError(KoloError, ConnectionError):
+class PeerLostError(KoloError, ConnectionError, status=Status.PEER_LOST):
     """Another rank (`peer`) died, froze or became unreachable. Every later call fails, too."""
 
-    status = Status.PEER_LOST
 
-
-class InternalError(KoloError, RuntimeError):
+class InternalError(KoloError, RuntimeError, status=Status.RESOURCES):
     """An invariant of Kolo itself does not hold; please report it."""
 
 
 class ResourceError(KoloError, MemoryError):
     """Out of descriptors, memory or arena space."""
 
-    status = Status.RESOURCES
 
-
-class IoError(KoloError, OSError):
+class IoError(KoloError, OSError, status=Status.IO):
     """A system call on a file or socket failed."""
 
-    status = Status.IO
 
-
-class DeadlineError(KoloError, TimeoutError):
+class DeadlineError(KoloError, TimeoutError, status=Status.TIMEOUT):
     """A deadline passed although every peer is alive."""
 
-    status = Status.TIMEOUT
 
-
-class StallError(KoloError, TimeoutError):
+class StallError(KoloError, TimeoutError, status=Status.STALL):
     """Ranks waited too long for tensors that others had not submitted."""
 
-    status = Status.STALL
 
-
-class MismatchError(KoloError, ValueError):
+class MismatchError(KoloError, ValueError, status=Status.MISMATCH):
     """Ranks disagree about a tensor's name, shape, dtype or operation."""
 
-    status = Status.MISMATCH
 
-
-class AuthenticationError(KoloError, PermissionError):
+class AuthenticationError(KoloError, PermissionError, status=Status.AUTH):
     """A peer did not know the secret of the job."""
 
-    status = Status.AUTH
 
-
-class ConfigError(KoloError, ValueError):
+class ConfigError(KoloError, ValueError, status=Status.CONFIG):
     """Options are unknown, malformed or contradict each other."""
 
-    status = Status.CONFIG
 
-
-class ShutdownError(KoloError, RuntimeError):
+class ShutdownError(KoloError, RuntimeError, status=Status.SHUTDOWN):
     """The runtime was closed before the operation finished, or before it began."""
 
-    status = Status.SHUTDOWN
 
-
-class CancelledError(KoloError):
+class CancelledError(KoloError, status=Status.CANCELLED):
     """The program took the operation back."""
-
-    status = Status.CANCELLED
-
-
-_CLASSES: dict[int, type[KoloError]] = {
-    each.status: each
-    for each in (
-        UsageError,
-        DataError,
-        PeerLostError,
-        InternalError,
-        ResourceError,
-        IoError,
-        DeadlineError,
-        StallError,
-        MismatchError,
-        AuthenticationError,
-        ConfigError,
-        ShutdownError,
-        CancelledError,
-    )
-}
 
 
 def _text(value: bytes | None) -> str:
@@ -172,9 +134,9 @@ def last_error(status: int) -> KoloError:
     """The error of the calling thread's last call, which returned `status`."""
     pointer = library().kolo_last_error()
     if not pointer:
-        return _CLASSES.get(status, KoloError)(f"status {status}")
+        return KoloError._classes.get(status, KoloError)(f"status {status}")
     error = pointer.contents
-    return _CLASSES.get(error.status, KoloError)(
+    return KoloError._classes.get(error.status, KoloError)(
         _text(error.text),
         rank=_rank(error.rank),
         peer=_rank(error.peer),

@@ -11,7 +11,7 @@ from . import _c, _dtypes
 from ._buffers import Memory, array_at, memory_of
 from ._collectives import OPS, choice
 from ._errors import UsageError, check
-from ._handle import Owned
+from ._handle import Handle, Owned
 from ._library import library
 from ._wait import call, stepper, wait
 
@@ -124,22 +124,18 @@ class GradientSet:
     def ready(self, which: int | str, *, stream: int | None = None) -> None:
         """Marks a gradient as complete; in device memory, after the work enqueued on `stream`. May sum small buckets
         in the caller's thread."""
-        index = self._at(which)
-        self._is_open = True
-        if stream is None:
-            check(library().kolo_gradients_ready(self._pointer, index))
-        else:
-            check(library().kolo_gradients_ready_on(self._pointer, index, stream))
+        self._mark("ready", which, stream)
 
     def absent(self, which: int | str, *, stream: int | None = None) -> None:
         """Marks a gradient as unused by this rank in this iteration: it counts as zeros, and has the average
         afterwards."""
+        self._mark("absent", which, stream)
+
+    def _mark(self, how: str, which: int | str, stream: int | None) -> None:
         index = self._at(which)
         self._is_open = True
-        if stream is None:
-            check(library().kolo_gradients_absent(self._pointer, index))
-        else:
-            check(library().kolo_gradients_absent_on(self._pointer, index, stream))
+        function = getattr(library(), f"kolo_gradients_{how}" + ("" if stream is None else "_on"))
+        check(function(self._pointer, index) if stream is None else function(self._pointer, index, stream))
 
     def wait(self, timeout: float | None = None) -> None:
         """Waits until every gradient has the combined value.
@@ -295,34 +291,49 @@ def _struct(name: str, spec: Gradient, memory: Memory | None) -> _c.kolo_gradien
     )
 
 
-def register(
-    group: Any,
-    name: str,
-    gradients: Mapping[str, Any] | Sequence[Any],
-    op: str,
-    wire_dtype: Any,
-    compression: str | None,
-    divisor: str,
-) -> GradientSet:
-    specs = _specs(gradients)
-    structs = [_struct(key, spec, memory) for key, (spec, memory) in specs.items()]
-    options = _c.sized(
-        _c.kolo_gradient_options,
-        op=choice(OPS, op, "op"),
-        wire_dtype=_wire(wire_dtype),
-        compression=compression.encode() if compression is not None else None,
-        divisor=choice(_DIVISORS, divisor, "divisor"),
-    )
-    pointer = c_void_p()
-    call(
-        library().kolo_register_gradients,
-        group._pointer,
-        name.encode(),
-        (_c.kolo_gradient * len(structs))(*structs),
-        len(structs),
-        byref(options),
-        byref(pointer),
-        runtime=group._handle.pointer,
-        keep=(group, specs, structs),
-    )
-    return GradientSet(group, pointer, name, specs)
+class Registers:
+    """Sets of gradients of a group."""
+
+    _handle: Handle
+    _pointer: Any
+
+    def register_gradients(
+        self,
+        name: str,
+        gradients: Mapping[str, Any] | Sequence[Any],
+        *,
+        op: str = "average",
+        wire_dtype: Any = None,
+        compression: str | None = None,
+        divisor: str = "all_ranks",
+    ) -> GradientSet:
+        """Agrees on a set of gradients with all ranks and plans its buckets. Collective.
+
+        `gradients` are arrays, which Kolo then reads and writes where they are, or `kolo.Gradient`s, by name or in a
+        list. Names, shapes, types and options are the same on all ranks.
+        `wire_dtype`: of what is sent, for example "bfloat16"; None: the option `wire_dtype`.
+        `compression`: rules by name; None: the option `compression`.
+        `divisor` of an average: "all_ranks", "contributing_ranks", or "samples", see `GradientSet.set_samples`.
+        """
+        specs = _specs(gradients)
+        structs = [_struct(key, spec, memory) for key, (spec, memory) in specs.items()]
+        options = _c.sized(
+            _c.kolo_gradient_options,
+            op=choice(OPS, op, "op"),
+            wire_dtype=_wire(wire_dtype),
+            compression=compression.encode() if compression is not None else None,
+            divisor=choice(_DIVISORS, divisor, "divisor"),
+        )
+        pointer = c_void_p()
+        call(
+            library().kolo_register_gradients,
+            self._pointer,
+            name.encode(),
+            (_c.kolo_gradient * len(structs))(*structs),
+            len(structs),
+            byref(options),
+            byref(pointer),
+            runtime=self._handle.pointer,
+            keep=(self, specs, structs),
+        )
+        return GradientSet(self, pointer, name, specs)

@@ -5,28 +5,24 @@ from __future__ import annotations
 import itertools
 from ctypes import byref, c_int32, c_void_p
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Mapping, Sequence, overload
+from typing import Any, Literal, Sequence, overload
 
-from . import _c, _rows
+from . import _c
 from ._collectives import Collectives
 from ._errors import UsageError
-from ._gradients import GradientSet, register
+from ._gradients import Registers
 from ._handle import Handle, Owned
 from ._library import library
 from ._messages import Messages
-from ._rows import Rows
+from ._rows import RowSums
 from ._ticket import Ticket
-from ._types import RowOptions
 from ._wait import Subject, call
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 ARENA_BYTES = 64 << 20
 """Default address space of a member's arena in a group."""
 
 
-class Group(Collectives, Messages):
+class Group(Collectives, Messages, RowSums, Registers):
     """A group of ranks and its collectives. Ranks are numbered from 0 in each group.
 
     A group has names and errors of its own. It is released with the last reference, once all members have released
@@ -113,79 +109,6 @@ class Group(Collectives, Messages):
         last = c_int32()
         self._call(library().kolo_join, byref(last))
         return last.value
-
-    def register_gradients(
-        self,
-        name: str,
-        gradients: Mapping[str, Any] | Sequence[Any],
-        *,
-        op: str = "average",
-        wire_dtype: Any = None,
-        compression: str | None = None,
-        divisor: str = "all_ranks",
-    ) -> GradientSet:
-        """Agrees on a set of gradients with all ranks and plans its buckets. Collective.
-
-        `gradients` are arrays, which Kolo then reads and writes where they are, or `kolo.Gradient`s, by name or in a
-        list. Names, shapes, types and options are the same on all ranks.
-        `wire_dtype`: of what is sent, for example "bfloat16"; None: the option `wire_dtype`.
-        `compression`: rules by name; None: the option `compression`.
-        `divisor` of an average: "all_ranks", "contributing_ranks", or "samples", see `GradientSet.set_samples`.
-        """
-        return register(self, name, gradients, op, wire_dtype, compression, divisor)
-
-    @overload
-    def sparse_all_reduce(
-        self, indices: list[Any], rows: list[Any], height: list[int], *, wait: Literal[True] = ..., **options: Unpack[RowOptions]
-    ) -> list[Rows]: ...
-    @overload
-    def sparse_all_reduce(
-        self, indices: Any, rows: Any, height: int, *, wait: Literal[True] = ..., **options: Unpack[RowOptions]
-    ) -> Rows: ...
-    @overload
-    def sparse_all_reduce(
-        self, indices: list[Any], rows: list[Any], height: list[int], *, wait: Literal[False], **options: Unpack[RowOptions]
-    ) -> Ticket[list[Rows]]: ...
-    @overload
-    def sparse_all_reduce(
-        self, indices: Any, rows: Any, height: int, *, wait: Literal[False], **options: Unpack[RowOptions]
-    ) -> Ticket[Rows]: ...
-    @overload
-    def sparse_all_reduce(
-        self, indices: Any, rows: Any, height: Any, *, wait: bool, **options: Unpack[RowOptions]
-    ) -> object: ...
-
-    def sparse_all_reduce(
-        self,
-        indices: Any,
-        rows: Any,
-        height: Any,
-        *,
-        name: str | None = None,
-        op: str = "sum",
-        result: str = "auto",
-        exchange: str = "auto",
-        scale_before: float = 1.0,
-        scale_after: float = 1.0,
-        stream: int | None = None,
-        wait: bool = True,
-    ) -> Any:
-        """Sums rows of a table over all ranks: the gradient of an embedding. Returns `Rows`; with `wait=False` a `Ticket`
-        that has them.
-
-        Shape:  `rows` is [n, width], a row for each of `indices`, which is int64 [n], may repeat, and is below
-                `height`, the rows of the table.
-        `op` is sum or average. `exchange` is "rows", "table", or "auto": the one that is predicted to take less time.
-        `result` is "rows", which an exchange of the table does not give, "table", or "auto": that of the exchange.
-        The scales, of each rank's sum of a row and of the result, are equal on all ranks.
-        Lists of `indices`, `rows` and `height` are several tables of one type, which share their exchanges; the result
-        is a list of `Rows`, each as of a call on its table alone.
-        `rows` in device memory, which the work enqueued on `stream`, a cudaStream_t, writes, stay there, and so do the
-        sums: a `Memory`, of which `torch.as_tensor` and `cupy.asarray` make an array. `indices` are in host memory.
-        """
-        scales = (scale_before, scale_after)
-        ticket = _rows.begin(self, indices, rows, height, name, op, result, exchange, *scales, stream)
-        return ticket.wait() if wait else ticket
 
     @property
     def network_bytes_sent(self) -> int:

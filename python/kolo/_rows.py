@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import threading
 from ctypes import POINTER, byref, c_int, c_int64, c_size_t, c_void_p, cast
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable, Literal, overload
 
 from . import _c, _dtypes
 from ._buffers import Memory, array_at, memory_of
 from ._collectives import OPS, choice
 from ._errors import UsageError, check
-from ._handle import Owned
+from ._handle import Handle, Owned
 from ._library import library
 from ._ticket import Ticket
+from ._types import RowOptions
+from ._wait import Subject
 
 if TYPE_CHECKING:
     from numpy import int64
     from numpy.typing import NDArray
+    from typing_extensions import Unpack
 
 _FORMS = {"auto": _c.KOLO_AUTO_FORM, "rows": _c.KOLO_ROWS, "table": _c.KOLO_TABLE}
 _OPS = {name: OPS[name] for name in ("sum", "average")}
@@ -124,46 +127,6 @@ def _given(indices: Any, rows: Any, height: Any) -> list[_Given]:
     return tables
 
 
-def begin(
-    group: Any,
-    indices: Any,
-    rows: Any,
-    height: Any,
-    name: str | None,
-    op: str,
-    result: str,
-    exchange: str,
-    scale_before: float,
-    scale_after: float,
-    stream: int | None,
-) -> Ticket:
-    given = _given(indices, rows, height)
-    terms = _c.sized(
-        _c.kolo_row_table,
-        dtype=given[0].rows.dtype.code,
-        op=choice(_OPS, op, "op"),
-        result=choice(_FORMS, result, "result"),
-        exchange=choice(_FORMS, exchange, "exchange"),
-        scale_before=scale_before,
-        scale_after=scale_after,
-        memory=_c.KOLO_DEVICE if given[0].rows.is_device else _c.KOLO_HOST,
-        stream=stream,
-    )
-    tables = (_c.kolo_table_rows * len(given))(*(each.parameter() for each in given))
-    results = _Results(group, [each.width for each in given], isinstance(rows, (list, tuple)))
-    ticket = Ticket(group._handle, (group, given), results, group._subject(name or "sparse_all_reduce"))
-    ticket.begin(
-        library().kolo_grouped_sparse_all_reduce,
-        group._pointer,
-        name.encode() if name else None,
-        byref(terms),
-        tables,
-        len(given),
-        None,
-    )
-    return ticket
-
-
 def _result_of(sums: _Sums, width: int) -> Rows:
     is_table = c_int()
     indices = POINTER(c_int64)()
@@ -181,3 +144,86 @@ def _result_of(sums: _Sums, width: int) -> Rows:
         return Rows(None, values)
     address = cast(indices, c_void_p).value or 0
     return Rows(array_at(Memory(address, num_indices.value, "int64", sums)), values)
+
+
+class RowSums:
+    """Sums of rows of tables, over a group."""
+
+    _handle: Handle
+    _pointer: Any
+    _subject: Callable[[str], Subject]
+
+    @overload
+    def sparse_all_reduce(
+        self, indices: list[Any], rows: list[Any], height: list[int], *, wait: Literal[True] = ..., **options: Unpack[RowOptions]
+    ) -> list[Rows]: ...
+    @overload
+    def sparse_all_reduce(
+        self, indices: Any, rows: Any, height: int, *, wait: Literal[True] = ..., **options: Unpack[RowOptions]
+    ) -> Rows: ...
+    @overload
+    def sparse_all_reduce(
+        self, indices: list[Any], rows: list[Any], height: list[int], *, wait: Literal[False], **options: Unpack[RowOptions]
+    ) -> Ticket[list[Rows]]: ...
+    @overload
+    def sparse_all_reduce(
+        self, indices: Any, rows: Any, height: int, *, wait: Literal[False], **options: Unpack[RowOptions]
+    ) -> Ticket[Rows]: ...
+    @overload
+    def sparse_all_reduce(
+        self, indices: Any, rows: Any, height: Any, *, wait: bool, **options: Unpack[RowOptions]
+    ) -> object: ...
+
+    def sparse_all_reduce(
+        self,
+        indices: Any,
+        rows: Any,
+        height: Any,
+        *,
+        name: str | None = None,
+        op: str = "sum",
+        result: str = "auto",
+        exchange: str = "auto",
+        scale_before: float = 1.0,
+        scale_after: float = 1.0,
+        stream: int | None = None,
+        wait: bool = True,
+    ) -> Any:
+        """Sums rows of a table over all ranks: the gradient of an embedding. Returns `Rows`; with `wait=False` a `Ticket`
+        that has them.
+
+        Shape:  `rows` is [n, width], a row for each of `indices`, which is int64 [n], may repeat, and is below
+                `height`, the rows of the table.
+        `op` is sum or average. `exchange` is "rows", "table", or "auto": the one that is predicted to take less time.
+        `result` is "rows", which an exchange of the table does not give, "table", or "auto": that of the exchange.
+        The scales, of each rank's sum of a row and of the result, are equal on all ranks.
+        Lists of `indices`, `rows` and `height` are several tables of one type, which share their exchanges; the result
+        is a list of `Rows`, each as of a call on its table alone.
+        `rows` in device memory, which the work enqueued on `stream`, a cudaStream_t, writes, stay there, and so do the
+        sums: a `Memory`, of which `torch.as_tensor` and `cupy.asarray` make an array. `indices` are in host memory.
+        """
+        given = _given(indices, rows, height)
+        terms = _c.sized(
+            _c.kolo_row_table,
+            dtype=given[0].rows.dtype.code,
+            op=choice(_OPS, op, "op"),
+            result=choice(_FORMS, result, "result"),
+            exchange=choice(_FORMS, exchange, "exchange"),
+            scale_before=scale_before,
+            scale_after=scale_after,
+            memory=_c.KOLO_DEVICE if given[0].rows.is_device else _c.KOLO_HOST,
+            stream=stream,
+        )
+        tables = (_c.kolo_table_rows * len(given))(*(each.parameter() for each in given))
+        results = _Results(self, [each.width for each in given], isinstance(rows, (list, tuple)))
+        ticket = Ticket(self._handle, (self, given), results, self._subject(name or "sparse_all_reduce"))
+        ticket.begin(
+            library().kolo_grouped_sparse_all_reduce,
+            self._pointer,
+            name.encode() if name else None,
+            byref(terms),
+            tables,
+            len(given),
+            None,
+        )
+        return ticket.wait() if wait else ticket

@@ -18,6 +18,11 @@ from ._names import name_of_tensors
 from ._process_sets import ProcessSet, global_process_set
 from ._reduce_op import Adasum, check_op, chosen, name_of
 
+__all__ = [
+    "allreduce", "allreduce_", "allreduce_async", "allreduce_async_", "grouped_allreduce", "grouped_allreduce_",
+    "grouped_allreduce_async", "grouped_allreduce_async_",
+]  # fmt: skip
+
 
 class _Reduction:
     """What an all-reduce and the one of its gradients have in common."""

@@ -22,6 +22,12 @@ from ._names import name_of_rows, name_of_tensors
 from ._process_sets import ProcessSet, global_process_set
 from ._reduce_op import Average, Sum, name_of
 
+__all__ = [
+    "allgather", "allgather_async", "alltoall", "alltoall_async", "barrier", "broadcast", "broadcast_",
+    "broadcast_async", "broadcast_async_", "grouped_allgather", "grouped_allgather_async", "grouped_reducescatter",
+    "grouped_reducescatter_async", "join", "reducescatter", "reducescatter_async",
+]  # fmt: skip
+
 # --- allgather --------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+__all__ = ["Compression"]
+
 
 class Compressor:
     """How gradients travel. A class of yours has `compress` and `decompress`, and need not be derived from this one."""

@@ -7,6 +7,8 @@ from typing import Iterator
 
 from kolo import KoloError, UsageError
 
+__all__ = ["HorovodInternalError"]
+
 
 class HorovodInternalError(RuntimeError):
     """An operation failed. Its `__cause__` is the error of Kolo, with rank, peer and tensor as fields."""

@@ -13,6 +13,8 @@ from ._handles import synchronize
 from ._job import rank, size
 from ._process_sets import ProcessSet, global_process_set
 
+__all__ = ["allgather_object", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters"]
+
 
 def broadcast_parameters(params: Any, root_rank: int) -> None:
     """Gives all ranks the parameters of rank `root_rank`, in place.

@@ -15,6 +15,8 @@ from ._job import Job, current
 if TYPE_CHECKING:
     from ._process_sets import ProcessSet
 
+__all__ = ["poll", "synchronize"]
+
 
 class Handle(Protocol):
     """An operation in flight, for `poll` and `synchronize`. It may be dropped, like its tensors; it goes on."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ._handles import Staged
     from ._process_sets import ProcessSet
 
+__all__ = ["cross_rank", "cross_size", "is_initialized", "local_rank", "local_size", "rank", "size"]
+
 _TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 

@@ -20,6 +20,8 @@ from ._process_sets import ProcessSet, global_process_set
 from ._reduce_op import Adasum, Average, check_op
 from ._wrapping import Wrapping, wrapped
 
+__all__ = ["DistributedOptimizer"]
+
 
 def DistributedOptimizer(  # noqa: N802  # Horovod's name
     optimizer: torch.optim.Optimizer,

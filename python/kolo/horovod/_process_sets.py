@@ -9,6 +9,8 @@ import kolo
 from ._errors import internal_errors
 from ._job import Job, current, is_initialized, rank
 
+__all__ = ["ProcessSet", "add_process_set", "global_process_set", "remove_process_set"]
+
 # Address space of a member's arena, of which a rank has 16 GiB for all of its sets (the option `group_arena_bytes`).
 _ARENA_BYTES = 1 << 30
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 import warnings
 
+__all__ = ["Adasum", "Average", "Max", "Min", "Product", "Sum"]
+
 
 class ReduceOp(enum.IntEnum):
     """How elements of different ranks are combined. The numbers are Horovod's."""

@@ -14,6 +14,8 @@ from ._errors import internal_errors
 from ._process_sets import ProcessSet, global_process_set
 from ._reduce_op import Average, Sum, name_of
 
+__all__ = ["sparse_allreduce_async"]
+
 
 def sparse_allreduce_async(
     tensor: Tensor, name: str, op: int, process_set: ProcessSet = global_process_set

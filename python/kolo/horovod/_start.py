@@ -10,6 +10,11 @@ from ._errors import internal_errors
 from ._job import Job, current, is_initialized, make_current
 from ._process_sets import ProcessSet, add_all
 
+__all__ = [
+    "ccl_built", "cuda_built", "ddl_built", "gloo_built", "gloo_enabled", "init", "mpi_built", "mpi_enabled",
+    "mpi_threads_supported", "nccl_built", "rocm_built", "shutdown", "start_timeline", "stop_timeline",
+]  # fmt: skip
+
 
 def init(comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
     """Joins the job. Collective. Doing so again does nothing; after `shutdown` it joins another one.

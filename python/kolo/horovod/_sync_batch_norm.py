@@ -13,6 +13,8 @@ from ._collectives import allgather
 from ._job import size
 from ._reduce_op import Sum
 
+__all__ = ["SyncBatchNorm"]
+
 
 class SyncBatchNorm(_BatchNorm):
     """As torch's BatchNorm1d, 2d and 3d, with mean and variance of the batches of all ranks, which may differ in size.
