@@ -28,6 +28,9 @@ class Status(enum.IntEnum):
     CANCELLED = _c.KOLO_CANCELLED
 
 
+_CLASSES: dict[int, type[KoloError]] = {}
+
+
 class KoloError(Exception):
     """What every error of Kolo is. Fields that do not apply are None or empty.
 
@@ -36,7 +39,6 @@ class KoloError(Exception):
 
     status: Status = Status.INTERNAL
     """The class of the error, for programs that do not tell classes by exceptions."""
-    _classes: dict[int, type[KoloError]] = {}
     rank: int | None = None
     """The rank that found it."""
     peer: int | None = None
@@ -53,7 +55,7 @@ class KoloError(Exception):
     def __init_subclass__(cls, status: Status = Status.INTERNAL, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         cls.status = status
-        KoloError._classes.setdefault(status, cls)
+        _CLASSES.setdefault(status, cls)
 
     def __init__(self, text: str = "", **fields: Any) -> None:
         super().__init__(text)
@@ -134,9 +136,9 @@ def last_error(status: int) -> KoloError:
     """The error of the calling thread's last call, which returned `status`."""
     pointer = library().kolo_last_error()
     if not pointer:
-        return KoloError._classes.get(status, KoloError)(f"status {status}")
+        return _CLASSES.get(status, KoloError)(f"status {status}")
     error = pointer.contents
-    return KoloError._classes.get(error.status, KoloError)(
+    return _CLASSES.get(error.status, KoloError)(
         _text(error.text),
         rank=_rank(error.rank),
         peer=_rank(error.peer),
