@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
-from typing import Any, Iterable, NamedTuple
+from typing import Any, Iterable
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from ._collectives import allgather, broadcast_, broadcast_async_
 from ._handles import synchronize
@@ -37,7 +39,8 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
         synchronize(handle)
 
 
-class _Place(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class _Place:
     """Stands for a tensor in a state that travels as an object."""
 
     number: int
@@ -54,45 +57,19 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("the state of torch.optim.LBFGS cannot be broadcast")
     tensors: list[Tensor] = []
-    state = _without_tensors(optimizer.state_dict(), tensors) if rank() == root_rank else None
+
+    def place_of(tensor: Tensor) -> _Place:
+        tensors.append(tensor)
+        return _Place(len(tensors) - 1, tuple(tensor.shape), tensor.dtype)
+
+    state = tree_map_only(Tensor, place_of, optimizer.state_dict()) if rank() == root_rank else None
     state = broadcast_object(state, root_rank, "optimizer state")
     if rank() != root_rank:
         _check_parameters(optimizer, state)
-        places = sorted(set(_places(state)))
-        tensors = [torch.empty(place.shape, dtype=place.dtype) for place in places]
+        tensors = [torch.empty(each.shape, dtype=each.dtype) for each in tree_leaves(state) if isinstance(each, _Place)]
     broadcast_parameters([(f"optimizer state.{index}", each) for index, each in enumerate(tensors)], root_rank)
     if rank() != root_rank:
-        _take(optimizer, _with_tensors(state, tensors))
-
-
-def _without_tensors(value: Any, tensors: list[Tensor]) -> Any:
-    """`value` with a place for each tensor, which go to `tensors`."""
-    if isinstance(value, Tensor):
-        tensors.append(value)
-        return _Place(len(tensors) - 1, tuple(value.shape), value.dtype)
-    if isinstance(value, dict):
-        return {key: _without_tensors(each, tensors) for key, each in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_without_tensors(each, tensors) for each in value)
-    return value
-
-
-def _with_tensors(value: Any, tensors: list[Tensor]) -> Any:
-    if isinstance(value, _Place):
-        return tensors[value.number]
-    if isinstance(value, dict):
-        return {key: _with_tensors(each, tensors) for key, each in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_with_tensors(each, tensors) for each in value)
-    return value
-
-
-def _places(value: Any) -> Iterable[_Place]:
-    if isinstance(value, _Place):
-        yield value
-    elif isinstance(value, (dict, list, tuple)):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _places(each)
+        _take(optimizer, tree_map_only(_Place, lambda place: tensors[place.number], state))
 
 
 def _check_parameters(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
