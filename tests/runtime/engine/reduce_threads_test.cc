@@ -117,17 +117,17 @@ INSTANTIATE_TEST_SUITE_P(Ways, ReduceThreads,
 
 // Ranks 0 and 2 are in the midst of sums when rank 1 is gone; their helpers end with them.
 TEST(ReduceThreadsLife, EndWithARuntimeThatFails) {
-  constexpr int kRanks = 3;
+  constexpr int kThree = 3;
   const Options options{.fusion_bytes = 0,
                         .algorithm = "direct",
                         .calibrate = "off",
                         .arena_bytes = std::size_t{64} << 20,
                         .node_id = "a",
                         .reduce_threads = 2};
-  test::RuntimeJob job(kRanks, options);
-  test::Texts errors(kRanks);
+  test::RuntimeJob job(kThree, options);
+  test::Texts errors(kThree);
   std::atomic<int> registered{0};
-  test::run_ranks(kRanks, [&](const test::RankRun& run) {
+  test::run_ranks(kThree, [&](const test::RankRun& run) {
     const int rank = run.rank();
     std::vector<std::vector<float>> data(4, std::vector<float>(300'000, 1.0F));
     try {
