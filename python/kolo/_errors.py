@@ -52,10 +52,11 @@ class KoloError(Exception):
     what: str = ""
     """The sentence that says what happened."""
 
-    def __init_subclass__(cls, status: Status = Status.INTERNAL, **keywords: Any) -> None:
+    def __init_subclass__(cls, status: Status | None = None, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        cls.status = status
-        _CLASSES.setdefault(status, cls)
+        if status is not None:
+            cls.status = status
+            _CLASSES[status] = cls
 
     def __init__(self, text: str = "", **fields: Any) -> None:
         super().__init__(text)
@@ -84,11 +85,11 @@ class PeerLostError(KoloError, ConnectionError, status=Status.PEER_LOST):
     """Another rank (`peer`) died, froze or became unreachable. Every later call fails, too."""
 
 
-class InternalError(KoloError, RuntimeError, status=Status.RESOURCES):
+class InternalError(KoloError, RuntimeError, status=Status.INTERNAL):
     """An invariant of Kolo itself does not hold; please report it."""
 
 
-class ResourceError(KoloError, MemoryError):
+class ResourceError(KoloError, MemoryError, status=Status.RESOURCES):
     """Out of descriptors, memory or arena space."""
 
 
