@@ -25,6 +25,9 @@ class Classes(unittest.TestCase):
         for status in statuses:
             self.assertEqual(_errors._CLASSES[status].status, status)
         self.assertEqual(len(set(_errors._CLASSES.values())), len(statuses))
+        for status in statuses:
+            first = status.name.split("_")[0].rstrip("S")[:4].lower()
+            self.assertTrue(_errors._CLASSES[status].__name__.lower().startswith(first.replace("time", "dead")), status)
 
     def test_they_are_the_built_in_ones_too(self):
         for error, built_in in (
