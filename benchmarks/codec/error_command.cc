@@ -1,12 +1,12 @@
-#include "benchmarks/codec/error_command.h"
-
-#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
-#include "benchmarks/common/json_file.h"
+#include "benchmarks/codec/mean_error.h"
+#include "benchmarks/common/commands.h"
+#include "benchmarks/common/table.h"
 #include "comm/base/output_file.h"
 
 namespace kolo::bench {
@@ -22,51 +22,56 @@ nlohmann::json to_json(const MeanErrorRow& row, const MeanErrorOptions& options)
           {"seed", options.seed}};
 }
 
-}  // namespace
+struct ErrorOptions {
+  std::vector<int> ranks = {2, 3, 6, 7, 12, 16, 32, 64};
+  MeanErrorOptions error = {};
+  std::string json = {};
+};
 
-ErrorCommand::ErrorCommand(CLI::App& app)
-    : command_(*app.add_subcommand(
-          "error",
-          "Error of a mean over 16-bit contributions, beside a ring's, on simulated ranks")) {
-  command_.add_option("--ranks", ranks_, "Numbers of ranks, comma-separated")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  command_.add_option("--count", options_.count, "Elements of a contribution")
-      ->check(CLI::Range(1, 1 << 26))
-      ->capture_default_str();
-  command_
-      .add_option("--deviation", options_.deviation,
-                  "Standard deviation of the contributions, whose mean is 1")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command_.add_option("--seed", options_.seed, "Seed of the contributions")->capture_default_str();
-  command_.add_option("--json", json_, "Write the rows to this file");
-}
-
-bool ErrorCommand::chosen() const { return command_.parsed(); }
-
-bool ErrorCommand::run() const {
-  if (!json_.empty()) expect_writable(json_);
-  fmt::print("# kolo-bench error, {} elements, deviation {}, seed {}; in units in the last place\n",
-             options_.count, options_.deviation, options_.seed);
-  fmt::print("# {:<10} {:>6} {:<20} {:>8} {:>8} {:>8}\n", "wire", "ranks", "method", "per node",
-             "most", "rms");
+/// Returns true if `direct` stayed within the bound of one rounding everywhere.
+bool run(const ErrorOptions& options) {
+  if (!options.json.empty()) expect_writable(options.json);
+  Table table(/*speaks=*/true,
+              {fmt::format("kolo-bench error, {} elements, deviation {}, seed {}; in units in the "
+                           "last place",
+                           options.error.count, options.error.deviation, options.error.seed)},
+              {{"wire", -10},
+               {"ranks", 6},
+               {"method", -20},
+               {"per_node", 8},
+               {"most_ulp", 8, 4},
+               {"rms_ulp", 8, 4}});
   bool within = true;
-  nlohmann::json rows = nlohmann::json::array();
   for (const DType wire : {DType::kFloat16, DType::kBFloat16}) {
-    for (const int ranks : ranks_) {
-      for (const MeanErrorRow& row : measure_mean_errors(wire, ranks, options_)) {
-        fmt::print("  {:<10} {:>6} {:<20} {:>8} {:>8.4f} {:>8.4f}\n", to_string(wire), ranks,
-                   row.method, row.per_node, row.error.most, row.error.rms);
+    for (const int ranks : options.ranks) {
+      for (const MeanErrorRow& row : measure_mean_errors(wire, ranks, options.error)) {
         within = within && (row.method != "direct" || row.error.most <= kOneRounding);
-        rows.push_back(to_json(row, options_));
+        table.add(to_json(row, options.error));
       }
     }
   }
-  std::fflush(stdout);
-  write_json(json_, rows);
+  table.write(options.json);
   return within;
+}
+
+}  // namespace
+
+Command add_error(CLI::App& app) {
+  CLI::App& command = *app.add_subcommand(
+      "error", "Error of a mean over 16-bit contributions, beside a ring's, on simulated ranks");
+  auto options = std::make_shared<ErrorOptions>();
+  command.add_option("--ranks", options->ranks, "Numbers of ranks, comma-separated")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096));
+  command.add_option("--count", options->error.count, "Elements of a contribution")
+      ->check(CLI::Range(1, 1 << 26));
+  command
+      .add_option("--deviation", options->error.deviation,
+                  "Standard deviation of the contributions, whose mean is 1")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--seed", options->error.seed, "Seed of the contributions");
+  command.add_option("--json", options->json, "Write the rows to this file");
+  return {&command, [options] { return run(*options); }};
 }
 
 }  // namespace kolo::bench

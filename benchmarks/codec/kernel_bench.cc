@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "benchmarks/common/host_memory.h"
-#include "benchmarks/peers/streaming_sum.h"
+#include "benchmarks/common/streaming_kernels.h"
 #include "comm/base/dtype.h"
 #include "comm/kernels/reduce_kernels.h"
 #include "comm/schedule/kernel_pieces.h"

@@ -1,37 +1,44 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstring>
-#include <functional>
 #include <memory>
+#include <optional>
 
 #include "benchmarks/collective/collective_case.h"
-#include "benchmarks/common/host_memory.h"
+#include "comm/device/device.h"
+#include "runtime/api/kolo.h"
 
 namespace kolo::bench {
 
-/// The host memory of a rank for a call: one buffer in place, else two.
+/// A kind of memory in which cases lie.
+class Place {
+ public:
+  virtual ~Place() = default;
+  virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+  /// From and to the memory of the program; complete when they return.
+  virtual void put(void* to, const void* elements, std::size_t bytes) = 0;
+  virtual void get(void* elements, const void* from, std::size_t bytes) = 0;
+  /// Within this memory; on a device, enqueued on `stream`.
+  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+  virtual std::optional<NativeStream> stream() const { return std::nullopt; }
+};
+
+/// Private memory of the caller.
+std::shared_ptr<Place> host_place();
+/// Memory that `runtime` allocates, which ranks of a node have mapped.
+std::shared_ptr<Place> arena_place(Runtime& runtime);
+/// Memory of `device`, which outlives it.
+std::shared_ptr<Place> device_place(Device& device);
+/// That of the home. Before: the runtime has a device for one on a device.
+std::shared_ptr<Place> place_of(Runtime& runtime, Home home);
+
+/// The memory of a rank for a call: one buffer in place, else two.
 class CallerMemory {
  public:
-  /// Makes a buffer of so many bytes.
-  using Allocate = std::function<std::shared_ptr<void>(std::size_t bytes)>;
-
-  static std::shared_ptr<void> host_memory(std::size_t bytes) {
-    auto memory = std::make_shared<HostMemory>(bytes);
-    return {memory, memory->data()};
-  }
-
   /// `counts` are those of the rank; a system that puts results elsewhere in place says where.
+  /// `least_bytes`: of the result.
   CallerMemory(const CollectiveCase& what, const CaseCounts& counts,
-               const Allocate& allocate = host_memory)
-      : in_place_(what.in_place),
-        contributed_(bytes_of(what, counts.contributed)),
-        received_(bytes_of(what, counts.received)),
-        contributed_at_(what.in_place ? bytes_of(what, counts.contributed_at) : 0),
-        received_at_(what.in_place ? bytes_of(what, counts.received_at) : 0),
-        result_(result_of(what, allocate)),
-        contribution_(what.in_place ? result_ : allocate(std::max<std::size_t>(contributed_, 1))) {}
+               std::shared_ptr<Place> place = host_place(), std::size_t least_bytes = 0);
 
   bool in_place() const { return in_place_; }
   /// In place, it lies in the same buffer as `result`.
@@ -40,36 +47,26 @@ class CallerMemory {
   void* result() const { return at(result_, received_at_); }
   std::size_t contribution_bytes() const { return contributed_; }
 
-  void write(const void* elements) { copy(contribution(), elements, contributed_); }
-  void read(void* elements) const { copy(elements, result(), received_); }
-  void read_contribution(void* elements) const { copy(elements, contribution(), contributed_); }
+  void write(const void* elements) { place_->put(contribution(), elements, contributed_); }
+  void read(void* elements) const { place_->get(elements, result(), received_); }
+  void read_contribution(void* elements) const {
+    place_->get(elements, contribution(), contributed_);
+  }
   /// For a system that works in place only, in the memory of the result.
   void copy_contribution() {
-    if (!in_place()) copy(result(), contribution(), contributed_);
+    if (!in_place()) place_->copy(result(), contribution(), contributed_);
   }
 
  private:
-  static std::size_t bytes_of(const CollectiveCase& what, std::size_t count) {
-    return count * size_of(what.dtype);
-  }
   static void* at(const std::shared_ptr<void>& memory, std::size_t bytes) {
     return memory == nullptr ? nullptr : static_cast<std::byte*>(memory.get()) + bytes;
   }
-  std::shared_ptr<void> result_of(const CollectiveCase& what, const Allocate& allocate) const {
-    const std::size_t bytes =
-        in_place_ ? std::max(contributed_at_ + contributed_, received_at_ + received_) : received_;
-    if (bytes == 0 && what.count() > 0) return nullptr;
-    return allocate(std::max<std::size_t>(bytes, 1));
-  }
-  static void copy(void* to, const void* from, std::size_t bytes) {
-    if (bytes > 0) std::memcpy(to, from, bytes);
-  }
 
+  std::shared_ptr<Place> place_;
   bool in_place_;
   std::size_t contributed_, received_;        // bytes
   std::size_t contributed_at_, received_at_;  // bytes
-  std::shared_ptr<void> result_;
-  std::shared_ptr<void> contribution_;
+  std::shared_ptr<void> result_, contribution_;
 };
 
 }  // namespace kolo::bench

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "benchmarks/collective/sparse_rows.h"
 #include "comm/kernels/reduce_kernels.h"
@@ -21,37 +22,41 @@ std::size_t moved(int rank, std::size_t element) {
   return 1 + (element + 7 * static_cast<std::size_t>(rank)) % kMostValue;
 }
 
-/// The value of an element to which rank `doubled` contributes 2 and others, of which there are
-/// some, 1.
-double result_of(ReduceOp op, int world_size, int doubled) {
+double combined(ReduceOp op, double a, double b) {
+  const int i = static_cast<int>(a), j = static_cast<int>(b);
   switch (op) {
-    case ReduceOp::kSum:
-      return world_size + 1;
-    case ReduceOp::kAverage:
-      return static_cast<double>(world_size + 1) / world_size;
     case ReduceOp::kMin:
-      return 1;
+      return std::min(a, b);
     case ReduceOp::kMax:
+      return std::max(a, b);
     case ReduceOp::kProd:
-      return 2;
+      return a * b;
     case ReduceOp::kBitAnd:
-      return 0;
+      return i & j;
     case ReduceOp::kBitOr:
-      return 3;
+      return i | j;
     case ReduceOp::kBitXor:
-      return 2 + (world_size - 1) % 2;
+      return i ^ j;
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage:
     case ReduceOp::kPremulSum:
       break;
   }
-  double sum = scale_of(doubled);
-  for (int rank = 0; rank < world_size; ++rank) sum += scale_of(rank);
-  return sum;
+  return a + b;
 }
 
-/// As above, where 1 is true and 2 is false.
-bool truth_of(ReduceOp op, int world_size) {
-  if (op == ReduceOp::kBitXor) return (world_size - 1) % 2 == 1;
-  return carried(op, DType::kBool) == ReduceOp::kBitOr;
+/// The value of an element to which rank `doubled` contributes 2 and others 1; to a bool these are
+/// false and true.
+double result_of(const CollectiveCase& what, int ranks, int doubled) {
+  const bool is_bool = what.dtype == DType::kBool;
+  const ReduceOp op = is_bool ? carried(what.op, DType::kBool) : what.op;
+  std::optional<double> result;
+  for (int rank = 0; rank < ranks; ++rank) {
+    double value = rank != doubled ? 1 : is_bool ? 0 : 2;
+    if (op == ReduceOp::kPremulSum) value *= scale_of(rank);
+    result = result ? combined(op, *result, value) : value;
+  }
+  return op == ReduceOp::kAverage ? *result / ranks : *result;
 }
 
 std::vector<std::byte> number(DType dtype, double value) {
@@ -75,8 +80,7 @@ std::vector<std::byte> element(DType dtype, double value) {
 }
 
 std::vector<std::byte> right_result(const CollectiveCase& what, int ranks, int doubled) {
-  if (what.dtype == DType::kBool) return element(what.dtype, truth_of(what.op, ranks) ? 1 : 0);
-  double result = result_of(what.op, ranks, doubled);
+  double result = result_of(what, ranks, doubled);
   // It takes the same path as others: rounded to the wire and back.
   if (what.wire)
     convert(DType::kFloat64, &result, *what.wire, number(*what.wire, result).data(), 1, 1.0);

@@ -1,47 +1,67 @@
-#include "benchmarks/collective/choice_command.h"
-
 #include <algorithm>
-#include <cstdio>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
-#include "benchmarks/collective/goal_choice.h"
-#include "benchmarks/common/json_file.h"
-#include "benchmarks/peers/peer_factory.h"
-#include "comm/base/error.h"
+#include "benchmarks/collective/algorithm_choice.h"
+#include "benchmarks/collective/collective_bench.h"
+#include "benchmarks/common/commands.h"
+#include "benchmarks/common/samples.h"
+#include "benchmarks/common/table.h"
+#include "benchmarks/peers/peers.h"
 #include "runtime/api/version.h"
 #include "runtime/tools/command_line.h"
 
 namespace kolo::bench {
 namespace {
 
-/// "hier:ring" for "hierarchical:direct,ring", to keep the table narrow.
-std::string short_name(const std::string& algorithm) {
-  const std::size_t comma = algorithm.find(',');
-  return comma == std::string::npos ? algorithm : "hier:" + algorithm.substr(comma + 1);
-}
+struct ChoiceOptions {
+  Options runtime = {};
+  std::vector<std::string> sizes = {"4",    "1K", "4K", "16K", "64K",
+                                    "256K", "1M", "4M", "16M", "64M"};
+  std::vector<std::string> algorithms = {};
+  std::string collective{to_string(Verb::kAllReduce)}, home = "arena", json = {};
+  CollectiveOptions bench = {
+      .sizes = {}, .seconds = 0.3, .warmup = 3, .rounds = 60, .fresh = false};
+};
 
-std::string noise_text(const std::optional<PairedRatio>& noise) {
-  return noise ? fmt::format("{:.3f}", noise->median) : "-";
-}
+/// The result of "auto" for one case, and those of all algorithms.
+struct ChoiceRow {
+  CollectiveRow chosen;               ///< "auto" itself.
+  std::vector<CollectiveRow> forced;  ///< One that does not hold the case is left out.
+  std::size_t best = 0;               ///< Index of the best one that was not chosen.
+  PairedRatio ratio = {};             ///< "auto" relative to that one.
+  /// "auto" relative to its choice, forced by name: the same schedule, so a difference from 1 is
+  /// noise.
+  std::optional<PairedRatio> noise = std::nullopt;
+};
 
-/// Medians, with predictions after a slash.
-void print(const ChoiceRow& row) {
-  fmt::print("  {:>10} {:<16} {:>10.2f} {:<16} {:>6.3f} {:>6} {:>11} {:>5.0f}% {:>6} ",
-             row.what.bytes, short_name(row.chosen.algorithm), row.chosen.median_us,
-             short_name(row.forced[row.best].algorithm), row.ratio.median, noise_text(row.noise),
-             fmt::format("{:.2f}-{:.2f}", row.ratio.low, row.ratio.high),
-             100 * row.ratio.slower_share, row.rounds);
-  for (const ChoiceCandidate& each : row.forced) {
-    fmt::print(" {}={:.2f}/{:.2f}", short_name(each.algorithm), each.median_us, each.predicted_us);
+/// `rows` begin with that of "auto"; those of `names` follow.
+ChoiceRow judge(std::vector<CollectiveRow> rows, const std::vector<std::string>& names) {
+  // Where iterations are long, there are fewer than rounds; the first rounds have one each.
+  std::size_t rounds = rows.front().rounds_us.size();
+  for (const CollectiveRow& row : rows) rounds = std::min(rounds, row.rounds_us.size());
+  for (CollectiveRow& row : rows) row.rounds_us.resize(rounds);
+  ChoiceRow result{.chosen = std::move(rows.front()), .forced = {}};
+  std::vector<RoundTimes> rivals;
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    const bool is_chosen = names[i - 1] == result.chosen.algorithm;
+    if (rows[i].what.verb != Verb::kAllReduce && rows[i].algorithm != names[i - 1]) continue;
+    // The algorithm that was chosen is not its own rival.
+    rivals.push_back(is_chosen ? RoundTimes{} : rows[i].rounds_us);
+    if (is_chosen) result.noise = paired_ratio(result.chosen.rounds_us, rows[i].rounds_us);
+    result.forced.push_back(std::move(rows[i]));
   }
-  fmt::print("\n");
-  std::fflush(stdout);
+  const Rivalry rivalry = best_rival(result.chosen.rounds_us, rivals);
+  result.best = rivalry.best;
+  result.ratio = rivalry.ratio;
+  return result;
 }
+
+double median_us(const CollectiveRow& row) { return summarise(row.rounds_us).median; }
 
 nlohmann::json to_json(const PairedRatio& ratio) {
   return {{"median", ratio.median},
@@ -50,27 +70,117 @@ nlohmann::json to_json(const PairedRatio& ratio) {
           {"slower_share", ratio.slower_share}};
 }
 
-nlohmann::json to_json(const Runtime& runtime, const ChoiceRow& row) {
+nlohmann::json to_json(const Runtime& runtime, const ChoiceRow& row,
+                       const AlgorithmChoice& prices) {
   nlohmann::json forced = nlohmann::json::object();
-  for (const ChoiceCandidate& each : row.forced) {
-    forced[each.algorithm] = {{"median_us", each.median_us}, {"predicted_us", each.predicted_us}};
+  for (const CollectiveRow& each : row.forced) {
+    forced[each.algorithm] = {{"median_us", median_us(each)},
+                              {"predicted_us", prices.predict_us(each.algorithm, each.what)}};
   }
-  return {{"collective", to_string(row.what.verb)},
-          {"size", row.what.bytes},
-          {"memory", to_string(row.what.home)},
+  return {{"collective", to_string(row.chosen.what.verb)},
+          {"size", row.chosen.what.bytes},
+          {"memory", to_string(row.chosen.what.home)},
           {"ranks", runtime.world_size()},
           {"nodes", runtime.num_nodes()},
-          {"rounds", row.rounds},
+          {"rounds", row.chosen.rounds_us.size()},
           {"chosen", row.chosen.algorithm},
-          {"median_us", row.chosen.median_us},
+          {"median_us", median_us(row.chosen)},
           {"best_other", row.forced[row.best].algorithm},
           {"ratio", to_json(row.ratio)},
           {"noise", row.noise ? to_json(*row.noise) : nlohmann::json(nullptr)},
           {"forced", std::move(forced)}};
 }
 
-Verb parse_verb(std::string_view text) {
-  return *std::ranges::find(kAllVerbs, text, [](Verb verb) { return to_string(verb); });
+Table make_table(const Runtime& runtime, const ChoiceOptions& options) {
+  return {
+      runtime.rank() == 0,
+      {fmt::format("kolo-bench choice, kolo {}: {}, {} ranks on {} nodes, memory {}, in us",
+                   kVersion, options.collective, runtime.world_size(), runtime.num_nodes(),
+                   options.home),
+       "ratio: auto to the best other, paired by rounds, with quartiles and the share of rounds "
+       "in which auto took 1.1 times as long; noise: auto to itself by name",
+       runtime.link_costs()},
+      {{"size"},
+       {"chosen", -26},
+       {"median_us", 10, 2},
+       {"best_other", -26},
+       {"/ratio/median", 6, 3, "ratio"},
+       {"/noise/median", 6, 3, "noise"},
+       {"/ratio/low", 6, 3, "low"},
+       {"/ratio/high", 6, 3, "high"},
+       {"/ratio/slower_share", 6, 2, "slower"},
+       {"rounds", 6},
+       {"forced", 0}}};
+}
+
+/// Errors: UsageError for an option that the collective would ignore.
+void resolve(ChoiceOptions& options, const CLI::App& command) {
+  CollectiveCase& what = options.bench.what;
+  options.runtime = options_from_environment(std::move(options.runtime));
+  what.verb =
+      *std::ranges::find(kAllVerbs, options.collective, [](Verb verb) { return to_string(verb); });
+  const bool is_all_reduce = what.verb == Verb::kAllReduce;
+  require_runtime_read(
+      command, [&](std::string_view name) { return is_all_reduce || !is_of_gradients(name); },
+      "--collective all-reduce");
+  if (options.runtime.algorithm != Options{}.algorithm) {
+    refuse("choice measures auto, so KOLO_ALGORITHM must not be set");
+  }
+  what.in_place = traits_of(what.verb).in_place;
+  if (is_all_reduce) what.wire = options.runtime.wire_dtype;
+  options.bench.homes = {options.home == "arena" ? Home::kArena : Home::kUser};
+  options.bench.places = {what.in_place};
+  options.bench.what.home = options.bench.homes.front();
+}
+
+bool run(ChoiceOptions& options, const CLI::App& command) {
+  resolve(options, command);
+  const CollectiveCase& what = options.bench.what;
+  Peers peers({});
+  peers.keep_launcher();
+  // A runtime has one algorithm, so there are several runtimes; only the first one's costs matter.
+  std::deque<Runtime> runtimes;
+  Runtime& runtime = runtimes.emplace_back(Runtime::from_environment(options.runtime));
+  expect_output(runtime, options.json);
+  if (what.verb != Verb::kAllReduce && runtime.num_nodes() == 1) {
+    refuse(
+        fmt::format("all ranks are on one node, where {} has one algorithm; KOLO_NODE_ID plays "
+                    "several nodes on one machine",
+                    options.collective));
+  }
+  const AlgorithmChoice prices(runtime);
+  std::vector<std::string> names = options.algorithms;
+  if (names.empty()) names = prices.algorithms(what);
+  std::vector<std::unique_ptr<CollectiveSystem>> systems;
+  systems.push_back(make_kolo_system(runtime));
+  for (const std::string& name : names) {
+    Options forced = options.runtime;
+    forced.algorithm = name;
+    forced.link_costs = runtime.link_costs();
+    forced.calibrate = "off";
+    systems.push_back(make_kolo_system(runtimes.emplace_back(Runtime::from_environment(forced))));
+  }
+  // A root that hears nothing from others would be several calls ahead of them.
+  const int ranks = runtime.world_size();
+  options.bench.together = options.bench.together || !what.goal(ranks).is_mutual(ranks);
+
+  Table table = make_table(runtime, options);
+  double worst = 0;
+  bool right = true;
+  for (const std::size_t size : parse_sizes("--sizes", options.sizes)) {
+    options.bench.sizes = {size};
+    const ChoiceRow row =
+        judge(measure_collective(runtime, systems, options.bench,
+                                 [&](const CollectiveRow& each) { right &= each.wrong == 0u; }),
+              names);
+    worst = std::max(worst, row.ratio.median);
+    table.add(to_json(runtime, row, prices));
+  }
+  table.note(fmt::format("auto takes at most {:.3f} of the best other", worst));
+  systems.clear();
+  for (Runtime& each : runtimes) each.close();
+  table.write(options.json);
+  return right;
 }
 
 /// Calls that only one algorithm serves have no choice.
@@ -84,108 +194,42 @@ std::vector<std::string> verbs_with_choice() {
 
 }  // namespace
 
-ChoiceCommand::ChoiceCommand(CLI::App& app)
-    : command_(
-          *app.add_subcommand("choice", "Time of auto beside the best algorithm forced by name")) {
-  command_
-      .add_option("--collective", collective_,
+Command add_choice(CLI::App& app) {
+  CLI::App& command =
+      *app.add_subcommand("choice", "Time of auto beside the best algorithm forced by name");
+  auto options = std::make_shared<ChoiceOptions>();
+  command
+      .add_option("--collective", options->collective,
                   "The collective whose algorithms are forced; others than all-reduce have several "
                   "between nodes only")
-      ->check(CLI::IsMember(verbs_with_choice()))
-      ->capture_default_str();
-  command_
-      .add_option("--sizes", sizes_,
+      ->check(CLI::IsMember(verbs_with_choice()));
+  command
+      .add_option("--sizes", options->sizes,
                   "Bytes of float32, of the parts of all ranks, comma-separated, with suffixes K, "
                   "M and G")
-      ->delimiter(',')
-      ->capture_default_str();
-  command_
-      .add_option("--algorithms", algorithms_,
+      ->delimiter(',');
+  command
+      .add_option("--algorithms", options->algorithms,
                   "Algorithms to force, separated by semicolons; default: all")
       ->delimiter(';');
-  command_.add_option("--memory", home_, "Where tensors live: arena or user")
-      ->check(one_of({"arena", "user"}))
-      ->capture_default_str();
-  command_
-      .add_option("--seconds", options_.seconds,
+  command.add_option("--memory", options->home, "Where tensors live: arena or user")
+      ->check(one_of({"arena", "user"}));
+  command
+      .add_option("--seconds", options->bench.seconds,
                   "Seconds for the timed iterations of each algorithm at each size")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command_
-      .add_option("--rounds", options_.rounds,
+      ->check(CLI::PositiveNumber);
+  command
+      .add_option("--rounds", options->bench.rounds,
                   "Largest number of rounds; each measures every algorithm")
-      ->check(CLI::Range(4, 10'000))
-      ->capture_default_str();
-  command_.add_flag("--together", options_.together,
-                    "A barrier before each call, between nodes after a rest, as there always is "
-                    "one before the calls of a root");
-  command_.add_option("--json", json_, "Write the rows to this file");
-  add_runtime_options(command_, runtime_, [](std::string_view name) {
+      ->check(CLI::Range(4, 10'000));
+  command.add_flag("--together", options->bench.together,
+                   "A barrier before each call, between nodes after a rest, as there always is one "
+                   "before the calls of a root");
+  command.add_option("--json", options->json, "Write the rows to this file");
+  add_runtime_options(command, options->runtime, [](std::string_view name) {
     return name != "algorithm" && name != "compression";
   });
-}
-
-bool ChoiceCommand::run() {
-  runtime_ = options_from_environment(std::move(runtime_));
-  options_.what.verb = parse_verb(collective_);
-  const bool is_goal = options_.what.verb != Verb::kAllReduce;
-  require_runtime_read(
-      command_, [&](std::string_view name) { return !is_goal || !is_of_gradients(name); },
-      "--collective all-reduce");
-  if (runtime_.algorithm != Options{}.algorithm) {
-    throw KoloError({.code = ErrorCode::kConfig,
-                     .what = "choice measures auto, so KOLO_ALGORITHM must not be set"});
-  }
-  options_.sizes = parse_sizes("--sizes", sizes_);
-  options_.what.home = home_ == "arena" ? Home::kArena : Home::kUser;
-  options_.what.in_place = traits_of(options_.what.verb).in_place;
-  if (!is_goal) options_.what.wire = runtime_.wire_dtype;
-
-  Peers peers({});
-  peers.keep_launcher();
-  // A runtime has one algorithm, so there are several runtimes; only the first one's costs matter.
-  std::deque<Runtime> all;
-  all.push_back(Runtime::from_environment(runtime_));
-  Runtime& runtime = all.front();
-  const bool speaks = runtime.rank() == 0;
-  expect_output(runtime, json_);
-  if (is_goal && runtime.num_nodes() == 1) {
-    throw KoloError({.code = ErrorCode::kConfig,
-                     .what = fmt::format("all ranks are on one node, where {} has one algorithm; "
-                                         "KOLO_NODE_ID plays several nodes on one machine",
-                                         collective_)});
-  }
-  if (algorithms_.empty()) algorithms_ = GoalChoice(runtime).algorithms(options_.what);
-  std::vector<Runtime*> runtimes{&runtime};
-  for (const std::string& algorithm : algorithms_) {
-    Options forced = runtime_;
-    forced.algorithm = algorithm;
-    forced.link_costs = runtime.link_costs();
-    forced.calibrate = "off";
-    runtimes.push_back(&all.emplace_back(Runtime::from_environment(forced)));
-  }
-
-  if (speaks) {
-    fmt::print("# kolo-bench choice, kolo {}: {}, {} ranks on {} nodes, memory {}, medians in us\n",
-               kVersion, collective_, runtime.world_size(), runtime.num_nodes(), home_);
-    fmt::print(
-        "# ratio: auto to the best other, paired by rounds, with quartiles and the share of ");
-    fmt::print("rounds in which auto took 1.1 times as long; noise: auto to itself by name\n");
-    fmt::print("# {}\n# {:>10} {:<16} {:>10} {:<16} {:>6} {:>6} {:>11} {:>6} {:>6}  {}\n",
-               runtime.link_costs(), "size", "auto", "time", "best other", "ratio", "noise",
-               "quartiles", "slower", "rounds", "measured/predicted");
-  }
-  nlohmann::json rows = nlohmann::json::array();
-  double worst = 0;
-  const bool right = measure_choice(runtimes, algorithms_, options_, [&](const ChoiceRow& row) {
-    worst = std::max(worst, row.ratio.median);
-    rows.push_back(to_json(runtime, row));
-    if (speaks) print(row);
-  });
-  if (speaks) fmt::print("# auto takes at most {:.3f} of the best other\n", worst);
-  for (Runtime& each : all) each.close();
-  if (speaks) write_json(json_, rows);
-  return right;
+  return {&command, [options, &command] { return run(*options, command); }};
 }
 
 }  // namespace kolo::bench

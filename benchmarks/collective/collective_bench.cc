@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
+#include <random>
 #include <utility>
 
 #include "benchmarks/collective/checked_results.h"
@@ -30,8 +32,9 @@ struct Contender {
   CollectiveCase what = {};
   std::unique_ptr<CollectiveRun> run = nullptr;
   int iterations = 0;
-  std::vector<double> times_us =
-      {};  ///< Times of this rank, until they are reduced over the ranks.
+  /// Times of this rank, until they are reduced over the ranks.
+  std::vector<double> times_us = {};
+  std::vector<std::size_t> round_ends = {};  ///< In `times_us`.
   double mean_us = 0;
   std::uint64_t wire_bytes = 0;
   std::uint64_t wrong = 0;
@@ -60,9 +63,13 @@ class SizeBench {
       check_sums(contender);
       choose_iterations(contender);
     }
+    std::vector<std::size_t> order(contenders_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::mt19937_64 random(order.size());  // The same on all ranks.
     for (int round = 0; round < options_.rounds; ++round) {
-      for (Contender& contender : contenders_) {
-        if (!contender.hopeless) time_round(contender, round);
+      std::shuffle(order.begin(), order.end(), random);
+      for (const std::size_t i : order) {
+        if (!contenders_[i].hopeless) time_round(contenders_[i], round);
       }
       if (round == 0) drop_the_hopeless();
     }
@@ -91,14 +98,11 @@ class SizeBench {
     contender.iterations = options_.iterations;
     if (contender.iterations > 0) return;
     contender.run->align();
-    const auto start = Clock::now();
-    contender.run->run();
-    double time_us = std::max(to_us(Clock::now() - start), 0.1);
+    double us = std::max(time_us([&] { contender.run->run(); }), 0.1);
     contender.run->settle();
-    max_over_ranks(runtime_, {&time_us, 1});
-    contender.iterations =
-        static_cast<int>(std::clamp<double>(options_.seconds * 1e6 / time_us, kLeastIterations,
-                                            iterations_by_size(contender.what.bytes)));
+    max_over_ranks(runtime_, {&us, 1});
+    contender.iterations = static_cast<int>(std::clamp<double>(
+        options_.seconds * 1e6 / us, kLeastIterations, iterations_by_size(contender.what.bytes)));
   }
 
   void time_round(Contender& contender, int round) {
@@ -116,7 +120,8 @@ class SizeBench {
       if (options_.fresh) contender.run->write(sums_.contribution());
       if (options_.together || options_.fresh) {
         contender.run->settle();
-        begin_together(runtime_, ended);
+        Runtime* const own = contender.system->runtime();
+        begin_together(own != nullptr ? *own : runtime_, ended);
       }
       contender.run->align();
       const auto start = Clock::now();
@@ -124,6 +129,7 @@ class SizeBench {
       ended = Clock::now();
       contender.times_us.push_back(to_us(ended - start));
     }
+    contender.round_ends.push_back(contender.times_us.size());
     contender.run->settle();
     contender.wire_bytes += contender.system->wire_bytes().value_or(0) - wire_before;
   }
@@ -186,6 +192,12 @@ class SizeBench {
                       .fresh = options_.fresh,
                       .mean_us = contender.mean_us,
                       .slowest_us = summarise(contender.times_us)};
+    auto begin = contender.times_us.begin();
+    for (const std::size_t last : contender.round_ends) {
+      const auto end = contender.times_us.begin() + static_cast<std::ptrdiff_t>(last);
+      row.rounds_us.push_back(summarise({begin, end}).median);
+      begin = end;
+    }
     row.algbw = static_cast<double>(row.what.bytes) / row.mean_us / 1e3;
     row.busbw = row.algbw * row.what.bus_factor(runtime_.world_size());
     if (contender.system->sums()) row.wrong = contender.wrong;

@@ -51,7 +51,8 @@ struct CollectiveRow {
   /// The slowest rank's time in each iteration: what a single call takes. Where ranks share cores,
   /// they take turns at being slow, and the mean of these times exceeds `mean_us`.
   Summary slowest_us;
-  double algbw = 0, busbw = 0;  ///< GB/s (GB = 10^9 bytes), from the mean.
+  std::vector<double> rounds_us = {};  ///< Medians of the rounds, by round.
+  double algbw = 0, busbw = 0;         ///< GB/s (GB = 10^9 bytes), from the mean.
   /// Bytes per iteration of the rank that sent most; empty if the system does not count them.
   std::optional<std::uint64_t> wire_bytes = std::nullopt;
   /// Wrong elements over all ranks, before and after the timed iterations; empty if the system
@@ -59,7 +60,8 @@ struct CollectiveRow {
   std::optional<std::uint64_t> wrong = std::nullopt;
 };
 
-/// Measures every case on every system, alternating within a size, and checks the sums. All
+/// Measures every case on every system, alternating within a size in an order that changes from
+/// round to round, so that nobody always finds the caches of the same one; checks the sums. All
 /// algorithms of a system are measured, but those 1.5 times slower than its best are dropped after
 /// the first round. Calls `report` with each row as soon as it is complete. Collective; rows are
 /// equal on all ranks.

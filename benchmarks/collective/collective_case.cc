@@ -4,10 +4,10 @@
 #include <set>
 #include <vector>
 
+#include "comm/schedule/goal.h"
+
 namespace kolo::bench {
 namespace {
-
-constexpr int kRoot = 0;
 
 /// A message from each rank to its partner.
 Goal messages(int ranks, std::size_t count) {
@@ -23,30 +23,9 @@ Goal messages(int ranks, std::size_t count) {
 }  // namespace
 
 Goal CollectiveCase::goal(int ranks) const {
-  const auto size = static_cast<std::size_t>(ranks);
-  const std::vector<std::size_t> parts(size, part(ranks));
-  switch (verb) {
-    case Verb::kReduce:
-      return Goal::reduce(kRoot, ranks, count());
-    case Verb::kReduceScatter:
-      return Goal::reduce_scatter(parts);
-    case Verb::kAllGather:
-      return Goal::all_gather(parts);
-    case Verb::kGather:
-      return Goal::gather(kRoot, parts);
-    case Verb::kScatter:
-      return Goal::scatter(kRoot, parts);
-    case Verb::kAllToAll:
-      return Goal::all_to_all(ranks, std::vector<std::size_t>(size * size, part(ranks)));
-    case Verb::kBroadcast:
-      return Goal::broadcast(kRoot, ranks, count());
-    case Verb::kSendRecv:
-      return messages(ranks, count());
-    case Verb::kAllReduce:
-    case Verb::kSparseRows:
-      break;
-  }
-  return Goal::all_reduce(ranks, count());
+  if (verb == Verb::kSendRecv) return messages(ranks, count());
+  const Verb summed = verb == Verb::kSparseRows ? Verb::kAllReduce : verb;
+  return even_goal(parse_goal_kind(to_string(summed)), ranks, count());
 }
 
 std::size_t CollectiveCase::whole_bytes(std::size_t most, int ranks) const {

@@ -20,17 +20,9 @@ inline constexpr std::array kAllHomes = {Home::kArena, Home::kUser, Home::kDevic
                                          Home::kDeviceUser};
 
 constexpr std::string_view to_string(Home home) {
-  switch (home) {
-    case Home::kArena:
-      return "arena";
-    case Home::kUser:
-      return "user";
-    case Home::kDevice:
-      return "device";
-    case Home::kDeviceUser:
-      break;
-  }
-  return "device-user";
+  constexpr std::array<std::string_view, kAllHomes.size()> kNames = {"arena", "user", "device",
+                                                                     "device-user"};
+  return kNames[static_cast<std::size_t>(home)];
 }
 
 constexpr bool in_arena(Home home) { return home == Home::kArena || home == Home::kDevice; }

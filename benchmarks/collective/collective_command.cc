@@ -1,24 +1,21 @@
-#include "benchmarks/collective/collective_command.h"
-
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
-#include "benchmarks/collective/kolo_system.h"
-#include "benchmarks/common/json_file.h"
-#include "benchmarks/peers/peer_factory.h"
-#include "comm/base/error.h"
+#include "benchmarks/collective/collective_bench.h"
+#include "benchmarks/common/commands.h"
+#include "benchmarks/common/table.h"
+#include "benchmarks/peers/peers.h"
 #include "comm/base/reduction.h"
 #include "comm/kernels/reduce_kernels.h"
 #include "runtime/api/version.h"
@@ -27,15 +24,11 @@
 namespace kolo::bench {
 namespace {
 
-[[noreturn]] void fail(std::string what) {
-  throw KoloError({.code = ErrorCode::kConfig, .what = std::move(what)});
-}
-
 Home parse_home(const std::string& text) {
   for (Home home : kAllHomes) {
     if (text == to_string(home)) return home;
   }
-  fail("--memory takes arena, user, device and device-user, not '" + text + "'");
+  refuse("--memory takes arena, user, device and device-user, not '" + text + "'");
 }
 
 /// Options of the runtime that concern the chunks of all-reduces.
@@ -65,33 +58,28 @@ const char* sizes_help(Verb verb) {
              : "Bytes, comma-separated, with suffixes K, M and G; rounded down to whole elements";
 }
 
+/// The names of those of `all` that are wanted.
+template <typename Values, typename IsWanted>
+std::string names_of(const Values& all, const IsWanted& is_wanted) {
+  std::vector<std::string_view> names;
+  for (const auto value : all) {
+    if (is_wanted(value)) names.push_back(to_string(value));
+  }
+  return fmt::to_string(fmt::join(names, ", "));
+}
+
 std::string dtype_help(Verb verb) {
-  const std::string numbers =
-      "Type of the elements: float32, float64, float16, bfloat16, int32, int64, uint8";
-  if (verb == Verb::kSparseRows) return numbers + " or int8";
-  return numbers + (reduces(verb) ? ", int8, bool, complex64 or complex128"
-                                  : ", int8, bool, complex64, complex128, float8_e4m3 or "
-                                    "float8_e5m2");
-}
-
-template <typename Value>
-nlohmann::json or_null(const std::optional<Value>& value) {
-  return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
-}
-
-template <typename Value>
-std::string or_dash(const std::optional<Value>& value) {
-  return value ? fmt::to_string(*value) : "-";
+  return "Type of the elements: " + names_of(kAllDTypes, [&](DType dtype) {
+           if (!reduces(verb)) return true;
+           if (verb == Verb::kSparseRows) return is_number(dtype);
+           return takes(ReduceOp::kSum, dtype);
+         });
 }
 
 /// Empty where elements are only moved.
 std::optional<std::string_view> op_of(const CollectiveCase& what) {
   return reduces(what.verb) ? std::optional(to_string(what.op)) : std::nullopt;
 }
-
-constexpr const char* kLine =
-    "{} {:>10} {:>10} {:>8} {:>7} {:>9} {:>11} {:>5} {:<26} {:>5} {:>10} {:>10} {:>10} {:>10} "
-    "{:>8} {:>8} {:>10} {:>6}\n";
 
 /// Notes that a reader needs to compare the rows of these systems.
 std::vector<std::string> notes(const Runtime& runtime, const CollectiveOptions& options,
@@ -100,7 +88,11 @@ std::vector<std::string> notes(const Runtime& runtime, const CollectiveOptions& 
   const bool one_node = runtime.num_nodes() == 1;
   const Verb verb = options.what.verb;
   const bool has_gradients = verb == Verb::kAllReduce && fits_gradients(options.what);
-  std::vector<std::string> all;
+  std::vector<std::string> all = {
+      fmt::format("kolo-bench {}, kolo {}, kernels {}", to_string(verb), kVersion, kernel_target()),
+      fmt::format("{} ranks on {} nodes, {} cores here; time: mean of a loop; others: slowest rank "
+                  "of each iteration",
+                  runtime.world_size(), runtime.num_nodes(), std::thread::hardware_concurrency())};
   if (traits_of(verb).has_root) all.emplace_back("rank 0 is the root");
   if (verb == Verb::kSendRecv) {
     all.emplace_back(
@@ -148,32 +140,27 @@ std::vector<std::string> notes(const Runtime& runtime, const CollectiveOptions& 
   return all;
 }
 
-void print_header(const Runtime& runtime, const CollectiveOptions& options,
-                  const std::vector<std::string>& peers) {
-  fmt::print("# kolo-bench {}, kolo {}, kernels {}\n", to_string(options.what.verb), kVersion,
-             kernel_target());
-  fmt::print(
-      "# {} ranks on {} nodes, {} cores here; time: mean of a loop; others: slowest rank of each "
-      "iteration\n",
-      runtime.world_size(), runtime.num_nodes(), std::thread::hardware_concurrency());
-  for (const std::string& note : notes(runtime, options, peers)) fmt::print("# {}\n", note);
-  fmt::print(fmt::runtime(kLine), "#", "size", "count", "dtype", "op", "system", "memory", "place",
-             "algo", "ranks", "time", "median", "min", "p99", "algbw", "busbw", "wire", "#wrong");
-  fmt::print(fmt::runtime(kLine), "#", "(B)", "(elements)", "", "", "", "", "", "", "", "(us)",
-             "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)", "(B)", "");
-}
-
-void print_row(const Runtime& runtime, const CollectiveRow& row) {
-  const auto two_digits = [](double us) { return fmt::format("{:.2f}", us); };
-  const auto three_digits = [](double rate) { return fmt::format("{:.3f}", rate); };
-  const Summary& time = row.slowest_us;
-  fmt::print(fmt::runtime(kLine), " ", row.what.bytes, row.what.count(), to_string(row.what.dtype),
-             or_dash(op_of(row.what)), row.system, to_string(row.what.home),
-             row.what.in_place ? "in" : "out", row.algorithm, runtime.world_size(),
-             two_digits(row.mean_us), two_digits(time.median), two_digits(time.min),
-             time.p99 ? two_digits(*time.p99) : "-", three_digits(row.algbw),
-             three_digits(row.busbw), or_dash(row.wire_bytes), or_dash(row.wrong));
-  std::fflush(stdout);
+Table make_table(const Runtime& runtime, const CollectiveOptions& options,
+                 const std::vector<std::string>& peers) {
+  return {runtime.rank() == 0,
+          notes(runtime, options, peers),
+          {{"size"},
+           {"count"},
+           {"dtype", 8},
+           {"op", 7},
+           {"system", 9},
+           {"memory", 11},
+           {"in_place", 8},
+           {"algorithm", -26},
+           {"ranks", 5},
+           {"time_us", 10, 2},
+           {"median_us", 10, 2},
+           {"min_us", 10, 2},
+           {"p99_us", 10, 2},
+           {"algbw_GBps", 10, 3},
+           {"busbw_GBps", 10, 3},
+           {"wire_bytes"},
+           {"wrong", 6}}};
 }
 
 nlohmann::json to_json(const Runtime& runtime, const std::string& label, const CollectiveRow& row) {
@@ -211,68 +198,122 @@ nlohmann::json to_json(const Runtime& runtime, const std::string& label, const C
   return json;
 }
 
-}  // namespace
+class CollectiveCommand {
+ public:
+  /// Adds the command to `app`; this object outlives the parsing.
+  CollectiveCommand(CLI::App& app, Verb verb);
+
+  const CLI::App& command() const { return command_; }
+  /// Returns true if all results were right. Collective.
+  bool run();
+
+ private:
+  void resolve();
+  /// In place of gradients, which do not take the case.
+  void measure_calls();
+
+  void add_memory();
+  void add_other_place();
+  void add_sparse_rows_options();
+  void add_loop_options();
+
+  const Verb verb_;
+  CLI::App& command_;
+  Options runtime_;
+  std::vector<std::string> sizes_ = {"4", "1K", "64K", "1M", "16M", "64M"};
+  std::vector<std::string> homes_ = {"arena"};
+  std::vector<std::string> compare_;
+  std::string dtype_ = "float32", op_ = "sum", json_, label_;
+  bool other_place_ = false;
+  CollectiveOptions options_;
+};
 
 CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
     : verb_(verb),
       command_(
           *app.add_subcommand(std::string(to_string(verb)),
                               fmt::format("Time and bandwidth of {} by size", subject(verb)))) {
-  const bool sums_gradients = verb == Verb::kAllReduce;
-  command_.add_option("--sizes", sizes_, sizes_help(verb))->delimiter(',')->capture_default_str();
-  command_.add_option("--dtype", dtype_, dtype_help(verb))->capture_default_str();
+  const VerbTraits& traits = traits_of(verb);
+  command_.add_option("--sizes", sizes_, sizes_help(verb))->delimiter(',');
+  command_.add_option("--dtype", dtype_, dtype_help(verb));
   if (verb == Verb::kSparseRows) {
     add_sparse_rows_options();
   } else if (reduces(verb)) {
-    command_
-        .add_option("--op", op_,
-                    "Reduction, which must take the dtype: sum, average, min, max, prod, bit_and, "
-                    "bit_or, bit_xor or premul_sum")
-        ->capture_default_str();
+    command_.add_option("--op", op_,
+                        fmt::format("Reduction, which must take the dtype: {}",
+                                    names_of(kAllReduceOps, [](ReduceOp) { return true; })));
   }
   command_
       .add_option(
           "--compare", compare_,
-          fmt::format("Systems to measure beside Kolo: {}. A row of a system is the best of its "
-                      "algorithms; mpi's are Open MPI's, including its hierarchical component han "
-                      "(whose contribution is copied first where it would crash in place, in "
-                      "4.1.4){}",
+          fmt::format("Systems to measure beside Kolo: {}. A row of a system is the best of "
+                      "its algorithms; mpi's are Open MPI's{}",
                       fmt::join(Peers::known(verb), ", "),
-                      traits_of(verb).has_references
+                      traits.has_references
                           ? "; limit, from 64 KiB on, is a lower bound between nodes; "
                             "streaming is a reference inside a node"
                           : ""))
       ->delimiter(',');
-  if (!sums_gradients) homes_ = {std::string(to_string(Home::kUser))};
-  if (sums_gradients) {
-    add_gradient_memory();
-  } else if (verb != Verb::kSparseRows) {
-    add_call_memory();
+  add_memory();
+  CLI::Option* const place = command_.add_flag(
+      other_place_name(verb), other_place_,
+      traits.in_place ? "Also measure with contribution and result in separate buffers"
+                      : "Also measure with contribution and result in one buffer, as peers do it");
+  if (!traits.has_other_place) place->group("");  // It is refused with the reason.
+  add_loop_options();
+  command_.add_option("--json", json_, "Write the rows to this file");
+  command_.add_option("--label", label_, "Text that every row of the JSON carries");
+  add_runtime_options(command_, runtime_, [verb](std::string_view name) {
+    // Sums are checked element by element, so gradients are sent dense.
+    if (name == "compression") return false;
+    if (verb == Verb::kAllReduce) return true;
+    return !is_of_gradients(name) && std::ranges::find(kOfAllReduce, name) == kOfAllReduce.end();
+  });
+}
+
+void CollectiveCommand::add_memory() {
+  if (verb_ == Verb::kAllReduce) {
+    command_
+        .add_option("--memory", homes_,
+                    "Where gradients live, comma-separated: arena (Kolo's, zero copy: ranks of a "
+                    "node write into each other's gradients), user (the caller's, private), device "
+                    "and device-user (the same on a GPU). Peers are measured in the caller's "
+                    "memory")
+        ->delimiter(',');
+    return;
   }
-  add_other_place();
+  homes_ = {std::string(to_string(Home::kUser))};
+  if (verb_ == Verb::kSparseRows) return;
+  std::vector<std::string_view> known{to_string(Home::kUser), to_string(Home::kDeviceUser)};
+  if (verb_ != Verb::kSendRecv) known.push_back(to_string(Home::kArena));
+  command_
+      .add_option("--memory", homes_,
+                  fmt::format("Where buffers lie, comma-separated: {}: the caller's, private; the "
+                              "caller's on a GPU; allocated by Kolo: ranks of a node read each "
+                              "other's. Peers are measured in the caller's memory",
+                              fmt::join(known, ", ")))
+      ->delimiter(',')
+      ->check(CLI::IsMember(known));
+}
+
+void CollectiveCommand::add_loop_options() {
+  const std::string least = fmt::format("at least {}", kLeastIterations);
   command_
       .add_option("--iterations", options_.iterations,
-                  fmt::format("Timed iterations of a row; 0: by size, within --seconds, and at "
-                              "least {}",
-                              kLeastIterations))
-      ->check(CLI::Range(0, 1'000'000'000))
-      ->capture_default_str();
+                  "Timed iterations of a row; 0: by size, within --seconds, and " + least)
+      ->check(CLI::Range(0, 1'000'000'000));
   command_
       .add_option("--seconds", options_.seconds,
-                  fmt::format("Seconds for the timed iterations of a row, which are at least {}",
-                              kLeastIterations))
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+                  "Seconds for the timed iterations of a row, which are " + least)
+      ->check(CLI::PositiveNumber);
   command_
       .add_option("--warmup", options_.warmup,
                   "Largest number of untimed iterations before each round")
-      ->check(CLI::Range(0, 1'000'000'000))
-      ->capture_default_str();
+      ->check(CLI::Range(0, 1'000'000'000));
   command_
       .add_option("--rounds", options_.rounds,
                   "Rounds within a size; each measures every system in turn")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+      ->check(CLI::Range(1, 1000));
   command_.add_flag("--fresh,!--untouched", options_.fresh,
                     "Contributions written anew before each call, outside the time, and a barrier "
                     "(the default): as in a program, they are in the caches of the ranks that "
@@ -282,52 +323,6 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
                     "A barrier before each call, between nodes after a rest, so that ranks begin "
                     "it together; without it those that wait for nobody, such as the root of a "
                     "broadcast, run ahead");
-  command_.add_option("--json", json_, "Write the rows to this file");
-  command_.add_option("--label", label_, "Text that every row of the JSON carries");
-  add_runtime_options(command_, runtime_, [sums_gradients](std::string_view name) {
-    // Sums are checked element by element, so gradients are sent dense.
-    if (name == "compression") return false;
-    if (sums_gradients) return true;
-    return !is_of_gradients(name) && std::ranges::find(kOfAllReduce, name) == kOfAllReduce.end();
-  });
-}
-
-void CollectiveCommand::add_gradient_memory() {
-  command_
-      .add_option(
-          "--memory", homes_,
-          "Where gradients live, comma-separated: arena (Kolo's, zero copy: ranks of a node "
-          "write into each other's gradients), user (the caller's, private), device and "
-          "device-user (the same on a GPU). Peers are measured in the caller's memory")
-      ->delimiter(',')
-      ->capture_default_str();
-}
-
-void CollectiveCommand::add_other_place() {
-  CLI::Option* const option = command_.add_flag(
-      other_place_name(verb_), other_place_,
-      traits_of(verb_).in_place
-          ? "Also measure with contribution and result in separate buffers"
-          : "Also measure with contribution and result in one buffer, as peers do it");
-  // It is refused with the reason.
-  if (!traits_of(verb_).has_other_place) option->group("");
-}
-
-void CollectiveCommand::add_call_memory() {
-  std::vector<std::string_view> known{to_string(Home::kUser), to_string(Home::kDeviceUser)};
-  if (verb_ != Verb::kSendRecv) known.insert(known.begin() + 1, to_string(Home::kArena));
-  command_
-      .add_option(
-          "--memory", homes_,
-          fmt::format("Where buffers lie, comma-separated: user (the caller's, private){} and "
-                      "device-user (the caller's on a GPU). Peers are measured in the caller's "
-                      "memory",
-                      verb_ == Verb::kSendRecv
-                          ? ""
-                          : ", arena (allocated by Kolo: ranks of a node read each other's)"))
-      ->delimiter(',')
-      ->check(CLI::IsMember(known))
-      ->capture_default_str();
 }
 
 void CollectiveCommand::add_sparse_rows_options() {
@@ -335,24 +330,21 @@ void CollectiveCommand::add_sparse_rows_options() {
       {"auto", RowForm::kAuto}, {"rows", RowForm::kRows}, {"table", RowForm::kTable}};
   CollectiveCase& what = options_.what;
   command_.add_option("--width", what.width, "Elements of a row of the table")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
+      ->check(CLI::Range(1, 1'000'000));
   command_
       .add_option("--density", what.density,
                   "Rows that each rank passes, relative to those of the table; drawn by Zipf's "
                   "law, so that low ones come often")
-      ->check(CLI::Range(0.0, 100.0))
-      ->capture_default_str();
-  command_
-      .add_option("--result", what.rows_result,
-                  "Form of the result: rows, table or auto, that of the exchange")
-      ->transform(CLI::CheckedTransformer(forms))
-      ->default_str("auto");
-  command_
-      .add_option("--exchange", what.rows_exchange,
-                  "What travels: rows, table or auto, by predicted cost")
-      ->transform(CLI::CheckedTransformer(forms))
-      ->default_str("auto");
+      ->check(CLI::Range(0.0, 100.0));
+  for (const auto& [flag, form, help] :
+       {std::tuple("--result", &what.rows_result,
+                   "Form of the result: rows, table or auto, that of the exchange"),
+        {"--exchange", &what.rows_exchange,
+         "What travels: rows, table or auto, by predicted cost"}}) {
+    command_.add_option(flag, *form, help)
+        ->transform(CLI::CheckedTransformer(forms))
+        ->default_str("auto");
+  }
 }
 
 void CollectiveCommand::resolve() {
@@ -361,10 +353,10 @@ void CollectiveCommand::resolve() {
   runtime_ = options_from_environment(std::move(runtime_));
   const auto dtype = parse_dtype(dtype_);
   const auto op = parse_reduce_op(op_);
-  if (!dtype) fail("--dtype: no dtype '" + dtype_ + "'");
-  if (!op) fail("--op: no operation '" + op_ + "'");
+  if (!dtype) refuse("--dtype: no dtype '" + dtype_ + "'");
+  if (!op) refuse("--op: no operation '" + op_ + "'");
   if (reduces(verb_) && !takes(*op, *dtype))
-    fail("--op " + op_ + " does not take --dtype " + dtype_);
+    refuse("--op " + op_ + " does not take --dtype " + dtype_);
   options_.what.verb = verb_;
   options_.what.dtype = *dtype;
   options_.what.op = *op;
@@ -376,8 +368,8 @@ void CollectiveCommand::resolve() {
   }
   const VerbTraits& traits = traits_of(verb_);
   if (other_place_ && !traits.has_other_place) {
-    fail(fmt::format("{}: {} is measured {} only", other_place_name(verb_), subject(verb_),
-                     traits.in_place ? "in place" : "out of place"));
+    refuse(fmt::format("{}: {} is measured {} only", other_place_name(verb_), subject(verb_),
+                       traits.in_place ? "in place" : "out of place"));
   }
   options_.places = {traits.in_place};
   if (other_place_) options_.places.push_back(!traits.in_place);
@@ -386,11 +378,11 @@ void CollectiveCommand::resolve() {
 
 void CollectiveCommand::measure_calls() {
   const std::string what = op_ + " of " + dtype_;
-  if (options_.what.wire) fail("--wire goes with gradients, which do not take " + what);
+  if (options_.what.wire) refuse("--wire goes with gradients, which do not take " + what);
   const bool is_elsewhere =
       std::ranges::count(options_.homes, Home::kUser) == 0 || options_.homes.size() > 1;
   if (command_.count("--memory") > 0 && is_elsewhere) {
-    fail("--memory, but for user, holds gradients, which do not take " + what);
+    refuse("--memory, but for user, holds gradients, which do not take " + what);
   }
   require_runtime_read(
       command_, [](std::string_view name) { return !is_of_gradients(name); },
@@ -410,21 +402,24 @@ bool CollectiveCommand::run() {
   systems.push_back(make_kolo_system(runtime));
   for (auto& peer : peers.connect(runtime)) systems.push_back(std::move(peer));
 
-  const bool speaks = runtime.rank() == 0;
   expect_output(runtime, json_);
-  if (speaks) print_header(runtime, options_, compare_);
-  nlohmann::json json = nlohmann::json::array();
+  Table table = make_table(runtime, options_, compare_);
   bool right = true;
   measure_collective(runtime, systems, options_, [&](const CollectiveRow& row) {
     right &= row.wrong.value_or(0) == 0;
-    if (!speaks) return;
-    print_row(runtime, row);
-    json.push_back(to_json(runtime, label_, row));
+    table.add(to_json(runtime, label_, row));
   });
   systems.clear();
   runtime.close();
-  if (speaks) write_json(json_, json);
+  table.write(json_);
   return right;
+}
+
+}  // namespace
+
+Command add_collective(CLI::App& app, Verb verb) {
+  auto command = std::make_shared<CollectiveCommand>(app, verb);
+  return {&command->command(), [command] { return command->run(); }};
 }
 
 }  // namespace kolo::bench

@@ -5,11 +5,22 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "benchmarks/collective/collective_case.h"
+#include "comm/base/error.h"
+#include "runtime/api/kolo.h"
 
 namespace kolo::bench {
+
+/// Throws KoloError(kConfig).
+[[noreturn]] inline void refuse(std::string what) {
+  throw KoloError({.code = ErrorCode::kConfig, .what = std::move(what)});
+}
 
 /// One algorithm for the all-reduce of one case: made once, run many times.
 class CollectiveRun {
@@ -30,6 +41,12 @@ class CollectiveRun {
   virtual std::string algorithm() const = 0;
 };
 
+/// Refuses a case for `system`, which does not sum such elements in such a way.
+[[noreturn]] inline void refuse(std::string_view system, const CollectiveCase& what) {
+  refuse(fmt::format("{0} is not compared for {1} of {2}; leave {0} out of --compare", system,
+                     to_string(what.op), to_string(what.dtype)));
+}
+
 /// A system under measurement.
 class CollectiveSystem {
  public:
@@ -37,6 +54,8 @@ class CollectiveSystem {
   virtual std::string name() const = 0;
   /// Name and version of the library behind it, if there are several to choose from.
   virtual std::optional<std::string> library() const { return std::nullopt; }
+  /// The runtime by whose barrier its calls begin together; null: that of the benchmark.
+  virtual Runtime* runtime() { return nullptr; }
   /// True if it has its own memory that is faster than the caller's. A system without such memory
   /// is measured once for both homes.
   virtual bool has_arena() const { return false; }
@@ -50,5 +69,11 @@ class CollectiveSystem {
   /// Payload bytes sent to other nodes so far, if the system counts them.
   virtual std::optional<std::uint64_t> wire_bytes() const { return std::nullopt; }
 };
+
+/// All-reduces run as a gradient set of one gradient, as in training; out of place, the time
+/// includes the copy of the contribution to the gradient. Reductions that gradients do not take and
+/// other collectives are direct calls. Cases in device memory use the runtime's device. `runtime`
+/// outlives the system.
+std::unique_ptr<CollectiveSystem> make_kolo_system(Runtime& runtime);
 
 }  // namespace kolo::bench

@@ -1,19 +1,15 @@
-#include "benchmarks/collective/kolo_system.h"
+#include "benchmarks/collective/collective_system.h"
 
 #include <fmt/format.h>
 
-#include <cstring>
-#include <thread>
+#include <algorithm>
+#include <memory>
 #include <utility>
 
+#include "benchmarks/collective/algorithm_choice.h"
 #include "benchmarks/collective/caller_memory.h"
-#include "benchmarks/collective/device_caller_memory.h"
-#include "benchmarks/collective/goal_choice.h"
 #include "benchmarks/collective/sparse_rows.h"
-#include "benchmarks/common/host_memory.h"
 #include "comm/base/check.h"
-#include "comm/device/device.h"
-#include "comm/kernels/reduce_kernels.h"
 
 namespace kolo::bench {
 namespace {
@@ -32,11 +28,10 @@ GradientSet register_one(Runtime& runtime, const CollectiveCase& what, void* dat
       {.op = what.op, .wire_dtype = what.wire, .compression = "none"});
 }
 
-/// By a call of its own, in `Memory`: the caller's, or memory that the runtime allocates.
-template <typename Memory>
+/// By a call of its own.
 class CallRun final : public CollectiveRun {
  public:
-  CallRun(Runtime& runtime, const CollectiveCase& what, std::string algorithm, Memory memory)
+  CallRun(Runtime& runtime, const CollectiveCase& what, std::string algorithm)
       : runtime_(runtime),
         what_(what),
         algorithm_(std::move(algorithm)),
@@ -45,8 +40,8 @@ class CallRun final : public CollectiveRun {
         reduction_(what.op, {.before = what.op == ReduceOp::kPremulSum
                                            ? static_cast<double>(scale_of(runtime.rank()))
                                            : 1.0}),
-        memory_(std::move(memory)),
-        counts_(counts_of(what, runtime.rank(), runtime.world_size())) {}
+        counts_(counts_of(what, runtime.rank(), runtime.world_size())),
+        memory_(what, counts_, place_of(runtime, what.home)) {}
 
   void write(const void* elements) override { memory_.write(elements); }
   void read(void* elements) override { memory_.read(elements); }
@@ -120,8 +115,8 @@ class CallRun final : public CollectiveRun {
   const std::string algorithm_;
   const std::string name_;
   const Reduction reduction_;
-  Memory memory_;
   const CaseCounts counts_;
+  CallerMemory memory_;
 };
 
 /// The algorithm of a call, or the option where only the runtime knows. Collective.
@@ -130,109 +125,46 @@ std::string algorithm_of(Runtime& runtime, const CollectiveCase& what) {
   if (what.verb == Verb::kSendRecv) return "ping-pong";
   const bool is_on_device = memory_kind(what.home) == MemoryKind::kDevice;
   if (what.verb == Verb::kAllReduce || is_on_device) return options.algorithm;
-  return GoalChoice(runtime).taken(what, options);
+  return AlgorithmChoice(runtime).taken(what, options);
 }
 
-std::unique_ptr<CollectiveRun> make_call_run(Runtime& runtime, const CollectiveCase& what) {
-  std::string algorithm = algorithm_of(runtime, what);
-  const CaseCounts counts = counts_of(what, runtime.rank(), runtime.world_size());
-  if (memory_kind(what.home) == MemoryKind::kDevice) {
-    ensure(runtime.device() != nullptr, "a case in device memory without a device");
-    return std::make_unique<CallRun<DeviceCallerMemory>>(
-        runtime, what, std::move(algorithm), DeviceCallerMemory(*runtime.device(), what, counts));
-  }
-  const auto allocate = [&](std::size_t bytes) { return runtime.allocate(bytes); };
-  return std::make_unique<CallRun<CallerMemory>>(
-      runtime, what, std::move(algorithm),
-      in_arena(what.home) ? CallerMemory(what, counts, allocate) : CallerMemory(what, counts));
-}
-
-class HostRun final : public CollectiveRun {
+/// By a gradient set of one gradient, in the arena or in the caller's memory.
+class GradientRun final : public CollectiveRun {
  public:
-  HostRun(Runtime& runtime, const CollectiveCase& what)
-      : contribution_(what.in_place ? HostMemory() : HostMemory(what.bytes)),
-        memory_(in_arena(what.home) ? HostMemory() : HostMemory(what.bytes)),
-        gradients_(register_one(runtime, what, memory_.data())) {}
+  GradientRun(Runtime& runtime, const CollectiveCase& what)
+      : place_(memory_kind(what.home) == MemoryKind::kHost ? host_place()
+                                                           : place_of(runtime, what.home)),
+        contribution_(what.in_place ? nullptr : allocate(what)),
+        memory_(in_arena(what.home) ? nullptr : allocate(what)),
+        gradients_(register_one(runtime, what, memory_.get())) {}
 
-  void write(const void* elements) override {
-    const BufferView sum = gradients_.view(0);
-    std::memcpy(contribution_ ? contribution_.data() : sum.data, elements, sum.bytes());
-  }
-  void read(void* elements) override {
-    const BufferView sum = gradients_.view(0);
-    std::memcpy(elements, sum.data, sum.bytes());
-  }
+  void write(const void* elements) override { place_->put(contribution(), elements, bytes()); }
+  void read(void* elements) override { place_->get(elements, sum(), bytes()); }
   void read_contribution(void* elements) override {
-    const BufferView sum = gradients_.view(0);
-    std::memcpy(elements, contribution_ ? contribution_.data() : sum.data, sum.bytes());
+    place_->get(elements, contribution(), bytes());
   }
   void run() override {
-    if (contribution_) {
-      const BufferView sum = gradients_.view(0);
-      convert(sum.dtype, sum.data, sum.dtype, contribution_.data(), sum.count, 1.0);
+    if (contribution_ != nullptr) place_->copy(sum(), contribution_.get(), bytes());
+    if (const auto stream = place_->stream()) {
+      gradients_.ready(0, *stream);
+    } else {
+      gradients_.ready(0);
     }
-    gradients_.ready(0);
     gradients_.wait();
   }
   std::string algorithm() const override { return gradients_.plan().algorithm; }
 
  private:
-  HostMemory contribution_;
-  HostMemory memory_;
-  GradientSet gradients_;
-};
+  std::shared_ptr<void> allocate(const CollectiveCase& what) {
+    return place_->allocate(std::max<std::size_t>(what.bytes, 1));
+  }
+  void* sum() const { return gradients_.view(0).data; }
+  void* contribution() const { return contribution_ != nullptr ? contribution_.get() : sum(); }
+  std::size_t bytes() const { return gradients_.view(0).bytes(); }
 
-class DeviceRun final : public CollectiveRun {
- public:
-  DeviceRun(Runtime& runtime, Device& device, const CollectiveCase& what)
-      : stream_(device.make_stream()),
-        written_(device.make_event()),
-        staging_(device.allocate(what.bytes, MemoryKind::kPinned)),
-        contribution_(what.in_place ? DeviceMemory()
-                                    : device.allocate(what.bytes, MemoryKind::kDevice)),
-        memory_(in_arena(what.home) ? DeviceMemory()
-                                    : device.allocate(what.bytes, MemoryKind::kDevice)),
-        gradients_(register_one(runtime, what, memory_.data())) {}
-
-  void write(const void* elements) override {
-    std::memcpy(staging_.data(), elements, staging_.bytes());
-    stream_->copy(contribution(), view_of(staging_));
-    finish();
-  }
-  void read(void* elements) override { fetch(elements, gradients_.view(0)); }
-  void read_contribution(void* elements) override { fetch(elements, contribution()); }
-  void run() override {
-    if (contribution_) stream_->copy(gradients_.view(0), view_of(contribution_));
-    gradients_.ready(0, {stream_->native()});
-    gradients_.wait();
-  }
-  std::string algorithm() const override { return gradients_.plan().algorithm; }
-
- private:
-  BufferView view_of(const DeviceMemory& memory) const {
-    BufferView view = gradients_.view(0);
-    view.data = memory.data();
-    view.memory = memory.kind();
-    return view;
-  }
-  BufferView contribution() const {
-    return contribution_ ? view_of(contribution_) : gradients_.view(0);
-  }
-  void fetch(void* elements, const BufferView& source) {
-    stream_->copy(view_of(staging_), source);
-    finish();
-    std::memcpy(elements, staging_.data(), staging_.bytes());
-  }
-  void finish() {
-    stream_->record(*written_);
-    while (!written_->done()) std::this_thread::yield();
-  }
-
-  std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Event> written_;
-  DeviceMemory staging_;
-  DeviceMemory contribution_;
-  DeviceMemory memory_;
+  std::shared_ptr<Place> place_;
+  std::shared_ptr<void> contribution_;  ///< Null in place.
+  std::shared_ptr<void> memory_;        ///< Of the caller; null in the arena.
   GradientSet gradients_;
 };
 
@@ -249,15 +181,13 @@ class KoloSystem final : public CollectiveSystem {
     if (what.verb == Verb::kSparseRows) {
       runs.push_back(make_sparse_rows_run(runtime_, what));
     } else if (what.verb != Verb::kAllReduce || is_call) {
-      runs.push_back(make_call_run(runtime_, what));
-    } else if (memory_kind(what.home) == MemoryKind::kHost) {
-      runs.push_back(std::make_unique<HostRun>(runtime_, what));
+      runs.push_back(std::make_unique<CallRun>(runtime_, what, algorithm_of(runtime_, what)));
     } else {
-      ensure(runtime_.device() != nullptr, "a case in device memory without a device");
-      runs.push_back(std::make_unique<DeviceRun>(runtime_, *runtime_.device(), what));
+      runs.push_back(std::make_unique<GradientRun>(runtime_, what));
     }
     return runs;
   }
+  Runtime* runtime() override { return &runtime_; }
   std::optional<std::uint64_t> wire_bytes() const override { return runtime_.network_bytes_sent(); }
 
  private:

@@ -1,47 +1,29 @@
 // kolo-bench: measures what Kolo's collectives cost, beside other systems in the same run.
 
-#include <deque>
+#include <algorithm>
 #include <string>
+#include <vector>
 
-#include <CLI/CLI.hpp>
-
-#include "benchmarks/agreement/agreement_command.h"
-#include "benchmarks/codec/codec_bench.h"
-#include "benchmarks/codec/error_command.h"
-#include "benchmarks/collective/choice_command.h"
-#include "benchmarks/collective/collective_command.h"
-#include "benchmarks/overlap/overlap_command.h"
+#include "benchmarks/common/commands.h"
 #include "runtime/api/version.h"
 #include "runtime/tools/command_line.h"
 
-namespace kolo::bench {
-namespace {
-
 int main(int argc, char** argv) {
+  using namespace kolo;
   CLI::App app("Measures Kolo's collectives, beside other systems in the same run.", "kolo-bench");
   app.set_version_flag("--version", std::string("kolo-bench ") + kVersion);
   app.require_subcommand(1);
-  std::deque<CollectiveCommand> collectives;
-  for (const Verb verb : kAllVerbs) collectives.emplace_back(app, verb);
-  AgreementCommand agreement(app);
-  ChoiceCommand choice(app);
-  ErrorCommand error(app);
-  OverlapCommand overlap(app);
-  CodecOptions codec;
-  add_codec_bench(app, codec);
+  app.option_defaults()->always_capture_default();
+  std::vector<bench::Command> commands;
+  for (const bench::Verb verb : bench::kAllVerbs) {
+    commands.push_back(bench::add_collective(app, verb));
+  }
+  for (const auto add : {bench::add_choice, bench::add_agreement, bench::add_overlap,
+                         bench::add_codec, bench::add_error}) {
+    commands.push_back(add(app));
+  }
   return run_program(app, argc, argv, [&] {
-    for (CollectiveCommand& collective : collectives) {
-      if (collective.chosen()) return collective.run();
-    }
-    return choice.chosen()               ? choice.run()
-           : agreement.chosen()          ? agreement.run()
-           : error.chosen()              ? error.run()
-           : app.got_subcommand("codec") ? run_codec_bench(codec)
-                                         : overlap.run();
+    return std::ranges::find_if(commands, [](const auto& each) { return each.app->parsed(); })
+        ->run();
   });
 }
-
-}  // namespace
-}  // namespace kolo::bench
-
-int main(int argc, char** argv) { return kolo::bench::main(argc, argv); }

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "comm/base/error.h"
+
 namespace kolo::bench {
 
 void max_over_ranks(Runtime& runtime, std::span<double> values) {
@@ -34,6 +36,16 @@ std::vector<std::string> all_gather(Runtime& runtime, std::string_view topic,
     all.emplace_back(begin, begin + lengths[i]);
   }
   return all;
+}
+
+std::string network_address(const Runtime& runtime) {
+  if (runtime.num_nodes() == 1) return "127.0.0.1";
+  const std::string address = runtime.network_address();
+  if (!address.empty()) return address;
+  throw KoloError({.code = ErrorCode::kIo,
+                   .rank = runtime.rank(),
+                   .what = "no address of this host answers to the other nodes over TCP, and the "
+                           "compared libraries need one"});
 }
 
 void begin_together(Runtime& runtime, std::chrono::steady_clock::time_point ended) {

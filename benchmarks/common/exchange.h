@@ -20,6 +20,11 @@ void max_over_ranks(Runtime& runtime, std::span<double> values);
 std::vector<std::string> all_gather(Runtime& runtime, std::string_view topic,
                                     const std::string& mine);
 
+/// The numeric address at which other ranks reach this one by TCP: with all ranks on one node that
+/// of the loopback, else the one that Kolo has found, so that peers and limits use the same
+/// network. Not collective. Errors: KoloError(kIo) if no address reaches other nodes.
+std::string network_address(const Runtime& runtime);
+
 /// A barrier before a call, so that ranks begin it together. Between nodes it comes some time after
 /// `ended`, the end of the call before it: a link that is shaped passes more after a rest, and
 /// systems differ in what they do between their calls.

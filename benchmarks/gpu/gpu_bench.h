@@ -27,8 +27,7 @@ struct KernelTime {
   std::size_t bytes = 0;  ///< Least number of bytes read and written.
   double us = 0;          ///< Median.
   std::vector<PeerTime> peers = {};
-  std::optional<std::size_t> wrong =
-      {};  ///< Bytes that differ from the reference; none: unchecked.
+  std::optional<std::size_t> wrong = {};  ///< Bytes unlike the reference's; none: unchecked.
 };
 
 /// A GPU with one stream, and how its time is measured.
@@ -70,10 +69,18 @@ std::vector<float> random_floats(std::size_t count, std::uint64_t seed);
 /// Bytes that differ.
 std::size_t count_wrong(std::span<const std::byte> actual, std::span<const std::byte> expected);
 
-// The questions, one source file each.
+/// One question: kernels on data of its own.
+struct Measurement {
+  std::string name;
+  std::function<std::vector<KernelTime>(GpuBench&)> measure;
+};
 std::vector<KernelTime> measure_batched_copies(GpuBench& bench);
-std::vector<KernelTime> measure_reductions(GpuBench& bench);
-std::vector<KernelTime> measure_row_sums(GpuBench& bench);
-std::vector<KernelTime> measure_top_k(GpuBench& bench);
+
+/// The main function of a benchmark of GPU kernels: options, a copy inside the device as the
+/// ceiling of the run, the measurements, a table and JSON rows {kernel, bytes, us, share_of_copy,
+/// floor_us, wrong, peer, peer_us}, null where unknown. Returns the exit status: 77 without a CUDA
+/// device, 1 for wrong results.
+int gpu_bench_main(int argc, char** argv, const std::string& description,
+                   const std::vector<Measurement>& measurements);
 
 }  // namespace kolo::bench

@@ -117,12 +117,13 @@ class CopyCase {
     const DeviceMemory device_sources = bench_.upload(std::as_bytes(std::span(sources)));
     const DeviceMemory device_targets = bench_.upload(std::as_bytes(std::span(targets)));
     const DeviceMemory device_sizes = bench_.upload(std::as_bytes(std::span(sizes)));
-    CubBatchedCopy cub(bench_.device(), reinterpret_cast<const void* const*>(device_sources.data()),
-                       reinterpret_cast<void* const*>(device_targets.data()),
-                       reinterpret_cast<const std::size_t*>(device_sizes.data()),
-                       static_cast<std::uint32_t>(sizes.size()));
+    const CubCall cub = cub_batched_copy(
+        bench_.device(), reinterpret_cast<const void* const*>(device_sources.data()),
+        reinterpret_cast<void* const*>(device_targets.data()),
+        reinterpret_cast<const std::size_t*>(device_sizes.data()),
+        static_cast<std::uint32_t>(sizes.size()));
     result.peers.push_back(
-        {"cub::DeviceMemcpy::Batched", bench_.median_us([&] { cub.run(bench_.native()); })});
+        {"cub::DeviceMemcpy::Batched", bench_.median_us([&] { cub(bench_.native()); })});
   }
 
  private:

@@ -2,55 +2,48 @@
 
 #include <cub/device/device_memcpy.cuh>
 #include <cub/device/device_radix_sort.cuh>
+#include <memory>
 
 #include "comm/device/cuda_error.h"
 
 namespace kolo::bench {
 namespace {
 
-constexpr int kKeyBits = 31;
-
-std::uint32_t* words(const DeviceMemory& memory) {
-  return reinterpret_cast<std::uint32_t*>(memory.data());
+/// CUB's functions tell the size of their temporary memory when they are given none.
+template <typename Function>
+CubCall with_temporary(Device& device, const char* name, Function function) {
+  std::size_t bytes = 0;
+  require_cuda(function(nullptr, bytes, nullptr), name);
+  auto memory = std::make_shared<DeviceMemory>(device.allocate(bytes, MemoryKind::kDevice));
+  return [=](void* stream) mutable {
+    require_cuda(function(memory->data(), bytes, static_cast<cudaStream_t>(stream)), name);
+  };
 }
 
 }  // namespace
 
-CubBatchedCopy::CubBatchedCopy(Device& device, const void* const* sources, void* const* targets,
-                               const std::size_t* sizes, std::uint32_t count)
-    : sources_(sources), targets_(targets), sizes_(sizes), count_(count) {
-  require_cuda(
-      cub::DeviceMemcpy::Batched(nullptr, temporary_bytes_, sources_, targets_, sizes_, count_),
-      "cub::DeviceMemcpy::Batched");
-  temporary_ = device.allocate(temporary_bytes_, MemoryKind::kDevice);
+CubCall cub_batched_copy(Device& device, const void* const* sources, void* const* targets,
+                         const std::size_t* sizes, std::uint32_t count) {
+  return with_temporary(device, "cub::DeviceMemcpy::Batched",
+                        [=](void* memory, std::size_t& bytes, cudaStream_t stream) {
+                          return cub::DeviceMemcpy::Batched(memory, bytes, sources, targets, sizes,
+                                                            count, stream);
+                        });
 }
 
-void CubBatchedCopy::run(void* cuda_stream) {
-  require_cuda(cub::DeviceMemcpy::Batched(temporary_.data(), temporary_bytes_, sources_, targets_,
-                                          sizes_, count_, static_cast<cudaStream_t>(cuda_stream)),
-               "cub::DeviceMemcpy::Batched");
-}
-
-CubSortPairs::CubSortPairs(Device& device, const std::uint32_t* keys, const std::uint32_t* indices,
-                           std::size_t count)
-    : keys_(keys),
-      indices_(indices),
-      count_(count),
-      sorted_keys_(device.allocate(count * sizeof(std::uint32_t), MemoryKind::kDevice)),
-      sorted_indices_(device.allocate(count * sizeof(std::uint32_t), MemoryKind::kDevice)) {
-  require_cuda(cub::DeviceRadixSort::SortPairsDescending(
-                   nullptr, temporary_bytes_, keys_, words(sorted_keys_), indices_,
-                   words(sorted_indices_), count_, 0, kKeyBits),
-               "cub::DeviceRadixSort::SortPairsDescending");
-  temporary_ = device.allocate(temporary_bytes_, MemoryKind::kDevice);
-}
-
-void CubSortPairs::run(void* cuda_stream) {
-  require_cuda(
-      cub::DeviceRadixSort::SortPairsDescending(
-          temporary_.data(), temporary_bytes_, keys_, words(sorted_keys_), indices_,
-          words(sorted_indices_), count_, 0, kKeyBits, static_cast<cudaStream_t>(cuda_stream)),
-      "cub::DeviceRadixSort::SortPairsDescending");
+CubCall cub_sort_pairs(Device& device, const std::uint32_t* keys, const std::uint32_t* indices,
+                       std::size_t count) {
+  constexpr int kKeyBits = 31;
+  auto sorted = std::make_shared<DeviceMemory>(
+      device.allocate(2 * count * sizeof(std::uint32_t), MemoryKind::kDevice));
+  auto* const words = reinterpret_cast<std::uint32_t*>(sorted->data());
+  return with_temporary(device, "cub::DeviceRadixSort::SortPairsDescending",
+                        [=](void* memory, std::size_t& bytes, cudaStream_t stream) {
+                          static_cast<void>(sorted);  // Lives as long as the call.
+                          return cub::DeviceRadixSort::SortPairsDescending(
+                              memory, bytes, keys, words, indices, words + count, count, 0,
+                              kKeyBits, stream);
+                        });
 }
 
 }  // namespace kolo::bench

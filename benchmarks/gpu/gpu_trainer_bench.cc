@@ -4,10 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
-#include "benchmarks/gpu/gpu_bench_main.h"
+#include "benchmarks/gpu/gpu_bench.h"
 #include "trainer/cuda/kernels/cast.h"
 #include "trainer/cuda/kernels/layer_norm.h"
 #include "trainer/cuda/kernels/update.h"
@@ -153,9 +152,7 @@ std::vector<KernelTime> measure_layer_norms(GpuBench& bench) {
 
 int main(int argc, char** argv) {
   using namespace kolo::bench;
-  const std::array<Measurement, 2> measurements = {Measurement{"updates", measure_updates},
-                                                   {"layer-norm", measure_layer_norms}};
   return gpu_bench_main(argc, argv,
                         "Speed of the trainer's GPU kernels beside a copy inside the device",
-                        measurements);
+                        {{"updates", measure_updates}, {"layer-norm", measure_layer_norms}});
 }

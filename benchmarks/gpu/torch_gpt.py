@@ -10,55 +10,18 @@ written after each of the two, so that a compilation that takes too long costs o
 
 import argparse
 import json
+import pathlib
 import statistics
+import sys
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "peers"))
+
 import torch
-from torch import nn
+import torch_models
 from torch.nn import functional
 
 WARM_UP = 5
-BYTE_VALUES = 256
-
-
-class Block(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.heads = heads
-        self.attention_norm = nn.LayerNorm(width)
-        self.query_key_value = nn.Linear(width, 3 * width)
-        self.project = nn.Linear(width, width)
-        self.inner_norm = nn.LayerNorm(width)
-        self.expand = nn.Linear(width, 4 * width)
-        self.contract = nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        batch, length, width = x.shape
-        parts = self.query_key_value(self.attention_norm(x)).view(batch, length, 3, self.heads, width // self.heads)
-        query, key, value = parts.permute(2, 0, 3, 1, 4)
-        attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + self.project(attended.transpose(1, 2).reshape(batch, length, width))
-        return x + self.contract(functional.gelu(self.expand(self.inner_norm(x)), approximate="tanh"))
-
-
-class Gpt(nn.Module):
-    """The model of trainer/models/gpt.h: bytes in, bytes out, one table for both."""
-
-    def __init__(self, layers, width, heads, context):
-        super().__init__()
-        self.tokens = nn.Embedding(BYTE_VALUES, width)
-        self.positions = nn.Embedding(context, width)
-        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
-        self.final_norm = nn.LayerNorm(width)
-        for parameter in self.parameters():
-            if parameter.dim() > 1:
-                nn.init.normal_(parameter, std=0.02)
-
-    def forward(self, text):
-        x = self.tokens(text) + self.positions.weight[: text.shape[1]]
-        for block in self.blocks:
-            x = block(x)
-        return functional.linear(self.final_norm(x), self.tokens.weight)
 
 
 def synchronize(device):
@@ -70,9 +33,9 @@ def measure(arguments, mode):
     """Trains on random bytes; returns the row of this mode."""
     torch.manual_seed(1)
     device = torch.device(arguments.device)
-    model = Gpt(arguments.layers, arguments.width, arguments.heads, arguments.context).to(device)
+    model = torch_models.Gpt(arguments.width, arguments.layers, arguments.heads, arguments.context).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.99), fused=True)
-    text = torch.randint(0, BYTE_VALUES, (arguments.batch, arguments.context + 1), device=device)
+    text = torch.randint(0, 256, (arguments.batch, arguments.context + 1), device=device)
     inputs, targets = text[:, :-1].contiguous(), text[:, 1:].contiguous()
     forward = torch.compile(model) if mode == "compiled" else model
 
@@ -80,7 +43,7 @@ def measure(arguments, mode):
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast(device.type, torch.bfloat16):
             logits = forward(inputs)
-        loss = functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+        loss = functional.cross_entropy(logits.float(), targets.flatten())
         loss.backward()
         optimizer.step()
         return loss

@@ -28,10 +28,7 @@ class ComputeWork {
     // The best of a few: the core's frequency rises first, and other processes may disturb.
     for (int i = 0; i < 5; ++i) {
       runtime.barrier();
-      const auto start = Clock::now();
-      run(units);
-      const std::chrono::duration<double, std::micro> elapsed = Clock::now() - start;
-      double us = elapsed.count() / static_cast<double>(kUnitsAtOnce);
+      double us = bench::time_us([&] { run(units); }) / static_cast<double>(kUnitsAtOnce);
       max_over_ranks(runtime, {&us, 1});
       unit_us_ = std::min(unit_us_, us);
     }
@@ -91,11 +88,9 @@ class Pass {
 
 /// Microseconds that `work` takes here; all ranks begin together.
 template <typename Work>
-double time_us(Runtime& runtime, Work&& work) {
+double time_together_us(Runtime& runtime, const Work& work) {
   runtime.barrier();
-  const auto start = Clock::now();
-  work();
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+  return time_us(work);
 }
 
 double median_us(Runtime& runtime, std::vector<double> times) {
@@ -163,7 +158,7 @@ std::vector<OverlapRow> measure_overlap(Runtime& runtime,
   std::vector<Times> times(systems.size());
   for (int iteration = -options.warmup; iteration < options.iterations; ++iteration) {
     const bool counts = iteration >= 0;
-    const double alone = time_us(runtime, [&] {
+    const double alone = time_together_us(runtime, [&] {
       pass.run_backward([](std::size_t) {});
       pass.run_update([](std::size_t) {});
     });
@@ -172,9 +167,9 @@ std::vector<OverlapRow> measure_overlap(Runtime& runtime,
       OverlapSystem& system = *systems[s];
       system.fill(0);  // so that sums which grow in place stay ordinary numbers
       const double communication =
-          time_us(runtime, [&] { communicate(system, options.counts.size()); });
+          time_together_us(runtime, [&] { communicate(system, options.counts.size()); });
       double first = 0;
-      const double both = time_us(runtime, [&] { first = iterate(system, pass); });
+      const double both = time_together_us(runtime, [&] { first = iterate(system, pass); });
       if (!counts) continue;
       times[s].communication.push_back(communication);
       times[s].iteration.push_back(both);

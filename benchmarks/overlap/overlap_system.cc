@@ -1,7 +1,6 @@
 #include "benchmarks/overlap/overlap_system.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <numeric>
 #include <span>
@@ -77,68 +76,18 @@ class KoloOverlap final : public OverlapSystem {
   GradientSet gradients_;
 };
 
-/// One call for adjacent gradients.
-class FlatOverlap final : public OverlapSystem {
+/// Blocking calls: one for adjacent gradients, one on a buffer into and out of which gradients in
+/// separate memory are copied, or one for each gradient. `counts` are those of the runs.
+class BlockingOverlap final : public OverlapSystem {
  public:
-  FlatOverlap(std::string name, std::unique_ptr<CollectiveRun> run, std::size_t count)
-      : name_(std::move(name)), run_(std::move(run)), values_(count) {}
-
-  std::string name() const override { return name_; }
-  std::string algorithm() const override { return run_->algorithm(); }
-  Calls calls() const override { return Calls::kFlat; }
-  void ready(std::size_t) override {}
-  void finish() override { run_->run(); }
-
-  void fill(float value) override {
-    std::ranges::fill(values_, value);
-    run_->write(values_.data());
-  }
-  std::uint64_t count_other_than(float value) override {
-    run_->read(values_.data());
-    return count_others(values_, value);
-  }
-
- private:
-  std::string name_;
-  std::unique_ptr<CollectiveRun> run_;
-  std::vector<float> values_;
-};
-
-/// One call for gradients in separate memory, which is copied to one buffer.
-class PackedOverlap final : public OverlapSystem {
- public:
-  PackedOverlap(std::string name, std::unique_ptr<CollectiveRun> run, std::size_t count)
+  BlockingOverlap(std::string name, Calls calls, std::vector<std::unique_ptr<CollectiveRun>> runs,
+                  std::vector<std::size_t> counts)
       : name_(std::move(name)),
-        run_(std::move(run)),
-        memory_(count * sizeof(float)),
-        gradients_(reinterpret_cast<float*>(memory_.data()), count) {}
-
-  std::string name() const override { return name_; }
-  std::string algorithm() const override { return run_->algorithm(); }
-  Calls calls() const override { return Calls::kPacked; }
-  void ready(std::size_t) override {}
-  void finish() override {
-    run_->write(gradients_.data());
-    run_->run();
-    run_->read(gradients_.data());
-  }
-
-  void fill(float value) override { std::ranges::fill(gradients_, value); }
-  std::uint64_t count_other_than(float value) override { return count_others(gradients_, value); }
-
- private:
-  std::string name_;
-  std::unique_ptr<CollectiveRun> run_;
-  HostMemory memory_;
-  std::span<float> gradients_;
-};
-
-/// A call for each gradient. `counts` are those of the runs.
-class EachOverlap final : public OverlapSystem {
- public:
-  EachOverlap(std::string name, std::vector<std::unique_ptr<CollectiveRun>> runs,
-              std::vector<std::size_t> counts)
-      : name_(std::move(name)), runs_(std::move(runs)), counts_(std::move(counts)) {}
+        calls_(calls),
+        runs_(std::move(runs)),
+        counts_(std::move(counts)),
+        memory_(calls == Calls::kPacked ? HostMemory(counts_[0] * sizeof(float)) : HostMemory()),
+        separate_(reinterpret_cast<float*>(memory_.data()), memory_ ? counts_[0] : 0) {}
 
   std::string name() const override { return name_; }
   /// Of the largest gradient.
@@ -146,17 +95,26 @@ class EachOverlap final : public OverlapSystem {
     const auto largest = std::ranges::max_element(counts_) - counts_.begin();
     return runs_[static_cast<std::size_t>(largest)]->algorithm();
   }
-  Calls calls() const override { return Calls::kEach; }
-  void ready(std::size_t index) override { runs_[index]->run(); }
-  void finish() override {}
+  Calls calls() const override { return calls_; }
+  void ready(std::size_t index) override {
+    if (calls_ == Calls::kEach) runs_[index]->run();
+  }
+  void finish() override {
+    if (calls_ == Calls::kEach) return;
+    if (calls_ == Calls::kPacked) runs_[0]->write(separate_.data());
+    runs_[0]->run();
+    if (calls_ == Calls::kPacked) runs_[0]->read(separate_.data());
+  }
 
   void fill(float value) override {
+    std::ranges::fill(separate_, value);
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       const std::vector<float> values(counts_[i], value);
       runs_[i]->write(values.data());
     }
   }
   std::uint64_t count_other_than(float value) override {
+    if (calls_ == Calls::kPacked) return count_others(separate_, value);
     std::uint64_t others = 0;
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       std::vector<float> values(counts_[i]);
@@ -168,52 +126,28 @@ class EachOverlap final : public OverlapSystem {
 
  private:
   std::string name_;
+  Calls calls_;
   std::vector<std::unique_ptr<CollectiveRun>> runs_;
   std::vector<std::size_t> counts_;
+  HostMemory memory_;
+  std::span<float> separate_;
 };
 
-/// Median time of a few runs, of the slowest rank.
-double probe_us(Runtime& runtime, CollectiveRun& run) {
-  std::vector<double> times;
-  run.run();
-  for (int i = 0; i < 5; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    run.run();
-    times.push_back(
-        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
-            .count());
-  }
-  max_over_ranks(runtime, times);
-  return summarise(std::move(times)).median;
-}
-
-/// Makes all-reduces by the fastest variant of a system, found once for each size.
-class FastestWays {
- public:
-  FastestWays(Runtime& runtime, CollectiveSystem& peer) : runtime_(runtime), peer_(peer) {}
-
-  /// In place, of `count` numbers. Collective.
-  std::unique_ptr<CollectiveRun> make(std::size_t count) {
-    auto runs = peer_.prepare({.bytes = count * sizeof(float), .home = Home::kUser});
-    if (!fastest_.contains(count)) fastest_[count] = find(runs, count);
-    return std::move(runs[fastest_[count]]);
-  }
-
- private:
-  std::size_t find(const std::vector<std::unique_ptr<CollectiveRun>>& runs, std::size_t count) {
-    const std::vector<float> ones(count, 1.0f);
+/// Index of the fastest of some all-reduces of `count` numbers, by the slowest rank. Collective.
+std::size_t fastest_of(Runtime& runtime, const std::vector<std::unique_ptr<CollectiveRun>>& runs,
+                       std::size_t count) {
+  const std::vector<float> ones(count, 1.0f);
+  std::vector<double> medians_us;
+  for (const auto& run : runs) {
+    run->write(ones.data());
+    run->run();
     std::vector<double> times_us;
-    for (const auto& run : runs) {
-      run->write(ones.data());
-      times_us.push_back(probe_us(runtime_, *run));
-    }
-    return static_cast<std::size_t>(std::ranges::min_element(times_us) - times_us.begin());
+    for (int i = 0; i < 5; ++i) times_us.push_back(time_us([&] { run->run(); }));
+    max_over_ranks(runtime, times_us);
+    medians_us.push_back(summarise(std::move(times_us)).median);
   }
-
-  Runtime& runtime_;
-  CollectiveSystem& peer_;
-  std::map<std::size_t, std::size_t> fastest_;  // Index of the fastest variant, by count.
-};
+  return static_cast<std::size_t>(std::ranges::min_element(medians_us) - medians_us.begin());
+}
 
 }  // namespace
 
@@ -226,23 +160,17 @@ std::unique_ptr<OverlapSystem> make_kolo_overlap(Runtime& runtime,
 std::unique_ptr<OverlapSystem> make_blocking_overlap(Runtime& runtime, CollectiveSystem& peer,
                                                      const std::vector<std::size_t>& counts,
                                                      Calls calls) {
-  FastestWays ways(runtime, peer);
-  const std::size_t all = total(counts);
-  switch (calls) {
-    case Calls::kFlat:
-      return std::make_unique<FlatOverlap>(peer.name(), ways.make(all), all);
-    case Calls::kPacked:
-      return std::make_unique<PackedOverlap>(peer.name(), ways.make(all), all);
-    case Calls::kEach: {
-      std::vector<std::unique_ptr<CollectiveRun>> runs;
-      for (std::size_t count : counts) runs.push_back(ways.make(count));
-      return std::make_unique<EachOverlap>(peer.name(), std::move(runs), counts);
-    }
-    case Calls::kBuckets:
-      break;
+  check(calls != Calls::kBuckets, "blocking calls know no buckets");
+  const std::vector<std::size_t> each =
+      calls == Calls::kEach ? counts : std::vector<std::size_t>{total(counts)};
+  std::map<std::size_t, std::size_t> fastest;  // Index of the fastest variant, by count.
+  std::vector<std::unique_ptr<CollectiveRun>> chosen;
+  for (const std::size_t count : each) {
+    auto runs = peer.prepare({.bytes = count * sizeof(float), .home = Home::kUser});
+    if (!fastest.contains(count)) fastest[count] = fastest_of(runtime, runs, count);
+    chosen.push_back(std::move(runs[fastest[count]]));
   }
-  check(false, "blocking calls know no buckets");
-  return nullptr;
+  return std::make_unique<BlockingOverlap>(peer.name(), calls, std::move(chosen), each);
 }
 
 }  // namespace kolo::bench

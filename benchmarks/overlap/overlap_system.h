@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,17 +23,8 @@ enum class Calls {
 };
 
 constexpr std::string_view to_string(Calls calls) {
-  switch (calls) {
-    case Calls::kBuckets:
-      return "buckets";
-    case Calls::kFlat:
-      return "flat";
-    case Calls::kPacked:
-      return "packed";
-    case Calls::kEach:
-      break;
-  }
-  return "each";
+  constexpr std::array<std::string_view, 4> kNames = {"buckets", "flat", "packed", "each"};
+  return kNames[static_cast<std::size_t>(calls)];
 }
 
 /// The gradients of one model, float32, on a system under measurement.

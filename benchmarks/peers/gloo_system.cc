@@ -9,63 +9,114 @@
 #include <gloo/math.h>
 #include <gloo/reduce.h>
 #include <gloo/reduce_scatter.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/store.h>
 #include <gloo/scatter.h>
+#include <gloo/transport/tcp/device.h>
 
-#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <map>
+#include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "benchmarks/collective/caller_memory.h"
+#include "benchmarks/common/exchange.h"
 #include "benchmarks/common/host_memory.h"
-#include "benchmarks/peers/gloo_contexts.h"
-#include "benchmarks/peers/peer_systems.h"
+#include "benchmarks/peers/peers.h"
 #include "comm/base/check.h"
 #include "comm/base/visit_dtype.h"
 
 namespace kolo::bench {
 namespace {
 
-[[noreturn]] void refuse_gloo(const CollectiveCase& what) {
-  throw KoloError({.code = ErrorCode::kConfig,
-                   .what = fmt::format("Gloo is not compared for {} of {}; leave gloo out",
-                                       to_string(what.op), to_string(what.dtype))});
+/// Gloo's key-value store on Kolo's exchange. All ranks set equally many keys before they get those
+/// of the others, so each `set` is collective and no `get` has to wait.
+class ExchangeStore final : public gloo::rendezvous::Store {
+ public:
+  /// `name` is new for every store.
+  ExchangeStore(Runtime& runtime, std::string name) : runtime_(runtime), name_(std::move(name)) {}
+
+  void set(const std::string& key, const std::vector<char>& data) override {
+    const std::string topic = fmt::format("Gloo, {}, exchange {}", name_, ++exchanges_);
+    const auto keys = all_gather(runtime_, topic + ", keys", key);
+    const auto values =
+        all_gather(runtime_, topic + ", values", std::string(data.begin(), data.end()));
+    for (std::size_t rank = 0; rank < keys.size(); ++rank) values_[keys[rank]] = values[rank];
+  }
+  std::vector<char> get(const std::string& key) override {
+    const auto found = values_.find(key);
+    ensure(found != values_.end(), "Gloo gets a key that no rank has set: " + key);
+    return {found->second.begin(), found->second.end()};
+  }
+  void wait(const std::vector<std::string>&) override {}
+
+ private:
+  Runtime& runtime_;
+  std::string name_;
+  int exchanges_ = 0;
+  std::map<std::string, std::string> values_;
+};
+
+std::shared_ptr<gloo::transport::Device> open_device(const Runtime& runtime) {
+  gloo::transport::tcp::attr attributes;
+  attributes.hostname = network_address(runtime);
+  return gloo::transport::tcp::CreateDevice(attributes);
+}
+
+/// Gloo's connections among all ranks. Each name has its own: when Gloo's function and its older
+/// classes shared connections, 4 ranks hung inside Gloo at 16 MiB and more.
+class GlooContexts {
+ public:
+  /// `runtime` outlives it: ranks exchange addresses through it. Errors: those of
+  /// `network_address`.
+  explicit GlooContexts(Runtime& runtime) : runtime_(runtime), device_(open_device(runtime)) {}
+
+  /// The connections of this name. Collective at the first use of a name.
+  std::shared_ptr<gloo::Context> of(const std::string& name) {
+    std::shared_ptr<gloo::Context>& found = contexts_[name];
+    if (found != nullptr) return found;
+    auto context =
+        std::make_shared<gloo::rendezvous::Context>(runtime_.rank(), runtime_.world_size());
+    // Links may be slow: 64 MiB between 4 nodes at 100 Mbit/s take 8 s.
+    context->setTimeout(std::chrono::minutes(1));
+    ExchangeStore store(runtime_, name);
+    context->connectFullMesh(store, device_);
+    return found = std::move(context);
+  }
+
+ private:
+  Runtime& runtime_;
+  std::shared_ptr<gloo::transport::Device> device_;
+  std::map<std::string, std::shared_ptr<gloo::Context>> contexts_;  // Gloo shares them.
+};
+
+/// That of the operation.
+template <typename Value>
+Value of_op(ReduceOp op, Value sum, Value min, Value max, Value product) {
+  return op == ReduceOp::kMin    ? min
+         : op == ReduceOp::kMax  ? max
+         : op == ReduceOp::kProd ? product
+                                 : sum;
 }
 
 template <typename T>
 const gloo::ReductionFunction<T>* reduction(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kMin:
-      return gloo::ReductionFunction<T>::min;
-    case ReduceOp::kMax:
-      return gloo::ReductionFunction<T>::max;
-    case ReduceOp::kProd:
-      return gloo::ReductionFunction<T>::product;
-    default:
-      break;
-  }
-  return gloo::ReductionFunction<T>::sum;
+  using Of = gloo::ReductionFunction<T>;
+  return of_op<const Of*>(op, Of::sum, Of::min, Of::max, Of::product);
 }
 
-using Function = void (*)(void*, const void*, const void*, std::size_t);
-
 template <typename T>
-Function function(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kMin:
-      return &gloo::min<T>;
-    case ReduceOp::kMax:
-      return &gloo::max<T>;
-    case ReduceOp::kProd:
-      return &gloo::product<T>;
-    default:
-      break;
-  }
-  return &gloo::sum<T>;
+auto function(ReduceOp op) {
+  using Function = void (*)(void*, const void*, const void*, std::size_t);
+  return of_op<Function>(op, &gloo::sum<T>, &gloo::min<T>, &gloo::max<T>, &gloo::product<T>);
 }
 
 class GlooRun : public CollectiveRun {
@@ -85,24 +136,16 @@ class GlooRun : public CollectiveRun {
   std::string algorithm_;
 };
 
-/// Tags for calls of Gloo's functions. A rank may begin a call while another is still in the
-/// previous one, so each call has its own tag; all ranks make the same calls in the same order.
-class Tags {
- public:
-  std::uint32_t next() { return next_++; }
-
- private:
-  std::uint32_t next_ = 0;
-};
-
 /// Gloo's function for a collective, called as PyTorch calls it: options, and so buffers, are made
 /// for each call. `T` is the type of what it counts: bytes, where it only moves elements.
 template <typename T>
 class FunctionRun final : public GlooRun {
  public:
-  /// `tags` outlive it.
-  FunctionRun(const std::shared_ptr<gloo::Context>& context, Tags& tags, const CollectiveCase& what,
-              std::string name, gloo::AllreduceOptions::Algorithm of_all_reduce = {})
+  /// `tags`, which outlives it, is the tag of the next call. A rank may begin a call while another
+  /// is still in the previous one, so each has its own; all ranks make the same calls in one order.
+  FunctionRun(const std::shared_ptr<gloo::Context>& context, std::uint32_t& tags,
+              const CollectiveCase& what, std::string name,
+              gloo::AllreduceOptions::Algorithm of_all_reduce = {})
       : FunctionRun(context, tags, what, std::move(name), of_all_reduce,
                     counts_of(what, context->rank, context->size)) {}
 
@@ -140,9 +183,9 @@ class FunctionRun final : public GlooRun {
  private:
   static constexpr int kRoot = 0;
 
-  FunctionRun(const std::shared_ptr<gloo::Context>& context, Tags& tags, const CollectiveCase& what,
-              std::string name, gloo::AllreduceOptions::Algorithm of_all_reduce,
-              const CaseCounts& counts)
+  FunctionRun(const std::shared_ptr<gloo::Context>& context, std::uint32_t& tags,
+              const CollectiveCase& what, std::string name,
+              gloo::AllreduceOptions::Algorithm of_all_reduce, const CaseCounts& counts)
       : GlooRun(CallerMemory(what, counts),
                 what.verb == Verb::kAllToAll && what.in_place ? name + ", copied" : name),
         context_(context),
@@ -172,7 +215,7 @@ class FunctionRun final : public GlooRun {
   template <typename Options>
   Options filled() const {
     Options options(context_);
-    options.setTag(tags_.next());
+    options.setTag(tags_++);
     if constexpr (requires { options.setRoot(kRoot); }) options.setRoot(kRoot);
     if constexpr (requires { options.setReduceFunction(function<T>(what_.op)); }) {
       options.setReduceFunction(function<T>(what_.op));
@@ -208,7 +251,7 @@ class FunctionRun final : public GlooRun {
       std::memcpy(out(), in(), contributed_ * sizeof(T));
       return;
     }
-    const std::uint32_t there = tags_.next(), back = tags_.next();
+    const std::uint32_t there = tags_++, back = tags_++;
     const bool is_first = context_->rank < peer;
     const auto send = [&] {
       const auto buffer = context_->createUnboundBuffer(in(), contributed_ * sizeof(T));
@@ -223,7 +266,7 @@ class FunctionRun final : public GlooRun {
   }
 
   std::shared_ptr<gloo::Context> context_;
-  Tags& tags_;
+  std::uint32_t& tags_;
   CollectiveCase what_;
   gloo::AllreduceOptions::Algorithm of_all_reduce_;
   std::size_t contributed_, received_;  // of T
@@ -250,9 +293,7 @@ class ClassRun final : public GlooRun {
  private:
   static CallerMemory memory_for(const CollectiveCase& what, CaseCounts counts) {
     counts.received_at = 0;
-    return {what, counts, [&](std::size_t bytes) {
-              return CallerMemory::host_memory(std::max(bytes, what.bytes));
-            }};
+    return {what, counts, host_place(), what.bytes};
   }
 
   std::unique_ptr<gloo::Algorithm> made_;
@@ -275,7 +316,7 @@ class GlooSystem final : public CollectiveSystem {
     check(what.home == Home::kUser, "Gloo is measured in host memory; leave gloo out");
     if (reduces(what.verb) &&
         (!is_number(what.dtype) || !is_number_op(what.op) || what.op == ReduceOp::kAverage)) {
-      refuse_gloo(what);
+      refuse("gloo", what);
     }
     Runs runs;
     if (what.count() == 0) {
@@ -287,7 +328,7 @@ class GlooSystem final : public CollectiveSystem {
         if constexpr (std::is_arithmetic_v<T>) {
           add_reductions<T>(what, runs);
         } else {
-          refuse_gloo(what);
+          refuse("gloo", what);
         }
       });
     }
@@ -338,7 +379,7 @@ class GlooSystem final : public CollectiveSystem {
   }
 
   int ranks_;
-  Tags tags_;
+  std::uint32_t tags_ = 0;
   GlooContexts contexts_;
 };
 

@@ -1,10 +1,11 @@
 #include <mpi.h>
 
-#include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,72 +15,177 @@
 #include <fmt/format.h>
 
 #include "benchmarks/collective/caller_memory.h"
-#include "benchmarks/peers/mpi_algorithms.h"
-#include "benchmarks/peers/peer_systems.h"
+#include "benchmarks/common/host_memory.h"
+#include "benchmarks/peers/peers.h"
 #include "comm/base/check.h"
 
 namespace kolo::bench {
 namespace {
 
-[[noreturn]] void refuse_mpi(const CollectiveCase& what) {
-  throw KoloError(
-      {.code = ErrorCode::kConfig,
-       .what = fmt::format("MPI is not compared for {} of {}; leave mpi out of --compare",
-                           to_string(what.op), to_string(what.dtype))});
+/// One of MPI's algorithms for a collective: a communicator of all ranks that uses it.
+struct MpiAlgorithm {
+  std::string name;
+  std::shared_ptr<const MPI_Comm> comm;  ///< Shared by the runs that use it; freed by the last.
+  bool works_in_place = true;            ///< The collective with MPI_IN_PLACE is safe.
+};
+
+/// One of Open MPI's numbered algorithms.
+struct Numbered {
+  int number;
+  const char* name;
+};
+
+/// The variable of Open MPI's component `tuned` that selects the algorithm of a collective, and its
+/// values; without linear all-reduces, which are never the best, and without those for two ranks
+/// or an even number of them, which the component chooses by itself.
+struct Tuned {
+  const char* variable;
+  std::vector<Numbered> algorithms;
+};
+
+Tuned tuned(Verb verb) {
+  switch (verb) {
+    case Verb::kReduce:
+      return {"coll_tuned_reduce_algorithm",
+              {{1, "linear"},
+               {2, "chain"},
+               {3, "pipeline"},
+               {4, "binary"},
+               {5, "binomial"},
+               {7, "rabenseifner"}}};
+    case Verb::kReduceScatter:
+      return {
+          "coll_tuned_reduce_scatter_block_algorithm",
+          {{1, "linear"}, {2, "recursive_doubling"}, {3, "recursive_halving"}, {4, "butterfly"}}};
+    case Verb::kAllGather:
+      return {"coll_tuned_allgather_algorithm",
+              {{1, "linear"}, {2, "bruck"}, {3, "recursive_doubling"}, {4, "ring"}}};
+    case Verb::kGather:
+      return {"coll_tuned_gather_algorithm", {{1, "linear"}, {2, "binomial"}, {3, "linear_sync"}}};
+    case Verb::kScatter:
+      return {"coll_tuned_scatter_algorithm", {{1, "linear"}, {2, "binomial"}, {3, "linear_nb"}}};
+    case Verb::kAllToAll:
+      return {"coll_tuned_alltoall_algorithm",
+              {{1, "linear"}, {2, "pairwise"}, {3, "bruck"}, {4, "linear_sync"}}};
+    case Verb::kBroadcast:
+      return {"coll_tuned_bcast_algorithm",
+              {{1, "linear"},
+               {2, "chain"},
+               {3, "pipeline"},
+               {5, "binary"},
+               {6, "binomial"},
+               {8, "scatter_allgather"},
+               {9, "scatter_ring"}}};
+    case Verb::kAllReduce:
+    case Verb::kSparseRows:
+    case Verb::kSendRecv:
+      break;
+  }
+  return {"coll_tuned_allreduce_algorithm",
+          {{3, "recursive_doubling"}, {4, "ring"}, {5, "segmented_ring"}, {6, "rabenseifner"}}};
+}
+constexpr int kOwnChoice = 0;
+
+std::shared_ptr<const MPI_Comm> owned(MPI_Comm comm) {
+  return {new MPI_Comm(comm), [](const MPI_Comm* mine) {
+            MPI_Comm theirs = *mine;
+            MPI_Comm_free(&theirs);
+            delete mine;
+          }};
+}
+
+std::shared_ptr<const MPI_Comm> duplicate_world() {
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  return owned(comm);
+}
+
+/// A communicator whose collectives are those of one component of Open MPI, where it has them.
+std::shared_ptr<const MPI_Comm> world_preferring(const char* component) {
+  MPI_Info info = MPI_INFO_NULL;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "ompi_comm_coll_preference", component);
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comm);
+  MPI_Info_free(&info);
+  return owned(comm);
+}
+
+/// Index of a control variable; -1 if this MPI has none of that name.
+int find_variable(const char* name) {
+  int index = -1;
+  return MPI_T_cvar_get_index(name, &index) == MPI_SUCCESS ? index : -1;
+}
+
+/// Whether there are several nodes and one of them has several ranks, as MPI sees them. Collective.
+bool has_two_levels() {
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  int local_size = 0, most = 0, world_size = 0;
+  MPI_Comm_size(node, &local_size);
+  MPI_Comm_free(&node);
+  MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+  MPI_Allreduce(&local_size, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  return most > 1 && most < world_size;
+}
+
+/// The algorithms that may be the best. Collective.
+/// - "default", MPI's own choice by size;
+/// - from Open MPI, each algorithm of its component `tuned`, set through MPI's tool interface for
+///   communicators that are made afterwards;
+/// - from Open MPI, if a node of several has more than one rank, its hierarchical component `han`.
+///   Its all-reduce and its reduce crash in place (4.1.4, segmentation fault), so there the
+///   contribution must be copied.
+std::vector<MpiAlgorithm> find_mpi_algorithms(Verb verb) {
+  std::vector<MpiAlgorithm> algorithms;
+  algorithms.push_back({.name = "default", .comm = duplicate_world()});
+  if (verb == Verb::kSendRecv) return algorithms;  // There is one way to send.
+  int provided = 0;
+  if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return algorithms;
+  MPI_T_cvar_handle handle = nullptr;
+  int count = 0;
+  const Tuned known = tuned(verb);
+  const int variable = find_variable(known.variable);
+  if (variable >= 0 && MPI_T_cvar_handle_alloc(variable, nullptr, &handle, &count) == MPI_SUCCESS) {
+    for (const auto& [number, name] : known.algorithms) {
+      if (MPI_T_cvar_write(handle, &number) != MPI_SUCCESS) break;
+      algorithms.push_back({.name = name, .comm = duplicate_world()});
+    }
+    MPI_T_cvar_write(handle, &kOwnChoice);
+    MPI_T_cvar_handle_free(&handle);
+  }
+  if (find_variable("coll_han_priority") >= 0 && has_two_levels()) {
+    algorithms.push_back({.name = "han",
+                          .comm = world_preferring("han"),
+                          .works_in_place = verb != Verb::kAllReduce && verb != Verb::kReduce});
+  }
+  MPI_T_finalize();
+  return algorithms;
 }
 
 MPI_Datatype mpi_type(const CollectiveCase& what) {
-  switch (what.dtype) {
-    case DType::kFloat32:
-      return MPI_FLOAT;
-    case DType::kFloat64:
-      return MPI_DOUBLE;
-    case DType::kInt32:
-      return MPI_INT32_T;
-    case DType::kInt64:
-      return MPI_INT64_T;
-    case DType::kUInt8:
-      return MPI_UINT8_T;
-    case DType::kInt8:
-      return MPI_INT8_T;
-    case DType::kComplex64:
-      return MPI_C_FLOAT_COMPLEX;
-    case DType::kComplex128:
-      return MPI_C_DOUBLE_COMPLEX;
-    case DType::kFloat16:
-    case DType::kBFloat16:
-      if (!reduces(what.verb)) return MPI_UINT16_T;
-      break;
-    case DType::kBool:
-    case DType::kFloat8E4M3:
-    case DType::kFloat8E5M2:
-      if (!reduces(what.verb)) return MPI_UINT8_T;
-      break;
-  }
-  refuse_mpi(what);
+  static const std::map<DType, MPI_Datatype> types = {{DType::kFloat32, MPI_FLOAT},
+                                                      {DType::kFloat64, MPI_DOUBLE},
+                                                      {DType::kInt32, MPI_INT32_T},
+                                                      {DType::kInt64, MPI_INT64_T},
+                                                      {DType::kUInt8, MPI_UINT8_T},
+                                                      {DType::kInt8, MPI_INT8_T},
+                                                      {DType::kComplex64, MPI_C_FLOAT_COMPLEX},
+                                                      {DType::kComplex128, MPI_C_DOUBLE_COMPLEX}};
+  const auto found = types.find(what.dtype);
+  if (found != types.end()) return found->second;
+  if (reduces(what.verb)) refuse("mpi", what);
+  return size_of(what.dtype) == 2 ? MPI_UINT16_T : MPI_UINT8_T;
 }
 
 MPI_Op mpi_op(const CollectiveCase& what) {
-  switch (what.op) {
-    case ReduceOp::kSum:
-      return MPI_SUM;
-    case ReduceOp::kMin:
-      return MPI_MIN;
-    case ReduceOp::kMax:
-      return MPI_MAX;
-    case ReduceOp::kProd:
-      return MPI_PROD;
-    case ReduceOp::kBitAnd:
-      return MPI_BAND;
-    case ReduceOp::kBitOr:
-      return MPI_BOR;
-    case ReduceOp::kBitXor:
-      return MPI_BXOR;
-    case ReduceOp::kAverage:
-    case ReduceOp::kPremulSum:
-      break;
-  }
-  refuse_mpi(what);
+  static const std::map<ReduceOp, MPI_Op> ops = {
+      {ReduceOp::kSum, MPI_SUM},    {ReduceOp::kMin, MPI_MIN},     {ReduceOp::kMax, MPI_MAX},
+      {ReduceOp::kProd, MPI_PROD},  {ReduceOp::kBitAnd, MPI_BAND}, {ReduceOp::kBitOr, MPI_BOR},
+      {ReduceOp::kBitXor, MPI_BXOR}};
+  const auto found = ops.find(what.op);
+  if (found == ops.end()) refuse("mpi", what);
+  return found->second;
 }
 
 int rank_of(MPI_Comm comm) {
@@ -94,8 +200,6 @@ int size_of(MPI_Comm comm) {
   return size;
 }
 
-constexpr std::size_t kMostElements = std::numeric_limits<int>::max();
-
 /// In place, MPI puts a rank's sums at the beginning of the buffer, and not where its part is.
 CaseCounts counts_in_mpi(const CollectiveCase& what, MPI_Comm comm) {
   CaseCounts counts = counts_of(what, rank_of(comm), size_of(comm));
@@ -103,17 +207,13 @@ CaseCounts counts_in_mpi(const CollectiveCase& what, MPI_Comm comm) {
   return counts;
 }
 
-/// Parts cannot be cut, because all of them lie side by side.
-int part_of(const CollectiveCase& what, int ranks) {
-  const std::size_t part = what.part(ranks);
-  if (!has_parts(what.verb) || part <= kMostElements) {
-    return static_cast<int>(std::min(part, kMostElements));
-  }
-  throw KoloError(
-      {.code = ErrorCode::kConfig,
-       .what = fmt::format("MPI counts at most {} elements of a part, and these have {}; leave mpi "
-                           "out of --compare",
-                           kMostElements, part)});
+/// The elements of one call, or of the part of each rank.
+int count_in_mpi(const CollectiveCase& what, int ranks) {
+  const std::size_t count = has_parts(what.verb) ? what.part(ranks) : what.count();
+  constexpr std::size_t kMost = std::numeric_limits<int>::max();
+  if (count <= kMost) return static_cast<int>(count);
+  refuse(fmt::format("MPI counts at most {} elements, and these are {}; leave mpi out of --compare",
+                     kMost, count));
 }
 
 class MpiRun final : public CollectiveRun {
@@ -122,9 +222,7 @@ class MpiRun final : public CollectiveRun {
       : verb_(what.verb),
         type_(mpi_type(what)),
         op_(mpi_op(what)),
-        element_bytes_(size_of(what.dtype)),
-        count_(what.count()),
-        part_(part_of(what, size_of(*algorithm.comm))),
+        count_(count_in_mpi(what, size_of(*algorithm.comm))),
         memory_(what, counts_in_mpi(what, *algorithm.comm)),
         copy_(what.in_place && !algorithm.works_in_place ? HostMemory(memory_.contribution_bytes())
                                                          : HostMemory()),
@@ -140,33 +238,30 @@ class MpiRun final : public CollectiveRun {
     switch (verb_) {
       case Verb::kAllReduce:
       case Verb::kSparseRows:
-        return in_pieces([&](std::size_t first, int count) {
-          MPI_Allreduce(at(in, first), at(out, first), count, type_, op_, comm);
-        });
+        MPI_Allreduce(in, out, count_, type_, op_, comm);
+        return;
       case Verb::kReduce:
-        return in_pieces([&](std::size_t first, int count) {
-          MPI_Reduce(at(in, first), at(out, first), count, type_, op_, kRoot, comm);
-        });
+        MPI_Reduce(in, out, count_, type_, op_, kRoot, comm);
+        return;
       case Verb::kReduceScatter:
-        MPI_Reduce_scatter_block(in, out, part_, type_, op_, comm);
+        MPI_Reduce_scatter_block(in, out, count_, type_, op_, comm);
         return;
       case Verb::kAllGather:
-        MPI_Allgather(in, part_, type_, out, part_, type_, comm);
+        MPI_Allgather(in, count_, type_, out, count_, type_, comm);
         return;
       case Verb::kGather:
-        MPI_Gather(in, part_, type_, out, part_, type_, kRoot, comm);
+        MPI_Gather(in, count_, type_, out, count_, type_, kRoot, comm);
         return;
       case Verb::kScatter:
-        MPI_Scatter(in, part_, type_, out, part_, type_, kRoot, comm);
+        MPI_Scatter(in, count_, type_, out, count_, type_, kRoot, comm);
         return;
       case Verb::kAllToAll:
-        MPI_Alltoall(in, part_, type_, out, part_, type_, comm);
+        MPI_Alltoall(in, count_, type_, out, count_, type_, comm);
         return;
       case Verb::kBroadcast:
         memory_.copy_contribution();  // It works in place only.
-        return in_pieces([&](std::size_t first, int count) {
-          MPI_Bcast(at(out, first), count, type_, kRoot, comm);
-        });
+        MPI_Bcast(out, count_, type_, kRoot, comm);
+        return;
       case Verb::kSendRecv:
         ping_pong(comm);
         return;
@@ -190,21 +285,11 @@ class MpiRun final : public CollectiveRun {
     const int peer = partner(rank, size_of(comm));
     const void* const in = memory_.contribution();
     void* const out = memory_.result();
-    const auto send = [&] {
-      in_pieces([&](std::size_t first, int count) {
-        MPI_Send(at(in, first), count, type_, peer, kTag, comm);
-      });
-    };
-    const auto receive = [&] {
-      in_pieces([&](std::size_t first, int count) {
-        MPI_Recv(at(out, first), count, type_, peer, kTag, comm, MPI_STATUS_IGNORE);
-      });
-    };
+    const auto send = [&] { MPI_Send(in, count_, type_, peer, kTag, comm); };
+    const auto receive = [&] { MPI_Recv(out, count_, type_, peer, kTag, comm, MPI_STATUS_IGNORE); };
     if (rank == peer) {
-      in_pieces([&](std::size_t first, int count) {
-        MPI_Sendrecv(at(in, first), count, type_, peer, kTag, at(out, first), count, type_, peer,
-                     kTag, comm, MPI_STATUS_IGNORE);
-      });
+      MPI_Sendrecv(in, count_, type_, peer, kTag, out, count_, type_, peer, kTag, comm,
+                   MPI_STATUS_IGNORE);
     } else if (rank < peer) {
       send();
       receive();
@@ -232,31 +317,10 @@ class MpiRun final : public CollectiveRun {
     return has_one_buffer() && !copy_ && verb_ == Verb::kScatter ? MPI_IN_PLACE : memory_.result();
   }
 
-  /// Calls `call(first element, count)` for as many elements at a time as MPI counts, at least
-  /// once.
-  template <typename Call>
-  void in_pieces(Call call) const {
-    std::size_t first = 0;
-    do {
-      const std::size_t count = std::min(count_ - first, kMostElements);
-      call(first, static_cast<int>(count));
-      first += count;
-    } while (first < count_);
-  }
-
-  const void* at(const void* elements, std::size_t first) const {
-    if (elements == MPI_IN_PLACE) return elements;
-    return static_cast<const std::byte*>(elements) + first * element_bytes_;
-  }
-  void* at(void* elements, std::size_t first) const {
-    return static_cast<std::byte*>(elements) + first * element_bytes_;
-  }
-
   Verb verb_;
   MPI_Datatype type_;
   MPI_Op op_;
-  std::size_t element_bytes_, count_;
-  int part_;
+  int count_;  ///< Of a call, or of each part.
   CallerMemory memory_;
   HostMemory copy_;  ///< Copy of the contribution, for an algorithm that does not work in place.
   MpiAlgorithm algorithm_;
@@ -289,13 +353,13 @@ class MpiSystem final : public CollectiveSystem {
 
 }  // namespace
 
-MpiSession::MpiSession() {
-  allow_mpi_algorithms();
+std::shared_ptr<void> start_mpi() {
+  // Open MPI obeys a chosen algorithm only where it starts with this. Its own choice by size stays.
+  ::setenv("OMPI_MCA_coll_tuned_use_dynamic_rules", "1", 0);
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+  return {nullptr, [](void*) { MPI_Finalize(); }};
 }
-
-MpiSession::~MpiSession() { MPI_Finalize(); }
 
 std::unique_ptr<CollectiveSystem> make_mpi_system() { return std::make_unique<MpiSystem>(); }
 

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <utility>
 
-#include "benchmarks/collective/device_caller_memory.h"
+#include "benchmarks/collective/caller_memory.h"
 #include "benchmarks/common/exchange.h"
-#include "benchmarks/peers/peer_systems.h"
+#include "benchmarks/peers/peers.h"
 #include "comm/base/check.h"
 #include "comm/device/cuda_device_guard.h"
 #include "comm/device/cuda_handles.h"
@@ -59,7 +59,7 @@ class NcclRun final : public CollectiveRun {
           const CudaDeviceGuard guard(index);
           return make_cuda_stream();
         }()),
-        memory_(device, what, counts_) {}
+        memory_(what, counts_, device_place(device)) {}
 
   void write(const void* elements) override { memory_.write(elements); }
   void read(void* elements) override { memory_.read(elements); }
@@ -154,7 +154,7 @@ class NcclRun final : public CollectiveRun {
   Goal goal_;
   CaseCounts counts_;
   CudaStreamHandle stream_;
-  DeviceCallerMemory memory_;
+  CallerMemory memory_;
 };
 
 class NcclSystem final : public CollectiveSystem {
@@ -170,8 +170,7 @@ class NcclSystem final : public CollectiveSystem {
     check(what.home == Home::kDeviceUser,
           "NCCL is measured in device memory; use --memory device-user or leave nccl out");
     if (what.verb == Verb::kAllToAll && what.in_place) {
-      throw KoloError({.code = ErrorCode::kConfig,
-                       .what = "NCCL has no all-to-all in place; leave nccl out of --compare"});
+      refuse("NCCL has no all-to-all in place; leave nccl out of --compare");
     }
     std::vector<std::unique_ptr<CollectiveRun>> runs;
     runs.push_back(std::make_unique<NcclRun>(comm_.get(), index_, runtime_, device_, what));

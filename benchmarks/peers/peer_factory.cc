@@ -1,17 +1,14 @@
-#include "benchmarks/peers/peer_factory.h"
+#include "benchmarks/peers/peers.h"
 
 #include <algorithm>
 #include <chrono>
 #include <functional>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "benchmarks/peers/peer_systems.h"
-#include "comm/base/error.h"
 #include "comm/rendezvous/launch.h"
 
 namespace kolo::bench {
@@ -42,8 +39,7 @@ const std::map<std::string, Peer>& peers() {
     {"nccl",
      {[](Runtime& runtime) {
         if (runtime.device() != nullptr) return make_nccl_system(runtime, *runtime.device());
-        throw KoloError({.code = ErrorCode::kConfig,
-                         .what = "nccl needs device memory: add --memory device-user"});
+        refuse("nccl needs device memory: add --memory device-user");
       },
       [](Verb verb) { return verb != Verb::kSparseRows; }}},
 #endif
@@ -55,35 +51,30 @@ const std::map<std::string, Peer>& peers() {
 
 }  // namespace
 
-struct Peers::Sessions {
-#if KOLO_WITH_MPI
-  std::optional<MpiSession> mpi;
-#endif
-};
-
-Peers::Peers(std::vector<std::string> names, Verb verb)
-    : names_(std::move(names)), sessions_(std::make_unique<Sessions>()) {
+Peers::Peers(std::vector<std::string> names, Verb verb) : names_(std::move(names)) {
   for (const std::string& name : names_) {
     const std::vector<std::string> all = known(verb);
     if (std::ranges::find(all, name) == all.end()) {
-      throw KoloError(
-          {.code = ErrorCode::kConfig,
-           .what = fmt::format(
-               "{}: cannot compare with '{}'{}; this build knows: {}", to_string(verb), name,
-               peers().contains(name) ? ", which has nothing like it" : "", fmt::join(all, ", "))});
+      refuse(fmt::format("{}: cannot compare with '{}'{}; this build knows: {}", to_string(verb),
+                         name, peers().contains(name) ? ", which has nothing like it" : "",
+                         fmt::join(all, ", ")));
     }
 #if KOLO_WITH_MPI
-    if (name == "mpi" && !sessions_->mpi) sessions_->mpi.emplace();
+    if (name == "mpi") use_mpi();
 #endif
   }
 }
 
-Peers::~Peers() = default;
+#if KOLO_WITH_MPI
+void Peers::use_mpi() {
+  if (mpi_.use_count() == 0) mpi_ = start_mpi();  // It points to nothing.
+}
+#endif
 
 void Peers::keep_launcher() {
 #if KOLO_WITH_MPI
   const Launch launch = detect_launch(process_environment(), true, kStartUp);
-  if (launch.kind == Launch::Kind::kMpi && !sessions_->mpi) sessions_->mpi.emplace();
+  if (launch.kind == Launch::Kind::kMpi) use_mpi();
 #endif
 }
 

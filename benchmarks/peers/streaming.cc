@@ -1,28 +1,61 @@
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "benchmarks/peers/node_arenas.h"
-#include "benchmarks/peers/peer_systems.h"
-#include "benchmarks/peers/streaming_sum.h"
+#include "benchmarks/common/exchange.h"
+#include "benchmarks/common/streaming_kernels.h"
+#include "benchmarks/peers/peers.h"
 #include "comm/algorithms/chunking.h"
 #include "comm/base/aligned_memory.h"
 #include "comm/base/check.h"
+#include "comm/base/error.h"
+#include "comm/transport/arena.h"
 
 namespace kolo::bench {
 namespace {
 
 /// Time for which a thread of the runtime may poll after a barrier, on a core that is measured.
 constexpr std::chrono::microseconds kRest{200};
+
+/// Memory of equal size of each rank of a job on one node, which all of them have mapped.
+/// Collective; `name` is new for every call. Units: bytes, a multiple of the page size; none are
+/// committed. Errors: those of `Arena`; KoloError(kIo) if a rank may not open what a peer has made.
+std::vector<Arena> map_arenas(Runtime& runtime, std::string_view name, std::size_t bytes) {
+  const auto own = static_cast<std::size_t>(runtime.rank());
+  std::vector<Arena> arenas;
+  Arena mine = Arena::create(bytes);
+  const std::vector<std::string> paths =
+      all_gather(runtime, name, fmt::format("/proc/{}/fd/{}", ::getpid(), mine.fd()));
+  for (std::size_t rank = 0; rank < paths.size(); ++rank) {
+    if (rank == own) {
+      arenas.push_back(std::move(mine));
+      continue;
+    }
+    FileDescriptor fd(::open(paths[rank].c_str(), O_RDWR | O_CLOEXEC));
+    if (!fd) {
+      throw KoloError({.code = ErrorCode::kIo,
+                       .what = fmt::format("cannot map the memory of rank {}: {}: {}", rank,
+                                           paths[rank], std::generic_category().message(errno))});
+    }
+    arenas.push_back(Arena::adopt(std::move(fd), bytes));
+  }
+  runtime.barrier();  // Until all have opened all.
+  return arenas;
+}
 
 /// One sum, or copy, of whole floats.
 struct Stream {
@@ -35,7 +68,7 @@ struct Stream {
 /// mapped. Threads: the main thread.
 class CaseMemory {
  public:
-  /// Collective; `name` is new for every call. Errors: those of `NodeArenas`.
+  /// Collective; `name` is new for every call. Errors: those of `map_arenas`.
   CaseMemory(Runtime& runtime, std::string_view name, const CollectiveCase& what)
       : rank_(runtime.rank()),
         ranks_(runtime.world_size()),
@@ -43,11 +76,11 @@ class CaseMemory {
         bytes_of_element_(size_of(what.dtype)),
         goal_(what.goal(ranks_)),
         begins_(begins()),
-        arenas_(runtime, name, 2 * begins_.back()) {
+        arenas_(map_arenas(runtime, name, 2 * begins_.back())) {
     for (std::size_t i = 0; i < goal_.parts.size(); ++i) {
       const std::size_t bytes = begins_[i + 1] - begins_[i];
-      if (goal_.parts[i].contributes(rank_)) arenas_.own().commit(begins_[i], bytes);
-      if (goal_.parts[i].receives(rank_)) arenas_.own().commit(result_at(i), bytes);
+      if (goal_.parts[i].contributes(rank_)) own().commit(begins_[i], bytes);
+      if (goal_.parts[i].receives(rank_)) own().commit(result_at(i), bytes);
     }
   }
 
@@ -56,7 +89,7 @@ class CaseMemory {
     for (std::size_t i = 0; i < goal_.parts.size(); ++i) {
       if (!goal_.parts[i].contributes(rank_)) continue;
       const std::size_t bytes = goal_.parts[i].extent.count * bytes_of_element_;
-      std::memcpy(arenas_.data(rank_) + begins_[i], elements, bytes);
+      std::memcpy(own().data() + begins_[i], elements, bytes);
       elements += bytes;
     }
   }
@@ -96,13 +129,16 @@ class CaseMemory {
     return all;
   }
 
+  Arena& own() { return arenas_[static_cast<std::size_t>(rank_)]; }
+
   std::size_t result_at(std::size_t part) const {
     return (is_in_place_ ? 0 : begins_.back()) + begins_[part];
   }
 
   Stream stream(std::size_t part, std::span<const int> targets, const Extent& floats) const {
     const auto at = [&](int rank, std::size_t begin) {
-      return reinterpret_cast<float*>(arenas_.data(rank) + begin) + floats.offset;
+      return reinterpret_cast<float*>(arenas_[static_cast<std::size_t>(rank)].data() + begin) +
+             floats.offset;
     };
     Stream stream{.count = floats.count};
     for (const int rank : goal_.parts[part].contributors) {
@@ -117,7 +153,7 @@ class CaseMemory {
   std::size_t bytes_of_element_;
   Goal goal_;
   std::vector<std::size_t> begins_;
-  NodeArenas arenas_;
+  std::vector<Arena> arenas_;  // by rank
 };
 
 /// Threads: the main thread. Errors: those of the runtime.
@@ -189,9 +225,9 @@ class StreamingSystem final : public CollectiveSystem {
 
 std::unique_ptr<CollectiveSystem> make_streaming_reference(Runtime& runtime) {
   if (runtime.num_nodes() == 1) return std::make_unique<StreamingSystem>(runtime);
-  throw KoloError({.code = ErrorCode::kConfig,
-                   .what = "streaming is measured inside one node; between nodes compare with "
-                           "limit"});
+  refuse(
+      "streaming is measured inside one node; between nodes compare with "
+      "limit");
 }
 
 }  // namespace kolo::bench

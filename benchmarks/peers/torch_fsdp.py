@@ -34,7 +34,7 @@ def averages(group):
 def sharded(group, sum_only):
     model, loss = torch_runs.gpt()
     mesh = DeviceMesh.from_group(group, "cpu")
-    for block in model.blocks.layers:
+    for block in model.blocks:
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
     if sum_only:

@@ -76,8 +76,9 @@ class Resnet20(nn.Sequential):
 
 
 class Block(nn.Module):
-    def __init__(self, width):
+    def __init__(self, width, heads):
         super().__init__()
+        self.heads = heads
         self.attention_norm = nn.LayerNorm(width)
         self.query_key_value = nn.Linear(width, 3 * width)
         self.project = nn.Linear(width, width)
@@ -87,7 +88,7 @@ class Block(nn.Module):
 
     def forward(self, x):
         batch, length, width = x.shape
-        parts = self.query_key_value(self.attention_norm(x)).view(batch, length, 3, HEADS, width // HEADS)
+        parts = self.query_key_value(self.attention_norm(x)).view(batch, length, 3, self.heads, width // self.heads)
         query, key, value = parts.permute(2, 0, 3, 1, 4)
         attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + self.project(attended.transpose(1, 2).reshape(batch, length, width))
@@ -95,17 +96,20 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    """trainer/models/gpt.h."""
+    """trainer/models/gpt.h: bytes in, bytes out, one table for both."""
 
-    def __init__(self, width):
+    def __init__(self, width, layers=LAYERS, heads=HEADS, context=CONTEXT):
         super().__init__()
         self.tokens = nn.Embedding(256, width)
-        self.positions = nn.Embedding(CONTEXT, width)
-        self.blocks = nn.ModuleList(Block(width) for _ in range(LAYERS))
+        self.positions = nn.Embedding(context, width)
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
         self.final_norm = nn.LayerNorm(width)
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, std=0.02)
 
     def forward(self, text):
-        x = self.tokens(text) + self.positions.weight
+        x = self.tokens(text) + self.positions.weight[: text.shape[1]]
         for block in self.blocks:
             x = block(x)
         return functional.linear(self.final_norm(x), self.tokens.weight).flatten(0, 1)

@@ -10,38 +10,23 @@ import time
 
 import torch
 import torch.distributed as dist
+import torch_models
 from torch import nn
-
-
-class Gpt(nn.Module):
-    """A byte-level GPT without tricks."""
-
-    def __init__(self, width=256, layers=4, context=128):
-        super().__init__()
-        self.tokens = nn.Embedding(256, width)
-        self.places = nn.Parameter(torch.zeros(context, width))
-        layer = nn.TransformerEncoderLayer(width, width // 64, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True)
-        self.blocks = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
-        self.head = nn.Linear(width, 256)
-        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(context))
-
-    def forward(self, batch):
-        return self.head(self.blocks(self.tokens(batch) + self.places, self.mask, is_causal=True))
 
 
 def gpt():
     """A model, equal on all ranks, and its loss on this rank's samples."""
     torch.manual_seed(0)
-    model = Gpt()
+    model = torch_models.Gpt(256)
     torch.manual_seed(1 + dist.get_rank())
-    batch = torch.randint(256, (4, 129))
-    return model, lambda step: nn.functional.cross_entropy(step(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+    batch = torch.randint(256, (4, torch_models.CONTEXT + 1))
+    return model, lambda step: nn.functional.cross_entropy(step(batch[:, :-1]), batch[:, 1:].flatten())
 
 
 def mlp():
     """The same for a smaller model."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
+    model = torch_models.Mlp()
     torch.manual_seed(1 + dist.get_rank())
     inputs, targets = torch.randn(128, 784), torch.randint(10, (128,))
     return model, lambda step: nn.functional.cross_entropy(step(inputs), targets)

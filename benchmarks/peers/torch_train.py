@@ -3,7 +3,7 @@
 
     benchmarks/peers/torch_train.py --images MNIST --photographs CIFAR --text TEXT --sentences SST2 [--models NAME,NAME]
                                     [--shards] [--hosts RATE] [--program kolo-train] [--blocks 3] [--steps 30]
-                                    [--json FILE] [--tables FILE]
+                                    [--json FILE]
 
 The models: an MLP of 1.9 M parameters (784-1024-1024-10, batch 512), LeNet on digits, convnet and ResNet-20 on
 photographs (batch 64), an LSTM over the words of sentences (width 64, batch 32), and GPTs of 4 layers over 128 bytes of
@@ -15,7 +15,7 @@ of scripts/cluster with links of that rate train the wider GPT, with bfloat16 on
 
 Prints the median of the blocks' median steps in milliseconds, ratios to PyTorch and to float32, and how many times the
 samples per second two ranks, each on a core of its own, reach; of shards also the bytes that the first rank keeps of the
-optimizer's state and gradients. At the end come tables for docs/results.md. They tell what the machine can do only if
+optimizer's state and gradients. At the end comes a table of all. They tell what the machine can do only if
 nothing else runs on it, or if `chrt -r 1` in front of the command, as root, gives it the cores; the load before each
 model is printed.
 """
@@ -196,43 +196,13 @@ def measure(name, arguments, make, inputs, targets, options):
     return row
 
 
-def tables(rows, rate, shards):
-    """Of the rows, in Markdown: steps beside PyTorch's, what two ranks reach, and how shards change their steps."""
-
-    def table(header, line):
-        cells = [header, ["---"] + ["---:"] * (len(header) - 1), *([row["model"], *line(row)] for row in rows)]
-        return "\n".join(f"| {' | '.join(row)} |" for row in cells) + "\n"
-
-    def beside_torch(row):
-        for precision in PRECISIONS:
-            for key in (f"kolo_{precision}_ms", f"torch_{precision}_ms", f"{precision}_of_torch"):
-                yield f"{row[key]:.3g}"
-        yield f"{row['kolo_speedup']:.2f}"
-
-    def scaling(row):
-        for precision in PRECISIONS:
-            yield f"{row[f'{precision}_scaling']:.2f}"
-            if rate:
-                reached = row.get(f"{precision}_hosts_scaling")
-                yield f"{reached:.2f}" if reached else ""
-
-    def sharded(row):
-        for precision in PRECISIONS:
-            yield f"{row[f'kolo_2_ranks_{precision}_ms']:.3g}"
-            for shard in SHARDS:
-                yield f"{row[f'kolo_{shard}_{precision}_ms']:.3g}"
-                yield f"{row[f'{precision}_{shard}_of_none']:.2f}"
-            for way in ("none", *SHARDS):
-                yield f"{row[f'{precision}_{way}_bytes'] / 1e6:.1f}"
-
-    steps = [cell for p in PRECISIONS for cell in (f"kolo-train, {p}, ms", "PyTorch, ms", "ratio")]
-    ranks = [cell for p in PRECISIONS for cell in ([f"two ranks, {p}"] + ([f"two hosts, {rate}, {p}"] if rate else []))]
-    found = [table(["Step", *steps, "bfloat16 is faster"], beside_torch), table(["Samples/s of one rank", *ranks], scaling)]
-    if shards:
-        times = ["no shards, {}, ms", *(cell for shard in SHARDS for cell in (f"{shard}, ms", "ratio"))]
-        kept = [f"MB kept, {way}" for way in ("none", *SHARDS)]
-        found.append(table(["Two ranks", *(cell.format(p) for p in PRECISIONS for cell in (*times, *kept))], sharded))
-    return "\n".join(found)
+def table(rows):
+    """Of the rows, in Markdown."""
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    lines = [keys, ["---"] + ["---:"] * (len(keys) - 1)]
+    for row in rows:
+        lines.append([f"{row[key]:.3g}" if isinstance(row.get(key), float) else str(row.get(key, "")) for key in keys])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def main():
@@ -248,7 +218,6 @@ def main():
     parser.add_argument("--steps", type=int, default=30, help="steps of a block")
     parser.add_argument("--blocks", type=int, default=3, help="blocks of each system, in turns")
     parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--tables", metavar="FILE", help="the tables also go there")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
@@ -279,10 +248,7 @@ def compare(parser, options):
     finally:
         if options.hosts:
             subprocess.run([CLUSTER, "down"], check=True)
-    markdown = tables(rows, options.hosts, options.shards)
-    print(f"\n{markdown}")
-    if options.tables:
-        pathlib.Path(options.tables).write_text(markdown)
+    print(f"\n{table(rows)}")
     if options.json:
         found = {"torch": torch.__version__, "steps": options.steps, "blocks": options.blocks, "rows": rows}
         pathlib.Path(options.json).write_text(json.dumps(found, indent=1))

@@ -13,8 +13,7 @@
 #include <fmt/format.h>
 
 #include "benchmarks/common/exchange.h"
-#include "benchmarks/peers/network_address.h"
-#include "benchmarks/peers/peer_systems.h"
+#include "benchmarks/peers/peers.h"
 #include "comm/base/check.h"
 #include "comm/base/error.h"
 #include "comm/base/unique_handle.h"
@@ -171,9 +170,9 @@ class WireLimit final : public CollectiveSystem {
 
 std::unique_ptr<CollectiveSystem> make_wire_limit(Runtime& runtime) {
   if (runtime.num_nodes() > 1) return std::make_unique<WireLimit>(runtime);
-  throw KoloError({.code = ErrorCode::kConfig,
-                   .what = "limit is the wire between nodes; inside one node no lower bound can be "
-                           "measured: compare with streaming, which is a reference"});
+  refuse(
+      "limit is the wire between nodes; inside one node no lower bound can be "
+      "measured: compare with streaming, which is a reference");
 }
 
 }  // namespace kolo::bench

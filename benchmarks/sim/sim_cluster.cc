@@ -22,10 +22,6 @@ constexpr std::size_t kMostParts = 1 << 15;           // that one rank's schedul
 constexpr std::size_t kMostSteps = 80'000'000;        // that may be played
 constexpr std::size_t kMostStepsUnlike = 20'000'000;  // that may be compiled, rank by rank
 
-[[noreturn]] void refuse(std::string what) {
-  throw KoloError({.code = ErrorCode::kConfig, .what = std::move(what)});
-}
-
 /// A number in (0, 1] that is the same everywhere, unlike the distributions of the standard
 /// library.
 double next_uniform(std::mt19937_64& random) {
@@ -37,7 +33,8 @@ std::size_t round_up(std::size_t count, std::size_t unit) {
 }
 
 ProcessGrid make_grid(const ClusterSpec& spec) {
-  if (spec.nodes < 1 || spec.ranks_per_node < 1) refuse("a cluster has at least one rank");
+  if (spec.nodes < 1 || spec.ranks_per_node < 1)
+    refuse(ErrorCode::kConfig, "a cluster has at least one rank");
   return ProcessGrid::with_node_sizes(
       std::vector<int>(static_cast<std::size_t>(spec.nodes), spec.ranks_per_node));
 }
@@ -99,10 +96,10 @@ void Cluster::check_size(const BucketLayout& layout, const CompileOptions& optio
   const auto group = static_cast<std::size_t>(is_flat ? grid_.world_size() : grid_.num_nodes());
   const bool has_all = grid_.num_nodes() > 1 && algorithm.between_nodes().owns_parts;
   if (!has_all || chunks * group <= kMostParts) return;
-  refuse(
-      fmt::format("{} in {} chunks for {} ranks names {} parts, more than the {} that can be "
-                  "simulated; raise the size of chunks",
-                  algorithm.name(), chunks, group, chunks * group, kMostParts));
+  refuse(ErrorCode::kConfig,
+         fmt::format("{} in {} chunks for {} ranks names {} parts, more than the {} that can be "
+                     "simulated; raise the size of chunks",
+                     algorithm.name(), chunks, group, chunks * group, kMostParts));
 }
 
 SimulatorSchedules Cluster::make_schedules(BucketLayout layout) const {
@@ -130,11 +127,11 @@ SimulatorSchedules Cluster::make_schedules(const SimulatorSchedules::Compile& co
   const NodeSymmetry symmetry = find_symmetry(grid_, compile, samples);
   const std::size_t steps = compile(0).steps.size() * static_cast<std::size_t>(grid_.world_size());
   if (symmetry == NodeSymmetry::kNone && steps > kMostStepsUnlike) {
-    refuse(
-        fmt::format("no node stands for the others in {} of this bucket, and {} steps are more "
-                    "than the {} that can be compiled; raise the size of chunks, take fewer "
-                    "ranks, another algorithm or memory",
-                    what, steps, kMostStepsUnlike));
+    refuse(ErrorCode::kConfig,
+           fmt::format("no node stands for the others in {} of this bucket, and {} steps are more "
+                       "than the {} that can be compiled; raise the size of chunks, take fewer "
+                       "ranks, another algorithm or memory",
+                       what, steps, kMostStepsUnlike));
   }
   return {grid_, symmetry, compile};
 }
@@ -205,10 +202,10 @@ std::vector<double> Cluster::run(const std::vector<const SimulatorSchedules*>& a
   }
   if (is_alike) steps /= static_cast<std::size_t>(grid_.num_nodes());
   if (steps > kMostSteps) {
-    refuse(
-        fmt::format("{} steps are more than the {} that can be simulated; raise the size of "
-                    "chunks, take fewer ranks or no stragglers",
-                    steps, kMostSteps));
+    refuse(ErrorCode::kConfig,
+           fmt::format("{} steps are more than the {} that can be simulated; raise the size of "
+                       "chunks, take fewer ranks or no stragglers",
+                       steps, kMostSteps));
   }
   return simulate(
       grid_, buckets,

@@ -6,14 +6,20 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "benchmarks/sim/simulator.h"
 #include "comm/algorithms/all_reduce/all_reduce.h"
 #include "comm/algorithms/compile.h"
+#include "comm/base/error.h"
 #include "compression/sparse_all_reduce.h"
 
 namespace kolo::bench {
+
+[[noreturn]] inline void refuse(ErrorCode code, std::string what) {
+  throw KoloError({.code = code, .what = std::move(what)});
+}
 
 /// Ranks that are late or slow, drawn at random.
 struct Stragglers {
@@ -66,8 +72,7 @@ class Cluster {
   BucketLayout layout(std::size_t count, DType dtype) const;
   const AllReduce& algorithm(const BucketLayout& layout) const;
   /// Made once for equal layouts; lives as long as the cluster. Errors: KoloError(kConfig) if the
-  /// job is too large or its nodes are not equal, saying what to do; the errors of
-  /// `choose`.
+  /// job is too large or its nodes are not equal, saying what to do; the errors of `choose`.
   const SimulatorSchedules& schedules(const BucketLayout& layout);
   /// The schedules of a sparse step of a compression group. Made anew for each call; they live as
   /// long as the cluster. Errors: the same.

@@ -1,20 +1,18 @@
 // kolo-sim: predicts all-reduce and step times on simulated clusters.
 
-#include <fmt/format.h>
-#include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
-#include "benchmarks/common/json_file.h"
-#include "benchmarks/sim/sim_arguments.h"
-#include "benchmarks/sim/sim_check.h"
-#include "benchmarks/sim/sim_collective.h"
-#include "benchmarks/sim/sim_step.h"
-#include "comm/base/error.h"
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+
+#include "benchmarks/common/table.h"
+#include "benchmarks/sim/predictions.h"
 #include "comm/base/output_file.h"
+#include "comm/schedule/goal.h"
 #include "runtime/api/version.h"
 #include "runtime/tools/command_line.h"
 #include "topology/link_costs.h"
@@ -31,9 +29,20 @@ const std::map<std::string, std::pair<Placement, MemoryKind>> kMemories = {
     {"device", {Placement::kInPlace, MemoryKind::kDevice}},
     {"device-user", {Placement::kStaged, MemoryKind::kDevice}}};
 
-[[noreturn]] void fail(std::string what) {
-  throw KoloError({.code = ErrorCode::kConfig, .what = std::move(what)});
-}
+/// The command line.
+struct Arguments {
+  std::vector<int> ranks = {8};
+  int ranks_per_node = 1, nodes = 0, batch = 0;
+  std::vector<double> gbit;
+  std::string link_costs, memory = "arena", json, wire, dtype = "float32";
+  std::vector<std::string> collectives, measured;
+  std::vector<std::string> algorithms = {"auto"}, bytes = {"4", "1K", "64K", "1M", "16M", "64M"};
+  std::vector<std::string> models = {"resnet50"}, compressions = {"none"};
+  std::string chunk_bytes, fusion_bytes, eager_bytes;
+  ClusterSpec cluster;
+  double tflops = 60, compute_ms = 0;
+  std::string column = "median_us";
+};
 
 DType dtype_of(const std::string& name) {
   const auto dtype = parse_dtype(name);
@@ -70,7 +79,7 @@ LinkCosts link_costs(const Arguments& arguments, const std::string& measured) {
   try {
     return parse_link_costs(arguments.link_costs, parse_link_costs(measured));
   } catch (const std::invalid_argument& e) {
-    fail(e.what());
+    refuse(ErrorCode::kConfig, e.what());
   }
 }
 
@@ -78,7 +87,8 @@ ClusterSpec cluster_spec(const Arguments& arguments, const Point& point) {
   ClusterSpec spec = arguments.cluster;
   spec.ranks_per_node = std::min(arguments.ranks_per_node, point.ranks);
   if (spec.ranks_per_node < 1 || point.ranks % spec.ranks_per_node != 0) {
-    fail(fmt::format("{} ranks do not fill nodes of {}", point.ranks, arguments.ranks_per_node));
+    refuse(ErrorCode::kConfig,
+           fmt::format("{} ranks do not fill nodes of {}", point.ranks, arguments.ranks_per_node));
   }
   spec.nodes = point.ranks / spec.ranks_per_node;
   spec.costs.links = link_costs(arguments, "");
@@ -96,21 +106,23 @@ ClusterSpec cluster_spec(const Arguments& arguments, const Point& point) {
   if (!arguments.eager_bytes.empty()) {
     spec.compile.eager_bytes = parse_size("--eager-bytes", arguments.eager_bytes);
   }
-  const auto memory = kMemories.find(arguments.memory);
-  if (memory == kMemories.end()) fail("--memory takes arena, user, device or device-user");
-  std::tie(spec.placement, spec.memory) = memory->second;
+  std::tie(spec.placement, spec.memory) = kMemories.at(arguments.memory);
   return spec;
 }
 
-/// Fields common to the rows of both predictions.
-nlohmann::json describe(const Cluster& cluster, const Arguments& arguments) {
+/// Gbit/s of a node's link.
+double gbit_of(const LinkCosts& links) { return links.network.bytes_per_us / 125 / kPayloadShare; }
+
+/// The row of a prediction: `fields`, and those that all have.
+nlohmann::json row_of(const Cluster& cluster, const Arguments& arguments, nlohmann::json fields) {
   const ClusterSpec& spec = cluster.spec();
-  return {{"system", "sim"},
-          {"ranks", cluster.grid().world_size()},
-          {"nodes", spec.nodes},
-          {"memory", arguments.memory},
-          {"network_gbit", spec.costs.links.network.bytes_per_us / 125 / kPayloadShare},
-          {"link_costs", to_string(spec.costs.links)}};
+  fields.update({{"system", "sim"},
+                 {"ranks", cluster.grid().world_size()},
+                 {"nodes", spec.nodes},
+                 {"memory", arguments.memory},
+                 {"network_gbit", gbit_of(spec.costs.links)},
+                 {"link_costs", to_string(spec.costs.links)}});
+  return fields;
 }
 
 /// Errors: UsageError for an option that was given and that nothing in this call reads.
@@ -122,75 +134,74 @@ void require_options_read(const CLI::App& command, const Arguments& arguments) {
                          {"--seed", has("--late-us") || has("--slow-share"),
                           "--late-us, or --slow-share with --slow-factor"}});
   if (command.get_name() != "step") return;
-  const bool is_given = has("--compute-ms");
   const bool is_dense = std::ranges::all_of(arguments.compressions, [](const std::string& text) {
     return text == "none" || text == "fp16" || text == "bf16" || text == "auto";
   });
-  require_read(command, {{"--batch", !is_given, "calls without --compute-ms"},
-                         {"--tflops", !is_given, "calls without --compute-ms"},
+  require_read(command, {{"--batch", !has("--compute-ms"), "calls without --compute-ms"},
+                         {"--tflops", !has("--compute-ms"), "calls without --compute-ms"},
                          {"--compression", is_dense || !arguments.memory.starts_with("device"),
                           "--memory arena and user, but for none, fp16, bf16 and auto"}});
 }
 
-void run_all_reduce(const Arguments& arguments) {
-  const DType dtype = dtype_of(arguments.dtype);
-  const std::vector<std::size_t> sizes = parse_sizes("--bytes", arguments.bytes);
-  fmt::print("# kolo-sim all-reduce, kolo {}: predicted, nothing was measured\n", kVersion);
-  fmt::print("# {:>10} {:>6} {:>6} {:>8} {:<36} {:>12} {:>8} {:>8}\n", "size(B)", "ranks", "nodes",
-             "Gbit/s", "algo", "time(us)", "algbw", "busbw");
-  nlohmann::json rows = nlohmann::json::array();
-  for (const Point& point : points(arguments)) {
-    Cluster cluster(cluster_spec(arguments, point));
-    for (const std::size_t bytes : sizes) {
-      const BucketLayout layout = cluster.layout(bytes / size_of(dtype), dtype);
-      const double us = cluster.run({layout}, {0})[0];
-      const double n = point.ranks;
-      const double algbw = static_cast<double>(bytes) / us / 1000;
-      nlohmann::json row = describe(cluster, arguments);
-      row.update({{"size", bytes},
-                  {"count", bytes / size_of(dtype)},
-                  {"dtype", arguments.dtype},
-                  {"algorithm", cluster.algorithm(layout).name()},
-                  {"time_us", us},
-                  {"algbw_GBps", algbw},
-                  {"busbw_GBps", algbw * 2 * (n - 1) / n}});
-      fmt::print("  {:>10} {:>6} {:>6} {:>8.4g} {:<36} {:>12.2f} {:>8.3f} {:>8.3f}\n", bytes,
-                 point.ranks, cluster.spec().nodes, row["network_gbit"].get<double>(),
-                 row["algorithm"].get<std::string>(), us, algbw, algbw * 2 * (n - 1) / n);
-      std::fflush(stdout);
-      rows.push_back(std::move(row));
-    }
-  }
-  write_json(arguments.json, rows);
+/// `columns` stand behind those of a machine.
+Table make_table(const std::string& command, std::vector<Column> columns,
+                 const std::string& first = "size") {
+  std::vector<Column> all = {{first, first == "size" ? 10 : -10},
+                             {"ranks", 6},
+                             {"nodes", 6},
+                             {"network_gbit", 8, 3, "Gbit/s"}};
+  all.insert(all.end(), columns.begin(), columns.end());
+  const std::string note = command == "check" ? "" : ": predicted, nothing was measured";
+  return {/*speaks=*/true, {fmt::format("kolo-sim {}, kolo {}{}", command, kVersion, note)}, all};
 }
 
-void run_collective(const Arguments& arguments) {
-  fmt::print("# kolo-sim collective, kolo {}: predicted, nothing was measured\n", kVersion);
-  fmt::print("# {:>10} {:>6} {:>6} {:>8} {:<15} {:<10} {:>7} {:>12} {:>12}\n", "size(B)", "ranks",
-             "nodes", "Gbit/s", "collective", "algo", "choice", "price(us)", "time(us)");
-  nlohmann::json rows = nlohmann::json::array();
+Table run_all_reduce(const Arguments& arguments) {
+  const DType dtype = dtype_of(arguments.dtype);
+  Table table = make_table(
+      "all-reduce",
+      {{"algorithm", -36}, {"time_us", 12, 2}, {"algbw_GBps", 10, 3}, {"busbw_GBps", 10, 3}});
+  for (const Point& point : points(arguments)) {
+    Cluster cluster(cluster_spec(arguments, point));
+    for (const std::size_t bytes : parse_sizes("--bytes", arguments.bytes)) {
+      const BucketLayout layout = cluster.layout(bytes / size_of(dtype), dtype);
+      const double us = cluster.run({layout}, {0})[0];
+      const double algbw = static_cast<double>(bytes) / us / 1000;
+      table.add(row_of(cluster, arguments,
+                       {{"size", bytes},
+                        {"count", bytes / size_of(dtype)},
+                        {"dtype", arguments.dtype},
+                        {"algorithm", cluster.algorithm(layout).name()},
+                        {"time_us", us},
+                        {"algbw_GBps", algbw},
+                        {"busbw_GBps", algbw * 2 * (point.ranks - 1) / point.ranks}}));
+    }
+  }
+  return table;
+}
+
+Table run_collective(const Arguments& arguments) {
+  Table table = make_table("collective", {{"collective", -15},
+                                          {"algorithm", -12},
+                                          {"is_choice", 9},
+                                          {"price_us", 12, 2},
+                                          {"time_us", 12, 2}});
   for (const Point& point : points(arguments)) {
     Cluster cluster(cluster_spec(arguments, point));
     for (const std::string& collective : arguments.collectives) {
       for (const std::size_t bytes : parse_sizes("--bytes", arguments.bytes)) {
         for (const CollectiveTime& each : collective_times(cluster, collective, bytes)) {
-          nlohmann::json row = describe(cluster, arguments);
-          row.update({{"size", bytes},
-                      {"collective", collective},
-                      {"algorithm", each.algorithm},
-                      {"is_choice", each.is_choice},
-                      {"price_us", each.predicted_us},
-                      {"time_us", each.simulated_us}});
-          fmt::print("  {:>10} {:>6} {:>6} {:>8.4g} {:<15} {:<10} {:>7} {:>12.2f} {:>12.2f}\n",
-                     bytes, point.ranks, cluster.spec().nodes, row["network_gbit"].get<double>(),
-                     collective, each.algorithm, each.is_choice ? "*" : "", each.predicted_us,
-                     each.simulated_us);
-          rows.push_back(std::move(row));
+          table.add(row_of(cluster, arguments,
+                           {{"size", bytes},
+                            {"collective", collective},
+                            {"algorithm", each.algorithm},
+                            {"is_choice", each.is_choice},
+                            {"price_us", each.predicted_us},
+                            {"time_us", each.simulated_us}}));
         }
       }
     }
   }
-  write_json(arguments.json, rows);
+  return table;
 }
 
 StepSpec step_spec(const Arguments& arguments, const std::string& model,
@@ -207,112 +218,197 @@ StepSpec step_spec(const Arguments& arguments, const std::string& model,
   return spec;
 }
 
-std::vector<std::string> texts_of(const std::vector<CompressionDecision>& decisions) {
-  std::vector<std::string> texts;
-  for (const CompressionDecision& decision : decisions) texts.push_back(to_string(decision));
-  return texts;
-}
-
-nlohmann::json predicted_step(const Arguments& arguments, const Point& point,
-                              const StepSpec& spec) {
+void add_step_row(const Arguments& arguments, const Point& point, const StepSpec& spec,
+                  Table& table) {
   Cluster cluster(cluster_spec(arguments, point));
   const StepTimes times = predict_step(cluster, spec);
-  nlohmann::json row = describe(cluster, arguments);
-  row.update({{"model", spec.model.name},
-              {"parameters", spec.model.parameters()},
-              {"algorithm", point.algorithm},
-              {"wire", arguments.wire.empty() ? "float32" : arguments.wire},
-              {"compression", spec.compression},
-              {"compression_decisions", texts_of(times.decisions)},
-              {"buckets", times.buckets},
-              {"sparse_buckets", times.sparse_buckets},
-              {"wire_bytes", times.wire_bytes},
-              {"compute_ms", times.compute_us / 1000},
-              {"step_ms", times.step_us / 1000},
-              {"exposed_comm_ms", times.exposed_us / 1000},
-              {"efficiency", times.efficiency()}});
-  fmt::print(
-      "  {:<10} {:>6} {:>6} {:>8.4g} {:<30} {:<14} {:>8} {:>12.2f} {:>12.2f} {:>12.2f} {:>11.4f}\n",
-      spec.model.name, point.ranks, cluster.spec().nodes, row["network_gbit"].get<double>(),
-      point.algorithm, spec.compression, times.buckets, times.compute_us / 1000,
-      times.step_us / 1000, times.exposed_us / 1000, times.efficiency());
-  for (const std::string& text : texts_of(times.decisions)) fmt::print("#   {}\n", text);
-  std::fflush(stdout);
-  return row;
+  std::vector<std::string> decisions;
+  for (const CompressionDecision& each : times.decisions) decisions.push_back(to_string(each));
+  table.add(row_of(cluster, arguments,
+                   {{"model", spec.model.name},
+                    {"parameters", spec.model.parameters()},
+                    {"algorithm", point.algorithm},
+                    {"wire", arguments.wire.empty() ? "float32" : arguments.wire},
+                    {"compression", spec.compression},
+                    {"compression_decisions", decisions},
+                    {"buckets", times.buckets},
+                    {"sparse_buckets", times.sparse_buckets},
+                    {"wire_bytes", times.wire_bytes},
+                    {"compute_ms", times.compute_us / 1000},
+                    {"step_ms", times.step_us / 1000},
+                    {"exposed_comm_ms", times.exposed_us / 1000},
+                    {"efficiency", times.efficiency()}}));
+  for (const std::string& text : decisions) table.note("  " + text);
 }
 
-void run_step(const Arguments& arguments) {
-  fmt::print("# kolo-sim step, kolo {}: predicted, nothing was measured\n", kVersion);
-  fmt::print("# {:<10} {:>6} {:>6} {:>8} {:<30} {:<14} {:>8} {:>12} {:>12} {:>12} {:>11}\n",
-             "model", "ranks", "nodes", "Gbit/s", "algo", "compression", "buckets", "compute(ms)",
-             "step(ms)", "exposed(ms)", "efficiency");
-  nlohmann::json rows = nlohmann::json::array();
+Table run_step(const Arguments& arguments) {
+  Table table = make_table("step",
+                           {{"algorithm", -30},
+                            {"compression", -14},
+                            {"buckets", 8},
+                            {"compute_ms", 12, 2},
+                            {"step_ms", 12, 2},
+                            {"exposed_comm_ms", 15, 2},
+                            {"efficiency", 10, 4}},
+                           "model");
   for (const std::string& model : arguments.models) {
     for (const std::string& compression : arguments.compressions) {
       const StepSpec spec = step_spec(arguments, model, compression);
-      for (const Point& point : points(arguments)) {
-        rows.push_back(predicted_step(arguments, point, spec));
-      }
+      for (const Point& point : points(arguments)) add_step_row(arguments, point, spec, table);
     }
   }
-  write_json(arguments.json, rows);
+  return table;
 }
 
-/// Rows of several files, with the name of the file of each.
-struct Measured {
-  std::vector<std::string> files;
-  std::vector<MeasuredRow> rows;
-};
-
-Measured read_all(const Arguments& arguments) {
-  Measured all;
-  for (const std::string& file : arguments.measured) {
-    for (MeasuredRow& row : read_measured(file, arguments.column)) {
-      all.files.push_back(file);
-      all.rows.push_back(std::move(row));
-    }
-  }
-  return all;
-}
-
-void print_errors(std::vector<double> errors) {
-  std::sort(errors.begin(), errors.end());
-  fmt::print("# {} rows: median error {:.1f} %, worst {:.1f} %\n", errors.size(),
-             100 * errors[errors.size() / 2], 100 * errors.back());
-}
-
-void run_check(const Arguments& arguments) {
+Table run_check(const Arguments& arguments) {
   const ClusterSpec spec = cluster_spec(arguments, {1, 0, "auto"});
-  const Measured all = read_all(arguments);
   CompileOptions compile = spec.compile;
   if (arguments.chunk_bytes.empty()) compile.chunk_bytes = 0;
-  fmt::print("# kolo-sim check of {}, kolo {}\n", arguments.column, kVersion);
-  fmt::print("# {:>10} {:>6} {:>6} {:>8} {:<28} {:>14} {:>14} {:>9}\n", "size(B)", "ranks", "nodes",
-             "Gbit/s", "algo", "predicted(us)", "measured(us)", "error(%)");
-  nlohmann::json json = nlohmann::json::array();
+  std::vector<std::pair<std::string, MeasuredRow>> measured;
+  for (const std::string& file : arguments.measured) {
+    for (MeasuredRow& row : read_measured(file, arguments.column)) {
+      measured.emplace_back(file, std::move(row));
+    }
+  }
+  Table table = make_table(
+      "check",
+      {{"algorithm", -28}, {"predicted_us", 14, 2}, {"measured_us", 14, 2}, {"error", 9, 3}});
   std::vector<double> errors;
-  for (std::size_t i = 0; i < all.rows.size(); ++i) {
-    const MeasuredRow& row = all.rows[i];
+  for (const auto& [file, row] : measured) {
     MachineCosts costs = spec.costs;
     costs.links = link_costs(arguments, row.link_costs);
     const double predicted_us = predict_us(row, costs, compile);
     const double error = predicted_us / row.time_us - 1;
     errors.push_back(std::abs(error));
-    fmt::print("  {:>10} {:>6} {:>6} {:>8.3g} {:<28} {:>14.2f} {:>14.2f} {:>+9.1f}\n", row.bytes,
-               row.ranks, row.nodes, costs.links.network.bytes_per_us / 125 / kPayloadShare,
-               row.algorithm, predicted_us, row.time_us, 100 * error);
-    json.push_back({{"file", all.files[i]},
-                    {"size", row.bytes},
-                    {"ranks", row.ranks},
-                    {"nodes", row.nodes},
-                    {"algorithm", row.algorithm},
-                    {"predicted_us", predicted_us},
-                    {"measured_us", row.time_us},
-                    {"error", error},
-                    {"link_costs", to_string(costs.links)}});
+    table.add({{"file", file},
+               {"size", row.bytes},
+               {"ranks", row.ranks},
+               {"nodes", row.nodes},
+               {"network_gbit", gbit_of(costs.links)},
+               {"algorithm", row.algorithm},
+               {"predicted_us", predicted_us},
+               {"measured_us", row.time_us},
+               {"error", error},
+               {"link_costs", to_string(costs.links)}});
   }
-  print_errors(std::move(errors));
-  write_json(arguments.json, json);
+  std::sort(errors.begin(), errors.end());
+  table.note(fmt::format("{} of {} rows: median error {:.1f} %, worst {:.1f} %", arguments.column,
+                         errors.size(), 100 * errors[errors.size() / 2], 100 * errors.back()));
+  return table;
+}
+
+// --- options of several commands -----------------------------------------------------------------
+
+/// Costs, sizes of chunks and the JSON file.
+void add_costs(CLI::App& app, Arguments& arguments) {
+  app.add_option(
+      "--link-costs", arguments.link_costs,
+      "Link costs, KEY=VALUE,... as kolo-topo prints them; keys left out keep the values "
+      "of the measured rows (check) or their defaults");
+  app.add_option("--chunk-bytes", arguments.chunk_bytes,
+                 "Chunk size in bytes, with suffixes K, M and G [1M; device 32M]");
+  app.add_option(
+      "--eager-bytes", arguments.eager_bytes,
+      "Between nodes, buckets of at most this many bytes start without agreement [256K]");
+  app.add_option("--json", arguments.json, "Write the rows to this file");
+}
+
+/// Ranks, nodes, links and stragglers.
+void add_cluster(CLI::App& app, Arguments& arguments) {
+  app.add_option("--ranks", arguments.ranks, "Numbers of ranks, comma-separated")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--nodes", arguments.nodes, "Number of nodes, in place of --ranks")
+      ->check(CLI::Range(1, 4096))
+      ->default_str("");
+  app.add_option("--ranks-per-node", arguments.ranks_per_node,
+                 "Ranks of each node; fewer ranks share one node")
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--gbit", arguments.gbit,
+                 "Rates of a node's link in Gbit/s, comma-separated, in place of the bandwidth in "
+                 "--link-costs; 95.7 % of the rate is payload")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--full", arguments.cluster.full,
+               "Play the schedule of every rank, even where one node can represent all");
+  Stragglers& stragglers = arguments.cluster.stragglers;
+  app.add_option("--late-us", stragglers.late_us,
+                 "Mean delay of a rank in microseconds, distributed exponentially; 0 or more")
+      ->check(CLI::NonNegativeNumber)
+      ->group("Stragglers");
+  app.add_option("--slow-share", stragglers.slow_share, "Share of ranks that are slow")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group("Stragglers");
+  app.add_option("--slow-factor", stragglers.slow_factor,
+                 "Computing time of a slow rank, as a multiple of the others'")
+      ->check(CLI::Range(1.0, 1e6))
+      ->group("Stragglers");
+  app.add_option("--seed", stragglers.seed, "Seed that picks delayed and slow ranks")
+      ->group("Stragglers");
+}
+
+/// Algorithm and memory of all-reduces.
+void add_buckets(CLI::App& app, Arguments& arguments) {
+  app.add_option("--algorithm", arguments.algorithms,
+                 "Algorithm, as for kolo-train; repeat the option for several");
+  app.add_option("--memory", arguments.memory,
+                 "arena (zero copy), user (packed), device or device-user (the same on a GPU)")
+      ->check(one_of({"arena", "user", "device", "device-user"}));
+}
+
+// --- commands ------------------------------------------------------------------------------------
+
+void add_all_reduce(CLI::App& app, Arguments& arguments) {
+  app.add_option("--bytes", arguments.bytes,
+                 "Bytes of the bucket, comma-separated, with suffixes K, M and G")
+      ->delimiter(',');
+  app.add_option("--dtype", arguments.dtype, "Type of the elements");
+}
+
+void add_collectives(CLI::App& app, Arguments& arguments) {
+  std::vector<std::string> names = goal_kind_names();
+  std::erase(names, "all-reduce");  // It has a command of its own.
+  app.add_option("--collective", arguments.collectives,
+                 fmt::format("Collectives, comma-separated: {}", fmt::join(names, ", ")))
+      ->delimiter(',')
+      ->check(one_of(names))
+      ->required();
+  app.add_option("--memory", arguments.memory, "user (of the host) or device")
+      ->check(one_of({"user", "device"}))
+      ->default_str("user");
+  app.add_option("--bytes", arguments.bytes, "Bytes of the parts of all ranks, comma-separated")
+      ->delimiter(',');
+}
+
+void add_step(CLI::App& app, Arguments& arguments) {
+  app.add_option("--model", arguments.models, "Model: resnet50 (25 M parameters) or gpt1b (1 B)")
+      ->delimiter(',');
+  app.add_option("--batch", arguments.batch, "Samples per rank and step [64 images; 8 sequences]")
+      ->check(CLI::PositiveNumber)
+      ->default_str("");
+  app.add_option("--tflops", arguments.tflops, "Sustained rate of a rank in Tflop/s")
+      ->check(CLI::PositiveNumber);
+  app.add_option(
+         "--compute-ms", arguments.compute_ms,
+         "Time of forward and backward pass in milliseconds, in place of --tflops and --batch")
+      ->check(CLI::PositiveNumber)
+      ->default_str("");
+  app.add_option("--wire", arguments.wire,
+                 "Dtype on the wire: float32, float16 or bfloat16 [float32]");
+  app.add_option("--compression", arguments.compressions,
+                 "Compression, as for kolo-train: none, fp16, bf16, topk(DENSITY,...), auto, or "
+                 "rules by name; host memory only. Repeat the option for several");
+  app.add_option(
+      "--fusion-bytes", arguments.fusion_bytes,
+      "Largest bucket in bytes, with suffixes K, M and G [4M; in device memory the runtime's]");
+}
+
+void add_check(CLI::App& app, Arguments& arguments) {
+  app.add_option("--measured", arguments.measured, "JSON files of kolo-bench all-reduce")
+      ->required();
+  app.add_option("--column", arguments.column,
+                 "Column to compare: median_us, time_us (the mean), min_us or p99_us")
+      ->check(one_of({"median_us", "time_us", "min_us", "p99_us"}));
 }
 
 int main(int argc, char** argv) {
@@ -320,65 +416,30 @@ int main(int argc, char** argv) {
                "kolo-sim");
   app.set_version_flag("--version", std::string("kolo-sim ") + kVersion);
   app.require_subcommand(1);
+  app.option_defaults()->always_capture_default();
   Arguments arguments;
-
   CLI::App& all_reduce = *app.add_subcommand("all-reduce", "Time and bandwidth by size");
-  all_reduce
-      .add_option("--bytes", arguments.bytes,
-                  "Bytes of the bucket, comma-separated, with suffixes K, M and G")
-      ->delimiter(',')
-      ->capture_default_str();
-  all_reduce.add_option("--dtype", arguments.dtype, "Type of the elements")->capture_default_str();
-
   CLI::App& collective =
       *app.add_subcommand("collective", "Time of each algorithm for another collective, by size");
-  add_collectives(collective, arguments);
-
   CLI::App& step = *app.add_subcommand("step", "Time of a training step, and efficiency");
-  step.add_option("--model", arguments.models, "Model: resnet50 (25 M parameters) or gpt1b (1 B)")
-      ->delimiter(',')
-      ->capture_default_str();
-  step.add_option("--batch", arguments.batch, "Samples per rank and step [64 images; 8 sequences]")
-      ->check(CLI::PositiveNumber);
-  step.add_option("--tflops", arguments.tflops, "Sustained rate of a rank in Tflop/s")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  step.add_option(
-          "--compute-ms", arguments.compute_ms,
-          "Time of forward and backward pass in milliseconds, in place of --tflops and --batch")
-      ->check(CLI::PositiveNumber);
-  step.add_option("--wire", arguments.wire,
-                  "Dtype on the wire: float32, float16 or bfloat16 [float32]");
-  step.add_option("--compression", arguments.compressions,
-                  "Compression, as for kolo-train: none, fp16, bf16, topk(DENSITY,...), auto, or "
-                  "rules by name; host memory only. Repeat the option for several")
-      ->capture_default_str();
-  step.add_option(
-      "--fusion-bytes", arguments.fusion_bytes,
-      "Largest bucket in bytes, with suffixes K, M and G [4M; in device memory the runtime's]");
-
   CLI::App& check = *app.add_subcommand("check", "Predictions beside measurements, with errors");
-  check.add_option("--measured", arguments.measured, "JSON files of kolo-bench all-reduce")
-      ->required();
-  check
-      .add_option("--column", arguments.column,
-                  "Column to compare: median_us, time_us (the mean), min_us or p99_us")
-      ->check(one_of({"median_us", "time_us", "min_us", "p99_us"}))
-      ->capture_default_str();
-
+  add_all_reduce(all_reduce, arguments);
+  add_collectives(collective, arguments);
+  add_step(step, arguments);
+  add_check(check, arguments);
   for (CLI::App* command : {&all_reduce, &collective, &step}) add_cluster(*command, arguments);
   for (CLI::App* command : {&all_reduce, &step}) add_buckets(*command, arguments);
   for (CLI::App* command : {&all_reduce, &collective, &step, &check})
     add_costs(*command, arguments);
   return run_program(app, argc, argv, [&] {
-    for (const CLI::App* command : {&all_reduce, &collective, &step}) {
-      if (*command) require_options_read(*command, arguments);
-    }
+    const CLI::App& command = *app.get_subcommands().front();
+    if (&command != &check) require_options_read(command, arguments);
     if (!arguments.json.empty()) expect_writable(arguments.json);
-    if (all_reduce) run_all_reduce(arguments);
-    if (collective) run_collective(arguments);
-    if (step) run_step(arguments);
-    if (check) run_check(arguments);
+    const Table table = all_reduce   ? run_all_reduce(arguments)
+                        : collective ? run_collective(arguments)
+                        : step       ? run_step(arguments)
+                                     : run_check(arguments);
+    table.write(arguments.json);
     return true;
   });
 }

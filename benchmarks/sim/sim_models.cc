@@ -1,4 +1,4 @@
-#include "benchmarks/sim/sim_models.h"
+#include "benchmarks/sim/predictions.h"
 
 #include <numeric>
 #include <string>
@@ -12,33 +12,25 @@
 namespace kolo::bench {
 namespace {
 
-class PresetBuilder {
- public:
-  PresetBuilder(std::string name, int batch) : preset_{.name = std::move(name), .batch = batch} {}
-
-  void add(const std::string& name, std::vector<std::size_t> shape, double flops = 0) {
-    preset_.gradients.push_back(
-        {.name = fmt::format("{}.{}", preset_.gradients.size(), name), .shape = std::move(shape)});
-    preset_.flops.push_back(flops);
-  }
-  ModelPreset build() && { return std::move(preset_); }
-
- private:
-  ModelPreset preset_;
-};
+void add(ModelPreset& model, const std::string& name, std::vector<std::size_t> shape,
+         double flops = 0) {
+  model.gradients.push_back(
+      {.name = fmt::format("{}.{}", model.gradients.size(), name), .shape = std::move(shape)});
+  model.flops.push_back(flops);
+}
 
 /// A convolution whose output has `side` x `side` places, and the norm behind it.
-void add_convolution(PresetBuilder& model, std::size_t in, std::size_t out, std::size_t kernel,
+void add_convolution(ModelPreset& model, std::size_t in, std::size_t out, std::size_t kernel,
                      std::size_t side) {
   const double weights = static_cast<double>(in * out * kernel * kernel);
-  model.add("conv", {out, in, kernel, kernel}, 2 * weights * static_cast<double>(side * side));
-  model.add("norm.weight", {out});
-  model.add("norm.bias", {out});
+  add(model, "conv", {out, in, kernel, kernel}, 2 * weights * static_cast<double>(side * side));
+  add(model, "norm.weight", {out});
+  add(model, "norm.bias", {out});
 }
 
 /// Source: He et al., CVPR 2016, with the stride in the 3 x 3 convolution as programs have it.
 ModelPreset resnet50() {
-  PresetBuilder model("resnet50", 64);
+  ModelPreset model{.name = "resnet50", .batch = 64};
   add_convolution(model, 3, 64, 7, 112);
   std::size_t in = 64, width = 64, side = 56;
   for (int blocks : {3, 4, 6, 3}) {
@@ -53,42 +45,42 @@ ModelPreset resnet50() {
     width *= 2;
     side /= 2;
   }
-  model.add("fc.weight", {1000, 2048}, 2.0 * 1000 * 2048);
-  model.add("fc.bias", {1000});
-  return std::move(model).build();
+  add(model, "fc.weight", {1000, 2048}, 2.0 * 1000 * 2048);
+  add(model, "fc.bias", {1000});
+  return model;
 }
 
 /// Source: Radford et al., 2019, but the output layer has weights of its own.
 ModelPreset gpt1b() {
   constexpr std::size_t kWidth = 1792, kVocabulary = 50304, kTokens = 1024;
-  PresetBuilder model("gpt1b", 8);
+  ModelPreset model{.name = "gpt1b", .batch = 8};
   const auto add_linear = [&](const char* name, std::size_t in, std::size_t out) {
-    model.add(std::string(name) + ".weight", {out, in},
-              2.0 * static_cast<double>(in * out * kTokens));
-    model.add(std::string(name) + ".bias", {out});
+    add(model, std::string(name) + ".weight", {out, in},
+        2.0 * static_cast<double>(in * out * kTokens));
+    add(model, std::string(name) + ".bias", {out});
   };
   const auto add_norm = [&] {
-    model.add("norm.weight", {kWidth});
-    model.add("norm.bias", {kWidth});
+    add(model, "norm.weight", {kWidth});
+    add(model, "norm.bias", {kWidth});
   };
-  model.add("tokens", {kVocabulary, kWidth});
-  model.add("positions", {kTokens, kWidth});
+  add(model, "tokens", {kVocabulary, kWidth});
+  add(model, "positions", {kTokens, kWidth});
   for (int block = 0; block < 22; ++block) {
     add_norm();
     add_linear("attention", kWidth, 3 * kWidth);
     // Scores and their sums: no weights, but operations.
-    model.add("projection.weight", {kWidth, kWidth},
-              2.0 * static_cast<double>(kWidth * kWidth * kTokens) +
-                  4.0 * static_cast<double>(kTokens * kTokens * kWidth));
-    model.add("projection.bias", {kWidth});
+    add(model, "projection.weight", {kWidth, kWidth},
+        2.0 * static_cast<double>(kWidth * kWidth * kTokens) +
+            4.0 * static_cast<double>(kTokens * kTokens * kWidth));
+    add(model, "projection.bias", {kWidth});
     add_norm();
     add_linear("up", kWidth, 4 * kWidth);
     add_linear("down", 4 * kWidth, kWidth);
   }
   add_norm();
-  model.add("head", {kVocabulary, kWidth},
-            2.0 * static_cast<double>(kVocabulary * kWidth * kTokens));
-  return std::move(model).build();
+  add(model, "head", {kVocabulary, kWidth},
+      2.0 * static_cast<double>(kVocabulary * kWidth * kTokens));
+  return model;
 }
 
 }  // namespace

@@ -1,18 +1,87 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
+#include <queue>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include "benchmarks/sim/shared_capacity.h"
-#include "benchmarks/sim/simulated_link.h"
 #include "benchmarks/sim/simulator.h"
 #include "topology/node_memory.h"
 
 namespace kolo {
+
+/// One direction of a simulated link: passes one message at a time at its rate, plus as many bytes
+/// at once as it saved up while idle.
+///
+/// Units: microseconds, bytes, bytes per microsecond. Threads: one. Times never fall from call to
+/// call.
+class SimulatedLink {
+ public:
+  SimulatedLink(double bytes_per_us, double burst_bytes)
+      : bytes_per_us_(bytes_per_us), burst_us_(burst_bytes / bytes_per_us) {}
+
+  /// The time at which a message has passed that starts now, or after the messages before it.
+  double pass(double now, double bytes) {
+    paid_us_ = std::max(now - burst_us_, paid_us_) + bytes / bytes_per_us_;
+    return std::max(now, paid_us_);
+  }
+  double free_us(double now) const { return std::max(now, paid_us_); }
+
+ private:
+  double bytes_per_us_, burst_us_;
+  double paid_us_ = -std::numeric_limits<double>::infinity();
+};
+
+/// Several jobs that share one capacity equally, such as the memory of a node: each of n advances
+/// at `single` or `total / n` per unit of time, whichever is less.
+///
+///   single 1, total 1:   job a, work 2, from 0:    |--- 1 ---|--- 1/2 ---|        done at 3
+///                        job b, work 2, from 1:              |--- 1/2 ---|- 1 -|  done at 4
+///
+/// All jobs advance alike, so one number holds their progress, and each ends when it reaches its
+/// mark.
+///
+/// Threads: one. Times never fall from call to call.
+class SharedCapacity {
+ public:
+  SharedCapacity(double single, double total) : single_(single), total_(total) {}
+
+  void add(double now, double work, int job) {
+    advance(now);
+    marks_.emplace(progress_ + work, job);
+  }
+  bool empty() const { return marks_.empty(); }
+  /// The time at which the first job is done, unless others come. Before: not empty.
+  double next_end() const { return at_ + (marks_.top().first - progress_) / speed(); }
+  /// Removes the job that is done at `now`, which is `next_end()`.
+  int take(double now) {
+    const auto [mark, job] = marks_.top();
+    progress_ = mark;
+    at_ = now;
+    marks_.pop();
+    return job;
+  }
+
+ private:
+  using Mark = std::pair<double, int>;
+
+  double speed() const { return std::min(single_, total_ / static_cast<double>(marks_.size())); }
+  void advance(double now) {
+    if (!empty()) progress_ += (now - at_) * speed();
+    at_ = now;
+  }
+
+  double single_, total_;
+  double progress_ = 0;  // of every job, since the beginning of time
+  double at_ = 0;        // time of that progress
+  std::priority_queue<Mark, std::vector<Mark>, std::greater<>> marks_;
+};
 
 /// A step of one bucket.
 struct SimulatedTask {

@@ -5,7 +5,6 @@
 #include <array>
 #include <chrono>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -16,9 +15,7 @@
 #include <vector>
 
 #include "benchmarks/collective/caller_memory.h"
-#include "benchmarks/collective/device_caller_memory.h"
-#include "benchmarks/collective/kolo_system.h"
-#include "benchmarks/peers/peer_systems.h"
+#include "benchmarks/peers/peers.h"
 #include "tests/support/device/host_device.h"
 #include "tests/support/runtime_job.h"
 
@@ -264,38 +261,33 @@ TEST(CollectiveBench, FindsEveryCollectiveRightInBothPlaces) {
   });
 }
 
-/// Whether contribution and result of rank 1 of 3 lie in their places of one buffer, which holds
-/// 4 elements for each rank.
-template <typename Memory>
-void expect_places_in_one_buffer(const std::function<Memory(const CollectiveCase&)>& make) {
-  for (const auto& [verb, contributed_at, received_at] : {std::tuple(Verb::kReduce, 0, 0),
-                                                          {Verb::kReduceScatter, 0, 4},
-                                                          {Verb::kAllGather, 4, 0},
-                                                          {Verb::kAllToAll, 0, 0}}) {
-    Memory memory = make({.verb = verb, .bytes = 12 * sizeof(float)});
-    auto* const in = static_cast<float*>(memory.contribution());
-    auto* const out = static_cast<float*>(memory.result());
-    EXPECT_EQ(in - out, contributed_at - received_at) << to_string(verb);
-    std::array<float, 12> elements{}, found{};
-    std::iota(elements.begin(), elements.end(), 1.0F);
-    memory.write(elements.data());
-    EXPECT_EQ(in[3], 4.0F) << to_string(verb);
-    memory.read_contribution(found.data());
-    EXPECT_EQ(found[3], 4.0F) << to_string(verb);
-    if (verb == Verb::kReduce) continue;  // Rank 0 alone receives.
-    out[0] = 100.0F;
-    memory.read(found.data());
-    EXPECT_EQ(found[0], 100.0F) << to_string(verb);
-  }
-}
-
+// Contribution and result of rank 1 of 3 lie in their places of one buffer, which holds 4 elements
+// for each rank.
 TEST(CollectiveCase, InPlaceHasOneBuffer) {
-  expect_places_in_one_buffer<CallerMemory>(
-      [](const CollectiveCase& what) { return CallerMemory(what, counts_of(what, 1, 3)); });
   HostDevice device;
-  expect_places_in_one_buffer<DeviceCallerMemory>([&](const CollectiveCase& what) {
-    return DeviceCallerMemory(device, what, counts_of(what, 1, 3));
-  });
+  for (const bool on_device : {false, true}) {
+    for (const auto& [verb, contributed_at, received_at] : {std::tuple(Verb::kReduce, 0, 0),
+                                                            {Verb::kReduceScatter, 0, 4},
+                                                            {Verb::kAllGather, 4, 0},
+                                                            {Verb::kAllToAll, 0, 0}}) {
+      const CollectiveCase what{.verb = verb, .bytes = 12 * sizeof(float)};
+      CallerMemory memory(what, counts_of(what, 1, 3),
+                          on_device ? device_place(device) : host_place());
+      auto* const in = static_cast<float*>(memory.contribution());
+      auto* const out = static_cast<float*>(memory.result());
+      EXPECT_EQ(in - out, contributed_at - received_at) << to_string(verb);
+      std::array<float, 12> elements{}, found{};
+      std::iota(elements.begin(), elements.end(), 1.0F);
+      memory.write(elements.data());
+      EXPECT_EQ(in[3], 4.0F) << to_string(verb);
+      memory.read_contribution(found.data());
+      EXPECT_EQ(found[3], 4.0F) << to_string(verb);
+      if (verb == Verb::kReduce) continue;  // Rank 0 alone receives.
+      out[0] = 100.0F;
+      memory.read(found.data());
+      EXPECT_EQ(found[0], 100.0F) << to_string(verb);
+    }
+  }
 }
 
 TEST(CollectiveCase, OfMessagesPairsTheFirstRankWithTheLast) {

@@ -9,11 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/sim/sim_check.h"
-#include "benchmarks/sim/sim_cluster.h"
-#include "benchmarks/sim/sim_collective.h"
-#include "benchmarks/sim/sim_models.h"
-#include "benchmarks/sim/sim_step.h"
+#include "benchmarks/sim/predictions.h"
 #include "comm/base/error.h"
 #include "comm/schedule/goal.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/sim/shared_capacity.h"
+#include "benchmarks/sim/simulated_machine.h"
 #include "comm/algorithms/chunking.h"
 #include "comm/algorithms/compile.h"
 #include "comm/base/check.h"

@@ -2,28 +2,50 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "benchmarks/collective/collective_system.h"
 #include "comm/device/device.h"
 #include "runtime/api/kolo.h"
 
-/// The systems that can be measured beside Kolo. All functions are collective; their results do not
+/// The systems that can be measured beside Kolo. Functions are collective; what they make does not
 /// outlive the runtime.
 namespace kolo::bench {
 
-/// Starts MPI before the runtime does, so that it lives until the end of `main`, and finalizes it
-/// in the destructor. Threads: the main thread.
-class MpiSession {
+/// The systems of this build that can be measured beside Kolo, alive until it is destroyed. Made
+/// before the runtime, because whoever starts MPI also finalizes it.
+class Peers {
  public:
-  MpiSession();
-  ~MpiSession();
-  MpiSession(const MpiSession&) = delete;
-  MpiSession& operator=(const MpiSession&) = delete;
+  /// Errors: KoloError(kConfig) for a name that this build does not know, or not for this verb.
+  explicit Peers(std::vector<std::string> names, Verb verb = Verb::kAllReduce);
+
+  /// Keeps MPI alive if this job was started by it, so that more than one runtime can be made.
+  void keep_launcher();
+
+  /// Connects the systems, in the order of their names. Collective; they do not outlive this and
+  /// the runtime. Errors: KoloError(kConfig) for NCCL on a runtime without a device; those of the
+  ///                  systems.
+  std::vector<std::unique_ptr<CollectiveSystem>> connect(Runtime& runtime) const;
+
+  /// Names of the systems of this build that have the collective: "limit", "streaming" and, if it
+  /// was built with them, "mpi", "gloo" and "nccl".
+  static std::vector<std::string> known(Verb verb = Verb::kAllReduce);
+
+ private:
+  void use_mpi();
+
+  std::vector<std::string> names_;
+  std::shared_ptr<void> mpi_;
 };
 
-/// MPI's collectives, sends and receives on all ranks, by the best of MPI's algorithms. Before: an
-/// `MpiSession` that outlives it. Errors: prepare throws KoloError(kConfig) for sums of 16-bit
-/// floats, which MPI has not.
+/// Starts MPI before the runtime does, so that it lives until the end of `main`; the last owner
+/// finalizes it. Threads: the main thread.
+std::shared_ptr<void> start_mpi();
+
+/// MPI's collectives, sends and receives on all ranks, by the best of MPI's algorithms. Before:
+/// `start_mpi`, whose result outlives it. Errors: prepare throws KoloError(kConfig) for sums of
+/// 16-bit floats, which MPI has not.
 std::unique_ptr<CollectiveSystem> make_mpi_system();
 
 /// Gloo's collectives, sends and receives over TCP on all ranks (inside a node, TCP over the

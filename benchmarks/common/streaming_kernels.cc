@@ -1,10 +1,11 @@
-#include "benchmarks/codec/streaming_kernels.h"
+#include "benchmarks/common/streaming_kernels.h"
 
 // Highway compiles everything up to HWY_ONCE once per instruction set.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "benchmarks/codec/streaming_kernels.cc"
-#include "hwy/cache_control.h"
+#define HWY_TARGET_INCLUDE "benchmarks/common/streaming_kernels.cc"
 #include "hwy/foreach_target.h"
+// After foreach_target.h, which sets the instruction set.
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -12,17 +13,6 @@ namespace kolo::bench {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-
-// Calls `step` for every vector, four at a time. The sizes that are measured leave no rest.
-template <typename Step>
-void for_vectors(std::size_t lanes, std::size_t count, const Step& step) {
-  for (std::size_t i = 0; i + 4 * lanes <= count; i += 4 * lanes) {
-    step(i);
-    step(i + lanes);
-    step(i + 2 * lanes);
-    step(i + 3 * lanes);
-  }
-}
 
 // Calls `run` with a function that stores a vector as wished.
 template <class D, typename Run>
@@ -35,13 +25,46 @@ void with_store(D d, Stores stores, const Run& run) {
   }
 }
 
-void sum_on_target(float* sum, const float* a, const float* b, std::size_t count, Stores stores) {
+void sum_on_target(std::span<const float* const> in, std::span<float* const> out, std::size_t count,
+                   Stores stores) {
   const hn::ScalableTag<float> d;
+  const std::size_t lanes = hn::Lanes(d), whole = count / (4 * lanes) * (4 * lanes);
   with_store(d, stores, [=](auto store) HWY_ATTR {
-    for_vectors(hn::Lanes(d), count, [=](std::size_t i) HWY_ATTR {
-      store(hn::Add(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), sum + i);
-    });
+    for (std::size_t i = 0; i < whole; i += 4 * lanes) {
+      auto sum0 = hn::LoadU(d, in[0] + i);
+      auto sum1 = hn::LoadU(d, in[0] + i + lanes);
+      auto sum2 = hn::LoadU(d, in[0] + i + 2 * lanes);
+      auto sum3 = hn::LoadU(d, in[0] + i + 3 * lanes);
+      for (const float* source : in.subspan(1)) {
+        sum0 = hn::Add(sum0, hn::LoadU(d, source + i));
+        sum1 = hn::Add(sum1, hn::LoadU(d, source + i + lanes));
+        sum2 = hn::Add(sum2, hn::LoadU(d, source + i + 2 * lanes));
+        sum3 = hn::Add(sum3, hn::LoadU(d, source + i + 3 * lanes));
+      }
+      for (float* target : out) {
+        store(sum0, target + i);
+        store(sum1, target + i + lanes);
+        store(sum2, target + i + 2 * lanes);
+        store(sum3, target + i + 3 * lanes);
+      }
+    }
   });
+  for (std::size_t i = whole; i < count; ++i) {
+    float sum = in[0][i];
+    for (const float* source : in.subspan(1)) sum += source[i];
+    for (float* target : out) target[i] = sum;
+  }
+}
+
+// Calls `step` for every vector, four at a time. The sizes that are measured leave no rest.
+template <typename Step>
+void for_vectors(std::size_t lanes, std::size_t count, const Step& step) {
+  for (std::size_t i = 0; i + 4 * lanes <= count; i += 4 * lanes) {
+    step(i);
+    step(i + lanes);
+    step(i + 2 * lanes);
+    step(i + 3 * lanes);
+  }
 }
 
 void narrow_on_target(std::uint16_t* to, const float* from, std::size_t count, Stores stores) {
@@ -78,11 +101,9 @@ HWY_EXPORT(sum_on_target);
 HWY_EXPORT(narrow_on_target);
 HWY_EXPORT(widen_on_target);
 
-void stream_add(float* in_out, const float* in, std::size_t count) {
-  HWY_DYNAMIC_DISPATCH(sum_on_target)(in_out, in_out, in, count, Stores::kCached);
-}
-void stream_sum(float* sum, const float* a, const float* b, std::size_t count, Stores stores) {
-  HWY_DYNAMIC_DISPATCH(sum_on_target)(sum, a, b, count, stores);
+void streaming_sum(std::span<const float* const> in, std::span<float* const> out, std::size_t count,
+                   Stores stores) {
+  HWY_DYNAMIC_DISPATCH(sum_on_target)(in, out, count, stores);
 }
 void stream_narrow(std::uint16_t* to, const float* from, std::size_t count, Stores stores) {
   HWY_DYNAMIC_DISPATCH(narrow_on_target)(to, from, count, stores);

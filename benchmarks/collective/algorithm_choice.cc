@@ -1,0 +1,67 @@
+#include "benchmarks/collective/algorithm_choice.h"
+
+#include <cstdint>
+
+#include "comm/algorithms/choose.h"
+#include "runtime/plan/bucket_plan.h"
+#include "runtime/plan/carrier.h"
+
+namespace kolo::bench {
+namespace {
+
+/// A case in the numbers that travel.
+struct Request {
+  Goal goal;
+  BucketLayout layout;
+
+  Request(CollectiveCase what, int ranks) {
+    what.op = carried(what.op, what.dtype);
+    what.dtype = Carrier::of(what.dtype).dtype;
+    goal = what.goal(ranks);
+    layout = {.count = goal.count(),
+              .dtype = what.wire.value_or(what.dtype),
+              .op = what.op,
+              .placement = what.home == Home::kArena && what.verb == Verb::kAllReduce
+                               ? Placement::kInPlace
+                               : Placement::kUser,
+              .out_of_place = !what.in_place};
+  }
+};
+
+/// Number of ranks of each node. Collective.
+ProcessGrid grid_of(Runtime& runtime) {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(runtime.num_nodes()));
+  sizes[static_cast<std::size_t>(runtime.node())] = 1;
+  runtime.all_reduce("bench node sizes", {sizes.data(), sizes.size(), DType::kInt64},
+                     ReduceOp::kSum);
+  return ProcessGrid::with_node_sizes(std::vector<int>(sizes.begin(), sizes.end()));
+}
+
+}  // namespace
+
+AlgorithmChoice::AlgorithmChoice(Runtime& runtime)
+    : grid_(grid_of(runtime)), costs_(parse_link_costs(runtime.link_costs())) {}
+
+std::vector<std::string> AlgorithmChoice::algorithms(const CollectiveCase& what) const {
+  const Request request(what, grid_.world_size());
+  const CompileOptions options{.link_costs = costs_};
+  std::vector<std::string> names;
+  for (const Choice& each : considered({request.goal, request.layout, grid_, options})) {
+    names.emplace_back(each.algorithm->name());
+  }
+  return names;
+}
+
+std::string AlgorithmChoice::taken(const CollectiveCase& what, const Options& options) const {
+  const Request request(what, grid_.world_size());
+  const PlanInputs inputs{.grid = grid_, .options = options, .costs = costs_};
+  return request_bucket("", request.goal, request.layout, inputs).compile(0).algorithm;
+}
+
+double AlgorithmChoice::predict_us(const std::string& algorithm, const CollectiveCase& what) const {
+  const Request request(what, grid_.world_size());
+  const CompileOptions options{.algorithm = algorithm, .link_costs = costs_};
+  return choose({request.goal, request.layout, grid_, options}).price.us;
+}
+
+}  // namespace kolo::bench
