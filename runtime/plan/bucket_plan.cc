@@ -118,15 +118,17 @@ BucketRequest request_bucket(std::string name, const Goal& goal, const BucketLay
 
 BucketPlan plan_bucket(const BucketRequest& request, const PlanInputs& inputs) {
   if (inputs.options.verify_schedules) prove(request, inputs);
-  const bool is_average = request.layout.op == ReduceOp::kAverage;
-  return {.schedule = request.compile(inputs.rank),
-          .binding = {.name = request.name,
-                      .scale = is_average ? 1.0 / inputs.grid.world_size() : 1.0,
-                      .unpack_stores = unpack_stores(request, inputs),
-                      .sum_stores = sum_stores(request, inputs),
-                      .lend_stores = lend_stores(inputs),
-                      .lends_small_pages = inputs.costs.reads_small_pages()},
-          .reason = request.reason};
+  BucketPlan plan;
+  plan.schedule = request.compile(inputs.rank);
+  plan.reason = request.reason;
+  Binding& binding = plan.binding;
+  binding.name = request.name;
+  if (request.layout.op == ReduceOp::kAverage) binding.scale = 1.0 / inputs.grid.world_size();
+  binding.unpack_stores = unpack_stores(request, inputs);
+  binding.sum_stores = sum_stores(request, inputs);
+  binding.lend_stores = lend_stores(inputs);
+  binding.lends_small_pages = inputs.costs.reads_small_pages();
+  return plan;
 }
 
 }  // namespace kolo
