@@ -157,6 +157,19 @@ std::string describe_usage_error(const CLI::App& app, const CLI::ParseError& err
   return error.what();
 }
 
+bool parse_arguments(CLI::App& app, int argc, const char* const* argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return false;
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(
+        fmt::format("{} ({} --help explains)", describe_usage_error(app, error), app.get_name()));
+  }
+  return true;
+}
+
 void on_first_rank(Runtime& runtime, const std::function<void()>& write) {
   std::optional<KoloError> failure;
   if (runtime.rank() == 0) {

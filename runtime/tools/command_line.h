@@ -60,6 +60,10 @@ std::string help_footer();
 /// The text of a usage error, with the option or subcommand that was probably meant.
 std::string describe_usage_error(const CLI::App& app, const CLI::ParseError& error);
 
+/// Reads the arguments of a subcommand; false if --help was asked for and has been printed.
+/// Errors: UsageError that points to its --help.
+bool parse_arguments(CLI::App& app, int argc, const char* const* argv);
+
 /// Rank 0 calls `write`, which writes the results of all. Collective. Errors: those of `write` on
 /// rank 0, and of the same class on all others.
 void on_first_rank(Runtime& runtime, const std::function<void()>& write);
