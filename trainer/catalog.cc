@@ -1,18 +1,10 @@
 #include "trainer/catalog.h"
 
 #include "trainer/models/bert.h"
-#include "trainer/models/convnet.h"
-#include "trainer/models/embedding_bag_classifier.h"
 #include "trainer/models/gpt.h"
-#include "trainer/models/lenet.h"
-#include "trainer/models/lstm_classifier.h"
+#include "trainer/models/image_models.h"
 #include "trainer/models/matrix_factorization.h"
-#include "trainer/models/mlp.h"
-#include "trainer/models/resnet.h"
-#include "trainer/optimizer/adamw.h"
-#include "trainer/optimizer/lamb.h"
-#include "trainer/optimizer/lars.h"
-#include "trainer/optimizer/sgd.h"
+#include "trainer/models/text_models.h"
 
 namespace kolo::trainer {
 
@@ -50,10 +42,10 @@ Catalog built_in_catalog() {
   c.datasets.add(words_entry());
   c.datasets.add(text_entry());
 
-  c.optimizers.add(Sgd::entry());
-  c.optimizers.add(AdamW::entry());
-  c.optimizers.add(Lars::entry());
-  c.optimizers.add(Lamb::entry());
+  c.optimizers.add(sgd_entry());
+  c.optimizers.add(adamw_entry());
+  c.optimizers.add(lars_entry());
+  c.optimizers.add(lamb_entry());
 
   c.lr_schedules.add(cosine_schedule());
   c.lr_schedules.add(linear_schedule());

@@ -1,13 +1,61 @@
 #pragma once
 
-#include "trainer/data/dataset_entry.h"
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "comm/base/check.h"
+#include "trainer/data/dataset.h"
+#include "trainer/errors.h"
 #include "trainer/models/model.h"
-#include "trainer/optimizer/lr_schedule.h"
 #include "trainer/optimizer/optimizer.h"
-#include "trainer/registry.h"
 #include "trainer/tasks/task.h"
 
 namespace kolo::trainer {
+
+/// Things of one kind that users choose by name, in the order in which they were added. `Entry` has
+/// a string `name`.
+///
+/// Threads: one.
+template <typename Entry>
+class Registry {
+ public:
+  /// `option` is the option that chooses, for errors: "--model".
+  explicit Registry(std::string option) : option_(std::move(option)) {}
+
+  /// Errors: UsageError if the name is taken.
+  void add(Entry entry) {
+    check(find(entry.name) == nullptr, option_ + ": '" + entry.name + "' is there twice");
+    entries_.push_back(std::move(entry));
+  }
+
+  /// Errors: UsageError naming the choices.
+  const Entry& at(std::string_view name) const {
+    if (const Entry* entry = find(name)) return *entry;
+    throw_unknown_choice(option_, name, names());
+  }
+
+  /// Null if there is none.
+  const Entry* find(std::string_view name) const {
+    for (const Entry& entry : entries_) {
+      if (entry.name == name) return &entry;
+    }
+    return nullptr;
+  }
+
+  const std::vector<Entry>& entries() const { return entries_; }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const Entry& entry : entries_) names.push_back(entry.name);
+    return names;
+  }
+
+ private:
+  std::string option_;
+  std::vector<Entry> entries_;
+};
 
 /// Everything that a training program can choose by name. A program of its own adds what it brings
 /// and passes the catalog to `run_trainer`.

@@ -4,13 +4,12 @@
 #include <cmath>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "trainer/catalog.h"
-#include "trainer/config_error.h"
 #include "trainer/data/augmentation.h"
+#include "trainer/errors.h"
 #include "trainer/precision/precision.h"
 #include "trainer/text/vocabulary.h"
 
@@ -24,13 +23,42 @@ void require(bool condition, const std::string& what) {
   if (!condition) throw_config_error(what);
 }
 
-void require_finite(std::string_view option, double value) {
-  require(std::isfinite(value), fmt::format("{} must be a finite number", option));
-}
-
 void require_choice(std::string_view option, const std::string& text,
                     const std::vector<std::string>& names) {
   if (std::ranges::find(names, text) == names.end()) throw_unknown_choice(option, text, names);
+}
+
+// Options whose values have the same bounds.
+void validate_numbers(const Config& c) {
+  const OptimizerOptions& o = c.optimizer_options;
+  require(c.threads > 0, "--threads must be at least 1");
+  for (const auto& [option, value] : {std::pair("--batch", c.batch),
+                                      {"--accumulate", c.accumulation},
+                                      {"--log-every", c.log_every},
+                                      {"--hidden", c.hidden},
+                                      {"--keep", c.keep},
+                                      {"--stop-after", c.stop_after.value_or(1)}}) {
+    require(value > 0, fmt::format("{} must be at least 1", option));
+  }
+  for (const auto& [option, value] : {std::pair("--label-smoothing", c.label_smoothing),
+                                      {"--weight-average", c.weight_average},
+                                      {"--momentum", o.momentum},
+                                      {"--beta1", o.beta1},
+                                      {"--beta2", o.beta2},
+                                      {"--dropout", c.dropout}}) {
+    require(value >= 0.0f && value < 1.0f,
+            fmt::format("{} must be at least 0 and below 1", option));
+  }
+  for (const auto& [option, value] : {std::pair("--lr", double{c.lr}),
+                                      {"--epsilon", o.epsilon},
+                                      {"--clip-norm", c.clip_norm},
+                                      {"--weight-decay", o.weight_decay},
+                                      {"--temperature", c.temperature}}) {
+    require(std::isfinite(value), fmt::format("{} must be a finite number", option));
+    require(value >= 0.0, fmt::format("{} must not be negative", option));
+  }
+  require(c.lr > 0.0f, "--lr must be greater than 0");
+  require(o.epsilon > 0.0f, "--epsilon must be greater than 0");
 }
 
 std::string gradients_setting(const Config& c) {
@@ -79,51 +107,26 @@ void validate(const Config& c, const Catalog& catalog) {
       fmt::format("--shard gradients with --accumulate {}: passes add up in whole gradients; set "
                   "--shard optimizer, or --accumulate 1",
                   c.accumulation));
-  require(c.batch > 0, "--batch must be at least 1");
-  require(c.accumulation > 0, "--accumulate must be at least 1");
-  require(c.threads > 0, "--threads must be at least 1");
   require(c.loader_threads.value_or(0) <= kMostLoaderThreads,
           fmt::format("--loader-threads must be at most {}", kMostLoaderThreads));
-  require(c.log_every > 0, "--log-every must be at least 1");
   require(c.steps ? *c.steps > 0 : c.epochs > 0, "--steps and --epochs must be at least 1");
-  const OptimizerOptions& o = c.optimizer_options;
-  require_finite("--lr", c.lr);
-  require_finite("--clip-norm", c.clip_norm);
-  require_finite("--weight-decay", o.weight_decay);
-  require_finite("--epsilon", o.epsilon);
-  require_finite("--temperature", c.temperature);
-  require(c.lr > 0.0f, "--lr must be greater than 0");
+  validate_numbers(c);
   require(c.final_lr_share >= 0.0f && c.final_lr_share <= 1.0f,
           "--final-lr-share must be between 0 and 1");
-  require(c.clip_norm >= 0.0, "--clip-norm must not be negative");
-  require(c.weight_average >= 0.0f && c.weight_average < 1.0f,
-          "--weight-average must be at least 0 and below 1");
   require(!c.target || std::isfinite(*c.target), "--target must be a finite number");
   parse_decay_rules(c.decay_rules);
-  require(c.label_smoothing >= 0.0f && c.label_smoothing < 1.0f,
-          "--label-smoothing must be at least 0 and below 1");
-  require(o.weight_decay >= 0.0f, "--weight-decay must not be negative");
-  require(o.momentum >= 0.0f && o.momentum < 1.0f, "--momentum must be at least 0 and below 1");
-  require(o.beta1 >= 0.0f && o.beta1 < 1.0f, "--beta1 must be at least 0 and below 1");
-  require(o.beta2 >= 0.0f && o.beta2 < 1.0f, "--beta2 must be at least 0 and below 1");
-  require(o.epsilon > 0.0f, "--epsilon must be greater than 0");
-  require(c.temperature >= 0.0, "--temperature must not be negative");
   const std::size_t shortest = c.text_marks ? 2 : 1;
   require(c.max_length >= shortest, fmt::format("--max-length must be at least {}", shortest));
   const std::size_t smallest = c.text_marks ? Vocabulary::kMarked + 1 : kSmallestVocabulary;
   require(c.vocabulary.value_or(smallest) >= smallest,
           fmt::format("--vocabulary must be at least {}", smallest));
-  require(c.dropout >= 0.0f && c.dropout < 1.0f, "--dropout must be at least 0 and below 1");
-  require(c.hidden > 0, "--hidden must be at least 1");
   require(c.layers > 0 && c.context > 0, "--layers and --context must be at least 1");
   require(c.heads > 0 && c.width > 0, "--width and --heads must be at least 1");
   require_choice("--weights-part", c.weights_part, {"all", "shared"});
   require(c.weights_part == "all" || !c.weights.empty(),
           "--weights-part shared: needs --weights FILE");
-  require(c.keep > 0, "--keep must be at least 1");
   require(!c.run.empty() || c.checkpoint_every == 0, "--checkpoint-every: needs --run DIR");
   require(!c.run.empty() || !c.stop_after, "--stop-after: needs --run DIR");
-  require(c.stop_after.value_or(1) > 0, "--stop-after must be at least 1");
   require(!c.run.empty() || c.resume != "auto", "--resume auto: needs --run DIR");
   require(!c.prompt.empty(), "--prompt must hold at least one byte");
   gradients_setting(c);

@@ -9,10 +9,10 @@
 
 #include "runtime/api/options.h"
 #include "trainer/checkpoint/job_identity.h"
-#include "trainer/data/sharding.h"
+#include "trainer/data/dataset.h"
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/optimizer/update_gate.h"
-#include "trainer/text/text_files.h"
+#include "trainer/text/tokenizer.h"
 
 namespace kolo::trainer {
 

@@ -10,14 +10,50 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "comm/base/dtype.h"
+#include "comm/base/error.h"
 #include "comm/base/half.h"
-#include "trainer/compute/into.h"
-#include "trainer/row_gradient.h"
 #include "trainer/tensor.h"
 
 namespace kolo::trainer {
+
+/// The gradient of a table of which a step uses few rows: the rows that are not zero.
+///
+/// In backward passes it holds one rank's contributions, of which several may be for one row. The
+/// sum over ranks replaces them by the averages, each row once.
+///
+/// Threads: one.
+class RowGradient {
+ public:
+  /// Elements of a row.
+  explicit RowGradient(std::size_t width) : width_(width) {}
+
+  std::size_t width() const { return width_; }
+  std::span<const std::int64_t> indices() const { return indices_; }
+  /// Shape: [indices().size(), width()].
+  std::span<const float> values() const { return values_; }
+  std::span<const float> values(std::size_t i) const {
+    return std::span(values_).subspan(i * width_, width_);
+  }
+
+  void clear() {
+    indices_.clear();
+    values_.clear();
+  }
+
+  /// One more contribution to row `index`: factor times `row`.
+  void append(std::int64_t index, std::span<const float> row, float factor) {
+    indices_.push_back(index);
+    for (const float value : row) values_.push_back(factor * value);
+  }
+
+ private:
+  std::size_t width_;
+  std::vector<std::int64_t> indices_;
+  std::vector<float> values_;
+};
 
 class ParameterSet;
 
@@ -276,5 +312,23 @@ class ParameterSet {
 inline void Parameter::await_value() const {
   if (is_value_expected_) owner_.value_needed_(index_);
 }
+
+/// Training has lost its numbers: a loss, weight or gradient is infinite or NaN, and no lower loss
+/// scale can help. All ranks find that in the same step.
+class DivergedError final : public KoloError {
+ public:
+  /// Exit status of a program that ends so.
+  static constexpr int kExitStatus = 79;
+
+  using KoloError::KoloError;
+};
+
+/// "the weights of 'NAME'", the first in the order of the forward pass; if all weights are finite,
+/// "the gradient of 'NAME'", the first in the order of the backward pass. Empty if all are finite.
+/// Gradients without memory are left out.
+std::string first_not_finite(const ParameterSet& parameters);
+
+/// Throws DivergedError: `what` is not finite, and which tensor is the first.
+[[noreturn]] void throw_diverged(const std::string& what, const ParameterSet& parameters);
 
 }  // namespace kolo::trainer

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 namespace kolo::trainer {
@@ -44,6 +46,15 @@ class Random {
 
 /// A permutation of 0 … count-1 that depends only on (seed, stream). Source: Fisher and Yates, as
 /// in Knuth, TAOCP 2, 3.4.2, algorithm P.
-std::vector<std::size_t> permutation(std::size_t count, std::uint64_t seed, std::uint64_t stream);
+inline std::vector<std::size_t> permutation(std::size_t count, std::uint64_t seed,
+                                            std::uint64_t stream) {
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  Random random(seed, stream);
+  for (std::size_t left = count; left > 1; --left) {
+    std::swap(order[left - 1], order[random.below(left)]);
+  }
+  return order;
+}
 
 }  // namespace kolo::trainer

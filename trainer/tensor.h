@@ -49,4 +49,7 @@ class Tensor {
   std::unique_ptr<float, Free> data_;
 };
 
+/// What a result does with the values that its memory holds.
+enum class Into { kOverwrite, kAdd };
+
 }  // namespace kolo::trainer

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "benchmarks/gpu/gpu_bench.h"
-#include "trainer/cuda/kernels/cast.h"
+#include "trainer/cuda/kernels/elementwise.h"
 #include "trainer/cuda/kernels/layer_norm.h"
 #include "trainer/cuda/kernels/update.h"
 

@@ -9,14 +9,14 @@ HEADS = 4
 LAYERS = 4
 
 class Mlp(nn.Sequential):
-    """trainer/models/mlp.h, of 1.9 M parameters."""
+    """trainer/models/image_models.h, of 1.9 M parameters."""
 
     def __init__(self):
         super().__init__(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
 
 
 class Convolutions(nn.Sequential):
-    """trainer/models/convolutional_classifier.h: convolution, pooling and ReLU, then a hidden dense layer."""
+    """trainer/models/image_models.h: convolution, pooling and ReLU, then a hidden dense layer."""
 
     def __init__(self, side, channels, kernel, padding, hidden):
         layers = []
@@ -29,7 +29,7 @@ class Convolutions(nn.Sequential):
 
 
 class LstmClassifier(nn.Module):
-    """trainer/models/lstm_classifier.h. Texts are padded, [steps, texts], which is faster here than packed sequences."""
+    """trainer/models/text_models.h. Texts are padded, [steps, texts], which is faster here than packed sequences."""
 
     def __init__(self, words, classes, lengths):
         super().__init__()
@@ -63,7 +63,7 @@ class Residual(nn.Module):
 
 
 class Resnet20(nn.Sequential):
-    """trainer/models/resnet.h, of 20 layers."""
+    """trainer/models/image_models.h, of 20 layers."""
 
     def __init__(self):
         layers = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "comm/base/error.h"
-#include "trainer/loop/learner_factory.h"
+#include "trainer/loop/learner.h"
 
 namespace kolo::trainer {
 namespace {

@@ -8,12 +8,10 @@
 
 #include "comm/base/error.h"
 #include "tests/trainer/small_data.h"
-#include "trainer/data/cifar_file.h"
-#include "trainer/data/corpus.h"
 #include "trainer/data/data_loader.h"
-#include "trainer/data/idx_file.h"
-#include "trainer/data/image_dataset.h"
-#include "trainer/data/sharding.h"
+#include "trainer/data/dataset.h"
+#include "trainer/data/files.h"
+#include "trainer/data/images.h"
 #include "trainer/tasks/make_task.h"
 
 namespace kolo::trainer {

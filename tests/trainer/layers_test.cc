@@ -5,15 +5,13 @@
 #include "comm/base/error.h"
 #include "tests/trainer/finite_difference.h"
 #include "trainer/compute/device.h"
-#include "trainer/layers/attention/self_attention.h"
-#include "trainer/layers/attention/transformer_block.h"
-#include "trainer/layers/conv2d.h"
-#include "trainer/layers/embedding.h"
-#include "trainer/layers/gelu.h"
-#include "trainer/layers/layer_norm.h"
+#include "trainer/layers/attention.h"
+#include "trainer/layers/elementwise.h"
+#include "trainer/layers/images.h"
 #include "trainer/layers/linear.h"
-#include "trainer/layers/max_pool.h"
-#include "trainer/layers/relu.h"
+#include "trainer/layers/normalization.h"
+#include "trainer/layers/tables.h"
+#include "trainer/layers/transformer_blocks.h"
 
 namespace kolo::trainer {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/precision/loss_scaler.h"
+#include "trainer/precision/precision.h"
 
 #include <gtest/gtest.h>
 

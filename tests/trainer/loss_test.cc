@@ -4,8 +4,7 @@
 #include <vector>
 
 #include "comm/base/error.h"
-#include "trainer/loss/softmax_cross_entropy.h"
-#include "trainer/loss/squared_error.h"
+#include "trainer/loss/loss.h"
 
 namespace kolo::trainer {
 namespace {

@@ -13,14 +13,11 @@
 #include "trainer/catalog.h"
 #include "trainer/compute/device.h"
 #include "trainer/config.h"
-#include "trainer/loss/softmax_cross_entropy.h"
-#include "trainer/models/convnet.h"
-#include "trainer/models/generate.h"
+#include "trainer/loss/loss.h"
 #include "trainer/models/gpt.h"
-#include "trainer/models/lenet.h"
-#include "trainer/models/mlp.h"
-#include "trainer/models/resnet.h"
-#include "trainer/text/byte_tokenizer.h"
+#include "trainer/models/gpt_reader.h"
+#include "trainer/models/image_models.h"
+#include "trainer/text/tokenizer.h"
 
 namespace kolo::trainer {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "comm/base/error.h"
 #include "tests/trainer/optimizers.h"
-#include "trainer/optimizer/gradient_norm.h"
+#include "trainer/optimizer/update_gate.h"
 #include "trainer/optimizer/weight_average.h"
 
 namespace kolo::trainer {

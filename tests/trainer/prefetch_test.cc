@@ -11,8 +11,6 @@
 #include <vector>
 
 #include "trainer/data/data_loader.h"
-#include "trainer/data/loader_threads.h"
-#include "trainer/data/prefetcher.h"
 #include "trainer/random.h"
 
 namespace kolo::trainer {

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "runtime/api/kolo.h"
-#include "trainer/compute/threads.h"
-#include "trainer/loop/learner_factory.h"
+#include "trainer/compute/device.h"
+#include "trainer/loop/learner.h"
 #include "trainer/loop/training.h"
 #include "trainer/tasks/make_task.h"
 

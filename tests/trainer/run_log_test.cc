@@ -1,4 +1,4 @@
-#include "trainer/report/run_log.h"
+#include "trainer/report/listeners.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

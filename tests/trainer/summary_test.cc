@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/loop/agreement.h"
-#include "trainer/report/progress.h"
+#include "trainer/report/listeners.h"
 
 namespace kolo::trainer {
 namespace {

@@ -11,7 +11,6 @@
 
 #include "comm/base/error.h"
 #include "tests/support/temporary_directory.h"
-#include "trainer/sweep/child_processes.h"
 
 namespace kolo::trainer {
 namespace {

@@ -7,11 +7,7 @@
 #include <vector>
 
 #include "tests/trainer/small_data.h"
-#include "trainer/data/packed_file.h"
-#include "trainer/table/delimited_file.h"
-#include "trainer/table/json_lines.h"
-#include "trainer/table/split.h"
-#include "trainer/table/text_lines.h"
+#include "trainer/data/files.h"
 
 namespace kolo::trainer {
 namespace {

@@ -13,8 +13,9 @@
 #include "runtime/api/kolo.h"
 #include "tests/support/memory_rendezvous.h"
 #include "tests/trainer/small_data.h"
-#include "trainer/compute/threads.h"
-#include "trainer/loop/learner_factory.h"
+#include "trainer/compute/device.h"
+#include "trainer/loop/job.h"
+#include "trainer/loop/learner.h"
 #include "trainer/loop/training.h"
 #include "trainer/tasks/make_task.h"
 

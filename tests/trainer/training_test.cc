@@ -13,8 +13,8 @@
 
 #include "comm/base/error.h"
 #include "tests/trainer/training_job.h"
-#include "trainer/compute/precisions.h"
-#include "trainer/divergence.h"
+#include "trainer/compute/device.h"
+#include "trainer/parameter_set.h"
 
 namespace kolo::trainer {
 namespace {

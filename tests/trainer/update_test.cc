@@ -19,7 +19,7 @@ namespace kolo::trainer {
 namespace {
 
 using Mode = LossScaler::Mode;
-using Report = DistributedOptimizer::Report;
+using Report = StepReport;
 
 /// The part of a rank in one iteration: element i of every gradient is value · (1 + i / 16), which
 /// 16-bit floats hold exactly, times the loss scale.

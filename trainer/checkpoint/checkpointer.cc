@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <ctime>
 #include <exception>
 #include <system_error>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "comm/base/error.h"
 #include "comm/base/log.h"
 #include "comm/base/output_file.h"
+#include "trainer/errors.h"
 
 namespace kolo::trainer {
 namespace {
@@ -44,22 +46,114 @@ void require_writable(Runtime& runtime, const RunFolder& folder) {
   throw KoloError({.code = ErrorCode::kIo, .rank = runtime.rank(), .what = why});
 }
 
+/// Rank 0 alone reads the folder: views of a shared file system may differ.
+std::optional<std::uint64_t> step_of_rank_0(Runtime& runtime, std::optional<std::uint64_t> step) {
+  std::int64_t value = step ? static_cast<std::int64_t>(*step) : -1;
+  runtime.broadcast("the checkpoint to resume from", {&value, 1, DType::kInt64}, 0);
+  if (value < 0) return std::nullopt;
+  return static_cast<std::uint64_t>(value);
+}
+
+/// A checkpoint opened on all ranks, or why not on this one.
+struct Opened {
+  std::unique_ptr<SavedState> saved;  ///< Null unless all ranks have it.
+  std::string trouble;                ///< Empty if this rank found none.
+};
+
+Opened open(Runtime& runtime, const std::filesystem::path& checkpoint) {
+  Opened opened;
+  try {
+    opened.saved = std::make_unique<SavedState>(checkpoint, runtime.rank(), runtime.world_size());
+  } catch (const KoloError& error) {
+    if (error.error().code != ErrorCode::kData) throw;
+    opened.trouble = error.error().what;
+  }
+  std::int64_t troubles = opened.saved == nullptr ? 1 : 0;
+  runtime.all_reduce("ranks that cannot resume", {&troubles, 1, DType::kInt64});
+  if (troubles > 0) opened.saved.reset();
+  return opened;
+}
+
+Opened open_newest(Runtime& runtime, const RunFolder& folder) {
+  std::vector<std::uint64_t> steps;
+  if (runtime.rank() == 0) steps = folder.steps();
+  for (std::size_t i = 0;; ++i) {
+    const auto step =
+        step_of_rank_0(runtime, i < steps.size() ? std::optional(steps[i]) : std::nullopt);
+    if (!step) return {};
+    Opened opened = open(runtime, folder.checkpoint(*step));
+    if (opened.saved != nullptr) return opened;
+    if (!opened.trouble.empty()) {
+      log::warn(
+          fmt::format("{} is passed over: {}", folder.checkpoint(*step).string(), opened.trouble));
+    }
+  }
+}
+
+Opened open_path(Runtime& runtime, const std::filesystem::path& checkpoint) {
+  Opened opened = open(runtime, checkpoint);
+  if (opened.saved != nullptr) return opened;
+  if (opened.trouble.empty()) throw_data_error(checkpoint, "another rank cannot read it");
+  throw KoloError({.code = ErrorCode::kData, .what = opened.trouble});
+}
+
+void require_no_checkpoints(Runtime& runtime, const RunFolder& folder) {
+  std::optional<std::uint64_t> newest;
+  if (runtime.rank() == 0) {
+    const std::vector<std::uint64_t> steps = folder.steps();
+    if (!steps.empty()) newest = steps.front();
+  }
+  newest = step_of_rank_0(runtime, newest);
+  if (!newest) return;
+  throw_config_error(
+      fmt::format("--run {}: it holds checkpoints of another run, the newest of step {}; go on "
+                  "with that run by "
+                  "--resume auto, or name another folder",
+                  folder.path().string(), *newest));
+}
+
 }  // namespace
 
-Checkpointer::Checkpointer(Runtime& runtime, Options options)
+AgreementRound::AgreementRound(Runtime& runtime)
+    : runtime_(runtime), memory_(std::make_unique<Memory>()) {
+  memory_->all.resize(kWords * static_cast<std::size_t>(runtime.world_size()));
+}
+
+AgreementRound::~AgreementRound() {
+  // A job that failed leaves the exchange open, and the runtime may still write to its memory.
+  if (ticket_ && !ticket_->done()) static_cast<void>(memory_.release());
+}
+
+void AgreementRound::begin(std::span<const std::uint64_t, kWords> mine) {
+  std::ranges::copy(mine, memory_->mine);
+  ticket_ = runtime_.all_gather_async("checkpoints", memory_->mine,
+                                      {memory_->all.data(), memory_->all.size(), DType::kInt64});
+}
+
+std::span<const std::uint64_t> AgreementRound::take() {
+  ticket_->wait();
+  ticket_.reset();
+  return memory_->all;
+}
+
+Checkpointer::Checkpointer(Runtime& runtime, Options options, Stateful& state)
     : runtime_(runtime),
       folder_(std::move(options.folder)),
       keep_(options.keep),
       job_(std::move(options.job)),
+      every_(options.every),
+      resumed_step_(options.resumed_step),
+      wants_stop_(std::move(options.wants_stop)),
+      state_(state),
       round_(runtime),
       snapshot_(runtime.rank(), runtime.world_size()) {
   require_writable(runtime, folder_);
 }
 
-void Checkpointer::begin(std::uint64_t step, std::optional<double> eval_loss, Stateful& state) {
+void Checkpointer::begin(std::uint64_t step, std::optional<double> eval_loss) {
   check(!is_busy(), "a checkpoint begins when the one before has ended");
   snapshot_.clear();
-  state.visit_state(snapshot_);
+  state_.visit_state(snapshot_);
   step_ = step;
   eval_loss_ = eval_loss;
   phase_ = Phase::kWriting;
@@ -177,6 +271,64 @@ void Checkpointer::end(bool is_complete) {
       return FileSum{};
     });
   }
+}
+
+bool Checkpointer::after_step(std::uint64_t step, std::optional<double> eval_loss) {
+  if (agree(wants_stop_())) return true;
+  if (every_ == 0 || step % every_ != 0) return false;
+  if (is_busy()) {
+    log::info(fmt::format("no checkpoint of step {}: the one before is still being written", step));
+  } else {
+    begin(step, eval_loss);
+  }
+  return false;
+}
+
+bool Checkpointer::save_last(std::uint64_t step, std::optional<double> eval_loss) {
+  finish();
+  if (step == resumed_step_ || step == completed_step_) return true;
+  begin(step, eval_loss);
+  finish();
+  return completed_step_ == step;
+}
+
+std::optional<std::filesystem::path> resume(Runtime& runtime, const ResumeOptions& options,
+                                            Stateful& state) {
+  const RunFolder folder(options.run);
+  if (options.choice == "no") {
+    if (!options.run.empty()) require_no_checkpoints(runtime, folder);
+    return std::nullopt;
+  }
+  const Opened opened =
+      options.choice == "auto" ? open_newest(runtime, folder) : open_path(runtime, options.choice);
+  if (opened.saved == nullptr) return std::nullopt;
+  SavedState& saved = *opened.saved;
+  const std::string other = describe_other_job(saved.manifest().job, options.job);
+  if (!other.empty()) {
+    throw_config_error(
+        fmt::format("{}: it belongs to another job: {}", saved.path().string(), other));
+  }
+  state.visit_state(saved);
+  saved.require_all_taken();
+  return saved.path();
+}
+
+StopSignals::StopSignals() {
+  sigemptyset(&signals_);
+  sigaddset(&signals_, SIGTERM);
+  sigaddset(&signals_, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &signals_, &mask_before_);
+}
+
+StopSignals::~StopSignals() {
+  has_come();
+  pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
+}
+
+bool StopSignals::has_come() {
+  const timespec no_time{};
+  while (sigtimedwait(&signals_, nullptr, &no_time) > 0) has_come_ = true;
+  return has_come_;
 }
 
 }  // namespace kolo::trainer

@@ -1,21 +1,58 @@
 #pragma once
 
+#include <signal.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <future>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "runtime/api/kolo.h"
-#include "trainer/checkpoint/agreement_round.h"
-#include "trainer/checkpoint/manifest.h"
+#include "trainer/checkpoint/job_identity.h"
 #include "trainer/checkpoint/run_folder.h"
-#include "trainer/checkpoint/snapshot.h"
+#include "trainer/checkpoint/saved_state.h"
+#include "trainer/checkpoint/state_visitor.h"
 
 namespace kolo::trainer {
 
-/// Saves the state of training while training goes on. A checkpoint takes this way:
+/// An exchange of a few words between all ranks that takes place while training goes on: what is
+/// given after one step is read after the next, so that nobody waits for it.
+///
+/// Collective: all ranks call `begin` and `take` equally often, in turn. Threads: one.
+class AgreementRound {
+ public:
+  static constexpr std::size_t kWords = 4;
+  using Words = std::vector<std::uint64_t>;  // kWords of each rank, by rank
+
+  explicit AgreementRound(Runtime& runtime);
+  ~AgreementRound();
+  AgreementRound(const AgreementRound&) = delete;
+  AgreementRound& operator=(const AgreementRound&) = delete;
+
+  bool is_under_way() const { return ticket_.has_value(); }
+  void begin(std::span<const std::uint64_t, kWords> mine);
+  /// Before: is_under_way(). The words of all ranks, valid until the next `begin`.
+  /// Errors: those of the runtime.
+  std::span<const std::uint64_t> take();
+
+ private:
+  struct Memory {
+    std::uint64_t mine[kWords];
+    Words all;
+  };
+  Runtime& runtime_;
+  std::unique_ptr<Memory> memory_;
+  std::optional<Ticket> ticket_;
+};
+
+/// Saves the state of training while training goes on: every so many steps, when the run is asked
+/// to stop, and at its end. A checkpoint takes this way:
 ///
 ///     begin    each rank copies its part, and a thread of it writes that to the device
 ///     agree    all ranks find that all files are durable
@@ -35,29 +72,27 @@ class Checkpointer {
     std::filesystem::path folder;  ///< Of the run; shared by all nodes.
     std::size_t keep = 3;          ///< Newest checkpoints that stay, at least 1.
     JobIdentity job;
+    std::size_t every = 0;  ///< Steps; 0: only when asked to stop, and at the end.
+    /// The step of the checkpoint in this folder that the run goes on from; it is not saved again.
+    std::optional<std::uint64_t> resumed_step = std::nullopt;
+    /// Whether this rank is asked to stop; called once per step.
+    std::function<bool()> wants_stop = [] { return false; };
   };
 
-  /// Creates the folder and clears it of what earlier jobs left unfinished.
+  /// Creates the folder and clears it of what earlier jobs left unfinished. `state` outlives it.
   /// Errors: KoloError(kIo) on every rank if rank 0 cannot write there.
-  Checkpointer(Runtime& runtime, Options options);
+  Checkpointer(Runtime& runtime, Options options, Stateful& state);
   /// Waits for the writing threads of this rank.
   ~Checkpointer() = default;
 
-  /// True while a checkpoint is under way; the same on all ranks.
-  bool is_busy() const { return step_.has_value(); }
-  /// The step of the newest checkpoint that was completed here.
-  std::optional<std::uint64_t> completed_step() const { return completed_step_; }
+  /// After a step, with the held-out loss if it has just been evaluated. Returns true on all ranks
+  /// if training is to stop now; then call `save_last`. While one checkpoint is still being
+  /// written, the next one is left out.
+  bool after_step(std::uint64_t step, std::optional<double> eval_loss);
 
-  /// Begins a checkpoint after `step` steps. Before: not busy. After: the state may change.
-  /// Cost: a copy of this rank's part.
-  void begin(std::uint64_t step, std::optional<double> eval_loss, Stateful& state);
-
-  /// After each step. Returns true, on all ranks at the same call, once any rank has said
-  /// `wants_stop`.
-  bool agree(bool wants_stop);
-
-  /// Waits until the checkpoint under way has ended, one way or the other, and ends the exchange.
-  void finish();
+  /// Saves the state after the last step, unless that has been done, and waits until it is durable.
+  /// Returns whether it is.
+  bool save_last(std::uint64_t step, std::optional<double> eval_loss);
 
  private:
   enum class Phase : std::uint64_t { kIdle, kWriting, kWritten, kFailed, kPublishing, kPublished };
@@ -70,6 +105,16 @@ class Checkpointer {
     FileSum sum = {};
   };
 
+  /// True while a checkpoint is under way; the same on all ranks.
+  bool is_busy() const { return step_.has_value(); }
+  /// Begins a checkpoint after `step` steps. Before: not busy. After: the state may change.
+  /// Cost: a copy of this rank's part.
+  void begin(std::uint64_t step, std::optional<double> eval_loss);
+  /// After each step. Returns true, on all ranks at the same call, once any rank has said
+  /// `wants_stop`.
+  bool agree(bool wants_stop);
+  /// Waits until the checkpoint under way has ended, one way or the other, and ends the exchange.
+  void finish();
   static std::vector<Report> reports_from(std::span<const std::uint64_t> words);
   void exchange(bool wants_stop);
   void follow(const std::vector<Report>& reports);
@@ -82,15 +127,58 @@ class Checkpointer {
   const RunFolder folder_;
   const std::size_t keep_;
   const JobIdentity job_;
+  const std::size_t every_;
+  const std::optional<std::uint64_t> resumed_step_;
+  const std::function<bool()> wants_stop_;
+  Stateful& state_;
   AgreementRound round_;
 
   std::optional<std::uint64_t> step_;  // of the checkpoint under way
   std::optional<double> eval_loss_;
-  std::optional<std::uint64_t> completed_step_;
+  std::optional<std::uint64_t> completed_step_;  // of the newest checkpoint made here
   Phase phase_ = Phase::kIdle;
   FileSum sum_;
   Snapshot snapshot_;
   std::future<FileSum> thread_;  // last, since it reads the members before it
+};
+
+struct ResumeOptions {
+  std::filesystem::path run;  ///< Folder of the run; may be empty unless `choice` is "auto".
+  std::string choice = "no";  ///< "auto", "no", or the path of a checkpoint.
+  JobIdentity job;
+};
+
+/// Restores `state` from a checkpoint, which is returned; empty if training begins anew. "auto"
+/// takes the newest checkpoint of the run that every rank finds complete, and logs why it passes
+/// over others. Collective; all ranks take the same one.
+///
+/// Errors: KoloError(kConfig), naming the option, if the checkpoint belongs to another job or has
+///         state of single ranks that are not as many now, and for "no" if the run has checkpoints;
+///         KoloError(kData) if the checkpoint at a path cannot be read; those of the runtime.
+std::optional<std::filesystem::path> resume(Runtime& runtime, const ResumeOptions& options,
+                                            Stateful& state);
+
+/// Turns SIGTERM and SIGUSR1, by which schedulers announce the end of a job, into a question that
+/// training asks after each step. There is no handler: the signals are blocked, and taken from the
+/// queue of the process. More of them change nothing: schedulers and launchers may both send one.
+///
+/// Before:  made before any thread that lives as long as training; threads inherit what is blocked.
+/// Threads: the one that made it.
+class StopSignals {
+ public:
+  StopSignals();
+  /// Signals that came act no more; later ones act as they did before.
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  /// True from the first signal on. Never blocks.
+  bool has_come();
+
+ private:
+  sigset_t signals_;
+  sigset_t mask_before_;
+  bool has_come_ = false;
 };
 
 }  // namespace kolo::trainer

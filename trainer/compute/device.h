@@ -1,11 +1,101 @@
 #pragma once
 
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <span>
+#include <unordered_map>
+
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "comm/base/aligned_memory.h"
 #include "comm/base/dtype.h"
-#include "trainer/compute/products.h"
+#include "trainer/parameter_set.h"
+#include "trainer/tensor.h"
 
 namespace kolo::trainer {
+
+/// A row-major matrix in memory owned by others; `stride` is the distance of rows in elements.
+struct Matrix {
+  void* data;
+  std::size_t rows;
+  std::size_t columns;
+  std::size_t stride;
+  DType dtype = DType::kFloat32;  ///< kFloat32, or kBFloat16 where the operands are bfloat16.
+};
+
+/// The same for reading. `transposed` swaps the rows and columns of the memory; `rows` and
+/// `columns` always describe the operand of the product.
+struct Operand {
+  const void* data;
+  std::size_t rows;
+  std::size_t columns;
+  std::size_t stride;
+  DType dtype = DType::kFloat32;  ///< kFloat32 or kBFloat16.
+  bool is_transposed = false;
+};
+
+inline Operand transposed(Operand m) {
+  return {m.data, m.columns, m.rows, m.stride, m.dtype, !m.is_transposed};
+}
+
+/// Matrix products by oneDNN with float32 sums, and the rounding of their operands. Results are
+/// float32, or rounded once to bfloat16.
+///
+/// float32 products take its sgemm, which is as fast at these sizes as a primitive. For bfloat16 a
+/// primitive is made for each combination of shapes, when it is met first, and kept. Row-major
+/// operands are as fast there as layouts of oneDNN's choice, whose conversion costs more than it
+/// gains.
+///
+/// Threads: one.
+class Products {
+ public:
+  /// Both outlive it.
+  Products(const dnnl::engine& engine, dnnl::stream& stream) : engine_(engine), stream_(stream) {}
+  Products(const Products&) = delete;
+  Products& operator=(const Products&) = delete;
+
+  /// c = a · b, or c += a · b.
+  ///
+  /// Shape:  a is [m, k], b is [k, n], c is [m, n]; both operands have one dtype.
+  /// Errors: UsageError when shapes or dtypes do not fit, also for sums in bfloat16.
+  void multiply(const Operand& a, const Operand& b, const Matrix& c, Into into = Into::kOverwrite);
+
+  /// c = a · b, plus `bias`, [n], in each row. Before: c is dense.
+  void multiply(const Operand& a, const Operand& b, std::span<const float> bias, const Matrix& c);
+
+  /// Rounds to the nearest bfloat16.
+  void round(std::span<const float> values, std::uint16_t* out);
+
+ private:
+  /// All that a primitive depends on.
+  struct Shape {
+    std::size_t rows, depth, columns;
+    std::size_t a_stride, b_stride, c_stride;
+    bool transposes_a, transposes_b, adds, has_bias, rounds;
+    auto operator<=>(const Shape&) const = default;
+  };
+  /// A primitive and its arguments, whose addresses are set before each use.
+  struct Kept {
+    dnnl::primitive primitive;
+    std::unordered_map<int, dnnl::memory> arguments;
+
+    void point(int argument, const void* data) {
+      arguments.at(argument).set_data_handle(const_cast<void*>(data));
+    }
+  };
+
+  void multiply(const Operand& a, const Operand& b, const float* bias, const Matrix& c, Into into);
+  Kept make_product(const Shape& shape) const;
+  Kept make_rounding(std::size_t count) const;
+
+  const dnnl::engine& engine_;
+  dnnl::stream& stream_;
+  std::map<Shape, Kept> products_;
+  std::map<std::size_t, Kept> roundings_;  // by count
+};
 
 /// oneDNN's view of the processor, and the dtype in which products are computed on it. Matrix
 /// products are kept here; the layer that owns another primitive makes it once per shape.
@@ -36,5 +126,94 @@ class Device {
   Products products_;
   DType precision_;
 };
+
+/// A tensor as products read it, in the precision of the device: float32 values where they are, or
+/// a copy that is rounded to bfloat16, or to float16 in float32 memory. With float16, which is
+/// emulated, values beyond 65504 become infinite and small ones vanish, as on a device that has it.
+///
+/// Threads: one.
+class Factor {
+ public:
+  /// For at most `elements` values. `device` outlives it.
+  Factor(Device& device, std::size_t elements);
+
+  /// Before: the values stay valid and unchanged as long as operands are used.
+  void assign(std::span<const float> values);
+
+  /// All values, of `Device::operand_dtype`.
+  const void* data() const { return data_; }
+  /// The first values as a dense matrix.
+  Operand operand(std::size_t rows, std::size_t columns) const {
+    return operand(0, rows, columns, columns);
+  }
+  /// The values from element `offset` on; rows are `stride` elements apart.
+  Operand operand(std::size_t offset, std::size_t rows, std::size_t columns,
+                  std::size_t stride) const;
+
+ private:
+  Device& device_;
+  AlignedMemory copy_;  // null for float32
+  const std::byte* data_ = nullptr;
+};
+
+/// A weight as products read it: a `Factor` that follows the changes of a parameter.
+///
+/// Threads: one.
+class WeightFactor {
+ public:
+  /// Both outlive it.
+  WeightFactor(Device& device, const Parameter& weight)
+      : weight_(weight), factor_(device, weight.size()) {}
+
+  /// Before the first product of a forward pass.
+  void refresh() {
+    if (version_ == weight_.version()) return;
+    factor_.assign(weight_.value());
+    version_ = weight_.version();
+  }
+
+  /// The weight, [outputs, inputs], as of the last `refresh`.
+  Operand operand() const { return factor_.operand(weight_.shape()[0], weight_.shape()[1]); }
+
+ private:
+  const Parameter& weight_;
+  Factor factor_;
+  std::uint64_t version_ = 0;  // in factor_
+};
+
+/// Whether products of operands of this dtype can be computed here: float32 and emulated float16
+/// everywhere, bfloat16 where oneDNN has it. It is fast with AVX-512 BF16 or AMX, and emulated with
+/// other kinds of AVX-512.
+bool can_compute(DType precision);
+
+/// Sets how many OpenMP threads oneDNN uses in later calls from this thread. One per rank is right
+/// while ranks share a machine.
+void set_compute_threads(int threads);
+
+/// The type of an operand, which is float32 or bfloat16.
+inline dnnl::memory::data_type type_of(DType operand) {
+  return operand == DType::kBFloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
+/// A layout for oneDNN. Dimensions are in oneDNN's order (N, C, H, W) whatever the tag says
+/// about their order in memory.
+inline dnnl::memory::desc layout_of(std::initializer_list<std::size_t> dims,
+                                    dnnl::memory::format_tag tag,
+                                    dnnl::memory::data_type type = dnnl::memory::data_type::f32) {
+  dnnl::memory::dims signed_dims;
+  for (const std::size_t dim : dims) signed_dims.push_back(static_cast<dnnl::memory::dim>(dim));
+  return {signed_dims, type, tag};
+}
+
+/// A layout's memory whose address is given later, by `at`.
+inline dnnl::memory unbound(const dnnl::memory::desc& layout, const dnnl::engine& engine) {
+  return {layout, engine, nullptr};
+}
+
+/// Points `memory` at data that oneDNN only reads or may write, as its primitive decides.
+inline dnnl::memory& at(dnnl::memory& memory, const void* data) {
+  memory.set_data_handle(const_cast<void*>(data));
+  return memory;
+}
 
 }  // namespace kolo::trainer

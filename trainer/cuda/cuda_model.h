@@ -11,7 +11,7 @@
 #include "comm/device/device.h"
 #include "trainer/loss/loss.h"
 #include "trainer/models/gpt.h"
-#include "trainer/models/image_classifier.h"
+#include "trainer/models/image_models.h"
 #include "trainer/parameter_set.h"
 
 namespace kolo::trainer::cuda {

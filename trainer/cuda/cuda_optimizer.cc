@@ -3,23 +3,58 @@
 #include <cuda_runtime_api.h>
 
 #include <cstring>
-#include <string>
 #include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "comm/base/check.h"
 #include "comm/device/cuda_device_guard.h"
-#include "trainer/config_error.h"
-#include "trainer/cuda/compute/wait.h"
-#include "trainer/cuda/core/core.h"
+#include "trainer/cuda/compute/status.h"
+#include "trainer/cuda/core.h"
 #include "trainer/cuda/kernels/update.h"
+#include "trainer/errors.h"
 
 namespace kolo::trainer::cuda {
 namespace {
 
-bool is_adamw(std::string_view name) {
-  if (name == "adamw") return true;
-  if (name == "sgd") return false;
-  throw_config_error("unknown optimizer '" + std::string(name) + "': choose sgd or adamw");
+/// A kind of optimizer on the device.
+struct Kind {
+  std::string_view name;
+  std::size_t moments;  // arrays of state
+  void (*update)(NativeStream stream, const UpdateArrays& arrays, float lr,
+                 const OptimizerOptions& options, const UpdateDecision* decision);
+};
+
+/// All of them; a new one adds its line.
+constexpr Kind kKinds[] = {
+    {"sgd", 1,
+     [](NativeStream stream, const UpdateArrays& arrays, float lr, const OptimizerOptions& o,
+        const UpdateDecision* decision) {
+       update_sgd(stream, arrays,
+                  {.lr = lr, .momentum = o.momentum, .weight_decay = o.weight_decay}, decision);
+     }},
+    {"adamw", 2,
+     [](NativeStream stream, const UpdateArrays& arrays, float lr, const OptimizerOptions& o,
+        const UpdateDecision* decision) {
+       update_adamw(stream, arrays,
+                    {.lr = lr,
+                     .beta1 = o.beta1,
+                     .beta2 = o.beta2,
+                     .epsilon = o.epsilon,
+                     .weight_decay = o.weight_decay},
+                    decision);
+     }},
+};
+
+const Kind& find_kind(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Kind& kind : kKinds) {
+    if (kind.name == name) return kind;
+    names.push_back(kind.name);
+  }
+  throw_config_error(
+      fmt::format("unknown optimizer '{}': choose {}", name, fmt::join(names, " or ")));
 }
 
 BufferView bytes_of(const DeviceMemory& memory, std::size_t bytes) {
@@ -48,16 +83,16 @@ std::vector<UpdateChunk> make_chunks(const DeviceParameters& parameters) {
 }  // namespace
 
 struct CudaOptimizer::State {
-  State(CudaModel::Core& core_of, bool with_second, const OptimizerOptions& options_of)
+  State(CudaModel::Core& core_of, const Kind& kind_of, const OptimizerOptions& options_of)
       : core(core_of),
         options(options_of),
-        has_second(with_second),
+        kind(kind_of),
         first(core.context().floats(core.parameters().plan().count)),
         decision(core.device().allocate(sizeof(UpdateDecision), MemoryKind::kDevice)),
         pinned_decision(core.device().allocate(sizeof(UpdateDecision), MemoryKind::kPinned)),
         reported(core.device().make_event()) {
     Stream& stream = core.stream();
-    if (has_second) second = core.context().floats(core.parameters().plan().count);
+    if (kind.moments > 1) second = core.context().floats(core.parameters().plan().count);
     for (const DeviceMemory* memory : {&first, &second, &decision}) clear(stream, *memory);
     upload_chunks();
   }
@@ -92,7 +127,7 @@ struct CudaOptimizer::State {
 
   CudaModel::Core& core;
   OptimizerOptions options;
-  bool has_second;  // AdamW
+  const Kind& kind;
   DeviceMemory first, second;
   DeviceMemory decision, pinned_decision;
   DeviceMemory chunks, partials;
@@ -102,9 +137,9 @@ struct CudaOptimizer::State {
 
 CudaOptimizer::CudaOptimizer(CudaModel& model, std::string_view name,
                              const OptimizerOptions& options) {
-  const bool with_second = is_adamw(name);
+  const Kind& kind = find_kind(name);
   const CudaDeviceGuard guard(model.core().device_index());
-  state_ = std::make_unique<State>(model.core(), with_second, options);
+  state_ = std::make_unique<State>(model.core(), kind, options);
 }
 
 CudaOptimizer::~CudaOptimizer() = default;
@@ -122,19 +157,7 @@ void CudaOptimizer::step(const UpdateOptions& update) {
                  .beta2 = o.beta2},
                 update.non_finite, reinterpret_cast<double*>(s.partials.data()),
                 s.device_decision());
-  if (s.has_second) {
-    update_adamw(stream, arrays,
-                 {.lr = update.lr,
-                  .beta1 = o.beta1,
-                  .beta2 = o.beta2,
-                  .epsilon = o.epsilon,
-                  .weight_decay = o.weight_decay},
-                 s.device_decision());
-  } else {
-    update_sgd(stream, arrays,
-               {.lr = update.lr, .momentum = o.momentum, .weight_decay = o.weight_decay},
-               s.device_decision());
-  }
+  s.kind.update(stream, arrays, update.lr, o, s.device_decision());
   s.core.stream().copy(bytes_of(s.pinned_decision, sizeof(UpdateDecision)),
                        bytes_of(s.decision, sizeof(UpdateDecision)));
   s.core.stream().record(*s.reported);

@@ -37,8 +37,9 @@ struct UpdateReport {
 /// Threads: one. `model` outlives it.
 class CudaOptimizer {
  public:
-  /// "sgd" or "adamw". Before: the gradients of `model` are bound; after binding again, make a new
-  /// optimizer. Errors: KoloError(kConfig) naming the choices.
+  /// `name` is that of a kind on the device, "sgd" or "adamw". Before: the gradients of `model` are
+  /// bound; after binding again, make a new optimizer. Errors: KoloError(kConfig) naming the
+  /// choices.
   CudaOptimizer(CudaModel& model, std::string_view name, const OptimizerOptions& options);
   ~CudaOptimizer();
   CudaOptimizer(const CudaOptimizer&) = delete;

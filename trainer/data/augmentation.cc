@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "comm/base/check.h"
-#include "trainer/config_error.h"
+#include "trainer/errors.h"
 
 namespace kolo::trainer {
 namespace {

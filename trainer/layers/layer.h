@@ -2,7 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace kolo::trainer {
 
@@ -38,5 +43,35 @@ class Layer {
   /// Computes the gradient of the input from that of the output.
   virtual std::span<const float> backward(std::span<const float> output_gradient) = 0;
 };
+
+/// Layers in succession: each takes the output of the one before it.
+class Sequential final : public Layer {
+ public:
+  /// Makes a layer in place and appends it.
+  template <typename L, typename... Args>
+  void append(Args&&... args) {
+    layers_.push_back(std::make_unique<L>(std::forward<Args>(args)...));
+  }
+
+  std::span<const float> forward(std::span<const float> input, const Pass& pass) override {
+    for (const auto& layer : layers_) input = layer->forward(input, pass);
+    return input;
+  }
+
+  std::span<const float> backward(std::span<const float> gradient) override {
+    for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
+      gradient = (*layer)->backward(gradient);
+    }
+    return gradient;
+  }
+
+ private:
+  std::vector<std::unique_ptr<Layer>> layers_;
+};
+
+/// Replaces `values` by their sums over all ranks, for layers whose statistics are those of the
+/// samples of all ranks. Collective: every rank calls it equally often, in the same order; `name`
+/// says what is summed and is one layer's own.
+using RankSums = std::function<void(std::string_view name, std::span<double> values)>;
 
 }  // namespace kolo::trainer

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "comm/base/check.h"
-#include "trainer/kernels/vector.h"
+#include "trainer/kernels/kernels.h"
 
 namespace kolo::trainer {
 

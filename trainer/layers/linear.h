@@ -3,9 +3,8 @@
 #include <cstddef>
 #include <string>
 
-#include "trainer/compute/factor.h"
+#include "trainer/compute/device.h"
 #include "trainer/layers/layer.h"
-#include "trainer/layers/weight_factor.h"
 #include "trainer/parameter_set.h"
 #include "trainer/tensor.h"
 

@@ -1,13 +1,47 @@
 #include "trainer/layers/lstm.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "comm/base/check.h"
-#include "trainer/kernels/lstm.h"
-#include "trainer/kernels/vector.h"
+#include "trainer/kernels/kernels.h"
 
 namespace kolo::trainer {
+namespace {
+
+std::size_t in_blocks(std::size_t rows) {
+  constexpr std::size_t kBlock = PackedSequences::kRowBlock;
+  return std::max((rows + kBlock - 1) / kBlock, std::size_t{1}) * kBlock;
+}
+
+}  // namespace
+
+PackedSequences::PackedSequences(std::size_t sequences, std::size_t length)
+    : capacity_(in_blocks(sequences * length)), lengths_(sequences), order_(sequences) {
+  places_.reserve(sequences * length);
+  steps_.reserve(length);
+}
+
+void PackedSequences::assign(std::span<const std::int32_t> lengths) {
+  check(lengths.size() == lengths_.size(), "as many sequences are packed as there is room for");
+  std::ranges::copy(lengths, lengths_.begin());
+  std::iota(order_.begin(), order_.end(), std::size_t{0});
+  std::ranges::sort(order_, [this](std::size_t a, std::size_t b) {
+    return std::pair(lengths_[b], a) < std::pair(lengths_[a], b);
+  });
+  places_.clear();
+  steps_.clear();
+  for (std::size_t going_on = order_.size();;) {
+    while (going_on > 0 && lengths_[order_[going_on - 1]] <= steps_.size()) --going_on;
+    if (going_on == 0) break;
+    const std::size_t step = steps_.size();
+    steps_.push_back({places_.size(), going_on});
+    for (std::size_t i = 0; i < going_on; ++i) places_.push_back({order_[i], step});
+  }
+}
+
+std::size_t PackedSequences::rows() const { return in_blocks(places_.size()); }
 
 Lstm::Lstm(Device& device, ParameterSet& parameters, const std::string& name,
            const PackedSequences& sequences, const Options& o)
@@ -116,6 +150,27 @@ std::span<const float> Lstm::cells_before(std::size_t step) const {
   const std::size_t count = sequences_.steps()[step].rows * options_.width;
   if (step == 0) return initial_cells_.span().first(count);
   return cells_.span().subspan(sequences_.steps()[step - 1].begin * options_.width, count);
+}
+
+std::span<const float> SequenceMean::forward(std::span<const float> input, const Pass&) {
+  output_.fill(0.0f);
+  std::size_t row = 0;
+  for (const auto [sequence, step] : sequences_.places()) {
+    add_scaled(input.subspan(row++ * width_, width_), share_of_a_row(sequence),
+               output_.span().subspan(sequence * width_, width_));
+  }
+  return output_.span();
+}
+
+std::span<const float> SequenceMean::backward(std::span<const float> output_gradient) {
+  const std::span<float> gradient = input_gradient_.span().first(sequences_.rows() * width_);
+  std::ranges::fill(gradient, 0.0f);
+  std::size_t row = 0;
+  for (const auto [sequence, step] : sequences_.places()) {
+    add_scaled(output_gradient.subspan(sequence * width_, width_), share_of_a_row(sequence),
+               gradient.subspan(row++ * width_, width_));
+  }
+  return gradient;
 }
 
 }  // namespace kolo::trainer

@@ -1,17 +1,68 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
-#include "trainer/compute/factor.h"
+#include "trainer/compute/device.h"
 #include "trainer/layers/layer.h"
-#include "trainer/layers/packed_sequences.h"
-#include "trainer/layers/weight_factor.h"
 #include "trainer/parameter_set.h"
 #include "trainer/tensor.h"
 
 namespace kolo::trainer {
+
+/// Where the real steps of sequences of unlike lengths stand when a batch holds nothing else: step
+/// by step, so that a recurrent layer takes one step of all sequences at once, and the longest
+/// sequence first, so that those which go on are always the first ones of the step before.
+///
+///     lengths 2, 4, 1     rows  | 1.0  0.0  2.0 | 1.1  0.1 | 1.2 | 1.3 |  …     as sequence.step
+///                         step  |       0       |    1     |  2  |  3  | padding
+///
+/// The rows end with padding, which belongs to no sequence.
+///
+/// Threads: one.
+class PackedSequences {
+ public:
+  /// Rows are a multiple of it, and at least it. So few numbers of rows occur, for each of which
+  /// primitives are made.
+  static constexpr std::size_t kRowBlock = 16;
+
+  /// The rows of one step.
+  struct Step {
+    std::size_t begin;
+    std::size_t rows;
+  };
+  /// The step of a sequence that a row stands for.
+  struct Place {
+    std::size_t sequence;
+    std::size_t step;
+  };
+
+  /// For batches of `sequences` sequences of at most `length` steps.
+  PackedSequences(std::size_t sequences, std::size_t length);
+
+  /// Most rows of a batch.
+  std::size_t capacity() const { return capacity_; }
+  std::size_t sequences() const { return lengths_.size(); }
+
+  /// Before: as many lengths as sequences, each in 0 … length.
+  void assign(std::span<const std::int32_t> lengths);
+
+  std::size_t rows() const;
+  /// Of the rows that are no padding.
+  std::span<const Place> places() const { return places_; }
+  std::span<const Step> steps() const { return steps_; }
+  std::size_t length_of(std::size_t sequence) const { return lengths_[sequence]; }
+
+ private:
+  std::size_t capacity_;
+  std::vector<std::size_t> lengths_;
+  std::vector<std::size_t> order_;  // sequences, the longest first
+  std::vector<Place> places_;
+  std::vector<Step> steps_;
+};
 
 /// Long short-term memory over packed sequences, each of which starts with a state and a cell of
 /// zero. With h the state before a step, its gates are x · Wᵀ + h · Uᵀ + b; see `lstm_cells`.
@@ -58,6 +109,33 @@ class Lstm final : public Layer {
   WeightFactor input_weight_factor_, state_weight_factor_;
   Factor input_factor_, previous_factor_, gradient_factor_;
   Factor step_factor_;  // states before a step, or the gradient of its gates
+};
+
+/// y[s] is the mean of the rows of sequence s, and zero for one without steps.
+///
+/// Shape: x is [sequences.rows(), width], y is [sequences.sequences(), width].
+class SequenceMean final : public Layer {
+ public:
+  /// `sequences` outlives the layer.
+  SequenceMean(const PackedSequences& sequences, std::size_t width)
+      : sequences_(sequences),
+        width_(width),
+        output_({sequences.sequences(), width}),
+        input_gradient_({sequences.capacity(), width}) {}
+
+  std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
+  /// The gradient of padding is zero.
+  std::span<const float> backward(std::span<const float> output_gradient) override;
+
+ private:
+  float share_of_a_row(std::size_t sequence) const {
+    return 1.0f / static_cast<float>(sequences_.length_of(sequence));
+  }
+
+  const PackedSequences& sequences_;
+  std::size_t width_;
+  Tensor output_;
+  Tensor input_gradient_;
 };
 
 }  // namespace kolo::trainer

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <optional>
 
 #include <fmt/format.h>
@@ -17,35 +16,20 @@ namespace {
 std::vector<std::string> gather_text(Runtime& runtime, std::string text) {
   constexpr std::size_t kBytes = 64;
   text.resize(kBytes);
-  std::vector<std::string> texts(static_cast<std::size_t>(runtime.world_size()));
-  for (std::size_t at = 0; at < kBytes; at += sizeof(std::uint64_t)) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, text.data() + at, sizeof word);
-    const std::vector<std::uint64_t> words = gather(runtime, "settings", word);
-    for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-      texts[rank].append(reinterpret_cast<const char*>(&words[rank]), sizeof word);
-    }
+  std::string all(kBytes * static_cast<std::size_t>(runtime.world_size()), '\0');
+  runtime.all_gather("texts of settings", text.data(), {all.data(), all.size(), DType::kUInt8});
+  std::vector<std::string> texts;
+  for (std::size_t at = 0; at < all.size(); at += kBytes) {
+    texts.emplace_back(all.substr(at, kBytes).c_str());
   }
-  for (std::string& each : texts) each.resize(std::strlen(each.c_str()));
   return texts;
 }
 
 }  // namespace
 
 std::vector<std::uint64_t> gather(Runtime& runtime, std::string_view name, std::uint64_t value) {
-  // One slot per rank, zero in all but its own: the sum is the list. Values are split into 32-bit
-  // halves to avoid arithmetic on signed 64-bit numbers.
-  const auto ranks = static_cast<std::size_t>(runtime.world_size());
-  const auto mine = 2 * static_cast<std::size_t>(runtime.rank());
-  std::vector<std::int64_t> halves(2 * ranks);
-  halves[mine] = static_cast<std::int64_t>(value >> 32);
-  halves[mine + 1] = static_cast<std::int64_t>(value & 0xFFFFFFFFu);
-  runtime.all_reduce(name, {halves.data(), halves.size(), DType::kInt64});
-  std::vector<std::uint64_t> values(ranks);
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    values[rank] = static_cast<std::uint64_t>(halves[2 * rank]) << 32 |
-                   static_cast<std::uint64_t>(halves[2 * rank + 1]);
-  }
+  std::vector<std::uint64_t> values(static_cast<std::size_t>(runtime.world_size()));
+  runtime.all_gather(name, &value, {values.data(), values.size(), DType::kInt64});
   return values;
 }
 

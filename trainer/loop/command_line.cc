@@ -1,9 +1,7 @@
 #include "trainer/loop/command_line.h"
 
 #include <algorithm>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -11,7 +9,7 @@
 #include "comm/base/error.h"
 #include "runtime/tools/command_line.h"
 #include "trainer/loop/config_file.h"
-#include "trainer/loop/learner_factory.h"
+#include "trainer/loop/learner.h"
 #include "trainer/tasks/make_task.h"
 
 namespace kolo::trainer {
@@ -47,6 +45,11 @@ std::string list(const Registry<Entry>& registry, const More& more) {
 template <typename Entry>
 std::string list(const Registry<Entry>& registry) {
   return list(registry, [](const Entry&) { return std::string(); });
+}
+
+/// An option that is on or off.
+void add_switch(CLI::App& app, const std::string& name, bool& value, const std::string& help) {
+  app.add_option(name, value, help)->type_name("on|off")->default_str(value ? "on" : "off");
 }
 
 void add_job_options(CLI::App& app, Config& c, const Catalog& catalog, DataOption data) {
@@ -110,25 +113,19 @@ void add_model_options(CLI::App& app, Config& c, const Catalog& catalog) {
   app.add_option("--positions", c.positions,
                  "gpt: learned (a vector of each position) or rotary (queries and keys turn with "
                  "their position, which needs --device cpu)");
-  app.add_option("--tied", c.tied,
-                 "gpt: on: the output layer multiplies by the table of the embedding; off, which "
-                 "needs --device cpu: by one of its own")
-      ->type_name("on|off")
-      ->default_str("on");
+  add_switch(app, "--tied", c.tied,
+             "gpt: on: the output layer multiplies by the table of the embedding; off, which "
+             "needs --device cpu: by one of its own");
   app.add_option("--hidden", c.hidden, "image models: width of hidden dense layers; at least 1");
   app.add_option("--dropout", c.dropout,
                  "Share of elements that training drops at random, 0 to below 1; gpt, on --device "
                  "cpu: of embeddings, attention weights and what each block adds; models of "
                  "texts: before the output layer, and of bert before each sum");
-  app.add_option("--row-gradients", c.row_gradients,
-                 "on: gradients of tables of words, users and items are the rows that a step used, "
-                 "and only these are sent and updated")
-      ->type_name("on|off")
-      ->default_str("on");
-  app.add_option("--sync-batch-norm", c.sync_batch_norm,
-                 "on: batch norm takes its statistics over the samples of all ranks (resnet)")
-      ->type_name("on|off")
-      ->default_str("off");
+  add_switch(app, "--row-gradients", c.row_gradients,
+             "on: gradients of tables of words, users and items are the rows that a step used, "
+             "and only these are sent and updated");
+  add_switch(app, "--sync-batch-norm", c.sync_batch_norm,
+             "on: batch norm takes its statistics over the samples of all ranks (resnet)");
 }
 
 void add_text_options(CLI::App& app, Config& c) {
@@ -144,11 +141,9 @@ void add_text_options(CLI::App& app, Config& c) {
                  "marks at most this many; all unless given");
   app.add_option("--min-count", c.min_count,
                  "Texts: occurrences in the training data below which a word is unknown");
-  app.add_option("--text-marks", c.text_marks,
-                 "Texts: on: the vocabulary has marks, [CLS] at the beginning of a text and [MASK] "
-                 "in place of a hidden word; bert needs them")
-      ->type_name("on|off")
-      ->default_str(c.text_marks ? "on" : "off");
+  add_switch(app, "--text-marks", c.text_marks,
+             "Texts: on: the vocabulary has marks, [CLS] at the beginning of a text and [MASK] "
+             "in place of a hidden word; bert needs them");
   app.add_option("--text-column", c.text_column, "csv, tsv, jsonl: column with the text");
   app.add_option("--label-column", c.label_column, "csv, tsv, jsonl: column with the label");
 }
@@ -185,9 +180,7 @@ void add_optimizer_options(CLI::App& app, Config& c, const Catalog& catalog) {
   app.add_option("--decay-rules", c.decay_rules,
                  "Other decays by name: PATTERN=NUMBER,PATTERN=NUMBER; the first that fits counts");
   app.add_option("--momentum", c.optimizer_options.momentum, "sgd, lars: momentum, 0 to below 1");
-  app.add_option("--nesterov", c.optimizer_options.nesterov, "on: sgd with Nesterov's momentum")
-      ->type_name("on|off")
-      ->default_str("off");
+  add_switch(app, "--nesterov", c.optimizer_options.nesterov, "on: sgd with Nesterov's momentum");
   app.add_option("--beta1", c.optimizer_options.beta1,
                  "adamw, lamb: decay of the first moment, 0 to below 1");
   app.add_option("--beta2", c.optimizer_options.beta2,
@@ -222,10 +215,8 @@ void add_precision_options(CLI::App& app, Config& c) {
                  "Factor on the loss against underflow: off, dynamic, a number greater than 0, or "
                  "auto (dynamic for --precision float16); all ranks skip a step that overflows")
       ->type_name("NAME|NUMBER");
-  app.add_option("--cuda-graph", c.cuda_graph,
-                 "on: record the kernels of a step once and replay them (with --device cuda)")
-      ->type_name("on|off")
-      ->default_str("off");
+  add_switch(app, "--cuda-graph", c.cuda_graph,
+             "on: record the kernels of a step once and replay them (with --device cuda)");
 }
 
 void add_run_options(CLI::App& app, Config& c) {

@@ -1,14 +1,28 @@
-#include "trainer/loop/cpu_learner.h"
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
-#include "trainer/checkpoint/import.h"
+#include "comm/base/clock.h"
+#include "runtime/api/kolo.h"
+#include "trainer/catalog.h"
+#include "trainer/checkpoint/state_visitor.h"
 #include "trainer/checkpoint/stored_weights.h"
-#include "trainer/compute/precisions.h"
-#include "trainer/config_error.h"
-#include "trainer/loop/make_updater.h"
+#include "trainer/compute/device.h"
+#include "trainer/config.h"
+#include "trainer/errors.h"
+#include "trainer/loop/learner.h"
+#include "trainer/loss/loss.h"
+#include "trainer/models/model.h"
+#include "trainer/optimizer/weight_average.h"
+#include "trainer/parameter_set.h"
 #include "trainer/precision/precision.h"
 #include "trainer/tasks/make_task.h"
+#include "trainer/tasks/task.h"
 
 namespace kolo::trainer {
 namespace {
@@ -47,72 +61,157 @@ std::unique_ptr<Model> make_model(const Config& config, Runtime& runtime, const 
   return model;
 }
 
+/// The buffers of a model on all ranks. Running statistics differ between ranks while they train,
+/// and their means are what is evaluated and kept; training goes on with each rank's own.
+///
+/// Threads: one. `runtime` and `parameters` outlive it.
+class BufferMeans final : public Stateful {
+ public:
+  BufferMeans(Runtime& runtime, ParameterSet& parameters)
+      : runtime_(runtime), parameters_(parameters) {}
+
+  /// Gives the model the means over all ranks, the same bits on each. Collective.
+  void begin() {
+    own_ = all();
+    if (own_.empty()) return;
+    // One exchange for all: they are small and many.
+    std::vector<float> means = own_;
+    runtime_.all_reduce("buffers", {means.data(), means.size(), DType::kFloat32},
+                        ReduceOp::kAverage);
+    set(means);
+  }
+  /// Gives it back what it had before.
+  void end() { set(own_); }
+
+  /// Outside of `begin` and `end`; collective when saving. What is saved are the means, with which
+  /// another number of ranks goes on, and each rank's own.
+  void visit_state(StateVisitor& visitor) override {
+    std::deque<Buffer>& buffers = parameters_.buffers();
+    if (!visitor.is_restoring()) begin();
+    for (Buffer& buffer : buffers) {
+      visitor.shared(kBuffers + buffer.name, buffer.value.shape(), buffer.value.span());
+    }
+    if (!visitor.is_restoring()) end();
+    if (visitor.has_other_ranks()) return;
+    for (Buffer& buffer : buffers) {
+      visitor.own(kBuffers + buffer.name, buffer.value.shape(), buffer.value.span());
+    }
+  }
+
+ private:
+  std::vector<float> all() const {
+    std::vector<float> values;
+    for (const Buffer& buffer : parameters_.buffers()) {
+      values.insert(values.end(), buffer.value.span().begin(), buffer.value.span().end());
+    }
+    return values;
+  }
+  void set(std::span<const float> values) {
+    for (Buffer& buffer : parameters_.buffers()) {
+      buffer.value.assign(values.first(buffer.value.size()));
+      values = values.subspan(buffer.value.size());
+    }
+  }
+
+  Runtime& runtime_;
+  ParameterSet& parameters_;
+  std::vector<float> own_;  // of all buffers, between begin and end
+};
+
+class CpuLearner final : public Learner, private Stateful {
+ public:
+  CpuLearner(const Config& config, Runtime& runtime, const Task& task, const Catalog& catalog)
+      : joins_(config.uneven == "join"),
+        samples_per_step_(static_cast<double>(config.batch * config.accumulation)),
+        device_(offered_precision(config)),
+        model_(make_model(config, runtime, task, catalog, device_, origin_)),
+        loss_(task.make_loss(config.batch)),
+        updater_(make_updater(require_offered(config), catalog.optimizers.at(config.optimizer),
+                              runtime, task, model_->parameters(), clock_)),
+        buffer_means_(runtime, model_->parameters()) {
+    model_->parameters().accumulate(config.accumulation);
+    if (config.weight_average > 0.0f) average_.emplace(model_->parameters(), config.weight_average);
+  }
+
+  std::size_t parameter_count() const override { return model_->parameters().element_count(); }
+  PlanSummary plan() const override { return updater_->plan(); }
+  std::vector<CompressionStats> compression_stats() const override {
+    return updater_->compression_stats();
+  }
+  float loss_scale() const override { return updater_->loss_scale(); }
+  std::optional<UpdateMemory> memory() override { return updater_->memory(); }
+  std::string origin() const override { return origin_; }
+
+  Stateful* state() override { return this; }
+
+  void forward_backward(const Batch& batch, float row_weight) override {
+    if (joins_) {
+      updater_->take_part({.weight = static_cast<double>(batch.rank_samples) / samples_per_step_,
+                           .leaves_out_ranks = batch.leaves_out_ranks});
+      if (batch.rank_samples == 0) return;
+    }
+    sums_ += run(batch, true, row_weight * updater_->loss_scale());
+    model_->backward(loss_->gradient());
+  }
+  void await_averages() override { updater_->await_averages(); }
+  UpdateVerdict clip() override { return updater_->clip(); }
+  StepReport update(float lr, const UpdateVerdict& verdict) override {
+    const StepReport report = updater_->update(lr, verdict);
+    if (average_ && !report.is_skipped) average_->update();
+    return report;
+  }
+  void begin_evaluation() override {
+    if (average_) average_->swap();
+    buffer_means_.begin();
+  }
+  void end_evaluation() override {
+    buffer_means_.end();
+    if (average_) average_->swap();
+  }
+  void evaluate(const Batch& batch) override { sums_ += run(batch, false, 1.0f); }
+  LossSums take_sums() override { return std::exchange(sums_, {}); }
+  const ParameterSet& parameters() override { return model_->parameters(); }
+
+ private:
+  void visit_state(StateVisitor& visitor) override {
+    ParameterSet& parameters = model_->parameters();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      visitor.shared(kWeights + parameters[i].name(), parameters[i].shape(), parameters[i].value());
+    }
+    if (average_) average_->visit_state(visitor);
+    buffer_means_.visit_state(visitor);
+    visitor.part_of_sum("loss", sums_.loss);
+    visitor.part_of_sum("score", sums_.score);
+    visitor.part_of_sum("rows", sums_.rows);
+    updater_->visit_state(visitor);
+  }
+  LossSums run(const Batch& batch, bool is_training, float row_weight) {
+    const std::span<const float> output =
+        model_->forward(batch.inputs, {.is_training = is_training,
+                                       .samples = batch.samples,
+                                       .epoch = batch.epoch,
+                                       .first_position = batch.first_position});
+    return loss_->evaluate(output, batch.targets, row_weight);
+  }
+
+  const bool joins_;               // where this rank has no samples
+  const double samples_per_step_;  // of this rank, unless they are fewer
+  Device device_;
+  std::string origin_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Loss> loss_;
+  SteadyClock clock_;
+  std::unique_ptr<ParameterUpdater> updater_;
+  std::optional<WeightAverage> average_;
+  BufferMeans buffer_means_;
+  LossSums sums_;
+};
+
 }  // namespace
 
-CpuLearner::CpuLearner(const Config& config, Runtime& runtime, const Task& task,
-                       const Catalog& catalog)
-    : joins_(config.uneven == "join"),
-      samples_per_step_(static_cast<double>(config.batch * config.accumulation)),
-      device_(offered_precision(config)),
-      model_(make_model(config, runtime, task, catalog, device_, origin_)),
-      loss_(task.make_loss(config.batch)),
-      updater_(make_updater(require_offered(config), catalog.optimizers.at(config.optimizer),
-                            runtime, task, model_->parameters(), clock_)),
-      buffer_means_(runtime, model_->parameters()) {
-  model_->parameters().accumulate(config.accumulation);
-  if (config.weight_average > 0.0f) average_.emplace(model_->parameters(), config.weight_average);
+std::unique_ptr<Learner> make_cpu_learner(const Config& config, Runtime& runtime, const Task& task,
+                                          const Catalog& catalog) {
+  return std::make_unique<CpuLearner>(config, runtime, task, catalog);
 }
-
-LossSums CpuLearner::run(const Batch& batch, bool is_training, float row_weight) {
-  const std::span<const float> output =
-      model_->forward(batch.inputs, {.is_training = is_training,
-                                     .samples = batch.samples,
-                                     .epoch = batch.epoch,
-                                     .first_position = batch.first_position});
-  return loss_->evaluate(output, batch.targets, row_weight);
-}
-
-void CpuLearner::forward_backward(const Batch& batch, float row_weight) {
-  if (joins_) {
-    updater_->take_part({.weight = static_cast<double>(batch.rank_samples) / samples_per_step_,
-                         .leaves_out_ranks = batch.leaves_out_ranks});
-    if (batch.rank_samples == 0) return;
-  }
-  sums_ += run(batch, true, row_weight * updater_->loss_scale());
-  model_->backward(loss_->gradient());
-}
-
-StepReport CpuLearner::finish(float lr) {
-  const ParameterUpdater::Report report = updater_->step(lr);
-  if (average_ && !report.is_skipped) average_->update();
-  return {.gradient_norm = report.gradient_norm,
-          .exposed = report.exposed,
-          .is_skipped = report.is_skipped};
-}
-
-void CpuLearner::visit_state(StateVisitor& visitor) {
-  ParameterSet& parameters = model_->parameters();
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    visitor.shared(kWeights + parameters[i].name(), parameters[i].shape(), parameters[i].value());
-  }
-  if (average_) average_->visit_state(visitor);
-  buffer_means_.visit_state(visitor);
-  visitor.part_of_sum("loss", sums_.loss);
-  visitor.part_of_sum("score", sums_.score);
-  visitor.part_of_sum("rows", sums_.rows);
-  updater_->visit_state(visitor);
-}
-
-void CpuLearner::begin_evaluation() {
-  if (average_) average_->swap();
-  buffer_means_.begin();
-}
-
-void CpuLearner::end_evaluation() {
-  buffer_means_.end();
-  if (average_) average_->swap();
-}
-
-void CpuLearner::evaluate(const Batch& batch) { sums_ += run(batch, false, 1.0f); }
 
 }  // namespace kolo::trainer

@@ -5,12 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "trainer/checkpoint/state_bytes.h"
-#include "trainer/config_error.h"
-#include "trainer/divergence.h"
-#include "trainer/kernels/vector.h"
-#include "trainer/loop/parameter_exchange.h"
-#include "trainer/shards/shard_norm.h"
+#include "trainer/errors.h"
+#include "trainer/kernels/kernels.h"
 
 namespace kolo::trainer {
 
@@ -96,15 +92,6 @@ DistributedOptimizer::~DistributedOptimizer() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].unbind_gradient();
 }
 
-DistributedOptimizer::Report DistributedOptimizer::step(float lr) {
-  const UpdateVerdict verdict = update_all(lr);
-  if (verdict.has_diverged) throw_diverged("gradients are", parameters_);
-  begin_step();
-  return {.gradient_norm = verdict.gradient_norm,
-          .exposed = std::exchange(exposed_, Duration{0}),
-          .is_skipped = verdict.is_skipped};
-}
-
 void DistributedOptimizer::visit_state(StateVisitor& visitor) {
   optimizer_->visit_state(visitor);
   gate_.visit_state(visitor);
@@ -127,37 +114,49 @@ void DistributedOptimizer::take_part(const Turnout& turnout) {
   if (turnout.weight > 0.0) gradients_.set_samples(turnout.weight);
 }
 
-void DistributedOptimizer::await_all() {
-  if (turnout_.weight > 0.0) {
-    gradients_.wait();
-    rows_.finish();
-  }
-  // Ranks without samples take part in what the others wait for, and get their averages.
-  if (turnout_.leaves_out_ranks) runtime_.join();
-}
-
 UpdateMemory DistributedOptimizer::memory() {
   return {.optimizer_bytes = bytes_of(*optimizer_), .gradient_bytes = plan().bytes};
 }
 
-UpdateVerdict DistributedOptimizer::update_all(float lr) {
-  communicate([&] { await_all(); });
+void DistributedOptimizer::await_averages() {
+  communicate([&] {
+    if (turnout_.weight > 0.0) {
+      gradients_.wait();
+      rows_.finish();
+    }
+    // Ranks without samples take part in what the others wait for, and get their averages.
+    if (turnout_.leaves_out_ranks) runtime_.join();
+  });
   for (std::size_t i = 0; i < parameters_.size(); ++i) scale_sparse(i, gate_.loss_scale());
-  const float unclipped = 1.0f / gate_.loss_scale();
+}
+
+UpdateVerdict DistributedOptimizer::clip() {
+  unscale_ = 1.0f / gate_.loss_scale();
   const ShardSquares squares =
       squares_of(parameters_, shares_, static_cast<std::size_t>(runtime_.rank()));
   double norm = 0.0;
   communicate([&] { norm = norm_over_ranks(runtime_, squares); });
   const UpdateVerdict verdict = gate_.judge(norm);
-  if (verdict.is_skipped) return verdict;
+  if (verdict.has_diverged) throw_diverged("gradients are", parameters_);
+  return verdict;
+}
+
+StepReport DistributedOptimizer::update(float lr, const UpdateVerdict& verdict) {
+  if (!verdict.is_skipped) update_all(lr, verdict.gradient_scale);
+  begin_step();
+  return {.gradient_norm = verdict.gradient_norm,
+          .exposed = std::exchange(exposed_, Duration{0}),
+          .is_skipped = verdict.is_skipped};
+}
+
+void DistributedOptimizer::update_all(float lr, float gradient_scale) {
   const bool has_directions = std::ranges::count(becomes_direction_, true) > 0;
   optimizer_->begin_step();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (is_observed_[i]) directions_->observe_average(i, unclipped);
-    update(i, lr, has_directions ? unclipped : verdict.gradient_scale);
+    if (is_observed_[i]) directions_->observe_average(i, unscale_);
+    update(i, lr, has_directions ? unscale_ : gradient_scale);
   }
   if (directions_) directions_->commit();
-  return verdict;
 }
 
 void DistributedOptimizer::begin_step() {

@@ -10,8 +10,8 @@
 #include "comm/base/dtype.h"
 #include "runtime/api/kolo.h"
 #include "trainer/checkpoint/state_visitor.h"
-#include "trainer/loop/parameter_updater.h"
-#include "trainer/loop/row_exchange.h"
+#include "trainer/loop/learner.h"
+#include "trainer/loop/parameter_exchange.h"
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/optimizer/own_directions.h"
 #include "trainer/optimizer/update_gate.h"
@@ -54,7 +54,9 @@ class DistributedOptimizer final : public ParameterUpdater {
 
   float loss_scale() const override { return gate_.loss_scale(); }
   void take_part(const Turnout& turnout) override;
-  Report step(float lr) override;
+  void await_averages() override;
+  UpdateVerdict clip() override;
+  StepReport update(float lr, const UpdateVerdict& verdict) override;
 
   /// Everything but the parameters. Between steps; restoring is collective.
   void visit_state(StateVisitor& visitor) override;
@@ -66,9 +68,7 @@ class DistributedOptimizer final : public ParameterUpdater {
   UpdateMemory memory() override;
 
  private:
-  UpdateVerdict update_all(float lr);
-  /// Waits for all averages; a rank without samples joins instead.
-  void await_all();
+  void update_all(float lr, float gradient_scale);
   /// Determines how each gradient is treated in the next step; that may change after any step.
   void begin_step();
   /// Before a gradient is marked: directions for the sparse ones, observed while they are dense.
@@ -93,6 +93,7 @@ class DistributedOptimizer final : public ParameterUpdater {
   UpdateGate gate_;
   const Clock& clock_;
   Turnout turnout_;
+  float unscale_ = 1.0f;                   // of this step: 1 / loss scale, which `clip` may change
   Duration exposed_{0};                    // Since the last step.
   const std::vector<std::size_t> places_;  // in `gradients_`, by parameter; not of rows
   GradientSet gradients_;

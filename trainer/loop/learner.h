@@ -2,26 +2,82 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "comm/base/clock.h"
 #include "runtime/api/kolo.h"
+#include "trainer/catalog.h"
 #include "trainer/checkpoint/state_visitor.h"
-#include "trainer/data/batch.h"
-#include "trainer/loop/parameter_updater.h"
+#include "trainer/config.h"
+#include "trainer/data/dataset.h"
 #include "trainer/loss/loss.h"
+#include "trainer/optimizer/optimizer.h"
+#include "trainer/optimizer/update_gate.h"
 #include "trainer/parameter_set.h"
+#include "trainer/tasks/task.h"
 
 namespace kolo::trainer {
+
+/// Memory of this rank beside weights and activations.
+struct UpdateMemory {
+  std::size_t optimizer_bytes = 0;  ///< State of the optimizer, such as moments.
+  std::size_t gradient_bytes = 0;   ///< Gradients in the runtime's arena, not of rows.
+};
+
+/// Which part a rank has in a step whose samples are uneven.
+struct Turnout {
+  double weight = 1.0;            ///< Samples of this rank, as a multiple of the usual number.
+  bool leaves_out_ranks = false;  ///< Some rank has no samples, and joins.
+};
 
 /// The result of one step of training.
 struct StepReport {
   double gradient_norm = 0.0;  ///< Norm of the averages, before clipping; not finite if skipped.
   /// Time in which communication kept the step from computing: on the processor, all time that the
-  /// training thread spent in Kolo; on a GPU, the time in which the model's stream stood still.
+  /// training thread spent in Kolo, in marking gradients, which may sum some of them, and in
+  /// waiting for averages and values; on a GPU, the time in which the model's stream stood still.
   std::chrono::nanoseconds exposed{0};
   bool is_skipped = false;  ///< The averages overflowed: nothing was updated.
+};
+
+/// The joint between a model's parameters on the processor and the runtime: from the gradients of a
+/// backward pass to new values on all ranks. It registers what it needs with the parameters, and
+/// gives all ranks those of rank 0.
+///
+/// Collective: every rank makes one, with equal parameters, and calls the same functions equally
+/// often.
+/// Threads: one. Runtime, parameters and clock outlive it.
+class ParameterUpdater : public Stateful {
+ public:
+  /// Factor of the loss of the next backward pass.
+  virtual float loss_scale() const = 0;
+
+  /// Before the backward passes of a step, where averages are over samples and ranks may join.
+  virtual void take_part(const Turnout&) {}
+
+  // After the backward passes of a step, or without one on a rank that has no samples.
+  // Errors: those of the runtime; DivergedError naming the first tensor that is not finite.
+
+  /// Waits until all averages are there, unless parameters are updated one by one.
+  virtual void await_averages() = 0;
+  /// Takes the norm over all ranks, and decides how gradients are scaled and whether the step is
+  /// skipped.
+  virtual UpdateVerdict clip() = 0;
+  /// Updates the parameters unless the step is skipped.
+  virtual StepReport update(float lr, const UpdateVerdict& verdict) = 0;
+
+  /// All three.
+  StepReport step(float lr) {
+    await_averages();
+    return update(lr, clip());
+  }
+
+  virtual PlanSummary plan() const = 0;
+  virtual std::vector<CompressionStats> compression_stats() const = 0;
+  virtual UpdateMemory memory() = 0;
 };
 
 /// A model with its loss and optimizer on one device, joined to the runtime: the part of training
@@ -55,9 +111,10 @@ class Learner {
   /// without samples in this step computes nothing.
   virtual void forward_backward(const Batch& batch, float row_weight) = 0;
 
-  /// After all passes of a step: waits for the averages, checks and clips them, updates.
-  /// Errors: those of the runtime; DivergedError.
-  virtual StepReport finish(float lr) = 0;
+  // After all passes of a step; see ParameterUpdater.
+  virtual void await_averages() = 0;
+  virtual UpdateVerdict clip() = 0;
+  virtual StepReport update(float lr, const UpdateVerdict& verdict) = 0;
 
   /// Between the two calls, the model is the one that is evaluated and kept: with running means of
   /// the weights where the job asks for them, and with the means over all ranks of what training
@@ -74,5 +131,33 @@ class Learner {
   /// The parameters in host memory, valid and unchanged until the next call of any member.
   virtual const ParameterSet& parameters() = 0;
 };
+
+/// The updater that `config` asks for, with an optimizer made by `entry`. Collective.
+/// Errors: KoloError(kConfig) naming options that do not go together; those of the runtime.
+std::unique_ptr<ParameterUpdater> make_updater(const Config& config, const OptimizerEntry& entry,
+                                               Runtime& runtime, const Task& task,
+                                               ParameterSet& parameters, const Clock& clock);
+
+/// The learner of `task` on the device that the runtime's options name. Collective; `config` and
+/// `task` may end before it, `runtime` outlives it.
+///
+/// Before:  config and task are the same on all ranks (`require_same_job`).
+/// Errors:  KoloError(kConfig) for a device that this build cannot train on, or for what the device
+///          does not offer; UsageError when the model cannot take the samples; those of the
+///          runtime.
+std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, const Task& task,
+                                      const Catalog& catalog);
+
+/// Training on the processor; see Note [Mixed precision] in trainer/precision.
+/// Errors: KoloError(kConfig) for a precision or a feature that the processor does not offer;
+///         UsageError if the model does not fit the samples; those of the runtime.
+std::unique_ptr<Learner> make_cpu_learner(const Config& config, Runtime& runtime, const Task& task,
+                                          const Catalog& catalog);
+
+/// Errors: KoloError(kConfig) naming the first option in use that no model on a GPU offers.
+void require_offered_on_gpus(const Config& config);
+
+/// Names of the models that this build trains on a GPU as well.
+std::vector<std::string> device_models();
 
 }  // namespace kolo::trainer

@@ -1,15 +1,12 @@
-#include "trainer/loop/learner_factory.h"
+#include "trainer/loop/learner.h"
 
 #include <utility>
 
-#include "trainer/config_error.h"
+#include "trainer/errors.h"
 #include "trainer/loop/compression_rules.h"
-#include "trainer/loop/cpu_learner.h"
-#include "trainer/loop/gradient_dtype.h"
 
 #if KOLO_CUDA_TRAINER
-#include "trainer/cuda/learner/cuda_learner.h"
-#include "trainer/cuda/learner/model_table.h"
+#include "trainer/cuda/learner.h"
 #endif
 
 namespace kolo::trainer {
@@ -19,14 +16,10 @@ namespace {
 
 std::unique_ptr<Learner> make_device_learner(const Config& config, Runtime& runtime,
                                              const Task& task) {
-  return std::make_unique<cuda::CudaLearner>(config, runtime, task);
+  return cuda::make_learner(config, runtime, task);
 }
 
-std::vector<std::string> built_device_models() { return cuda::model_names(); }
-
 #else
-
-std::vector<std::string> built_device_models() { return {}; }
 
 std::unique_ptr<Learner> make_device_learner(const Config&, Runtime& runtime, const Task&) {
   throw_config_error("--device " + runtime.options().device +
@@ -40,9 +33,7 @@ std::unique_ptr<Learner> make_device_learner(const Config&, Runtime& runtime, co
 
 std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, const Task& task,
                                       const Catalog& catalog) {
-  if (runtime.options().device == "cpu") {
-    return std::make_unique<CpuLearner>(config, runtime, task, catalog);
-  }
+  if (runtime.options().device == "cpu") return make_cpu_learner(config, runtime, task, catalog);
   require_offered_on_gpus(config);
   require_device_compression(runtime.options());
   gradient_dtype(config, runtime.options());  // Refuses what needs the processor.
@@ -65,6 +56,12 @@ void require_offered_on_gpus(const Config& config) {
   }
 }
 
-std::vector<std::string> device_models() { return built_device_models(); }
+std::vector<std::string> device_models() {
+#if KOLO_CUDA_TRAINER
+  return cuda::model_names();
+#else
+  return {};
+#endif
+}
 
 }  // namespace kolo::trainer

@@ -1,4 +1,4 @@
-#include "trainer/loop/make_updater.h"
+#include "trainer/loop/learner.h"
 
 #include <fnmatch.h>
 
@@ -6,15 +6,13 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "comm/base/log.h"
-#include "trainer/config_error.h"
+#include "trainer/errors.h"
 #include "trainer/loop/compression_rules.h"
 #include "trainer/loop/distributed_optimizer.h"
-#include "trainer/loop/gradient_dtype.h"
 #include "trainer/shards/sharded_optimizer.h"
 
 namespace kolo::trainer {
@@ -64,12 +62,13 @@ std::unique_ptr<ParameterUpdater> make_sharded(const Config& config, const Optim
                                                Runtime& runtime, ParameterSet& parameters,
                                                const Clock& clock) {
   gradient_dtype(config, runtime.options());  // Is float32 or refused.
-  using Keep = ShardedGradients::Keep;
+  using Keep = ShardOptions::Keep;
   const auto make = [&](ParameterSet& of) { return entry.make(of, optimizer_options(config)); };
-  const ShardedOptimizer::Options options{
-      .gate = update_options(config),
-      .gradients = config.shard == "gradients" ? Keep::kShards : Keep::kWhole};
-  return std::make_unique<ShardedOptimizer>(runtime, parameters, make, options, clock);
+  return make_sharded_optimizer(
+      runtime, parameters, make,
+      {.gate = update_options(config),
+       .keep = config.shard == "gradients" ? Keep::kShards : Keep::kWhole},
+      clock);
 }
 
 /// For the user of an adaptive optimizer with sparse gradients.

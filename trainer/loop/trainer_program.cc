@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,39 +13,35 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
+#include "comm/base/error.h"
 #include "comm/base/log.h"
 #include "comm/base/output_file.h"
 #include "runtime/api/kolo.h"
 #include "runtime/tools/command_line.h"
-#include "trainer/checkpoint/export.h"
-#include "trainer/checkpoint/import.h"
+#include "trainer/checkpoint/checkpointer.h"
 #include "trainer/checkpoint/run_folder.h"
-#include "trainer/checkpoint/stop_signals.h"
-#include "trainer/checkpoint/stored_vocabularies.h"
+#include "trainer/checkpoint/stored_weights.h"
 #include "trainer/compute/device.h"
-#include "trainer/compute/threads.h"
-#include "trainer/config_error.h"
-#include "trainer/data/data_error.h"
-#include "trainer/data/evenly_spread.h"
-#include "trainer/divergence.h"
+#include "trainer/data/dataset.h"
+#include "trainer/errors.h"
 #include "trainer/loop/command_line.h"
 #include "trainer/loop/config_file.h"
-#include "trainer/loop/evaluator.h"
-#include "trainer/loop/learner_factory.h"
-#include "trainer/loop/make_loader.h"
+#include "trainer/loop/evaluation.h"
+#include "trainer/loop/job.h"
+#include "trainer/loop/learner.h"
 #include "trainer/loop/training.h"
-#include "trainer/loop/weights_commands.h"
-#include "trainer/models/generate.h"
-#include "trainer/report/progress.h"
-#include "trainer/report/run_log.h"
+#include "trainer/models/gpt_reader.h"
+#include "trainer/parameter_set.h"
+#include "trainer/report/listeners.h"
 #include "trainer/report/summary.h"
-#include "trainer/sweep/sweep_command.h"
+#include "trainer/sweep/sweep.h"
 #include "trainer/tasks/make_task.h"
-#include "trainer/text/load_vocabulary.h"
-#include "trainer/text/make_tokenizer.h"
-#include "trainer/tokens/token_dataset.h"
-#include "trainer/tokens/tokenize_command.h"
+#include "trainer/text/tokenizer.h"
+#include "trainer/text/vocabulary.h"
+#include "trainer/tokens/tokenize.h"
+#include "trainer/tokens/tokens.h"
 
 namespace kolo::trainer {
 namespace {
@@ -56,13 +54,9 @@ std::string describe(const Config& config, const Runtime& runtime, const Task& t
                   task.data.held_out->size(), runtime.world_size(), config.batch);
   if (!learner.origin().empty()) text += "\n" + learner.origin();
   const PlanSummary plan = learner.plan();
-  if (!plan.reason.empty()) {
-    text += fmt::format("\ngradients: {}: {}", plan.algorithm, plan.reason);
-  }
+  if (!plan.reason.empty()) text += "\ngradients: " + plan.reason;
   if (!plan.compression.empty()) text += "\ncompression: " + plan.compression;
-  for (const CompressionDecision& decision : plan.compression_decisions) {
-    text += "\ncompression: " + to_string(decision);
-  }
+  if (!plan.compression_decisions.empty()) text += "\n" + describe_decisions(plan);
   return text;
 }
 
@@ -246,13 +240,58 @@ int run_job(Job job, const Catalog& catalog, int argc, const char* const* argv,
   return 0;
 }
 
+// Commands that work on files, without a job.
+
+/// Writes the weights of a checkpoint, in a layout of one of the models of `catalog` if asked.
+int run_export(const Catalog& catalog, int argc, const char* const* argv) {
+  std::vector<WeightLayout> layouts;
+  for (const ModelEntry& model : catalog.models.entries()) {
+    std::ranges::copy(model.layouts, std::back_inserter(layouts));
+  }
+  std::vector<std::string> names;
+  std::string help = "Names and order of elements, those of the model unless given.";
+  for (const WeightLayout& layout : layouts) {
+    names.push_back(layout.name);
+    help += " " + layout.name + ": " + layout.help;
+  }
+  CLI::App app("Writes the weights of a checkpoint to one file.", "kolo-train export");
+  std::filesystem::path weights, file;
+  std::string chosen;
+  app.add_option("WEIGHTS", weights, "Folder of a checkpoint, such as runs/first/step-00001000")
+      ->required();
+  app.add_option("FILE", file, "The safetensors file to write")->required();
+  app.add_option("--layout", chosen, help);
+  if (!parse_arguments(app, argc, argv)) return 0;
+  const auto layout = std::ranges::find(layouts, chosen, &WeightLayout::name);
+  if (chosen.empty()) {
+    export_weights(weights, file);
+  } else if (layout == layouts.end()) {
+    throw_unknown_choice("--layout", chosen, names);
+  } else {
+    export_weights(weights, file, *layout);
+  }
+  return 0;
+}
+
+/// Writes the means of the weights of several checkpoints or files.
+int run_average(int argc, const char* const* argv) {
+  CLI::App app("Writes the means of weights to one file.", "kolo-train average");
+  std::filesystem::path file;
+  std::vector<std::filesystem::path> weights;
+  app.add_option("FILE", file, "The safetensors file to write")->required();
+  app.add_option("WEIGHTS", weights, "Folders of checkpoints, or safetensors files, of one model")
+      ->required();
+  if (parse_arguments(app, argc, argv)) export_average(weights, file);
+  return 0;
+}
+
 }  // namespace
 
 int run_trainer(const Catalog& catalog, int argc, const char* const* argv) {
   return run_program([&] {
     const std::string_view command = argc > 1 ? argv[1] : "";
-    if (command == "export") return run_export(catalog, argc, argv);
-    if (command == "average") return run_average(argc, argv);
+    if (command == "export") return run_export(catalog, argc - 1, argv + 1);
+    if (command == "average") return run_average(argc - 1, argv + 1);
     if (command == "sweep") return run_sweep_command(argc - 1, argv + 1);
     if (command == "evaluate") return run_job(evaluate_job, catalog, argc - 1, argv + 1);
     if (command == "generate") {

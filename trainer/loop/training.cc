@@ -3,29 +3,22 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "trainer/checkpoint/checkpointed_run.h"
-#include "trainer/checkpoint/resume.h"
+#include "trainer/checkpoint/checkpointer.h"
 #include "trainer/checkpoint/run_folder.h"
-#include "trainer/config_error.h"
 #include "trainer/data/data_loader.h"
-#include "trainer/data/evenly_spread.h"
-#include "trainer/divergence.h"
-#include "trainer/loop/agreement.h"
-#include "trainer/loop/evaluator.h"
-#include "trainer/loop/gradient_dtype.h"
-#include "trainer/loop/make_loader.h"
-#include "trainer/loop/run_options.h"
-#include "trainer/loop/saved_curve.h"
+#include "trainer/data/dataset.h"
+#include "trainer/errors.h"
+#include "trainer/loop/evaluation.h"
+#include "trainer/loop/job.h"
+#include "trainer/loop/step_meter.h"
 #include "trainer/loss/loss.h"
-#include "trainer/optimizer/lr_schedule.h"
-#include "trainer/precision/precision.h"
+#include "trainer/parameter_set.h"
 
 namespace kolo::trainer {
 namespace {
@@ -34,19 +27,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-double milliseconds(std::chrono::nanoseconds time) {
-  return std::chrono::duration<double, std::milli>(time).count();
-}
-
-LrSchedule make_schedule(const Config& config, int ranks, LrFall fall, std::size_t total_steps) {
-  const float lr = peak_lr(config, ranks);
-  return {.peak_lr = lr,
-          .final_lr = lr * config.final_lr_share,
-          .warmup_steps = config.warmup_steps,
-          .total_steps = total_steps,
-          .fall = fall};
 }
 
 /// One job in progress.
@@ -67,8 +47,9 @@ class Training final : private Stateful {
                                      std::min(evaluation_interval(), total_steps_),
                                      runtime.world_size())),
         held_out_loader_(make_held_out_loader(config, runtime, held_out_)),
-        schedule_(make_schedule(config, runtime.world_size(), schedule.fall, total_steps_)),
-        choices_(choices()) {}
+        schedule_(make_schedule(config, runtime, task, schedule.fall)),
+        job_(job_identity(config, runtime, task)),
+        choices_(describe_decisions(learner.plan())) {}
 
   std::optional<Summary> run(const std::function<bool()>& wants_stop) {
     require_resumable(config_, runtime_, learner_);
@@ -95,12 +76,36 @@ class Training final : private Stateful {
     }
     const bool is_saved = !checkpoints_ || checkpoints_->save_last(step_, new_eval_loss());
     learner_.begin_evaluation();  // and keeps those weights
-    Summary summary = summarize();
-    summary.is_saved = is_saved;
-    return summary;
+    return summarize(is_saved);
   }
 
  private:
+  /// The way of a step. The last backward pass marks each gradient as soon as it is complete, and
+  /// its average is on its way while the pass goes on.
+  void train_one_step() {
+    const Clock::time_point begin = Clock::now();
+    const std::uint64_t sent_before = runtime_.network_bytes_sent();
+    const std::uint64_t epoch = step_ / train_loader_.steps_per_epoch();
+    const std::size_t step_of_epoch = step_ % train_loader_.steps_per_epoch();
+    std::size_t samples = 0;
+    for (std::size_t pass = 0; pass < config_.accumulation; ++pass) {
+      const Batch batch = train_loader_.load(epoch, step_of_epoch, pass);
+      learner_.forward_backward(batch, row_weight(config_, runtime_, task_, batch));
+      samples = batch.global_samples;
+    }
+    learner_.await_averages();
+    const UpdateVerdict verdict = learner_.clip();
+    lr_ = schedule_.at(step_);
+    const StepReport report = learner_.update(lr_, verdict);
+    ++step_;
+    gradient_norm_ = report.gradient_norm;
+    if (report.is_skipped) ++skipped_steps_;
+    meter_.add({.time = Clock::now() - begin,
+                .exposed = report.exposed,
+                .samples = samples,
+                .wire_bytes = runtime_.network_bytes_sent() - sent_before});
+  }
+
   bool has_reached_target() const {
     if (!config_.target || curve_.empty() || !curve_.back().eval_metric) return false;
     const double value = *curve_.back().eval_metric;
@@ -117,11 +122,8 @@ class Training final : private Stateful {
   }
 
   void resume_from_checkpoint() {
-    const auto checkpoint = resume(runtime_,
-                                   {.run = config_.run,
-                                    .choice = config_.resume,
-                                    .job = job_identity(config_, runtime_, task_)},
-                                   *this);
+    const auto checkpoint =
+        resume(runtime_, {.run = config_.run, .choice = config_.resume, .job = job_}, *this);
     if (!checkpoint) return;
     first_step_ = step_;
     const std::filesystem::path in_run = RunFolder(config_.run).checkpoint(step_);
@@ -136,14 +138,14 @@ class Training final : private Stateful {
   }
 
   void begin_checkpoints(const std::function<bool()>& wants_stop) {
-    CheckpointedRun::Options options{.checkpoints = {.folder = config_.run,
-                                                     .keep = config_.keep,
-                                                     .job = job_identity(config_, runtime_, task_)},
-                                     .every = config_.checkpoint_every,
-                                     .resumed_step = resumed_step_,
-                                     .wants_stop = wants_stop};
-    Stateful& state = *this;
-    checkpoints_.emplace(runtime_, std::move(options), state);
+    checkpoints_.emplace(runtime_,
+                         Checkpointer::Options{.folder = config_.run,
+                                               .keep = config_.keep,
+                                               .job = job_,
+                                               .every = config_.checkpoint_every,
+                                               .resumed_step = resumed_step_,
+                                               .wants_stop = wants_stop},
+                         static_cast<Stateful&>(*this));
   }
 
   void save_and_stop(const char* reason) {
@@ -164,83 +166,22 @@ class Training final : private Stateful {
   }
 
   void visit_state(StateVisitor& visitor) override {
-    std::uint64_t step = step_;
-    std::uint64_t skipped_steps = skipped_steps_;
-    visitor.shared("training.step", step);
-    visitor.shared("training.skipped_steps", skipped_steps);
+    visitor.shared("training.step", step_);
+    visitor.shared("training.skipped_steps", skipped_steps_);
     visitor.shared("training.loss", train_loss_);
     // Clocks of ranks differ, so the time goes with the curve, from one rank.
     std::vector<double> history = numbers_of(curve_);
     history.push_back(seconds_before_ + (step_ > first_step_ ? training_seconds() : 0.0));
     visitor.shared("training.history", history);
     if (visitor.is_restoring()) {
-      step_ = step;
-      skipped_steps_ = skipped_steps;
       curve_ = curve_of(history);
       seconds_before_ = history.empty() ? 0.0 : history.back();
     }
     learner_.state()->visit_state(visitor);
   }
 
-  void train_one_step() {
-    const Clock::time_point begin = Clock::now();
-    const std::size_t steps_per_epoch = train_loader_.steps_per_epoch();
-    const std::uint64_t sent_before = runtime_.network_bytes_sent();
-    std::size_t global_samples = 0;
-    for (std::size_t pass = 0; pass < config_.accumulation; ++pass) {
-      const Batch batch =
-          train_loader_.load(step_ / steps_per_epoch, step_ % steps_per_epoch, pass);
-      global_samples = batch.global_samples;
-      learner_.forward_backward(batch, row_weight(batch));
-    }
-    lr_ = schedule_.at(step_);
-    const StepReport report = learner_.finish(lr_);
-    wire_bytes_ += runtime_.network_bytes_sent() - sent_before;
-    gradient_norm_ = report.gradient_norm;
-    if (report.is_skipped) ++skipped_steps_;
-    ++step_;
-    samples_ += global_samples;
-
-    const double exposed_ms = milliseconds(report.exposed);
-    const double step_ms = milliseconds(Clock::now() - begin);
-    step_ms_.push_back(step_ms);
-    exposed_ms_.push_back(exposed_ms);
-    compute_ms_.push_back(step_ms - exposed_ms);
-    interval_ms_ += step_ms;
-    interval_exposed_ms_ += exposed_ms;
-    training_ms_ += step_ms;
-    interval_samples_ += global_samples;
-    ++interval_steps_;
-  }
-
-  /// With which the averages of gradients are those over all rows, even when the last step deals
-  /// unequal parts: averages are over ranks, or where ranks may join over samples.
-  float row_weight(const Batch& batch) const {
-    const bool is_own = config_.uneven == "join";
-    const std::size_t samples = is_own ? batch.rank_samples : batch.global_samples;
-    // Where some rows have no target, the rows are those that are expected to have one.
-    const double rows = static_cast<double>(samples) * task_.targets_per_sample();
-    return static_cast<float>((is_own ? 1 : runtime_.world_size()) / rows);
-  }
-
-  std::string choices() const {
-    std::string text;
-    for (const CompressionDecision& decision : learner_.plan().compression_decisions) {
-      text += (text.empty() ? "compression: " : "\ncompression: ") + to_string(decision);
-    }
-    return text;
-  }
-
   void note(const std::string& text) {
     for (TrainingListener* listener : listeners_) listener->note(text);
-  }
-
-  // The runtime decides about "auto" after some steps.
-  void note_choices() {
-    const std::string text = choices();
-    if (text == choices_) return;
-    choices_ = text;
-    note(text);
   }
 
   void log_interval() {
@@ -252,30 +193,24 @@ class Training final : private Stateful {
                       .train_loss = train_loss_,
                       .eval_loss = std::nullopt,
                       .eval_metric = std::nullopt});
-    if (!listeners_.empty()) {
-      note_choices();
-      const ProgressReport report = report_interval();
-      for (TrainingListener* listener : listeners_) listener->report(report);
-    }
-    interval_ms_ = 0.0;
-    interval_exposed_ms_ = 0.0;
-    interval_samples_ = 0;
-    interval_steps_ = 0;
-  }
-
-  ProgressReport report_interval() const {
-    const double step_ms = interval_ms_ / static_cast<double>(interval_steps_);
-    return {.step = step_,
-            .total_steps = total_steps_,
-            .seconds = curve_.back().seconds,
-            .train_loss = train_loss_,
-            .lr = static_cast<double>(lr_),
-            .gradient_norm = gradient_norm_,
-            .step_ms = step_ms,
-            .rate = rate(interval_samples_, interval_ms_) * task_.targets_per_sample(),
-            .exposed_share = interval_exposed_ms_ / interval_ms_,
-            .seconds_left = 1e-3 * step_ms * static_cast<double>(total_steps_ - step_),
-            .skipped_steps = skipped_steps_};
+    const StepMeter::Interval interval = meter_.take_interval();
+    if (listeners_.empty()) return;
+    // The runtime decides about "auto" after some steps.
+    std::string choices = describe_decisions(learner_.plan());
+    if (choices != choices_) note(choices_ = std::move(choices));
+    const ProgressReport report{
+        .step = step_,
+        .total_steps = total_steps_,
+        .seconds = curve_.back().seconds,
+        .train_loss = train_loss_,
+        .lr = static_cast<double>(lr_),
+        .gradient_norm = gradient_norm_,
+        .step_ms = interval.step_ms,
+        .rate = interval.samples_per_s * task_.targets_per_sample(),
+        .exposed_share = interval.exposed_share,
+        .seconds_left = 1e-3 * interval.step_ms * static_cast<double>(total_steps_ - step_),
+        .skipped_steps = skipped_steps_};
+    for (TrainingListener* listener : listeners_) listener->report(report);
   }
 
   // Called after log_interval() of the same step.
@@ -302,63 +237,23 @@ class Training final : private Stateful {
                    learner_.parameters());
   }
 
-  /// 0 when nothing was trained, after a resumed job that had ended.
-  static double rate(std::size_t samples, double ms) {
-    return ms > 0.0 ? 1e3 * static_cast<double>(samples) / ms : 0.0;
-  }
-
   double training_seconds() const { return seconds_since(begin_) - evaluation_s_; }
 
-  Summary summarize() {
-    const std::uint64_t hash = learner_.parameters().hash();
-    require_equal(runtime_, "the weights after training", hash);
-    const Options& options = runtime_.options();
-    const PlanSummary plan = learner_.plan();
-    const std::size_t steps_here = std::max<std::size_t>(step_ - first_step_, 1);
-    std::uint64_t wire_bytes = 0;
-    for (const std::uint64_t bytes : gather(runtime_, "wire bytes", wire_bytes_ / steps_here)) {
-      wire_bytes += bytes;
+  Summary summarize(bool is_saved) {
+    Summary summary = describe_job(config_, runtime_, task_, learner_, std::move(curve_));
+    meter_.enter(summary, runtime_);
+    summary.steps = step_;
+    summary.skipped_steps = skipped_steps_;
+    summary.epochs =
+        static_cast<double>(step_) / static_cast<double>(train_loader_.steps_per_epoch());
+    summary.eval_samples = held_out_.size();
+    if (task_.unit == "tokens") {
+      summary.tokens_per_s = summary.samples_per_s * task_.targets_per_sample();
     }
-    const double samples_per_s = rate(samples_, training_ms_);
-    Summary summary{
-        .model = config_.model,
-        .ranks = runtime_.world_size(),
-        .nodes = runtime_.num_nodes(),
-        .device = options.device,
-        .precision = std::string(to_string(parse_precision(config_.precision))),
-        .wire =
-            std::string(to_string(options.wire_dtype.value_or(gradient_dtype(config_, options)))),
-        .compression = options.compression,
-        .algorithm = plan.algorithm,
-        .steps = step_,
-        .skipped_steps = skipped_steps_,
-        .loss_scale = learner_.loss_scale(),
-        .epochs = static_cast<double>(step_) / static_cast<double>(train_loader_.steps_per_epoch()),
-        .train_loss = train_loss_,
-        .eval_loss = curve_.back().eval_loss.value(),
-        .metric = task_.metric,
-        .eval_metric = curve_.back().eval_metric.value(),
-        .eval_samples = held_out_.size(),
-        .eval_bits_per_byte = task_.bits_per_byte(curve_.back().eval_loss.value()),
-        .samples_per_s = samples_per_s,
-        .tokens_per_s = std::nullopt,
-        .step_ms = median(std::move(step_ms_)),
-        .compute_ms = median(std::move(compute_ms_)),
-        .exposed_comm_ms = median(std::move(exposed_ms_)),
-        .data_wait_ms = milliseconds(train_loader_.waited()) / static_cast<double>(steps_here),
-        .wire_bytes_per_step = wire_bytes,
-        .compression_groups = learner_.compression_stats(),
-        .compression_decisions = plan.compression_decisions,
-        .fusion_bytes = plan.fusion_bytes,
-        .shard = config_.shard,
-        .weights_hash = hash,
-        .wall_s = seconds_since(begin_),
-        .curve = std::move(curve_)};
-    if (const auto memory = learner_.memory()) {
-      summary.optimizer_bytes = memory->optimizer_bytes;
-      summary.gradient_bytes = memory->gradient_bytes;
-    }
-    if (task_.unit == "tokens") summary.tokens_per_s = samples_per_s * task_.targets_per_sample();
+    summary.data_wait_ms = to_us(train_loader_.waited()) / 1e3 /
+                           static_cast<double>(std::max<std::uint64_t>(step_ - first_step_, 1));
+    summary.wall_s = seconds_since(begin_);
+    summary.is_saved = is_saved;
     return summary;
   }
 
@@ -372,43 +267,25 @@ class Training final : private Stateful {
   EvenlySpread held_out_;
   DataLoader held_out_loader_;
   LrSchedule schedule_;
+  const JobIdentity job_;
   std::string choices_;  // The choices in force, as last printed.
-
   Clock::time_point begin_;
-  std::size_t step_ = 0;
-  std::size_t first_step_ = 0;                 // steps that were taken before a checkpoint
+  std::uint64_t step_ = 0;
+  std::uint64_t first_step_ = 0;               // steps that were taken before a checkpoint
   std::optional<std::uint64_t> resumed_step_;  // the same, if the checkpoint is one of this run
   double seconds_before_ = 0.0;                // time that they took
-  std::size_t samples_ = 0;
-  std::size_t skipped_steps_ = 0;
-  std::uint64_t wire_bytes_ = 0;  // of this rank's gradients
+  std::uint64_t skipped_steps_ = 0;
   float lr_ = 0.0f;
   double gradient_norm_ = 0.0;
   double train_loss_ = 0.0;
-  double training_ms_ = 0.0;
   double evaluation_s_ = 0.0;
-  std::vector<double> step_ms_;
-  std::vector<double> compute_ms_;
-  std::vector<double> exposed_ms_;
+  StepMeter meter_;
   std::vector<CurvePoint> curve_;
 
-  // Since the last log line.
-  double interval_ms_ = 0.0;
-  double interval_exposed_ms_ = 0.0;
-  std::size_t interval_samples_ = 0;
-  std::size_t interval_steps_ = 0;
-
-  std::optional<CheckpointedRun> checkpoints_;  // last, since it reads the rest
+  std::optional<Checkpointer> checkpoints_;  // last, since it reads the rest
 };
 
 }  // namespace
-
-void require_same_job(const Config& config, Runtime& runtime, const Task& task) {
-  require_equal(runtime, common_settings(config));
-  require_equal(runtime, "the numbers of training samples", task.data.train->size());
-  require_equal(runtime, "the numbers of held-out samples", task.data.held_out->size());
-  require_equal(runtime, "the vocabularies", task.data.text_files.hash());
-}
 
 std::optional<Summary> train(const Config& config, Runtime& runtime, const Task& task,
                              const LrScheduleEntry& schedule, Learner& learner,

@@ -6,18 +6,12 @@
 
 #include "runtime/api/kolo.h"
 #include "trainer/config.h"
-#include "trainer/loop/learner.h"
-#include "trainer/optimizer/lr_schedule.h"
+#include "trainer/optimizer/optimizer.h"
+#include "trainer/report/listeners.h"
 #include "trainer/report/summary.h"
-#include "trainer/report/training_listener.h"
 #include "trainer/tasks/task.h"
 
 namespace kolo::trainer {
-
-/// Checks that options and data are equal on all ranks. Collective; call it before any other
-/// collective of the job, because ranks that differ would take different numbers of steps, or
-/// different samples. Errors: KoloError(kMismatch) on every rank, naming the ranks that differ.
-void require_same_job(const Config& config, Runtime& runtime, const Task& task);
 
 /// Trains `learner` on `task` on all ranks together and checks that they end with the same weights.
 /// Collective.

@@ -3,10 +3,93 @@
 #include <string>
 
 #include "trainer/config.h"
-#include "trainer/config_error.h"
-#include "trainer/models/bert_heads.h"
+#include "trainer/errors.h"
+#include "trainer/layers/layer.h"
+#include "trainer/layers/linear.h"
 
 namespace kolo::trainer {
+namespace {
+
+/// Rows to the tokens that they stand for: norm(gelu(dense(x))) · tableᵀ + bias.
+///
+/// Shape: x is [rows, width], y is [rows, tokens], the table [tokens, width]. Registers
+///        masked.dense, masked.norm and masked.output.bias.
+class MaskedTokenHead final : public Layer {
+ public:
+  struct Options {
+    std::size_t rows;
+    float deviation;  ///< Of initial weights.
+  };
+
+  /// `table` is that of the embedding.
+  MaskedTokenHead(Device& device, ParameterSet& parameters, Parameter& table, const Options& o)
+      : dense_(device, parameters, "masked.dense",
+               {.rows = o.rows,
+                .inputs = table.shape()[1],
+                .outputs = table.shape()[1],
+                .deviation = o.deviation}),
+        gelu_(o.rows * table.shape()[1]),
+        norm_(parameters, "masked.norm", o.rows, table.shape()[1]),
+        output_(device, parameters, "masked.output", table, o.rows) {}
+
+  std::span<const float> forward(std::span<const float> input, const Pass& pass) override {
+    const auto dense = gelu_.forward(dense_.forward(input, pass), pass);
+    return output_.forward(norm_.forward(dense, pass), pass);
+  }
+  std::span<const float> backward(std::span<const float> output_gradient) override {
+    return dense_.backward(gelu_.backward(norm_.backward(output_.backward(output_gradient))));
+  }
+
+ private:
+  Linear dense_;
+  Gelu gelu_;
+  LayerNorm norm_;
+  Linear output_;
+};
+
+/// Rows of whole texts to classes: classifier(drop(tanh(pooler(x)))).
+///
+/// Shape: x is [texts, width], y is [texts, classes]. Registers pooler and classifier.
+class TextClassHead final : public Layer {
+ public:
+  struct Options {
+    std::size_t texts;
+    std::size_t width;
+    std::size_t classes;
+    float deviation;  ///< Of initial weights.
+    float dropout;    ///< Share; see Dropout.
+    std::uint64_t seed;
+    std::uint64_t dropout_layer;
+  };
+
+  TextClassHead(Device& device, ParameterSet& parameters, const Options& o)
+      : pooler_(device, parameters, "pooler",
+                {.rows = o.texts, .inputs = o.width, .outputs = o.width, .deviation = o.deviation}),
+        tanh_(o.texts * o.width),
+        dropout_({.samples = o.texts,
+                  .width = o.width,
+                  .mask = {.share = o.dropout, .seed = o.seed, .layer = o.dropout_layer}}),
+        classifier_(
+            device, parameters, "classifier",
+            {.rows = o.texts, .inputs = o.width, .outputs = o.classes, .deviation = o.deviation}) {}
+
+  std::span<const float> forward(std::span<const float> input, const Pass& pass) override {
+    const auto pooled = tanh_.forward(pooler_.forward(input, pass), pass);
+    return classifier_.forward(dropout_.forward(pooled, pass), pass);
+  }
+  std::span<const float> backward(std::span<const float> output_gradient) override {
+    return pooler_.backward(
+        tanh_.backward(dropout_.backward(classifier_.backward(output_gradient))));
+  }
+
+ private:
+  Linear pooler_;
+  Tanh tanh_;
+  Dropout dropout_;
+  Linear classifier_;
+};
+
+}  // namespace
 
 ModelEntry Bert::entry() {
   return {.name = "bert",

@@ -5,11 +5,10 @@
 #include <deque>
 #include <memory>
 
-#include "trainer/layers/attention/encoder_block.h"
-#include "trainer/layers/dropout.h"
-#include "trainer/layers/embedding.h"
-#include "trainer/layers/layer_norm.h"
-#include "trainer/layers/row_selection.h"
+#include "trainer/layers/elementwise.h"
+#include "trainer/layers/normalization.h"
+#include "trainer/layers/tables.h"
+#include "trainer/layers/transformer_blocks.h"
 #include "trainer/models/model.h"
 
 namespace kolo::trainer {

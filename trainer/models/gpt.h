@@ -6,11 +6,11 @@
 #include <memory>
 #include <optional>
 
-#include "trainer/layers/attention/transformer_block.h"
-#include "trainer/layers/dropout.h"
-#include "trainer/layers/embedding.h"
-#include "trainer/layers/layer_norm.h"
+#include "trainer/layers/elementwise.h"
 #include "trainer/layers/linear.h"
+#include "trainer/layers/normalization.h"
+#include "trainer/layers/tables.h"
+#include "trainer/layers/transformer_blocks.h"
 #include "trainer/models/model.h"
 
 namespace kolo::trainer {
@@ -66,5 +66,13 @@ class Gpt final : public Model {
   std::unique_ptr<LayerNorm> final_norm_;
   std::unique_ptr<Linear> output_;
 };
+
+/// That of the published weights of GPT-2, for a Gpt with learned positions: matrices of blocks are
+/// [inputs, outputs], and the output table is there if it is not the embedding's.
+///
+/// Source: GPT2LMHeadModel in https://github.com/huggingface/transformers, whose files begin names
+///         with "transformer.", and the files of https://huggingface.co/openai-community/gpt2,
+///         which do not.
+WeightLayout gpt2_layout();
 
 }  // namespace kolo::trainer

@@ -1,11 +1,10 @@
 #include "trainer/models/matrix_factorization.h"
 
-#include <algorithm>
 #include <numeric>
 
 #include "comm/base/check.h"
 #include "trainer/config.h"
-#include "trainer/kernels/vector.h"
+#include "trainer/kernels/kernels.h"
 
 namespace kolo::trainer {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "trainer/layers/lookup.h"
+#include "trainer/layers/tables.h"
 #include "trainer/models/model.h"
 #include "trainer/tensor.h"
 

@@ -1,20 +1,68 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "trainer/checkpoint/state_visitor.h"
-#include "trainer/optimizer/tensor_norms.h"
 #include "trainer/parameter_set.h"
 #include "trainer/tensor.h"
 
 namespace kolo::trainer {
+
+/// The part of an optimizer that takes norms of whole tensors. Ranks that share out tensors add up
+/// the squares of their elements: after `begin_step` first `prepare` of every parameter, then
+/// `squares_of`, then `apply` with the sums over all ranks, in place of `update`.
+///
+/// Ranks that hold whole tensors add up the squares of the same parts in the same order, so that
+/// their `update` has the bits of ranks that share them out.
+class TensorNorms {
+ public:
+  struct Squares {
+    double of_weights = 0.0;
+    double of_step = 0.0;  ///< Of the direction or gradient that the weights are compared with.
+
+    Squares& operator+=(const Squares& other) {
+      of_weights += other.of_weights;
+      of_step += other.of_step;
+      return *this;
+    }
+  };
+  using Parts = std::function<std::vector<ElementRange>(std::size_t parameter)>;
+
+  virtual ~TensorNorms() = default;
+
+  /// The parts of each parameter, in the order in which `update` adds up their squares. Unless this
+  /// is called, all of it is one part.
+  void add_up_by(Parts parts) { parts_ = std::move(parts); }
+
+  /// Works out what `squares_of` needs.
+  virtual void prepare(std::size_t parameter, float gradient_scale) = 0;
+  /// The squares of some elements that this rank owns.
+  virtual Squares squares_of(std::size_t parameter, ElementRange range) const = 0;
+  /// Updates the elements that this rank owns; `whole` is of the whole tensor.
+  virtual void apply(std::size_t parameter, float lr, float gradient_scale,
+                     const Squares& whole) = 0;
+
+ protected:
+  /// The squares of a tensor of `size` elements that this rank owns, part by part.
+  Squares add_up(std::size_t parameter, std::size_t size) const {
+    if (!parts_) return squares_of(parameter, {.begin = 0, .count = size});
+    Squares whole;
+    for (const ElementRange& part : parts_(parameter)) whole += squares_of(parameter, part);
+    return whole;
+  }
+
+ private:
+  Parts parts_;
+};
 
 /// Weight decay of the parameters whose names fit a pattern, as the shell's.
 struct DecayRule {
@@ -146,6 +194,45 @@ struct OptimizerEntry {
   /// Options that not every optimizer reads, as "--dropout". One that nothing in a job reads is an
   /// error.
   std::vector<std::string> reads = {};
+};
+
+OptimizerEntry sgd_entry();
+OptimizerEntry adamw_entry();
+OptimizerEntry lars_entry();
+OptimizerEntry lamb_entry();
+
+/// 1 / (1 - beta^steps), which corrects a running mean that starts at zero and is too small at
+/// first. Before: steps > 0.
+float bias_correction(float beta, std::uint64_t steps);
+
+/// The fall of a learning rate: the share that is left, from 1 at `progress` 0 to 0 at 1.
+using LrFall = double (*)(double progress);
+
+/// A course that --lr-schedule can name.
+struct LrScheduleEntry {
+  std::string name;
+  std::string help;  ///< In a few words.
+  LrFall fall;
+};
+
+LrScheduleEntry cosine_schedule();
+LrScheduleEntry linear_schedule();
+LrScheduleEntry step_schedule();
+LrScheduleEntry constant_schedule();
+
+/// Learning rate by step: a linear rise over `warmup_steps`, then a fall down to `final_lr` at the
+/// last step.
+///
+/// Source: Loshchilov and Hutter, "SGDR", ICLR 2017, without restarts, for the cosine.
+struct LrSchedule {
+  float peak_lr;
+  float final_lr;  ///< Of a schedule that falls.
+  std::size_t warmup_steps;
+  std::size_t total_steps;
+  LrFall fall;
+
+  /// Shape: step 0 is the first; steps beyond the last have its rate.
+  float at(std::size_t step) const;
 };
 
 }  // namespace kolo::trainer

@@ -4,9 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "trainer/kernels/update.h"
-#include "trainer/kernels/vector.h"
-#include "trainer/optimizer/adam_moments.h"
+#include "trainer/kernels/kernels.h"
 
 namespace kolo::trainer {
 

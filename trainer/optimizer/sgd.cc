@@ -1,8 +1,126 @@
-#include "trainer/optimizer/sgd.h"
+#include <cmath>
+#include <vector>
+
+#include "trainer/kernels/kernels.h"
+#include "trainer/optimizer/optimizer.h"
+#include "trainer/tensor.h"
 
 namespace kolo::trainer {
+namespace {
 
-OptimizerEntry Sgd::entry() {
+/// Stochastic gradient descent with momentum, or Nesterov's, and weight decay.
+///
+/// Momentum makes decay 1 / (1 - momentum) times as strong. A direction that is followed is moved
+/// along without momentum, and its parameter decays as strongly. Source: Sutskever et al., "On the
+/// importance of initialization and momentum", ICML 2013.
+class Sgd final : public Optimizer {
+ public:
+  Sgd(ParameterSet& parameters, const OptimizerOptions& options) : Optimizer(parameters, options) {
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      velocity_.push_back(make_state(parameters[i]));
+    }
+  }
+  void visit_state(StateVisitor& visitor) override {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      visit_elements(visitor, "sgd.velocity", parameters_[i], velocity_[i]);
+    }
+  }
+  void begin_step() override {}
+  void update(std::size_t index, float lr, float gradient_scale) override {
+    move(index, {.lr = lr,
+                 .momentum = options_.momentum,
+                 .weight_decay = weight_decay(index),
+                 .gradient_scale = gradient_scale,
+                 .nesterov = options_.nesterov});
+  }
+  void follow(std::size_t index, float lr, float gradient_scale) override {
+    move(index, {.lr = lr,
+                 .momentum = 0.0f,
+                 .weight_decay = weight_decay(index) / (1.0f - options_.momentum),
+                 .gradient_scale = gradient_scale});
+  }
+  float momentum() const override { return options_.momentum; }
+
+ private:
+  void move(std::size_t index, const SgdStep& step) {
+    visit_parts(index, [&](const Part& part) {
+      sgd_update(step, part.gradient, part.of(velocity_[index]), part.value);
+    });
+  }
+
+  std::vector<Tensor> velocity_;  // by parameter
+};
+
+/// SGD with momentum whose steps are a share of the weights that they change, tensor by tensor.
+/// Tensors without weight decay take the steps of SGD. A direction that is followed moves a
+/// parameter as by SGD.
+///
+/// Source: You, Gitman and Ginsburg, "Large Batch Training of Convolutional Networks", 2017.
+class Lars final : public Optimizer, public TensorNorms {
+ public:
+  /// Share of the norm of the weights that a step with learning rate 1 has.
+  static constexpr double kTrust = 0.001;
+
+  Lars(ParameterSet& parameters, const OptimizerOptions& options) : Optimizer(parameters, options) {
+    require_no_rows("lars");
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      velocity_.push_back(make_state(parameters[i]));
+    }
+  }
+  void visit_state(StateVisitor& visitor) override {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      visit_elements(visitor, "lars.velocity", parameters_[i], velocity_[i]);
+    }
+  }
+  void begin_step() override {}
+  void update(std::size_t index, float lr, float gradient_scale) override {
+    apply(index, lr, gradient_scale, add_up(index, parameters_[index].size()));
+  }
+  TensorNorms* norms() override { return this; }
+  void prepare(std::size_t, float) override {}
+  Squares squares_of(std::size_t index, ElementRange range) const override {
+    if (weight_decay(index) == 0.0f) return {};
+    const Parameter& parameter = parameters_[index];
+    Squares squares{.of_weights =
+                        sum_of_squares(parameter.value().subspan(range.begin, range.count))};
+    parameter.visit_averages(
+        range, [&](std::span<const float> part) { squares.of_step += sum_of_squares(part); });
+    return squares;
+  }
+  void apply(std::size_t index, float lr, float gradient_scale, const Squares& whole) override {
+    const double decay = weight_decay(index);
+    double local = 1.0;
+    if (decay > 0.0) {
+      const double of_weights = std::sqrt(whole.of_weights);
+      const double of_gradient = gradient_scale * std::sqrt(whole.of_step);
+      const double change = of_gradient + decay * of_weights;
+      if (of_weights > 0.0 && change > 0.0) local = kTrust * of_weights / change;
+    }
+    const SgdStep step{.lr = lr,
+                       .momentum = options_.momentum,
+                       .weight_decay = static_cast<float>(local * decay),
+                       .gradient_scale = static_cast<float>(local * gradient_scale)};
+    visit_parts(index, [&](const Part& part) {
+      sgd_update(step, part.gradient, part.of(velocity_[index]), part.value);
+    });
+  }
+  void follow(std::size_t index, float lr, float gradient_scale) override {
+    Parameter& parameter = parameters_[index];
+    sgd_update({.lr = lr,
+                .momentum = 0.0f,
+                .weight_decay = weight_decay(index) / (1.0f - options_.momentum),
+                .gradient_scale = gradient_scale},
+               parameter.gradient(), velocity_[index].span(), parameter.value());
+  }
+  float momentum() const override { return options_.momentum; }
+
+ private:
+  std::vector<Tensor> velocity_;  // by parameter
+};
+
+}  // namespace
+
+OptimizerEntry sgd_entry() {
   return {.name = "sgd",
           .help = "stochastic gradient descent with momentum",
           .make =
@@ -12,38 +130,14 @@ OptimizerEntry Sgd::entry() {
           .reads = {"--momentum", "--nesterov"}};
 }
 
-Sgd::Sgd(ParameterSet& parameters, const OptimizerOptions& options)
-    : Optimizer(parameters, options) {
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    velocity_.push_back(make_state(parameters[i]));
-  }
-}
-
-void Sgd::visit_state(StateVisitor& visitor) {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    visit_elements(visitor, "sgd.velocity", parameters_[i], velocity_[i]);
-  }
-}
-
-void Sgd::update(std::size_t index, float lr, float gradient_scale) {
-  move(index, {.lr = lr,
-               .momentum = options_.momentum,
-               .weight_decay = weight_decay(index),
-               .gradient_scale = gradient_scale,
-               .nesterov = options_.nesterov});
-}
-
-void Sgd::follow(std::size_t index, float lr, float gradient_scale) {
-  move(index, {.lr = lr,
-               .momentum = 0.0f,
-               .weight_decay = weight_decay(index) / (1.0f - options_.momentum),
-               .gradient_scale = gradient_scale});
-}
-
-void Sgd::move(std::size_t index, const SgdStep& step) {
-  visit_parts(index, [&](const Part& part) {
-    sgd_update(step, part.gradient, part.of(velocity_[index]), part.value);
-  });
+OptimizerEntry lars_entry() {
+  return {.name = "lars",
+          .help = "SGD with steps that are a share of the weights, for large batches",
+          .make =
+              [](ParameterSet& parameters, const OptimizerOptions& options) {
+                return std::make_unique<Lars>(parameters, options);
+              },
+          .reads = {"--momentum"}};
 }
 
 }  // namespace kolo::trainer

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "trainer/checkpoint/state_visitor.h"
+#include "trainer/kernels/kernels.h"
 #include "trainer/parameter_set.h"
 #include "trainer/tensor.h"
 
@@ -23,16 +25,36 @@ class WeightAverage final : public Stateful {
   static constexpr const char* kMeans = "weight_average/";
 
   /// Before: 0 < decay < 1.
-  WeightAverage(ParameterSet& parameters, float decay);
+  WeightAverage(ParameterSet& parameters, float decay) : parameters_(parameters), decay_(decay) {
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      means_.emplace_back(parameters[i].shape()).assign(parameters[i].value());
+    }
+  }
 
   /// Before: not swapped.
-  void visit_state(StateVisitor& visitor) override;
+  void visit_state(StateVisitor& visitor) override {
+    visitor.shared("weight_average.steps", steps_);
+    for (std::size_t i = 0; i < means_.size(); ++i) {
+      visitor.shared(kMeans + parameters_[i].name(), parameters_[i].shape(), means_[i].span());
+    }
+  }
 
   /// After each step that changed the weights.
-  void update();
+  void update() {
+    steps_ += 1.0;
+    const float decay = std::min(decay_, static_cast<float>((1.0 + steps_) / (10.0 + steps_)));
+    for (std::size_t i = 0; i < means_.size(); ++i) {
+      scale(means_[i].span(), decay);
+      add_scaled(parameters_[i].value(), 1.0f - decay, means_[i].span());
+    }
+  }
 
   /// Exchanges the means with the weights, for evaluation; a second call undoes it.
-  void swap();
+  void swap() {
+    for (std::size_t i = 0; i < means_.size(); ++i) {
+      std::ranges::swap_ranges(means_[i].span(), parameters_[i].value());
+    }
+  }
 
  private:
   ParameterSet& parameters_;

@@ -1,13 +1,46 @@
 #include "trainer/precision/precision.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
 #include <fmt/format.h>
 
-#include "trainer/config_error.h"
+#include "comm/base/check.h"
+#include "trainer/errors.h"
 
 namespace kolo::trainer {
+namespace {
+
+void check_scale(float scale) {
+  check(std::isfinite(scale) && scale > 0.0f, "a loss scale is finite and greater than 0");
+}
+
+}  // namespace
+
+LossScaler::LossScaler(const Options& options) : options_(options) {
+  check_scale(options.scale);
+  if (options.mode != Mode::kOff) state_.scale = options.scale;
+}
+
+bool LossScaler::can_skip() const {
+  return options_.mode == Mode::kFixed ||
+         (options_.mode == Mode::kDynamic && state_.scale > kLeast);
+}
+
+void LossScaler::update(bool has_overflowed) {
+  if (options_.mode != Mode::kDynamic) return;
+  if (has_overflowed) {
+    state_ = {.scale = std::max(kLeast, 0.5f * state_.scale), .clean_steps = 0};
+  } else if (++state_.clean_steps == options_.clean_steps_to_double) {
+    state_ = {.scale = std::min(kMost, 2.0f * state_.scale), .clean_steps = 0};
+  }
+}
+
+void LossScaler::restore(const State& state) {
+  check_scale(state.scale);
+  state_ = state;
+}
 
 DType parse_precision(const std::string& text) {
   const std::optional<DType> dtype = parse_dtype(text);

@@ -1,11 +1,64 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "comm/base/dtype.h"
-#include "trainer/precision/loss_scaler.h"
 
 namespace kolo::trainer {
+
+/// A factor of the loss, and so of every gradient, that lifts small gradients into the range of a
+/// 16-bit float. The update divides by it.
+///
+/// A dynamic scale probes for the largest one that fits: it halves after a step whose gradients
+/// overflowed, which is skipped, and doubles after a number of successful ones. Ranks that see the
+/// same outcomes have the same scale.
+///
+/// Threads: one; no I/O.
+/// Source:  Micikevicius et al., "Mixed Precision Training", ICLR 2018, section 3.2.
+class LossScaler {
+ public:
+  enum class Mode {
+    kOff,      ///< The factor is 1.
+    kFixed,    ///< Always the same factor.
+    kDynamic,  ///< Adapts to the gradients.
+  };
+
+  struct Options {
+    Mode mode = Mode::kOff;
+    float scale = 65536.0f;  ///< Initial value; finite and greater than 0.
+    std::size_t clean_steps_to_double = 2000;
+  };
+
+  /// The state in a checkpoint.
+  struct State {
+    float scale = 1.0f;
+    std::size_t clean_steps = 0;  ///< Since the scale changed last.
+    friend bool operator==(const State&, const State&) = default;
+  };
+
+  /// Bounds of a dynamic scale.
+  static constexpr float kLeast = 1.0f;
+  static constexpr float kMost = 16777216.0f;  // 2^24
+
+  /// Errors: UsageError for a scale that is not finite and positive.
+  explicit LossScaler(const Options& options);
+
+  float scale() const { return state_.scale; }
+  /// True if a step that overflows at this scale may be skipped because a lower scale may help: not
+  /// without a scale, nor at the lower bound.
+  bool can_skip() const;
+
+  /// After a step with the present scale.
+  void update(bool has_overflowed);
+
+  const State& state() const { return state_; }
+  void restore(const State& state);
+
+ private:
+  Options options_;
+  State state_;
+};
 
 /// The dtype of the operands of a model's products: float32, bfloat16 or float16; see Note [Mixed
 /// precision] in this folder. Errors: KoloError(kConfig) naming the choices.

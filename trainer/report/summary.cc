@@ -1,6 +1,8 @@
 #include "trainer/report/summary.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,6 +20,13 @@ Json or_null(const std::optional<Number>& value) {
 
 std::string describe_bits(const std::optional<double>& bits_per_byte) {
   return bits_per_byte ? fmt::format(", {:.4f} bits per byte", *bits_per_byte) : std::string();
+}
+
+constexpr std::size_t kNumbersPerPoint = 5;
+constexpr double kNotEvaluated = std::numeric_limits<double>::quiet_NaN();
+
+std::optional<double> unless_missing(double value) {
+  return std::isnan(value) ? std::nullopt : std::optional(value);
 }
 
 }  // namespace
@@ -115,12 +124,42 @@ std::string to_line(const Summary& s) {
       describe(s.metric, s.eval_metric), describe_bits(s.eval_bits_per_byte), rate, s.weights_hash);
 }
 
+std::string describe_decisions(const PlanSummary& plan) {
+  std::string text;
+  for (const CompressionDecision& decision : plan.compression_decisions) {
+    text += (text.empty() ? "compression: " : "\ncompression: ") + to_string(decision);
+  }
+  return text;
+}
+
 double median(std::vector<double> values) {
   if (values.empty()) return 0.0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   if (values.size() % 2 == 1) return *middle;
   return 0.5 * (*middle + *std::max_element(values.begin(), middle));
+}
+
+std::vector<double> numbers_of(const std::vector<CurvePoint>& curve) {
+  std::vector<double> numbers;
+  for (const CurvePoint& point : curve) {
+    numbers.insert(numbers.end(), {static_cast<double>(point.step), point.seconds, point.train_loss,
+                                   point.eval_loss.value_or(kNotEvaluated),
+                                   point.eval_metric.value_or(kNotEvaluated)});
+  }
+  return numbers;
+}
+
+std::vector<CurvePoint> curve_of(std::span<const double> numbers) {
+  std::vector<CurvePoint> curve;
+  for (; numbers.size() >= kNumbersPerPoint; numbers = numbers.subspan(kNumbersPerPoint)) {
+    curve.push_back({.step = static_cast<std::size_t>(numbers[0]),
+                     .seconds = numbers[1],
+                     .train_loss = numbers[2],
+                     .eval_loss = unless_missing(numbers[3]),
+                     .eval_metric = unless_missing(numbers[4])});
+  }
+  return curve;
 }
 
 }  // namespace kolo::trainer

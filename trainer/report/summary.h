@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,21 +42,19 @@ struct Summary {
   std::size_t eval_samples = 0;              ///< In an evaluation.
   std::optional<double> eval_bits_per_byte;  ///< Text only: the held-out loss for a byte of it.
   double samples_per_s = 0.0;                ///< Rate of all ranks, without evaluation.
-  std::optional<double> tokens_per_s;        ///< Text only.
+  std::optional<double> tokens_per_s = std::nullopt;  ///< Text only.
   double step_ms = 0.0;
   double compute_ms = 0.0;       ///< Step time without exposed communication.
   double exposed_comm_ms = 0.0;  ///< See StepReport::exposed.
   double data_wait_ms = 0.0;  ///< In which a step waited for its samples; the mean, not the median.
-  std::uint64_t wire_bytes_per_step =
-      0;  ///< Sent between nodes, by all ranks together, on average.
+  std::uint64_t wire_bytes_per_step = 0;  ///< Between nodes, of all ranks together; the mean.
   std::vector<CompressionStats> compression_groups;  ///< Groups of rank 0, in the last step.
   std::vector<CompressionDecision> compression_decisions;
   std::size_t fusion_bytes = 0;
   std::string shard;  ///< Memory that ranks share out.
-  std::optional<std::size_t> optimizer_bytes =
-      std::nullopt;  ///< Of this rank: the optimizer's state.
-  std::optional<std::size_t> gradient_bytes =
-      std::nullopt;  ///< Of this rank: gradients, not of rows.
+  // Of this rank: the optimizer's state, and gradients that are not of rows.
+  std::optional<std::size_t> optimizer_bytes = std::nullopt;
+  std::optional<std::size_t> gradient_bytes = std::nullopt;
   std::uint64_t weights_hash = 0;
   double wall_s = 0.0;
   bool is_saved = true;  ///< A run's last checkpoint could be written. Not in the JSON.
@@ -80,7 +79,16 @@ std::string to_json(const Evaluation& evaluation);
 std::string to_line(const Summary& summary);
 std::string to_line(const Evaluation& evaluation);
 
+/// Lines "compression: …" that say what the runtime has decided; empty if nothing.
+std::string describe_decisions(const PlanSummary& plan);
+
 /// Median; 0 for no values.
 double median(std::vector<double> values);
+
+/// A curve as numbers for a checkpoint, five for each point.
+std::vector<double> numbers_of(const std::vector<CurvePoint>& curve);
+
+/// The curve that `numbers_of` made them of. Numbers after the last whole point are left out.
+std::vector<CurvePoint> curve_of(std::span<const double> numbers);
 
 }  // namespace kolo::trainer

@@ -1,6 +1,10 @@
 #include "trainer/shards/shard_plan.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "trainer/kernels/kernels.h"
+#include "trainer/optimizer/update_gate.h"
 
 namespace kolo::trainer {
 namespace {
@@ -50,6 +54,49 @@ std::vector<ElementRange> ShardPlan::ranges(std::size_t parameter) const {
   std::vector<ElementRange> all;
   for (std::size_t rank = 0; rank < ranks_; ++rank) all.push_back(range(parameter, rank));
   return all;
+}
+
+ShardSquares squares_of(const ParameterSet& parameters, const ShardPlan& plan, std::size_t rank) {
+  ShardSquares squares;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (plan.bucket_of(i)) {
+      parameters[i].visit_averages(plan.range(i, rank), [&](std::span<const float> part) {
+        squares.of_shard += sum_of_squares(part);
+      });
+    } else {
+      squares.of_rows += sum_of_squares(parameters[i]);
+    }
+  }
+  return squares;
+}
+
+std::vector<TensorNorms::Squares> tensor_squares_over_ranks(Runtime& runtime,
+                                                            const TensorNorms& norms,
+                                                            const ShardPlan& plan,
+                                                            std::size_t parameters) {
+  using Squares = TensorNorms::Squares;
+  static_assert(sizeof(Squares) == 2 * sizeof(double));
+  const auto rank = static_cast<std::size_t>(runtime.rank());
+  const auto ranks = static_cast<std::size_t>(runtime.world_size());
+  std::vector<Squares> all(ranks * parameters);
+  for (std::size_t i = 0; i < parameters; ++i) {
+    all[rank * parameters + i] = norms.squares_of(i, plan.range(i, rank));
+  }
+  if (ranks > 1) {
+    runtime.all_gather("squares of tensors", nullptr,
+                       {all.data(), 2 * all.size(), DType::kFloat64});
+  }
+  std::vector<Squares> whole(parameters);
+  for (std::size_t i = 0; i < all.size(); ++i) whole[i % parameters] += all[i];
+  return whole;
+}
+
+double norm_over_ranks(Runtime& runtime, ShardSquares squares) {
+  double& sum = squares.of_shard;
+  if (runtime.world_size() > 1) {
+    runtime.all_reduce("gradient norm", {&sum, 1, DType::kFloat64});
+  }
+  return std::sqrt(sum + squares.of_rows);
 }
 
 }  // namespace kolo::trainer

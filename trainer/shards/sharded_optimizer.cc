@@ -1,19 +1,30 @@
 #include "trainer/shards/sharded_optimizer.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "comm/base/clock.h"
 #include "comm/base/log.h"
-#include "trainer/checkpoint/state_bytes.h"
-#include "trainer/config_error.h"
-#include "trainer/divergence.h"
+#include "runtime/api/kolo.h"
+#include "trainer/checkpoint/state_visitor.h"
+#include "trainer/errors.h"
 #include "trainer/loop/parameter_exchange.h"
-#include "trainer/shards/shard_norm.h"
+#include "trainer/optimizer/optimizer.h"
+#include "trainer/optimizer/update_gate.h"
+#include "trainer/parameter_set.h"
+#include "trainer/shards/shard_plan.h"
 
 namespace kolo::trainer {
 namespace {
+
+// One that is filled while another one is on its way.
+constexpr std::size_t kUsualSlots = 2;
 
 /// Shards are summed node by node, each node's sum rounded to the wire. With `direct` an all-reduce
 /// sums the ranks of all nodes at once.
@@ -55,154 +66,353 @@ std::size_t bucket_bytes_of(const Runtime& runtime) {
   return shard_bucket_bytes(options);
 }
 
-}  // namespace
+/// Gradients whose averages go to the ranks that own them: each bucket is reduce-scattered, in the
+/// background, as soon as the backward pass has completed it. Makes each rank the owner of its
+/// shards (`Parameter::own_shard`) and binds the memory of gradients, which lies in Kolo's arena.
+///
+/// Whole gradients are kept for the step, or not: then a bucket has memory from the first
+/// contribution of a backward pass until it is reduced, and buckets use the same memory one after
+/// the other. They are float32; with the option `wire_dtype` they travel as bfloat16.
+///
+/// Collective: all ranks mark the same gradients in the same order. Threads: one. `runtime`,
+/// `parameters` and `plan` outlive it.
+class ShardedGradients {
+ public:
+  using Keep = ShardOptions::Keep;
 
-ShardedOptimizer::ShardedOptimizer(Runtime& runtime, ParameterSet& parameters,
-                                   const MakeOptimizer& make, const Options& options,
-                                   const Clock& clock)
-    : runtime_(runtime),
-      parameters_(parameters),
-      clock_(clock),
-      bucket_bytes_(bucket_bytes_of(runtime)),
-      plan_(parameters, static_cast<std::size_t>(runtime.world_size()), bucket_bytes_),
-      gate_(options.gate),
-      gradients_(runtime, parameters, plan_, options.gradients),
-      rows_(runtime, parameters),
-      gathers_(plan_.buckets().size()),
-      optimizer_(make(parameters)) {
-  broadcast_values(runtime, parameters);
-  bind_values();
-  parameters.on_gradient_ready([this](std::size_t index) {
-    communicate([&] {
-      if (plan_.bucket_of(index)) {
-        gradients_.ready(index);
+  ShardedGradients(Runtime& runtime, ParameterSet& parameters, const ShardPlan& plan, Keep keep)
+      : runtime_(runtime),
+        parameters_(parameters),
+        plan_(plan),
+        keep_(keep),
+        buckets_(plan.buckets().size()) {
+    const auto rank = static_cast<std::size_t>(runtime.rank());
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      const ShardPlan::Bucket& planned = plan.buckets()[b];
+      Bucket& bucket = buckets_[b];
+      const std::size_t part = plan.part_count(planned);
+      bucket.left = planned.segments.size();
+      if (keep == Keep::kWhole) {
+        give_memory(b, allocate(planned.count));
+        bucket.shard = bucket.whole.subspan(rank * part, part);
       } else {
-        rows_.begin(index);
+        bucket.shard = allocate(part);
       }
-    });
-  });
-  parameters.on_gradient_needed(
-      [this](std::size_t index) { communicate([&] { gradients_.open(index); }); });
-  parameters.on_value_needed(
-      [this](std::size_t index) { finish_gather(plan_.bucket_of(index).value()); });
-}
-
-ShardedOptimizer::~ShardedOptimizer() {
-  parameters_.on_gradient_ready({});
-  parameters_.on_gradient_needed({});
-  for (std::size_t bucket = 0; bucket < gathers_.size(); ++bucket) {
-    try {
-      if (gathers_[bucket]) finish_gather(bucket);
-    } catch (const KoloError& error) {
-      log::debug(fmt::format("weights end without those of other ranks: {}", error.what()));
+      for (const ShardPlan::Segment& segment : planned.segments) {
+        const ElementRange range = plan.range(segment.parameter, rank);
+        const std::size_t begin = range.count == 0 ? 0 : segment.offset + range.begin - rank * part;
+        parameters[segment.parameter].own_shard(range, bucket.shard.subspan(begin, range.count));
+      }
     }
+  }
+  ~ShardedGradients() {
+    try {
+      wait();  // since the runtime uses the memory until then
+    } catch (const KoloError& error) {
+      log::debug(fmt::format("gradients end without their averages: {}", error.what()));
+    }
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (!plan_.bucket_of(i)) continue;
+      parameters_[i].unbind_gradient();
+      parameters_[i].own_all();
+    }
+  }
+  ShardedGradients(const ShardedGradients&) = delete;
+  ShardedGradients& operator=(const ShardedGradients&) = delete;
+
+  /// Gives the bucket of a parameter of the plan memory, if it has none; perhaps that of a bucket
+  /// on its way, for which it waits. Errors: those of the runtime.
+  void open(std::size_t parameter) {
+    const std::size_t bucket = plan_.bucket_of(parameter).value();
+    const std::size_t slot = free_slot();
+    buckets_[bucket].slot = slot;
+    give_memory(bucket, slots_[slot].first(plan_.buckets()[bucket].count));
+  }
+  /// The gradient of a parameter of the plan is complete.
+  void ready(std::size_t parameter) {
+    const std::size_t number = plan_.bucket_of(parameter).value();
+    Bucket& bucket = buckets_[number];
+    if (--bucket.left > 0) return;
+    bucket.left = plan_.buckets()[number].segments.size();
+    const bool is_in_place = keep_ == Keep::kWhole;
+    const std::span<float> result = is_in_place ? bucket.whole : bucket.shard;
+    bucket.reduction = runtime_.reduce_scatter_async(
+        fmt::format("gradients {}", number), is_in_place ? nullptr : bucket.whole.data(),
+        {result.data(), result.size(), DType::kFloat32},
+        {ReduceOp::kAverage, {}, runtime_.options().wire_dtype});
+    in_flight_.push_back(number);
+    if (!is_in_place) take_memory(number);
+  }
+  /// Waits until this rank has the averages of its shards. Errors: those of the runtime.
+  void wait() {
+    while (!in_flight_.empty()) finish(in_flight_.front());
+  }
+
+  /// Memory of gradients on this rank so far.
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  using Memory = std::shared_ptr<std::byte[]>;
+  struct Bucket {
+    std::span<float> whole;  // empty while it has no memory
+    std::span<float> shard;
+    std::size_t left = 0;  // gradients that are not complete
+    std::optional<Ticket> reduction;
+    std::optional<std::size_t> slot;  // of `slots_`, that `whole` is
+  };
+
+  std::span<float> allocate(std::size_t count) {
+    memories_.push_back(runtime_.allocate(count * sizeof(float)));
+    bytes_ += count * sizeof(float);
+    const std::span<float> memory(reinterpret_cast<float*>(memories_.back().get()), count);
+    std::ranges::fill(memory, 0.0f);  // padding is sent, too
+    return memory;
+  }
+  void give_memory(std::size_t bucket, std::span<float> whole) {
+    buckets_[bucket].whole = whole;
+    for (const ShardPlan::Segment& segment : plan_.buckets()[bucket].segments) {
+      Parameter& parameter = parameters_[segment.parameter];
+      parameter.bind_gradient(whole.subspan(segment.offset, parameter.size()));
+    }
+  }
+  void take_memory(std::size_t bucket) {
+    buckets_[bucket].whole = {};
+    for (const ShardPlan::Segment& segment : plan_.buckets()[bucket].segments) {
+      parameters_[segment.parameter].unbind_gradient();
+    }
+  }
+  std::size_t free_slot() {
+    if (free_slots_.empty() && slots_.size() >= kUsualSlots && !in_flight_.empty()) {
+      finish(in_flight_.front());
+    }
+    if (free_slots_.empty()) {
+      const std::size_t most =
+          std::ranges::max(plan_.buckets(), {}, &ShardPlan::Bucket::count).count;
+      free_slots_.push_back(slots_.size());
+      slots_.push_back(allocate(most));
+    }
+    const std::size_t slot = free_slots_.back();
+    free_slots_.pop_back();
+    return slot;
+  }
+  void finish(std::size_t number) {
+    Bucket& bucket = buckets_[number];
+    bucket.reduction->wait();
+    bucket.reduction.reset();
+    std::erase(in_flight_, number);
+    if (!bucket.slot) return;
+    free_slots_.push_back(*bucket.slot);
+    bucket.slot.reset();
+  }
+
+  Runtime& runtime_;
+  ParameterSet& parameters_;
+  const ShardPlan& plan_;
+  const Keep keep_;
+  std::vector<Memory> memories_;
+  std::size_t bytes_ = 0;
+  std::vector<Bucket> buckets_;          // by number in the plan
+  std::vector<std::span<float>> slots_;  // each for any bucket
+  std::vector<std::size_t> free_slots_;
+  std::vector<std::size_t> in_flight_;  // buckets, in the order in which they were reduced
+};
+
+/// Updates parameters by shards: each rank gets the averages of the elements that it owns, keeps
+/// the optimizer's state for these alone, updates them, and sends the new values to all. Values
+/// travel in the background, those of the first layers first; the next forward pass waits for each
+/// bucket where it first reads from it. A step sends the bytes of an all-reduce; on a bfloat16 wire
+/// gradients take half of theirs, and values, which stay float32, all. These have the bits of an
+/// update on all ranks where sums have (see the README of this folder).
+///
+/// Tables whose gradients are rows are updated on every rank, as without shards.
+///
+/// Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
+///         Models", SC 2020, stages 1 and 2.
+class ShardedOptimizer final : public ParameterUpdater {
+ public:
+  using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(ParameterSet&)>;
+
+  ShardedOptimizer(Runtime& runtime, ParameterSet& parameters, const MakeOptimizer& make,
+                   const ShardOptions& options, const Clock& clock)
+      : runtime_(runtime),
+        parameters_(parameters),
+        clock_(clock),
+        bucket_bytes_(bucket_bytes_of(runtime)),
+        plan_(parameters, static_cast<std::size_t>(runtime.world_size()), bucket_bytes_),
+        gate_(options.gate),
+        gradients_(runtime, parameters, plan_, options.keep),
+        rows_(runtime, parameters),
+        gathers_(plan_.buckets().size()),
+        optimizer_(make(parameters)) {
+    broadcast_values(runtime, parameters);
+    bind_values();
+    parameters.on_gradient_ready([this](std::size_t index) {
+      communicate([&] {
+        if (plan_.bucket_of(index)) {
+          gradients_.ready(index);
+        } else {
+          rows_.begin(index);
+        }
+      });
+    });
+    parameters.on_gradient_needed(
+        [this](std::size_t index) { communicate([&] { gradients_.open(index); }); });
+    parameters.on_value_needed(
+        [this](std::size_t index) { finish_gather(plan_.bucket_of(index).value()); });
+  }
+  ~ShardedOptimizer() override {
+    parameters_.on_gradient_ready({});
+    parameters_.on_gradient_needed({});
+    for (std::size_t bucket = 0; bucket < gathers_.size(); ++bucket) {
+      try {
+        if (gathers_[bucket]) finish_gather(bucket);
+      } catch (const KoloError& error) {
+        log::debug(fmt::format("weights end without those of other ranks: {}", error.what()));
+      }
+      for (const ShardPlan::Segment& segment : plan_.buckets()[bucket].segments) {
+        parameters_[segment.parameter].value_arrived();
+        parameters_[segment.parameter].unbind_value();
+      }
+    }
+    parameters_.on_value_needed({});
+  }
+  ShardedOptimizer(const ShardedOptimizer&) = delete;
+  ShardedOptimizer& operator=(const ShardedOptimizer&) = delete;
+
+  float loss_scale() const override { return gate_.loss_scale(); }
+  void await_averages() override {
+    communicate([&] {
+      gradients_.wait();
+      rows_.finish();
+    });
+  }
+  UpdateVerdict clip() override {
+    const ShardSquares squares =
+        squares_of(parameters_, plan_, static_cast<std::size_t>(runtime_.rank()));
+    double norm = 0.0;
+    communicate([&] { norm = norm_over_ranks(runtime_, squares); });
+    const UpdateVerdict verdict = gate_.judge(norm);
+    if (verdict.has_diverged) throw_diverged("gradients are", parameters_);
+    return verdict;
+  }
+  StepReport update(float lr, const UpdateVerdict& verdict) override {
+    if (!verdict.is_skipped) update_all(lr, verdict.gradient_scale);
+    return {.gradient_norm = verdict.gradient_norm,
+            .exposed = std::exchange(exposed_, Duration{0}),
+            .is_skipped = verdict.is_skipped};
+  }
+  void visit_state(StateVisitor& visitor) override {
+    optimizer_->visit_state(visitor);
+    gate_.visit_state(visitor);
+    // For jobs without shards, which have compression; here there is none.
+    std::vector<std::vector<std::byte>> compression(1);
+    visitor.bytes_of_ranks("compression", compression);
+  }
+  PlanSummary plan() const override {
+    PlanSummary summary{.buckets = plan_.buckets().size(),
+                        .fusion_bytes = bucket_bytes_,
+                        .algorithm = "reduce_scatter, all_gather"};
+    for (const ShardPlan::Bucket& bucket : plan_.buckets()) {
+      summary.gradients += bucket.segments.size();
+      for (const ShardPlan::Segment& segment : bucket.segments) {
+        summary.bytes += parameters_[segment.parameter].size() * sizeof(float);
+      }
+    }
+    return summary;
+  }
+  std::vector<CompressionStats> compression_stats() const override { return {}; }
+  UpdateMemory memory() override {
+    return {.optimizer_bytes = bytes_of(*optimizer_), .gradient_bytes = gradients_.bytes()};
+  }
+
+ private:
+  void bind_values() {
+    std::size_t count = 0;
+    for (const ShardPlan::Bucket& bucket : plan_.buckets()) count += bucket.count;
+    memory_ = runtime_.allocate(count * sizeof(float));
+    std::span<float> left(reinterpret_cast<float*>(memory_.get()), count);
+    std::ranges::fill(left, 0.0f);  // padding is sent, too
+    for (const ShardPlan::Bucket& bucket : plan_.buckets()) {
+      values_.push_back(left.first(bucket.count));
+      left = left.subspan(bucket.count);
+      for (const ShardPlan::Segment& segment : bucket.segments) {
+        Parameter& parameter = parameters_[segment.parameter];
+        parameter.bind_value(values_.back().subspan(segment.offset, parameter.size()));
+      }
+    }
+  }
+  // The forward pass needs the bucket of the first layers first, which is the last one.
+  void update_all(float lr, float gradient_scale) {
+    optimizer_->begin_step();
+    TensorNorms* const norms = optimizer_->norms();
+    std::vector<TensorNorms::Squares> squares;  // empty without norms
+    if (norms != nullptr) {
+      for (std::size_t i = 0; i < parameters_.size(); ++i) norms->prepare(i, gradient_scale);
+      communicate([&] {
+        squares = tensor_squares_over_ranks(runtime_, *norms, plan_, parameters_.size());
+      });
+    }
+    for (std::size_t bucket = plan_.buckets().size(); bucket-- > 0;) {
+      for (const ShardPlan::Segment& segment : plan_.buckets()[bucket].segments) {
+        const std::size_t i = segment.parameter;
+        if (norms != nullptr) {
+          norms->apply(i, lr, gradient_scale, squares[i]);
+        } else {
+          optimizer_->update(i, lr, gradient_scale);
+        }
+      }
+      communicate([&] { begin_gather(bucket); });
+    }
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (!plan_.bucket_of(i)) optimizer_->update(i, lr, gradient_scale);
+    }
+  }
+  /// Sends the values of a bucket to all ranks.
+  void begin_gather(std::size_t bucket) {
+    const std::span<float> values = values_[bucket];
+    gathers_[bucket] = runtime_.all_gather_async(fmt::format("weights {}", bucket), nullptr,
+                                                 {values.data(), values.size(), DType::kFloat32});
+    for (const ShardPlan::Segment& segment : plan_.buckets()[bucket].segments) {
+      parameters_[segment.parameter].expect_value();
+    }
+  }
+  void finish_gather(std::size_t bucket) {
+    communicate([&] { gathers_[bucket]->wait(); });
+    gathers_[bucket].reset();
     for (const ShardPlan::Segment& segment : plan_.buckets()[bucket].segments) {
       parameters_[segment.parameter].value_arrived();
-      parameters_[segment.parameter].unbind_value();
     }
   }
-  parameters_.on_value_needed({});
-}
-
-void ShardedOptimizer::bind_values() {
-  std::size_t count = 0;
-  for (const ShardPlan::Bucket& bucket : plan_.buckets()) count += bucket.count;
-  memory_ = runtime_.allocate(count * sizeof(float));
-  std::span<float> left(reinterpret_cast<float*>(memory_.get()), count);
-  std::ranges::fill(left, 0.0f);  // padding is sent, too
-  for (const ShardPlan::Bucket& bucket : plan_.buckets()) {
-    values_.push_back(left.first(bucket.count));
-    left = left.subspan(bucket.count);
-    for (const ShardPlan::Segment& segment : bucket.segments) {
-      Parameter& parameter = parameters_[segment.parameter];
-      parameter.bind_value(values_.back().subspan(segment.offset, parameter.size()));
-    }
+  /// Makes a call of Kolo and counts its time as exposed.
+  template <typename Call>
+  void communicate(Call&& call) {
+    const TimePoint begin = clock_.now();
+    call();
+    exposed_ += clock_.now() - begin;
   }
-}
 
-ParameterUpdater::Report ShardedOptimizer::step(float lr) {
-  communicate([&] {
-    gradients_.wait();
-    rows_.finish();
-  });
-  const ShardSquares squares =
-      squares_of(parameters_, plan_, static_cast<std::size_t>(runtime_.rank()));
-  double norm = 0.0;
-  communicate([&] { norm = norm_over_ranks(runtime_, squares); });
-  const UpdateVerdict verdict = gate_.judge(norm);
-  if (verdict.has_diverged) throw_diverged("gradients are", parameters_);
-  if (!verdict.is_skipped) update(lr, verdict.gradient_scale);
-  return {.gradient_norm = verdict.gradient_norm,
-          .exposed = std::exchange(exposed_, Duration{0}),
-          .is_skipped = verdict.is_skipped};
-}
+  Runtime& runtime_;
+  ParameterSet& parameters_;
+  const Clock& clock_;
+  const std::size_t bucket_bytes_;
+  const ShardPlan plan_;
+  UpdateGate gate_;
+  Duration exposed_{0};  // since the last step
+  ShardedGradients gradients_;
+  RowExchange rows_;
+  std::shared_ptr<std::byte[]> memory_;         // of all values
+  std::vector<std::span<float>> values_;        // by bucket
+  std::vector<std::optional<Ticket>> gathers_;  // by bucket, while values are on their way
+  std::unique_ptr<Optimizer> optimizer_;
+};
 
-/// The forward pass needs the bucket of the first layers first, which is the last one.
-void ShardedOptimizer::update(float lr, float gradient_scale) {
-  optimizer_->begin_step();
-  TensorNorms* const norms = optimizer_->norms();
-  std::vector<TensorNorms::Squares> squares;  // empty without norms
-  if (norms != nullptr) {
-    for (std::size_t i = 0; i < parameters_.size(); ++i) norms->prepare(i, gradient_scale);
-    communicate(
-        [&] { squares = tensor_squares_over_ranks(runtime_, *norms, plan_, parameters_.size()); });
-  }
-  for (std::size_t bucket = plan_.buckets().size(); bucket-- > 0;) {
-    for (const ShardPlan::Segment& segment : plan_.buckets()[bucket].segments) {
-      const std::size_t i = segment.parameter;
-      if (norms != nullptr) {
-        norms->apply(i, lr, gradient_scale, squares[i]);
-      } else {
-        optimizer_->update(i, lr, gradient_scale);
-      }
-    }
-    communicate([&] { begin_gather(bucket); });
-  }
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!plan_.bucket_of(i)) optimizer_->update(i, lr, gradient_scale);
-  }
-}
+}  // namespace
 
-void ShardedOptimizer::begin_gather(std::size_t bucket) {
-  const std::span<float> values = values_[bucket];
-  gathers_[bucket] = runtime_.all_gather_async(fmt::format("weights {}", bucket), nullptr,
-                                               {values.data(), values.size(), DType::kFloat32});
-  for (const ShardPlan::Segment& segment : plan_.buckets()[bucket].segments) {
-    parameters_[segment.parameter].expect_value();
-  }
-}
-
-void ShardedOptimizer::finish_gather(std::size_t bucket) {
-  communicate([&] { gathers_[bucket]->wait(); });
-  gathers_[bucket].reset();
-  for (const ShardPlan::Segment& segment : plan_.buckets()[bucket].segments) {
-    parameters_[segment.parameter].value_arrived();
-  }
-}
-
-void ShardedOptimizer::visit_state(StateVisitor& visitor) {
-  optimizer_->visit_state(visitor);
-  gate_.visit_state(visitor);
-  // For jobs without shards, which have compression; here there is none.
-  std::vector<std::vector<std::byte>> compression(1);
-  visitor.bytes_of_ranks("compression", compression);
-}
-
-PlanSummary ShardedOptimizer::plan() const {
-  PlanSummary summary{.buckets = plan_.buckets().size(),
-                      .fusion_bytes = bucket_bytes_,
-                      .algorithm = "reduce_scatter, all_gather"};
-  for (const ShardPlan::Bucket& bucket : plan_.buckets()) {
-    summary.gradients += bucket.segments.size();
-    for (const ShardPlan::Segment& segment : bucket.segments) {
-      summary.bytes += parameters_[segment.parameter].size() * sizeof(float);
-    }
-  }
-  return summary;
-}
-
-UpdateMemory ShardedOptimizer::memory() {
-  return {.optimizer_bytes = bytes_of(*optimizer_), .gradient_bytes = gradients_.bytes()};
+std::unique_ptr<ParameterUpdater> make_sharded_optimizer(
+    Runtime& runtime, ParameterSet& parameters,
+    const std::function<std::unique_ptr<Optimizer>(ParameterSet&)>& make,
+    const ShardOptions& options, const Clock& clock) {
+  return std::make_unique<ShardedOptimizer>(runtime, parameters, make, options, clock);
 }
 
 }  // namespace kolo::trainer

@@ -1,19 +1,104 @@
 #include "trainer/sweep/sweep.h"
 
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
 #include <fstream>
-#include <functional>
+#include <map>
+#include <sstream>
 #include <tuple>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "comm/base/error.h"
-#include "trainer/checkpoint/durable_file.h"
-#include "trainer/sweep/child_processes.h"
+#include "comm/base/output_file.h"
+#include "runtime/tools/command_line.h"
+#include "trainer/checkpoint/safetensors.h"
 
 namespace kolo::trainer {
 namespace {
+
+/// What is done with files between fork and exec.
+class FileActions {
+ public:
+  explicit FileActions(const std::filesystem::path& log) {
+    ::posix_spawn_file_actions_init(&actions_);
+    ::posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    ::posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, log.c_str(),
+                                       O_WRONLY | O_CREAT | O_APPEND, 0666);
+    ::posix_spawn_file_actions_adddup2(&actions_, STDOUT_FILENO, STDERR_FILENO);
+  }
+  ~FileActions() { ::posix_spawn_file_actions_destroy(&actions_); }
+  FileActions(const FileActions&) = delete;
+  FileActions& operator=(const FileActions&) = delete;
+
+  const posix_spawn_file_actions_t* get() const { return &actions_; }
+
+ private:
+  posix_spawn_file_actions_t actions_;
+};
+
+pid_t start(const ChildProcess& process) {
+  std::vector<char*> words;
+  for (const std::string& word : process.words) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  const FileActions actions(process.log);
+  pid_t pid = 0;
+  const int error = ::posix_spawnp(&pid, words[0], actions.get(), nullptr, words.data(), environ);
+  if (error != 0) {
+    throw KoloError(
+        {.code = ErrorCode::kIo,
+         .what = fmt::format("cannot start {} with its output in {}: {}", process.words[0],
+                             process.log.string(), std::strerror(error))});
+  }
+  return pid;
+}
+
+int exit_status_of(int state) {
+  return WIFSIGNALED(state) ? 128 + WTERMSIG(state) : WEXITSTATUS(state);
+}
+
+/// The processes that are under way. What is left of them is waited for.
+class Children {
+ public:
+  Children() = default;
+  ~Children() {
+    while (!indices_.empty()) wait();
+  }
+  Children(const Children&) = delete;
+  Children& operator=(const Children&) = delete;
+
+  std::size_t count() const { return indices_.size(); }
+  void add(pid_t pid, std::size_t index) { indices_[pid] = index; }
+
+  struct Ended {
+    std::size_t index;
+    int status;
+  };
+  Ended wait() {
+    int state = 0;
+    pid_t pid = 0;
+    do {
+      pid = ::waitpid(-1, &state, 0);
+    } while (pid < 0 && errno == EINTR);
+    const auto found = indices_.find(pid);
+    const Ended ended{.index = found->second, .status = exit_status_of(state)};
+    indices_.erase(found);
+    return ended;
+  }
+
+ private:
+  std::map<pid_t, std::size_t> indices_;
+};
 
 using Json = nlohmann::ordered_json;
 
@@ -74,7 +159,117 @@ std::string or_dash(const std::optional<double>& value) {
   return value ? fmt::format("{:.4f}", *value) : "-";
 }
 
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
+}
+
+/// The value of `flag` among the options that are passed on, as "--steps 100" or "--steps=100".
+std::string value_of(const std::vector<std::string>& words, std::string_view flag) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string_view word = words[i];
+    if (word == flag) return i + 1 < words.size() ? words[i + 1] : "";
+    if (word.starts_with(flag) && word.substr(flag.size()).starts_with('=')) {
+      return std::string(word.substr(flag.size() + 1));
+    }
+  }
+  return "";
+}
+
+std::size_t steps_in(const std::vector<std::string>& words) {
+  const std::string text = value_of(words, "--steps");
+  std::size_t steps = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), steps);
+  if (error != std::errc() || end != text.data() + text.size() || steps == 0) {
+    throw UsageError("kolo-train sweep: --rounds needs --steps NUMBER on the command line");
+  }
+  return steps;
+}
+
+void refuse_own(const std::vector<std::string>& words) {
+  for (const char* flag : {"--run", "--resume", "--json", "--stop-after"}) {
+    if (!value_of(words, flag).empty()) {
+      throw UsageError(fmt::format("kolo-train sweep: {} is what it gives each run itself", flag));
+    }
+  }
+}
+
 }  // namespace
+
+std::vector<int> run_all(const std::vector<ChildProcess>& processes, std::size_t at_once,
+                         const std::function<void(std::size_t index, int status)>& ended) {
+  std::vector<int> statuses(processes.size());
+  Children children;
+  std::size_t next = 0;
+  while (next < processes.size() || children.count() > 0) {
+    if (next < processes.size() && children.count() < at_once) {
+      children.add(start(processes[next]), next);
+      ++next;
+      continue;
+    }
+    const Children::Ended child = children.wait();
+    statuses[child.index] = child.status;
+    ended(child.index, child.status);
+  }
+  return statuses;
+}
+
+Dimension parse_dimension(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  std::string_view name = text.substr(0, equals);
+  while (name.starts_with('-')) name.remove_prefix(1);
+  Dimension dimension{.option = std::string(name), .values = {""}};
+  int depth = 0;
+  for (const char c : text.substr(std::min(equals, text.size() - 1) + 1)) {
+    if (c == ',' && depth == 0) {
+      dimension.values.emplace_back();
+      continue;
+    }
+    depth += (c == '(') - (c == ')');
+    dimension.values.back() += c;
+  }
+  const bool is_empty = std::ranges::any_of(dimension.values, &std::string::empty);
+  if (equals == std::string_view::npos || name.empty() || is_empty) {
+    throw UsageError(
+        fmt::format("--vary {}: it should read OPTION=VALUE,VALUE, as in lr=1e-3,3e-3", text));
+  }
+  return dimension;
+}
+
+std::vector<Combination> all_combinations(const std::vector<Dimension>& dimensions) {
+  std::vector<Combination> combinations = {{}};
+  for (const Dimension& dimension : dimensions) {
+    std::vector<Combination> longer;
+    for (const Combination& combination : combinations) {
+      if (std::ranges::count(combination, dimension.option, &Setting::option) > 0) {
+        throw UsageError(fmt::format("--vary {}: it is named twice", dimension.option));
+      }
+      for (const std::string& value : dimension.values) {
+        longer.push_back(combination);
+        longer.back().push_back({dimension.option, value});
+      }
+    }
+    combinations = std::move(longer);
+  }
+  return combinations;
+}
+
+std::string folder_name(const Combination& combination) {
+  std::string name;
+  for (const auto& [option, value] : combination) {
+    name += fmt::format("{}{}={}", name.empty() ? "" : ",", option, value);
+  }
+  std::ranges::replace_if(
+      name,
+      [](char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) == 0 &&
+               std::string_view(".,=+-()_").find(c) == std::string_view::npos;
+      },
+      '_');
+  return name;
+}
 
 std::vector<SweepResult> run_sweep(const SweepOptions& options, std::FILE* out) {
   std::vector<SweepResult> results;
@@ -158,6 +353,44 @@ std::string to_json(const std::vector<SweepResult>& results) {
                     {"eval_metric", or_null(result.eval_metric)}});
   }
   return runs.dump(2) + "\n";
+}
+
+int run_sweep_command(int argc, const char* const* argv) {
+  CLI::App app(
+      "Trains with every combination of some options, and compares the results. All other options "
+      "are those of kolo-train, for every run.",
+      "kolo-train sweep");
+  SweepOptions sweep;
+  std::vector<std::string> dimensions;
+  std::string launcher;
+  app.add_option("--vary", dimensions,
+                 "Values of an option, OPTION=VALUE,VALUE as in lr=1e-3,3e-3; may come repeatedly")
+      ->required()
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--folder", sweep.folder, "Folder of all runs; a run that it has goes on")
+      ->required();
+  app.add_option("--launcher", launcher,
+                 "What starts each run, such as 'mpirun -np 4'; none alone");
+  app.add_option("--at-once", sweep.at_once, "Runs side by side; at least 1, which is the default");
+  app.add_option("--rounds", sweep.rounds,
+                 "Successive halving: in each round the better half of the runs goes on to twice "
+                 "the steps; 1, the default: all runs take all steps");
+  app.allow_extras();
+  if (!parse_arguments(app, argc, argv)) return 0;
+  if (sweep.at_once == 0 || sweep.rounds == 0) {
+    throw UsageError("kolo-train sweep: --at-once and --rounds must be at least 1");
+  }
+  for (const std::string& text : dimensions) sweep.dimensions.push_back(parse_dimension(text));
+  sweep.options = app.remaining();
+  refuse_own(sweep.options);
+  if (sweep.rounds > 1) sweep.steps = steps_in(sweep.options);
+  sweep.command = words_of(launcher);
+  sweep.command.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
+  const std::vector<SweepResult> results = run_sweep(sweep, stdout);
+  fmt::print("\n{}", to_table(results));
+  write_file(sweep.folder / "sweep.json", to_json(results));
+  return results.front().status;
 }
 
 }  // namespace kolo::trainer

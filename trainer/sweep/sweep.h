@@ -3,13 +3,50 @@
 #include <cstddef>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "trainer/sweep/grid.h"
+#include "trainer/checkpoint/job_identity.h"
 
 namespace kolo::trainer {
+
+/// A program with its arguments, and the file for what it prints.
+struct ChildProcess {
+  std::vector<std::string> words;
+  std::filesystem::path log;
+};
+
+/// Runs all of them, `at_once` at a time, in order, and returns their exit statuses; 128 + N for
+/// one that signal N ended. `ended` is called as soon as each ends.
+///
+/// Threads: one, in a program without other children.
+/// Errors:  KoloError(kIo) naming a program that cannot be started or a log that cannot be written;
+///          the processes that are under way are waited for.
+std::vector<int> run_all(const std::vector<ChildProcess>& processes, std::size_t at_once,
+                         const std::function<void(std::size_t index, int status)>& ended);
+
+/// An option with the values to try.
+struct Dimension {
+  std::string option;  ///< A long name: "lr".
+  std::vector<std::string> values;
+};
+
+/// "lr=1e-3,3e-3". Commas within parentheses belong to a value. Errors: UsageError quoting `text`.
+Dimension parse_dimension(std::string_view text);
+
+/// A value for each dimension.
+using Combination = std::vector<Setting>;
+
+/// All combinations, the last dimension changing first. Errors: UsageError for an option that comes
+/// twice.
+std::vector<Combination> all_combinations(const std::vector<Dimension>& dimensions);
+
+/// "lr=1e-3,batch=8", fit for a folder: other characters than letters, digits and . , = + - ( ) _
+/// become '_'.
+std::string folder_name(const Combination& combination);
 
 /// Trains with every combination of some options and compares the results.
 struct SweepOptions {
@@ -49,5 +86,10 @@ std::string to_table(const std::vector<SweepResult>& results);
 
 /// One JSON array.
 std::string to_json(const std::vector<SweepResult>& results);
+
+/// `kolo-train sweep --vary OPTION=VALUE,... --folder DIR OPTIONS`: trains with every combination,
+/// prints a table, and writes it to DIR/sweep.json. Returns the exit status, which is that of a run
+/// if all have failed. Errors: UsageError for malformed options; those of `run_sweep`.
+int run_sweep_command(int argc, const char* const* argv);
 
 }  // namespace kolo::trainer

@@ -31,4 +31,49 @@ struct Table {
 [[noreturn]] void throw_line_error(const std::filesystem::path& file, std::size_t line,
                                    const std::string& what);
 
+/// How the fields of a text file are told apart.
+struct DelimitedFormat {
+  char separator = ',';
+  /// A field in double quotes may hold separators, line breaks and, doubled, double quotes.
+  bool has_quotes = true;
+  bool has_header = true;  ///< The first line names the columns.
+};
+
+/// Comma-separated values, and tab-separated ones, which know no quotes.
+inline constexpr DelimitedFormat kCsv{};
+inline constexpr DelimitedFormat kTsv{.separator = '\t', .has_quotes = false};
+
+/// Reads a plain or gzip file. Lines end in LF or CR LF; a byte order mark is passed over.
+///
+/// Errors:  KoloError(kData) naming file and line: no header, a row with another number of fields
+///          than the first line, a quote out of place, quotes that do not end; as `read_text`.
+/// Source:  RFC 4180. An own reader: libcsv reports no lines, fast-cpp-csv-parser fixes the columns
+/// when compiled.
+Table read_delimited(const std::filesystem::path& file, const DelimitedFormat& format = kCsv);
+
+/// Reads the named members of the JSON objects of a plain or gzip file, one object a line. A number
+/// or a truth value becomes its text; blank lines are passed over.
+///
+/// Errors: KoloError(kData) naming file and line: not an object in JSON, a member that is missing
+///         or is neither text, number nor truth value; as `read_text`.
+Table read_json_lines(const std::filesystem::path& file, const std::vector<std::string>& columns);
+
+/// Reads the lines of a plain or gzip file, which end in LF or CR LF, as column "text".
+/// Errors: KoloError(kData) as `read_text`.
+Table read_lines(const std::filesystem::path& file);
+
+/// Reads lines that begin with a label: columns "label", up to the first `separator`, and "text",
+/// all after it. Errors: KoloError(kData) naming file and line if there is no separator; as
+/// `read_text`.
+Table read_labelled_lines(const std::filesystem::path& file, char separator);
+
+/// The rows to learn from and those to test with.
+struct TableSplit {
+  Table train;
+  Table held_out;
+};
+
+/// Holds out the last of each `every` rows, so that a table in any order is split evenly.
+TableSplit hold_out(Table table, std::size_t every);
+
 }  // namespace kolo::trainer

@@ -10,6 +10,10 @@ namespace kolo::trainer {
 /// like; null if there is none. Errors: UsageError for names that are not in the catalog.
 const DatasetEntry* find_format(const Config& config, const Catalog& catalog);
 
+/// The kind of config.data: the one that config names, or the first of the task's that it looks
+/// like; null if there is none. Errors: UsageError for names that are not in the catalog.
+const DatasetEntry* find_format(const Config& config, const Catalog& catalog);
+
 /// Loads config.data, in the format that config names or that the files look like, as the data of
 /// config.task.
 /// Errors: UsageError for names that are not in the catalog; KoloError(kData) as the data sets,

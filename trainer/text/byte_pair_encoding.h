@@ -1,15 +1,45 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
-#include "trainer/text/piece_splitter.h"
 #include "trainer/text/tokenizer.h"
 
+struct pcre2_real_code_8;
+
 namespace kolo::trainer {
+
+/// Cuts texts into the pieces that GPT-2 cuts them into before it merges bytes: a word with the
+/// space before it, digits, other characters, white space. No token reaches over two pieces.
+///
+/// Letters, numbers and white space are those of Unicode. Bytes that are not UTF-8 are pieces of
+/// their own. The pieces, one after the other, are the text.
+///
+/// Threads: any. Source: https://github.com/openai/gpt-2, src/encoder.py.
+class PieceSplitter {
+ public:
+  PieceSplitter();
+
+  void split(std::string_view text, const std::function<void(std::string_view piece)>& take) const;
+
+ private:
+  struct FreeCode {
+    void operator()(pcre2_real_code_8* code) const noexcept;
+  };
+
+  std::unique_ptr<pcre2_real_code_8, FreeCode> pattern_;
+};
+
+/// The first place at or after `from` where a text can be cut so that its two parts have the pieces
+/// that the whole has; the end of the text if there is none.
+std::size_t next_cut(std::string_view text, std::size_t from);
 
 /// Tokens that began as bytes and grew by merging pairs of neighbours: frequent words are one
 /// token, and every text can be written.
@@ -66,5 +96,33 @@ class BytePairEncoding final : public Tokenizer {
   std::optional<std::int32_t> end_of_text_;
   PieceSplitter splitter_;
 };
+
+/// The pieces of texts, each with the number of times that it occurs.
+///
+/// Threads: one.
+class PieceCounts {
+ public:
+  using Counts = std::unordered_map<std::string, std::int64_t>;
+
+  /// Cost: memory for each piece that is new.
+  void add(std::string_view text);
+  const Counts& counts() const { return counts_; }
+
+ private:
+  PieceSplitter splitter_;
+  Counts counts_;
+};
+
+/// Learns a vocabulary of at most `size` tokens: the bytes in GPT-2's order, a token for each merge
+/// and the end of a text. Each merge joins the pair of neighbours that occurs most often; between
+/// pairs that occur equally often it is the one whose left token has the lower number, then whose
+/// right one has. Learning ends early when no pair occurs twice.
+///
+/// The vocabulary depends on the counts alone. Before: `size` is at least `kFewestTokens`.
+/// Cost: about the number of neighbours in all different pieces, and the changes of each merge.
+BytePairEncoding learn_byte_pairs(const PieceCounts& pieces, std::size_t size);
+
+/// The bytes and the end of a text.
+inline constexpr std::size_t kFewestTokens = 257;
 
 }  // namespace kolo::trainer

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "trainer/data/dataset.h"
-#include "trainer/text/text_vocabulary.h"
+#include "trainer/text/vocabulary.h"
 
 namespace kolo::trainer {
 

@@ -1,4 +1,4 @@
-#include "trainer/text/piece_splitter.h"
+#include "trainer/text/byte_pair_encoding.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

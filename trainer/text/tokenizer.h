@@ -1,16 +1,50 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "trainer/text/text_files.h"
-
 namespace kolo::trainer {
+
+/// Small files by name, with their texts: the vocabularies without which a model's weights cannot
+/// read a text.
+struct TextFiles {
+  /// Every name that such a file can have.
+  static constexpr std::array kNames = {"bytes.txt", "classes.json", "merges.txt", "vocab.json",
+                                        "words.json"};
+
+  std::map<std::string, std::string> texts;
+  std::filesystem::path origin;  ///< Folder or file that they came from, for errors.
+
+  bool empty() const { return texts.empty(); }
+  /// Null if there is none of this name.
+  const std::string* find(const std::string& name) const {
+    const auto found = texts.find(name);
+    return found == texts.end() ? nullptr : &found->second;
+  }
+  std::filesystem::path path(const std::string& name) const { return origin / name; }
+  /// Of names and texts.
+  std::uint64_t hash() const;
+};
+
+/// Those in `folder`; none if there is no such folder.
+/// Errors: KoloError(kData) naming a file that cannot be read.
+TextFiles read_text_files(const std::filesystem::path& folder);
+
+/// Those among `texts`, which come from `origin`.
+TextFiles select_text_files(const std::map<std::string, std::string>& texts,
+                            const std::filesystem::path& origin);
+
+/// Writes them into a folder, which is made if needed. Errors: KoloError(kIo) naming the file.
+void write_text_files(const TextFiles& files, const std::filesystem::path& folder);
 
 /// Turns texts into tokens, which are integers below `size()`, and back. Each token stands for
 /// bytes, so a text is what its tokens stand for, one after the other.
@@ -42,5 +76,23 @@ class Tokenizer {
     return text;
   }
 };
+
+/// The bytes of a text are its tokens.
+class ByteTokenizer final : public Tokenizer {
+ public:
+  static constexpr std::size_t kSize = 256;
+  /// The file that says so; it holds a sentence for people.
+  static constexpr const char* kFile = "bytes.txt";
+
+  std::size_t size() const override { return kSize; }
+  std::vector<std::int32_t> encode(std::string_view text) const override;
+  std::string_view bytes_of(std::int32_t token) const override;
+  std::optional<std::int32_t> end_of_text() const override { return std::nullopt; }
+  TextFiles files() const override;
+};
+
+/// The tokenizer whose files are among `files`; null if there is none.
+/// Errors: KoloError(kData) as `BytePairEncoding::from_files`.
+std::shared_ptr<const Tokenizer> make_tokenizer(const TextFiles& files);
 
 }  // namespace kolo::trainer

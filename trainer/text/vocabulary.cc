@@ -6,8 +6,9 @@
 #include <fmt/format.h>
 
 #include "comm/base/check.h"
-#include "trainer/data/data_error.h"
-#include "trainer/text/numbered_names.h"
+#include "trainer/config.h"
+#include "trainer/errors.h"
+#include "trainer/text/byte_alphabet.h"
 
 namespace kolo::trainer {
 namespace {
@@ -26,6 +27,27 @@ bool is_of_word(char c) {
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 }  // namespace
+
+SampleFormat text_format(const TextVocabulary& vocabulary, std::size_t max_length) {
+  return {.inputs = {{.name = "tokens",
+                      .dtype = DType::kInt32,
+                      .shape = {max_length},
+                      .values = vocabulary.size()},
+                     {.name = "length", .dtype = DType::kInt32, .values = max_length + 1}},
+          .targets = {}};
+}
+
+TokenVocabulary::TokenVocabulary(std::shared_ptr<const Tokenizer> tokenizer, const Options& options)
+    : tokenizer_(std::move(tokenizer)), has_marks_(options.has_marks) {}
+
+std::optional<TextVocabulary::Marks> TokenVocabulary::marks() const {
+  if (!has_marks_) return std::nullopt;
+  return Marks{.text = padding() + 1, .hidden = padding() + 2};
+}
+
+TextVocabulary::Range TokenVocabulary::tokens() const {
+  return {.first = 0, .end = static_cast<std::int32_t>(tokenizer_->size())};
+}
 
 std::vector<std::string> split_words(std::string_view text) {
   std::vector<std::string> words;
@@ -103,6 +125,35 @@ TextFiles Vocabulary::files() const {
 std::int32_t Vocabulary::id(std::string_view word) const {
   const auto found = ids_.find(word);
   return found == ids_.end() ? kUnknown : found->second;
+}
+
+std::shared_ptr<const TextVocabulary> load_vocabulary(const Config& config,
+                                                      std::span<const std::string> texts) {
+  const TextFiles& files = config.text_files;
+  if (const std::string* stored = files.find(Vocabulary::kFile)) {
+    const std::filesystem::path file = files.path(Vocabulary::kFile);
+    auto words = std::make_shared<const Vocabulary>(
+        Vocabulary::from_entries(from_numbered_json(*stored, file), file));
+    if (words->marks().has_value() == config.text_marks) return words;
+    throw_data_error(file, config.text_marks ? "it has no [CLS] and [MASK]: --text-marks is on"
+                                             : "it has [CLS] and [MASK]: --text-marks is off");
+  }
+  if (auto tokenizer = make_tokenizer(files)) {
+    return std::make_shared<const TokenVocabulary>(
+        std::move(tokenizer), TokenVocabulary::Options{.has_marks = config.text_marks});
+  }
+  return std::make_shared<const Vocabulary>(
+      texts, Vocabulary::Options{.most = config.vocabulary.value_or(SIZE_MAX),
+                                 .min_count = config.min_count,
+                                 .has_marks = config.text_marks});
+}
+
+std::vector<std::string> word_options() {
+  return {"--max-length", "--vocabulary", "--min-count", "--text-marks"};
+}
+
+bool has_vocabulary(const TextFiles& files) {
+  return files.find(Vocabulary::kFile) != nullptr || make_tokenizer(files) != nullptr;
 }
 
 }  // namespace kolo::trainer

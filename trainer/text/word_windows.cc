@@ -1,19 +1,64 @@
-#include "trainer/text/word_windows.h"
-
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "comm/base/check.h"
 #include "trainer/config.h"
-#include "trainer/data/corpus.h"
-#include "trainer/data/data_error.h"
-#include "trainer/data/dataset_entry.h"
-#include "trainer/text/load_vocabulary.h"
+#include "trainer/data/dataset.h"
+#include "trainer/data/files.h"
+#include "trainer/errors.h"
 #include "trainer/text/vocabulary.h"
 
 namespace kolo::trainer {
 namespace {
+
+/// Adjacent windows of the tokens of a text, without overlap; the last may be shorter.
+///
+/// Format: "tokens" and "length" as LabelledTextDataset; no target.
+class WordWindows final : public Dataset {
+ public:
+  /// `lines` make up the text and have a token.
+  WordWindows(std::span<const std::string> lines, const TextVocabulary& vocabulary,
+              std::size_t max_length)
+      : padding_(vocabulary.padding()),
+        window_(max_length - (vocabulary.marks() ? 1 : 0)),
+        format_(text_format(vocabulary, max_length)) {
+    if (const auto marks = vocabulary.marks()) mark_ = marks->text;
+    check(max_length > (mark_ ? 1u : 0u), "a window has room for a token");
+    for (const std::string& line : lines)
+      std::ranges::copy(vocabulary.encode(line), std::back_inserter(tokens_));
+    check(!tokens_.empty(), "a text has tokens");
+  }
+
+  std::size_t size() const override { return (tokens_.size() + window_ - 1) / window_; }
+  const SampleFormat& format() const override { return format_; }
+  void copy(std::size_t index, std::uint64_t, std::span<const TensorSlot> inputs,
+            std::span<const TensorSlot>) const override {
+    check(index < size(), "a window is copied by its index");
+    const std::span<std::int32_t> all = inputs[0].as<std::int32_t>();
+    const std::size_t begin = index * window_;
+    const auto tokens =
+        std::span(tokens_).subspan(begin, std::min(window_, tokens_.size() - begin));
+    auto into = all.begin();
+    if (mark_) *into++ = *mark_;
+    into = std::ranges::copy(tokens, into).out;
+    inputs[1].as<std::int32_t>()[0] = static_cast<std::int32_t>(into - all.begin());
+    std::fill(into, all.end(), padding_);
+  }
+
+ private:
+  std::optional<std::int32_t> mark_;
+  std::int32_t padding_;
+  std::size_t window_;  // tokens without the mark
+  SampleFormat format_;
+  std::vector<std::int32_t> tokens_;
+};
 
 /// Those that have a word.
 std::vector<std::string> lines_of(std::span<const std::uint8_t> text) {
@@ -45,31 +90,6 @@ DataSplit load_words(const Config& config) {
 }
 
 }  // namespace
-
-WordWindows::WordWindows(std::span<const std::string> lines, const TextVocabulary& vocabulary,
-                         std::size_t max_length)
-    : padding_(vocabulary.padding()),
-      window_(max_length - (vocabulary.marks() ? 1 : 0)),
-      format_(text_format(vocabulary, max_length)) {
-  if (const auto marks = vocabulary.marks()) mark_ = marks->text;
-  check(max_length > (mark_ ? 1u : 0u), "a window has room for a token");
-  for (const std::string& line : lines)
-    std::ranges::copy(vocabulary.encode(line), std::back_inserter(tokens_));
-  check(!tokens_.empty(), "a text has tokens");
-}
-
-void WordWindows::copy(std::size_t index, std::uint64_t, std::span<const TensorSlot> inputs,
-                       std::span<const TensorSlot>) const {
-  check(index < size(), "a window is copied by its index");
-  const std::span<std::int32_t> all = inputs[0].as<std::int32_t>();
-  const std::size_t begin = index * window_;
-  const auto tokens = std::span(tokens_).subspan(begin, std::min(window_, tokens_.size() - begin));
-  auto into = all.begin();
-  if (mark_) *into++ = *mark_;
-  into = std::ranges::copy(tokens, into).out;
-  inputs[1].as<std::int32_t>()[0] = static_cast<std::int32_t>(into - all.begin());
-  std::fill(into, all.end(), padding_);
-}
 
 DatasetEntry words_entry() {
   return {.name = "words",

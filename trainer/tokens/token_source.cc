@@ -1,34 +1,63 @@
 // Texts that are tokens already: folders of `kolo-train tokenize`, and pairs of train.bin and
 // val.bin as nanoGPT and llm.c write them.
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "trainer/config.h"
-#include "trainer/data/data_error.h"
-#include "trainer/data/dataset_entry.h"
-#include "trainer/data/mapped_file.h"
-#include "trainer/text/make_tokenizer.h"
-#include "trainer/text/token_vocabulary.h"
-#include "trainer/tokens/marked_windows.h"
-#include "trainer/tokens/token_dataset.h"
-#include "trainer/tokens/token_folder.h"
+#include "trainer/data/dataset.h"
+#include "trainer/data/files.h"
+#include "trainer/errors.h"
+#include "trainer/text/tokenizer.h"
+#include "trainer/text/vocabulary.h"
+#include "trainer/tokens/tokens.h"
 
 namespace kolo::trainer {
 namespace {
+
+/// Windows of tokens as texts: each begins with the mark of a text.
+///
+/// Format: "tokens" and "length" as LabelledTextDataset, all of one length, which is that of the
+///         windows and one more; no target.
+class MarkedWindows final : public Dataset {
+ public:
+  /// Before: `vocabulary` has marks, and its tokens are those of `windows`.
+  MarkedWindows(std::unique_ptr<TokenDataset> windows, const TextVocabulary& vocabulary)
+      : windows_(std::move(windows)),
+        mark_(vocabulary.marks().value().text),
+        format_(text_format(vocabulary, windows_->format().inputs[0].elements() + 1)) {}
+
+  std::size_t size() const override { return windows_->size(); }
+  const SampleFormat& format() const override { return format_; }
+  /// Errors: as TokenDataset.
+  void copy(std::size_t index, std::uint64_t epoch, std::span<const TensorSlot> inputs,
+            std::span<const TensorSlot>) const override {
+    const std::span<std::int32_t> tokens = inputs[0].as<std::int32_t>();
+    tokens[0] = mark_;
+    std::vector<std::int32_t> next(tokens.size() - 1);
+    const TensorSlot window[] = {tokens.subspan(1)}, left_out[] = {next};
+    windows_->copy(index, epoch, window, left_out);
+    inputs[1].as<std::int32_t>()[0] = static_cast<std::int32_t>(tokens.size());
+  }
+
+ private:
+  std::unique_ptr<TokenDataset> windows_;
+  std::int32_t mark_;
+  SampleFormat format_;
+};
 
 namespace fs = std::filesystem;
 
 constexpr const char* kRawTrain = "train.bin";
 constexpr const char* kRawHeldOut = "val.bin";
-
-bool has_file(const fs::path& file) {
-  std::error_code ignored;
-  return fs::exists(file, ignored);
-}
 
 TokenArray map_shard(const fs::path& folder, const TokenFolder::Shard& shard, std::size_t width) {
   const fs::path path = folder / shard.file;
@@ -91,7 +120,7 @@ std::unique_ptr<Dataset> make_windows(const Config& config, std::vector<TokenArr
 
 DataSplit load_tokens(const Config& config) {
   const fs::path& folder = config.data;
-  const bool is_raw = !has_file(folder / TokenFolder::kFileName);
+  const bool is_raw = !is_there(folder / TokenFolder::kFileName);
   const auto tokenizer = find_tokenizer(config);
   if (tokenizer == nullptr) {
     throw_data_error(folder,
@@ -106,7 +135,7 @@ DataSplit load_tokens(const Config& config) {
   } else {
     const TokenFolder known = read_token_folder(folder);
     for (const std::string& name : known.tokenizer) {
-      if (!has_file(folder / name)) throw_data_error(folder / name, "no such file");
+      if (!is_there(folder / name)) throw_data_error(folder / name, "no such file");
     }
     if (known.vocabulary != tokenizer->size()) {
       throw_data_error(folder / TokenFolder::kFileName,
@@ -131,6 +160,40 @@ DataSplit load_tokens(const Config& config) {
       .text_files = tokenizer->files()};
 }
 
+/// The tokens of bytes [begin, end); bytes themselves stay where they are.
+TokenArray tokens_of(const Config& config, const std::shared_ptr<const Corpus>& corpus,
+                     std::size_t begin, std::size_t end, const Tokenizer& tokenizer) {
+  const auto bytes = std::as_bytes(corpus->bytes().subspan(begin, end - begin));
+  if (dynamic_cast<const ByteTokenizer*>(&tokenizer) != nullptr) {
+    return {.bytes = bytes, .width = 1, .owner = corpus, .file = config.data, .offset = begin};
+  }
+  const auto tokens = std::make_shared<const std::vector<std::int32_t>>(
+      tokenizer.encode({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  return {.bytes = std::as_bytes(std::span(*tokens)), .width = 4, .owner = tokens};
+}
+
+DataSplit load_text(const Config& config) {
+  const auto corpus = std::make_shared<const Corpus>(config.data);
+  std::shared_ptr<const Tokenizer> tokenizer = make_tokenizer(config.text_files);
+  if (tokenizer == nullptr) tokenizer = std::make_shared<ByteTokenizer>();
+  const std::size_t size = corpus->bytes().size();
+  const std::size_t boundary = held_out_begin(size);
+  const auto part = [&](std::size_t begin, std::size_t end) {
+    auto dataset = std::make_unique<TokenDataset>(
+        std::vector{tokens_of(config, corpus, begin, end, *tokenizer)}, tokenizer->size(),
+        config.context);
+    if (dataset->size() > 0) return dataset;
+    throw_data_error(config.data, size,
+                     fmt::format("the text is too short: its last tenth must hold a context of {} "
+                                 "tokens and one more",
+                                 config.context));
+  };
+  return {.train = part(0, boundary),
+          .held_out = part(boundary, size),
+          .tokenizer = tokenizer,
+          .text_files = tokenizer->files()};
+}
+
 }  // namespace
 
 DatasetEntry tokens_entry() {
@@ -141,11 +204,22 @@ DatasetEntry tokens_entry() {
               "uint16, beside vocab.json and merges.txt",
           .accepts =
               [](const fs::path& path) {
-                return has_file(path / TokenFolder::kFileName) ||
-                       (has_file(path / kRawTrain) && has_file(path / kRawHeldOut));
+                return is_there(path / TokenFolder::kFileName) ||
+                       (is_there(path / kRawTrain) && is_there(path / kRawHeldOut));
               },
           .load = load_tokens,
           .reads = {"--context", "--max-length", "--text-marks"}};
+}
+
+DatasetEntry text_entry() {
+  return {.name = "text",
+          .task = "language-model",
+          .help =
+              "a file, or a directory of *.md *.txt *.h *.cc *.py *.sh, whose tokens are bytes or "
+              "those of --tokenizer; the last tenth is held out",
+          .accepts = [](const auto&) { return true; },
+          .load = load_text,
+          .reads = {"--context"}};
 }
 
 }  // namespace kolo::trainer

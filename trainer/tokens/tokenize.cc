@@ -1,25 +1,35 @@
 #include "trainer/tokens/tokenize.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstring>
 #include <memory>
 #include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
-#include "trainer/checkpoint/durable_file.h"
-#include "trainer/data/corpus.h"
-#include "trainer/data/data_error.h"
-#include "trainer/data/mapped_file.h"
-#include "trainer/text/learn_byte_pairs.h"
-#include "trainer/text/make_tokenizer.h"
-#include "trainer/tokens/token_folder.h"
-#include "trainer/tokens/token_writer.h"
+#include "comm/base/error.h"
+#include "runtime/tools/command_line.h"
+#include "trainer/data/files.h"
+#include "trainer/errors.h"
+#include "trainer/text/byte_pair_encoding.h"
+#include "trainer/text/tokenizer.h"
 
 namespace kolo::trainer {
 namespace {
+
+template <typename T>
+std::vector<std::byte> narrow_tokens(std::span<const std::int32_t> tokens) {
+  std::vector<std::byte> bytes(tokens.size() * sizeof(T));
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const auto token = static_cast<T>(tokens[i]);
+    std::memcpy(bytes.data() + i * sizeof token, &token, sizeof token);
+  }
+  return bytes;
+}
 
 namespace fs = std::filesystem;
 using Note = std::function<void(const std::string&)>;
@@ -114,7 +124,41 @@ void write_durably(const fs::path& file, const std::string& text) {
   out.finish();
 }
 
+void print_note(const std::string& text) {
+  fmt::print("{}\n", text);
+  std::fflush(stdout);
+}
+
 }  // namespace
+
+TokenWriter::TokenWriter(Options options) : options_(std::move(options)) {}
+
+void TokenWriter::write(std::span<const std::int32_t> tokens) {
+  while (!tokens.empty()) {
+    if (!file_) {
+      shards_.push_back({.file = fmt::format("{}-{:05}.bin", options_.part, shards_.size())});
+      file_.emplace(options_.folder / shards_.back().file);
+    }
+    const auto room = options_.shard_tokens - shards_.back().tokens;
+    const auto now = tokens.first(std::min<std::size_t>(tokens.size(), room));
+    file_->write(options_.width == 2 ? narrow_tokens<std::uint16_t>(now)
+                                     : narrow_tokens<std::uint32_t>(now));
+    shards_.back().tokens += now.size();
+    tokens_ += now.size();
+    tokens = tokens.subspan(now.size());
+    if (shards_.back().tokens == options_.shard_tokens) finish_shard();
+  }
+}
+
+std::vector<TokenFolder::Shard> TokenWriter::finish() {
+  if (file_) finish_shard();
+  return shards_;
+}
+
+void TokenWriter::finish_shard() {
+  shards_.back().xxh3 = file_->finish().xxh3;
+  file_.reset();
+}
 
 void tokenize(const TokenizeOptions& options, const Note& note) {
   std::error_code error;
@@ -178,6 +222,44 @@ void verify_tokens(const fs::path& folder, const Note& note) {
       note(fmt::format("{}: {} tokens, as they were written", shard.file, shard.tokens));
     }
   }
+}
+
+int run_tokenize_command(int argc, const char* const* argv) {
+  CLI::App app(
+      "Writes a text as tokens into a folder that --data of kolo-train names, or compares such a "
+      "folder with the sums of its files.",
+      "kolo-train tokenize");
+  TokenizeOptions options;
+  std::filesystem::path checked;
+  app.option_defaults()->always_capture_default();
+  auto* data = app.add_option("--data", options.data,
+                              "The text: a file, or a directory of *.md *.txt *.h *.cc *.py *.sh, "
+                              "with an end of text between files; the last tenth is held out");
+  auto* out = app.add_option("--out", options.out, "The folder to make");
+  data->needs(out);
+  out->needs(data);
+  auto* tokenizer = app.add_option("--tokenizer", options.tokenizer,
+                                   "Folder with vocab.json and merges.txt, as GPT-2's; byte pairs "
+                                   "are learnt from the text unless given");
+  app.add_option("--vocabulary", options.vocabulary,
+                 "Tokens to learn at most, with the 256 bytes and the end of a text")
+      ->check(CLI::Range(kFewestTokens, std::size_t{1} << 24))
+      ->excludes(tokenizer);
+  app.add_option("--shard-tokens", options.shard_tokens, "Tokens of a file at most")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--check", checked, "A folder of tokens to compare with the sums of its files")
+      ->excludes(data);
+  if (!parse_arguments(app, argc, argv)) return 0;
+  if (data->count() == 0 && checked.empty()) {
+    throw UsageError("--data or --check is required (kolo-train tokenize --help explains)");
+  }
+  if (checked.empty()) {
+    tokenize(options, print_note);
+    print_note(fmt::format("{} is complete", options.out.string()));
+  } else {
+    verify_tokens(checked, print_note);
+  }
+  return 0;
 }
 
 }  // namespace kolo::trainer

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include <kolo/trainer/config.h>
-#include <kolo/trainer/data/dataset_entry.h>
+#include <kolo/trainer/data/dataset.h>
 #include <kolo/trainer/random.h>
 
 namespace {

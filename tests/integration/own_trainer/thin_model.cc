@@ -4,7 +4,7 @@
 
 #include <kolo/trainer/config.h>
 #include <kolo/trainer/layers/linear.h>
-#include <kolo/trainer/models/image_classifier.h>
+#include <kolo/trainer/models/image_models.h>
 
 namespace {
 

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "tests/trainer/training_job.h"
-#include "trainer/checkpoint/export.h"
-#include "trainer/checkpoint/import.h"
+#include "trainer/checkpoint/stored_weights.h"
 #include "trainer/tokens/tokenize.h"
 
 namespace kolo::trainer {

@@ -8,10 +8,10 @@
 #include "comm/base/error.h"
 #include "tests/trainer/finite_difference.h"
 #include "trainer/compute/device.h"
-#include "trainer/layers/attention/encoder_block.h"
-#include "trainer/layers/attention/self_attention.h"
-#include "trainer/layers/row_selection.h"
-#include "trainer/layers/tanh.h"
+#include "trainer/layers/attention.h"
+#include "trainer/layers/elementwise.h"
+#include "trainer/layers/tables.h"
+#include "trainer/layers/transformer_blocks.h"
 
 namespace kolo::trainer {
 namespace {

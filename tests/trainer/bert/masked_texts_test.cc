@@ -12,8 +12,8 @@
 #include "tests/trainer/small_data.h"
 #include "trainer/catalog.h"
 #include "trainer/tasks/make_task.h"
+#include "trainer/text/byte_alphabet.h"
 #include "trainer/text/masked_texts.h"
-#include "trainer/text/numbered_names.h"
 #include "trainer/text/vocabulary.h"
 
 namespace kolo::trainer {

@@ -1,4 +1,4 @@
-#include "trainer/models/gpt2_layout.h"
+#include "trainer/models/gpt.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,12 +8,9 @@
 #include <vector>
 
 #include "tests/trainer/small_data.h"
-#include "trainer/checkpoint/durable_file.h"
-#include "trainer/checkpoint/export.h"
-#include "trainer/checkpoint/import.h"
+#include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/stored_weights.h"
 #include "trainer/compute/device.h"
-#include "trainer/models/gpt.h"
 
 namespace kolo::trainer {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/checkpoint/import.h"
+#include "trainer/checkpoint/stored_weights.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,7 @@
 #include "comm/base/error.h"
 #include "comm/base/half.h"
 #include "tests/trainer/training_job.h"
-#include "trainer/checkpoint/durable_file.h"
-#include "trainer/checkpoint/export.h"
+#include "trainer/checkpoint/safetensors.h"
 
 namespace kolo::trainer {
 namespace {

@@ -13,7 +13,7 @@
 #include "tests/trainer/checkpoint/resumable_job.h"
 #include "trainer/checkpoint/run_folder.h"
 #include "trainer/checkpoint/safetensors.h"
-#include "trainer/compute/precisions.h"
+#include "trainer/compute/device.h"
 #include "trainer/precision/precision.h"
 #include "trainer/tokens/tokenize.h"
 

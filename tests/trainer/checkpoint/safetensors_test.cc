@@ -12,7 +12,6 @@
 #include "comm/base/error.h"
 #include "tests/support/random_text.h"
 #include "tests/support/temporary_directory.h"
-#include "trainer/checkpoint/durable_file.h"
 
 namespace kolo::trainer {
 namespace {

@@ -13,10 +13,9 @@
 
 #include "comm/base/error.h"
 #include "tests/support/temporary_directory.h"
-#include "trainer/checkpoint/export.h"
 #include "trainer/checkpoint/run_folder.h"
-#include "trainer/checkpoint/snapshot.h"
-#include "trainer/optimizer/adamw.h"
+#include "trainer/checkpoint/stored_weights.h"
+#include "trainer/optimizer/optimizer.h"
 #include "trainer/optimizer/update_gate.h"
 
 namespace kolo::trainer {

@@ -1,4 +1,4 @@
-#include "trainer/checkpoint/stop_signals.h"
+#include "trainer/checkpoint/checkpointer.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -15,9 +15,10 @@
 #include "comm/device/cuda_availability.h"
 #include "comm/device/cuda_device.h"
 #include "comm/device/cuda_device_guard.h"
-#include "trainer/cuda/compute/wait.h"
-#include "trainer/cuda/kernels/cast.h"
-#include "trainer/cuda/kernels/reference-inl.h"
+#include "tests/trainer/cuda/elements.h"
+#include "tests/trainer/cuda/references.h"
+#include "trainer/cuda/compute/status.h"
+#include "trainer/cuda/kernels/elementwise.h"
 
 namespace kolo::trainer::cuda {
 

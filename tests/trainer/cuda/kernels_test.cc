@@ -3,16 +3,14 @@
 // terms.
 
 #include "tests/trainer/cuda/cuda_test.h"
+#include "tests/trainer/cuda/references.h"
 #include "tests/trainer/finite_difference.h"
-#include "trainer/cuda/kernels/activation.h"
-#include "trainer/cuda/kernels/causal_softmax.h"
 #include "trainer/cuda/kernels/column_sums.h"
-#include "trainer/cuda/kernels/cross_entropy.h"
+#include "trainer/cuda/kernels/elementwise.h"
 #include "trainer/cuda/kernels/embedding.h"
-#include "trainer/cuda/kernels/filter.h"
-#include "trainer/cuda/kernels/heads.h"
 #include "trainer/cuda/kernels/layer_norm.h"
-#include "trainer/cuda/kernels/pixels.h"
+#include "trainer/cuda/kernels/layouts.h"
+#include "trainer/cuda/kernels/softmax.h"
 
 namespace kolo::trainer::cuda {
 namespace {

@@ -4,14 +4,12 @@
 #include "tests/trainer/cuda/cuda_test.h"
 #include "tests/trainer/finite_difference.h"
 #include "trainer/compute/device.h"
-#include "trainer/cuda/compute/batch_norm.h"
-#include "trainer/cuda/layers/attention.h"
 #include "trainer/cuda/layers/linear.h"
-#include "trainer/cuda/layers/transformer_block.h"
-#include "trainer/layers/attention/self_attention.h"
-#include "trainer/layers/attention/transformer_block.h"
-#include "trainer/layers/gelu.h"
+#include "trainer/cuda/layers/transformer.h"
+#include "trainer/layers/attention.h"
+#include "trainer/layers/elementwise.h"
 #include "trainer/layers/linear.h"
+#include "trainer/layers/transformer_blocks.h"
 
 namespace kolo::trainer::cuda {
 namespace {
@@ -108,67 +106,14 @@ TEST_F(LayerTest, TransformerBlockWithAttention) {
   const auto dx = block.backward(dy);
 
   const auto parameters = on_device(host);
-  const BlockParameters names{{host[0], host[1]}, {host[2], host[3]}, {host[4], host[5]},
-                              {host[6], host[7]}, {host[8], host[9]}, {host[10], host[11]}};
-  ASSERT_EQ(names.contract.bias.name(), "block0.contract.bias");
   BlockScratch scratch(*context_, attention);
-  TransformerBlock dev_block(*context_, *parameters, scratch, names, attention);
+  TransformerBlock dev_block(*context_, *parameters, scratch, "block0", attention);
   const DeviceMemory dev_x = upload(x), dev_gradient = upload(dy);
   const void* const dev_y = dev_block.forward(dev_x.data());
   expect_close(download<float>(dev_y, y.size()), y, kBound, "y");
   dev_block.backward(dev_gradient.data());
   expect_close(download<float>(dev_gradient.data(), dx.size()), dx, kBound, "dx");
   expect_gradients(*parameters, host);
-}
-
-// The trainer's models have no batch norm; the wrapper is held against the formula.
-TEST_F(LayerTest, BatchNormNormalisesChannelsAndItsGradientsSumToZero) {
-  constexpr std::size_t kPlaces = 2 * 3 * 5, kChannels = 8;
-  const auto x = random_values(kPlaces * kChannels, 1), dy = random_values(x.size(), 2);
-  const std::vector<float> gain(kChannels, 2.0f), bias(kChannels, 0.5f), zeros(kChannels);
-  const DeviceMemory dev_x = upload(x), dev_dy = upload(dy), dev_gain = upload(gain),
-                     dev_bias = upload(bias), running_mean = upload(zeros),
-                     running_variance = upload(zeros), mean = upload(zeros), rstd = upload(zeros),
-                     dgain = upload(zeros), dbias = upload(zeros), y = upload(x), dx = upload(x);
-  BatchNorm norm(context_->dnn, DType::kFloat32,
-                 {.images = 2, .height = 3, .width = 5, .channels = kChannels});
-  norm.forward({.x = dev_x.data(),
-                .gain = floats(dev_gain),
-                .bias = floats(dev_bias),
-                .momentum = 1.0,
-                .y = y.data(),
-                .running_mean = floats(running_mean),
-                .running_variance = floats(running_variance),
-                .mean = floats(mean),
-                .rstd = floats(rstd)});
-  norm.backward({.x = dev_x.data(),
-                 .dy = dev_dy.data(),
-                 .gain = floats(dev_gain),
-                 .mean = floats(mean),
-                 .rstd = floats(rstd),
-                 .dx = dx.data(),
-                 .dgain = floats(dgain),
-                 .dbias = floats(dbias)});
-  std::vector<float> expected_y(x.size()), expected_dbias(kChannels), sum_dx(kChannels);
-  const auto actual_dx = download<float>(dx.data(), x.size());
-  for (std::size_t c = 0; c < kChannels; ++c) {
-    double average = 0.0, variance = 0.0;
-    for (std::size_t i = c; i < x.size(); i += kChannels) average += double{x[i]} / kPlaces;
-    for (std::size_t i = c; i < x.size(); i += kChannels) {
-      variance += (double{x[i]} - average) * (double{x[i]} - average) / kPlaces;
-    }
-    for (std::size_t i = c; i < x.size(); i += kChannels) {
-      expected_y[i] =
-          static_cast<float>(2.0 * (double{x[i]} - average) / std::sqrt(variance + 1e-5) + 0.5);
-      expected_dbias[c] += dy[i];
-      sum_dx[c] += actual_dx[i];
-    }
-  }
-  expect_close(download<float>(y.data(), x.size()), expected_y, kBound, "y");
-  expect_close(download<float>(dbias.data(), kChannels), expected_dbias, kBound, "dbias");
-  // A constant added to a channel changes nothing, so its gradients sum to zero.
-  expect_close(sum_dx, zeros, kBound, "sum of dx");
-  EXPECT_GT(std::abs(actual_dx.front()), 1e-3f);
 }
 
 }  // namespace

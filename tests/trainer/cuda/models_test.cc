@@ -5,15 +5,14 @@
 #include "comm/base/error.h"
 #include "tests/trainer/cuda/cuda_test.h"
 #include "tests/trainer/finite_difference.h"
+#include "tests/trainer/optimizers.h"
 #include "trainer/compute/device.h"
 #include "trainer/cuda/cuda_model.h"
 #include "trainer/cuda/cuda_optimizer.h"
-#include "trainer/loss/softmax_cross_entropy.h"
+#include "trainer/loss/loss.h"
 #include "trainer/models/gpt.h"
-#include "trainer/models/lenet.h"
-#include "trainer/models/mlp.h"
-#include "trainer/optimizer/adamw.h"
-#include "trainer/optimizer/gradient_norm.h"
+#include "trainer/models/image_models.h"
+#include "trainer/optimizer/update_gate.h"
 
 namespace kolo::trainer::cuda {
 namespace {
@@ -208,12 +207,12 @@ TEST_P(ModelTest, TrainingFollowsTheHostTrainer) {
   trainer::Device host_device;
   const auto host = c().on_host(host_device);
   host->parameters().own_gradients();
-  AdamW optimizer(host->parameters(), kAdamW);
+  const auto optimizer = make_optimizer("adamw", host->parameters(), kAdamW);
   SoftmaxCrossEntropy loss({.rows = rows(), .classes = c().classes});
   for (int step = 0; step < 3; ++step) {
     evaluate_on_host(*host, loss, targets(), factors().row_weight);
     host->backward(loss.gradient());
-    optimizer.step(1e-3f, clip_factor(gradient_norm(host->parameters()), 1.0));
+    optimizer->step(1e-3f, clip_factor(gradient_norm(host->parameters()), 1.0));
   }
   const auto values = train({.dtype = DType::kFloat32}, 3);
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "tests/trainer/cuda/cuda_test.h"
+#include "tests/trainer/cuda/references.h"
 #include "tests/trainer/finite_difference.h"
 #include "trainer/cuda/kernels/update.h"
 

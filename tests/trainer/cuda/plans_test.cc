@@ -2,71 +2,19 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <string>
 #include <vector>
 
 #include "comm/base/error.h"
-#include "trainer/compute/device.h"
-#include "trainer/cuda/compute/matmul.h"
-#include "trainer/cuda/core/batch_staging.h"
+#include "trainer/cuda/compute/blas.h"
+#include "trainer/cuda/core.h"
 #include "trainer/cuda/kernels/column_sums.h"
 #include "trainer/cuda/kernels/embedding.h"
-#include "trainer/cuda/kernels/filter.h"
-#include "trainer/cuda/kernels/heads.h"
 #include "trainer/cuda/kernels/layer_norm.h"
-#include "trainer/cuda/parameters/parameter_plan.h"
-#include "trainer/cuda/parameters/registration.h"
-#include "trainer/models/gpt.h"
-#include "trainer/models/lenet.h"
-#include "trainer/models/mlp.h"
+#include "trainer/cuda/kernels/layouts.h"
+#include "trainer/cuda/parameters.h"
 
 namespace kolo::trainer::cuda {
 namespace {
-
-void expect_equal(const ParameterSet& actual, const ParameterSet& expected) {
-  ASSERT_EQ(actual.size(), expected.size());
-  for (std::size_t i = 0; i < actual.size(); ++i) {
-    EXPECT_EQ(actual[i].name(), expected[i].name());
-    EXPECT_EQ(actual[i].shape(), expected[i].shape()) << actual[i].name();
-  }
-  EXPECT_EQ(actual.hash(), expected.hash());
-}
-
-ImageModelOptions images() {
-  return {.images = 1,
-          .height = 28,
-          .width = 20,
-          .classes = 10,
-          .hidden = 24,
-          .scaling = PixelScaling(127.5, 73.9),
-          .seed = 7};
-}
-
-TEST(Registration, GptHasTheParametersOfTheHostModel) {
-  const Gpt::Options options{
-      .sequences = 1, .context = 6, .layers = 3, .width = 8, .heads = 2, .seed = 7};
-  ParameterSet parameters(options.seed);
-  const GptParameters names = register_gpt(parameters, options);
-  trainer::Device device;
-  expect_equal(parameters, Gpt(device, options).parameters());
-  EXPECT_EQ(names.token.name(), "embedding.token");
-  EXPECT_EQ(names.blocks.at(2).contract.bias.name(), "block2.contract.bias");
-  EXPECT_EQ(names.final_norm.gain.name(), "final_norm.gain");
-}
-
-TEST(Registration, MlpHasTheParametersOfTheHostModel) {
-  ParameterSet parameters(images().seed);
-  EXPECT_EQ(register_mlp(parameters, images()).fc3.weight.name(), "fc3.weight");
-  trainer::Device device;
-  expect_equal(parameters, Mlp(device, images()).parameters());
-}
-
-TEST(Registration, LenetHasTheParametersOfTheHostModel) {
-  trainer::Device device;
-  ParameterSet parameters(images().seed);
-  EXPECT_EQ(register_lenet(parameters, images()).conv2.weight.name(), "conv2.weight");
-  expect_equal(parameters, Lenet(device, images()).parameters());
-}
 
 TEST(ParameterPlan, ChunksCoverEveryElementOnceAndDecayAsTheOptimizerSays) {
   ParameterSet parameters(1);

@@ -11,17 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/trainer/cuda/references.h"
 #include "tests/trainer/finite_difference.h"
-#include "trainer/cuda/kernels/activation.h"
-#include "trainer/cuda/kernels/causal_softmax.h"
-#include "trainer/cuda/kernels/cross_entropy.h"
+#include "trainer/cuda/kernels/elementwise.h"
 #include "trainer/cuda/kernels/layer_norm.h"
-#include "trainer/cuda/kernels/pixels.h"
+#include "trainer/cuda/kernels/softmax.h"
 #include "trainer/cuda/kernels/update.h"
-#include "trainer/kernels/activation.h"
-#include "trainer/kernels/normalize.h"
-#include "trainer/kernels/softmax.h"
-#include "trainer/kernels/update.h"
+#include "trainer/kernels/kernels.h"
 
 namespace kolo::trainer::cuda {
 namespace {

@@ -13,7 +13,7 @@
 #include "comm/base/error.h"
 #include "tests/trainer/small_data.h"
 #include "trainer/data/data_loader.h"
-#include "trainer/data/image_dataset.h"
+#include "trainer/data/images.h"
 #include "trainer/tasks/make_task.h"
 
 namespace kolo::trainer {

@@ -6,8 +6,7 @@
 #include "comm/base/error.h"
 #include "tests/trainer/finite_difference.h"
 #include "trainer/compute/device.h"
-#include "trainer/layers/attention/rotary_positions.h"
-#include "trainer/layers/attention/self_attention.h"
+#include "trainer/layers/attention.h"
 
 namespace kolo::trainer {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/layers/batch_norm.h"
+#include "trainer/layers/normalization.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "trainer/layers/dropout.h"
+#include "trainer/layers/elementwise.h"
 
 #include <gtest/gtest.h>
 

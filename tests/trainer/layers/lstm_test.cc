@@ -13,8 +13,6 @@
 #include "comm/base/error.h"
 #include "tests/trainer/finite_difference.h"
 #include "trainer/compute/device.h"
-#include "trainer/layers/packed_sequences.h"
-#include "trainer/layers/sequence_mean.h"
 
 namespace kolo::trainer {
 namespace {

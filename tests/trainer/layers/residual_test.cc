@@ -6,10 +6,7 @@
 
 #include "tests/trainer/finite_difference.h"
 #include "trainer/compute/device.h"
-#include "trainer/layers/average_pool.h"
-#include "trainer/layers/conv2d.h"
-#include "trainer/layers/max_pool.h"
-#include "trainer/layers/padded_shortcut.h"
+#include "trainer/layers/images.h"
 #include "trainer/layers/residual_block.h"
 
 namespace kolo::trainer {

@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "tests/trainer/finite_difference.h"
-#include "trainer/layers/embedding_bag.h"
-#include "trainer/layers/lookup.h"
+#include "trainer/layers/tables.h"
 
 namespace kolo::trainer {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/trainer/finite_difference.h"
-#include "trainer/layers/batch_norm.h"
+#include "trainer/layers/normalization.h"
 
 namespace kolo::trainer {
 namespace {

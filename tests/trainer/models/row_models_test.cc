@@ -9,9 +9,8 @@
 
 #include "tests/trainer/finite_difference.h"
 #include "trainer/compute/device.h"
-#include "trainer/models/embedding_bag_classifier.h"
-#include "trainer/models/lstm_classifier.h"
 #include "trainer/models/matrix_factorization.h"
+#include "trainer/models/text_models.h"
 
 namespace kolo::trainer {
 namespace {

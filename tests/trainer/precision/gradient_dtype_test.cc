@@ -1,6 +1,6 @@
 // Gradients in bfloat16, from the layer that writes them to the optimizer that reads them.
 
-#include "trainer/loop/gradient_dtype.h"
+#include "trainer/loop/compression_rules.h"
 
 #include <gtest/gtest.h>
 
@@ -16,13 +16,12 @@
 #include "tests/trainer/finite_difference.h"
 #include "tests/trainer/optimizers.h"
 #include "trainer/compute/device.h"
-#include "trainer/compute/precisions.h"
-#include "trainer/divergence.h"
-#include "trainer/kernels/bfloat16.h"
-#include "trainer/layers/conv2d.h"
-#include "trainer/layers/layer_norm.h"
+#include "trainer/kernels/kernels.h"
+#include "trainer/layers/images.h"
 #include "trainer/layers/linear.h"
-#include "trainer/optimizer/gradient_norm.h"
+#include "trainer/layers/normalization.h"
+#include "trainer/optimizer/update_gate.h"
+#include "trainer/parameter_set.h"
 #include "trainer/random.h"
 
 namespace kolo::trainer {

@@ -15,7 +15,7 @@ namespace {
 
 /// One step of a rank whose gradient is `value` everywhere.
 struct RoundedStep {
-  DistributedOptimizer::Report report;
+  StepReport report;
   float loss_scale;  ///< After it.
   std::vector<float> average;
   std::uint64_t weights;

@@ -11,11 +11,11 @@
 
 #include "tests/support/runtime_job.h"
 #include "tests/trainer/training_job.h"
-#include "trainer/compute/precisions.h"
+#include "trainer/compute/device.h"
 #include "trainer/data/data_loader.h"
+#include "trainer/layers/elementwise.h"
 #include "trainer/layers/linear.h"
-#include "trainer/layers/relu.h"
-#include "trainer/models/image_classifier.h"
+#include "trainer/models/image_models.h"
 
 namespace kolo::trainer {
 namespace {
@@ -109,7 +109,9 @@ std::vector<std::vector<Step>> run_spiked(int ranks, int steps, const std::strin
       const Batch batch = loader.load(0, static_cast<std::size_t>(step));
       learner->forward_backward(batch, static_cast<float>(runtime.world_size()) /
                                            static_cast<float>(batch.global_samples));
-      const bool is_skipped = learner->finish(1e-3f).is_skipped;
+      learner->await_averages();
+      const UpdateVerdict verdict = learner->clip();
+      const bool is_skipped = learner->update(1e-3f, verdict).is_skipped;
       courses[static_cast<std::size_t>(runtime.rank())].push_back(
           {is_skipped, scale, learner->loss_scale(), learner->parameters().hash()});
     }

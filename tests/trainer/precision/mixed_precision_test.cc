@@ -11,14 +11,11 @@
 #include "comm/base/half.h"
 #include "tests/trainer/finite_difference.h"
 #include "trainer/compute/device.h"
-#include "trainer/compute/factor.h"
-#include "trainer/compute/precisions.h"
-#include "trainer/layers/attention/self_attention.h"
-#include "trainer/layers/attention/transformer_block.h"
-#include "trainer/layers/conv2d.h"
+#include "trainer/layers/attention.h"
+#include "trainer/layers/images.h"
 #include "trainer/layers/linear.h"
 #include "trainer/layers/lstm.h"
-#include "trainer/layers/packed_sequences.h"
+#include "trainer/layers/transformer_blocks.h"
 
 namespace kolo::trainer {
 namespace {

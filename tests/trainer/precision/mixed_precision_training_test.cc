@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/trainer/training_job.h"
-#include "trainer/compute/precisions.h"
+#include "trainer/compute/device.h"
 #include "trainer/precision/precision.h"
 
 namespace kolo::trainer {

@@ -1,6 +1,6 @@
 // Averages of row gradients over ranks, which are threads.
 
-#include "trainer/loop/row_exchange.h"
+#include "trainer/loop/parameter_exchange.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include "comm/base/error.h"
 #include "tests/trainer/finite_difference.h"
 #include "tests/trainer/optimizers.h"
-#include "trainer/optimizer/gradient_norm.h"
+#include "trainer/optimizer/update_gate.h"
 
 namespace kolo::trainer {
 namespace {

@@ -14,8 +14,8 @@
 #include "comm/base/error.h"
 #include "tests/trainer/training_job.h"
 #include "trainer/compute/device.h"
-#include "trainer/config_error.h"
-#include "trainer/divergence.h"
+#include "trainer/errors.h"
+#include "trainer/parameter_set.h"
 #include "trainer/shards/shard_plan.h"
 
 namespace kolo::trainer {

@@ -12,10 +12,7 @@
 #include "trainer/random.h"
 #include "trainer/text/byte_alphabet.h"
 #include "trainer/text/byte_pair_encoding.h"
-#include "trainer/text/byte_tokenizer.h"
-#include "trainer/text/learn_byte_pairs.h"
-#include "trainer/text/numbered_names.h"
-#include "trainer/text/piece_splitter.h"
+#include "trainer/text/tokenizer.h"
 
 namespace kolo::trainer {
 namespace {

@@ -13,15 +13,12 @@
 
 #include "tests/trainer/small_data.h"
 #include "trainer/catalog.h"
-#include "trainer/checkpoint/export.h"
-#include "trainer/checkpoint/stored_vocabularies.h"
-#include "trainer/data/mapped_file.h"
+#include "trainer/checkpoint/stored_weights.h"
+#include "trainer/data/files.h"
 #include "trainer/tasks/make_task.h"
-#include "trainer/text/byte_tokenizer.h"
-#include "trainer/text/make_tokenizer.h"
-#include "trainer/tokens/token_dataset.h"
-#include "trainer/tokens/token_folder.h"
+#include "trainer/text/tokenizer.h"
 #include "trainer/tokens/tokenize.h"
+#include "trainer/tokens/tokens.h"
 
 namespace kolo::trainer {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "tests/trainer/torch/dump.h"
 #include "trainer/compute/device.h"
-#include "trainer/loss/softmax_cross_entropy.h"
+#include "trainer/loss/loss.h"
 #include "trainer/models/bert.h"
 #include "trainer/random.h"
 

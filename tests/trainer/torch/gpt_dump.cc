@@ -19,12 +19,11 @@
 #include <vector>
 
 #include "tests/trainer/torch/dump.h"
-#include "trainer/checkpoint/import.h"
+#include "trainer/checkpoint/stored_weights.h"
 #include "trainer/compute/device.h"
 #include "trainer/config.h"
-#include "trainer/loss/softmax_cross_entropy.h"
+#include "trainer/loss/loss.h"
 #include "trainer/models/gpt.h"
-#include "trainer/models/gpt2_layout.h"
 #include "trainer/random.h"
 
 namespace {

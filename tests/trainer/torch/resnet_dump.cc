@@ -14,8 +14,8 @@
 
 #include "tests/trainer/torch/dump.h"
 #include "trainer/compute/device.h"
-#include "trainer/loss/softmax_cross_entropy.h"
-#include "trainer/models/resnet.h"
+#include "trainer/loss/loss.h"
+#include "trainer/models/image_models.h"
 #include "trainer/random.h"
 
 namespace {

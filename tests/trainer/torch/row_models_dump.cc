@@ -15,11 +15,9 @@
 
 #include "tests/trainer/torch/dump.h"
 #include "trainer/compute/device.h"
-#include "trainer/loss/softmax_cross_entropy.h"
-#include "trainer/loss/squared_error.h"
-#include "trainer/models/embedding_bag_classifier.h"
-#include "trainer/models/lstm_classifier.h"
+#include "trainer/loss/loss.h"
 #include "trainer/models/matrix_factorization.h"
+#include "trainer/models/text_models.h"
 #include "trainer/random.h"
 
 namespace {

@@ -24,38 +24,20 @@ void check_blas(cublasStatus_t status, std::string_view call) {
        .what = fmt::format("{}: {}", call, cublasLtGetStatusString(status))});
 }
 
-void log_blas(cublasStatus_t status, std::string_view call) noexcept {
-  if (status != CUBLAS_STATUS_SUCCESS) log::error(call);
-}
-
-struct LtTraits {
-  using Value = cublasLtHandle_t;
+/// A handle of cuBLAS, which `kDestroy` closes.
+template <typename Handle, auto kDestroy>
+struct BlasTraits {
+  using Value = Handle;
   static Value invalid() noexcept { return nullptr; }
-  static void close(Value lt) noexcept { log_blas(cublasLtDestroy(lt), "cublasLtDestroy failed"); }
-};
-struct OperationTraits {
-  using Value = cublasLtMatmulDesc_t;
-  static Value invalid() noexcept { return nullptr; }
-  static void close(Value operation) noexcept {
-    log_blas(cublasLtMatmulDescDestroy(operation), "cublasLtMatmulDescDestroy failed");
+  static void close(Value handle) noexcept {
+    if (kDestroy(handle) != CUBLAS_STATUS_SUCCESS) log::error("closing a handle of cuBLAS failed");
   }
 };
-struct LayoutTraits {
-  using Value = cublasLtMatrixLayout_t;
-  static Value invalid() noexcept { return nullptr; }
-  static void close(Value layout) noexcept {
-    log_blas(cublasLtMatrixLayoutDestroy(layout), "cublasLtMatrixLayoutDestroy failed");
-  }
-};
-struct PreferenceTraits {
-  using Value = cublasLtMatmulPreference_t;
-  static Value invalid() noexcept { return nullptr; }
-  static void close(Value preference) noexcept {
-    log_blas(cublasLtMatmulPreferenceDestroy(preference), "cublasLtMatmulPreferenceDestroy failed");
-  }
-};
-using OperationHandle = UniqueHandle<OperationTraits>;
-using LayoutHandle = UniqueHandle<LayoutTraits>;
+using LtHandle = UniqueHandle<BlasTraits<cublasLtHandle_t, cublasLtDestroy>>;
+using OperationHandle = UniqueHandle<BlasTraits<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>>;
+using LayoutHandle = UniqueHandle<BlasTraits<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>>;
+using PreferenceHandle =
+    UniqueHandle<BlasTraits<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>>;
 
 cudaDataType_t blas_type(DType dtype) {
   if (dtype == DType::kBFloat16) return CUDA_R_16BF;
@@ -126,6 +108,18 @@ std::string describe(const MatmulShape& s) {
 
 }  // namespace
 
+ColumnMajor to_column_major(const MatmulShape& s) {
+  const bool a_plain = s.a == Layout::kPlain;
+  const bool b_plain = s.b == Layout::kPlain;
+  return {.a = {.rows = b_plain ? s.columns : s.depth,
+                .columns = b_plain ? s.depth : s.columns,
+                .is_transposed = !b_plain},
+          .b = {.rows = a_plain ? s.depth : s.rows,
+                .columns = a_plain ? s.rows : s.depth,
+                .is_transposed = !a_plain},
+          .d = {.rows = s.columns, .columns = s.rows, .is_transposed = false}};
+}
+
 class Blas::Plan {
  public:
   Plan(const MatmulShape& shape, Float32Math math)
@@ -160,7 +154,7 @@ class Blas::Plan {
     if (uses_aux(shape_.epilogue) && shape_.columns % 8 != 0) return false;  // the library's rule
     cublasLtMatmulPreference_t preference = nullptr;
     check_blas(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
-    const UniqueHandle<PreferenceTraits> handle(preference);
+    const PreferenceHandle handle(preference);
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
       check_blas(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
                  "cublasLtMatmulPreferenceSetAttribute");
@@ -217,7 +211,7 @@ struct Blas::State {
   DeviceMemory workspace;
   cudaStream_t stream;
   Float32Math math;
-  UniqueHandle<LtTraits> lt;
+  LtHandle lt;
   std::map<MatmulShape, std::optional<Plan>> plans;  // empty: the library has none
 };
 
@@ -228,7 +222,7 @@ Blas::Blas(kolo::Device& device, Stream& stream, Float32Math float32_math)
   state_->math = float32_math;
   cublasLtHandle_t lt = nullptr;
   check_blas(cublasLtCreate(&lt), "cublasLtCreate");
-  state_->lt = UniqueHandle<LtTraits>(lt);
+  state_->lt = LtHandle(lt);
 }
 
 Blas::~Blas() = default;

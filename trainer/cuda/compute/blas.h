@@ -1,12 +1,74 @@
 #pragma once
 
+#include <compare>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 
+#include "comm/base/dtype.h"
 #include "comm/device/device.h"
-#include "trainer/cuda/compute/matmul.h"
 #include "trainer/cuda/cuda_model.h"
 
 namespace kolo::trainer::cuda {
+
+/// Row-major layout of an operand in memory: as in the product, or transposed.
+enum class Layout : std::uint8_t { kPlain, kTransposed };
+
+/// An operation on a product before it is stored, which saves a pass over memory.
+enum class Epilogue : std::uint8_t {
+  kNone,
+  kBias,          ///< Adds bias[column].
+  kBiasRelu,      ///< Then ReLU.
+  kBiasGelu,      ///< Then GELU, whose input is stored in `aux`.
+  kGeluGradient,  ///< Multiplies by the slope of GELU at `aux`.
+  kBiasGradient,  ///< Also stores the row sums of `a`, in the dtype of d, into `bias_gradient`.
+};
+
+/// d = epilogue(alpha · a · b + beta · c), or a batch of successive products.
+///
+/// Shape: d and c [rows, columns] of `result`, a [rows, depth] and b [depth, columns] of `operand`,
+///        accumulated in float32.
+struct MatmulShape {
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  std::size_t depth = 0;
+  Layout a = Layout::kPlain;
+  Layout b = Layout::kPlain;
+  DType operand = DType::kFloat32;
+  DType result = DType::kFloat32;
+  std::size_t batch = 1;
+  Epilogue epilogue = Epilogue::kNone;
+
+  friend auto operator<=>(const MatmulShape&, const MatmulShape&) = default;
+};
+
+/// Device memory, aligned to 16 bytes.
+struct MatmulArguments {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* d = nullptr;
+  const void* c = nullptr;     ///< Null: d. Read only if beta is not 0.
+  const void* bias = nullptr;  ///< kBias…: [columns] of `result`.
+  void* bias_gradient = nullptr;
+  void* aux = nullptr;  ///< [rows, columns] of `result`, written forward and read backward.
+  float alpha = 1.0f;
+  float beta = 0.0f;
+};
+
+/// The matrices as the library sees them, which is column-major: dᵀ = bᵀ · aᵀ. Its A is our b, its
+/// m our columns; a row-major matrix is, byte for byte, its transpose in column-major order.
+struct ColumnMajor {
+  struct Matrix {
+    std::size_t rows;  ///< Rows in memory, before any transposition.
+    std::size_t columns;
+    bool is_transposed;
+  };
+  Matrix a;
+  Matrix b;
+  Matrix d;
+};
+
+ColumnMajor to_column_major(const MatmulShape& shape);
 
 /// Products on one stream through cuBLASLt, with their own workspace.
 ///

@@ -1,11 +1,103 @@
 #include "trainer/cuda/compute/dnn.h"
 
+#include <algorithm>
+#include <array>
+#include <string>
+
 #include <fmt/format.h>
 
+#include "comm/base/check.h"
 #include "comm/base/error.h"
-#include "comm/base/log.h"
 
 namespace kolo::trainer::cuda {
+namespace {
+
+cudnnDataType_t dnn_type(DType dtype) {
+  if (dtype == DType::kBFloat16) return CUDNN_DATA_BFLOAT16;
+  if (dtype == DType::kFloat16) return CUDNN_DATA_HALF;
+  return CUDNN_DATA_FLOAT;
+}
+
+// [images, height, width, channels], contiguous.
+TensorDescriptor make_images(DType dtype, std::size_t images, std::size_t height, std::size_t width,
+                             std::size_t channels) {
+  cudnnTensorDescriptor_t descriptor = nullptr;
+  check_dnn(cudnnCreateTensorDescriptor(&descriptor), "cudnnCreateTensorDescriptor");
+  TensorDescriptor handle(descriptor);
+  check_dnn(cudnnSetTensor4dDescriptor(descriptor, CUDNN_TENSOR_NHWC, dnn_type(dtype),
+                                       narrow<int>(images), narrow<int>(channels),
+                                       narrow<int>(height), narrow<int>(width)),
+            "cudnnSetTensor4dDescriptor");
+  return handle;
+}
+
+// [outputs, kernel, kernel, inputs], contiguous.
+FilterDescriptor make_filter(DType dtype, std::size_t outputs, std::size_t kernel,
+                             std::size_t inputs) {
+  cudnnFilterDescriptor_t descriptor = nullptr;
+  check_dnn(cudnnCreateFilterDescriptor(&descriptor), "cudnnCreateFilterDescriptor");
+  FilterDescriptor handle(descriptor);
+  check_dnn(cudnnSetFilter4dDescriptor(descriptor, dnn_type(dtype), CUDNN_TENSOR_NHWC,
+                                       narrow<int>(outputs), narrow<int>(inputs),
+                                       narrow<int>(kernel), narrow<int>(kernel)),
+            "cudnnSetFilter4dDescriptor");
+  return handle;
+}
+
+// Stride 1, no padding, not mirrored; accumulates in float32.
+ConvolutionDescriptor make_convolution(cudnnMathType_t math) {
+  cudnnConvolutionDescriptor_t descriptor = nullptr;
+  check_dnn(cudnnCreateConvolutionDescriptor(&descriptor), "cudnnCreateConvolutionDescriptor");
+  ConvolutionDescriptor handle(descriptor);
+  check_dnn(cudnnSetConvolution2dDescriptor(descriptor, 0, 0, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION,
+                                            CUDNN_DATA_FLOAT),
+            "cudnnSetConvolution2dDescriptor");
+  check_dnn(cudnnSetConvolutionMathType(descriptor, math), "cudnnSetConvolutionMathType");
+  return handle;
+}
+
+// The largest of each 2 x 2 window; among equals, a gradient goes to the same one in every run.
+PoolingDescriptor make_max_pooling() {
+  cudnnPoolingDescriptor_t descriptor = nullptr;
+  check_dnn(cudnnCreatePoolingDescriptor(&descriptor), "cudnnCreatePoolingDescriptor");
+  PoolingDescriptor handle(descriptor);
+  check_dnn(cudnnSetPooling2dDescriptor(descriptor, CUDNN_POOLING_MAX_DETERMINISTIC,
+                                        CUDNN_PROPAGATE_NAN, 2, 2, 0, 0, 2, 2),
+            "cudnnSetPooling2dDescriptor");
+  return handle;
+}
+
+// Factors of cuDNN's results and of what is there already, passed by address.
+constexpr float kOne = 1.0f;
+constexpr float kZero = 0.0f;
+
+constexpr std::size_t kWorkspaceLimit = std::size_t{512} << 20;
+
+// The first suitable algorithm among those that cuDNN offers, fastest first. Reserves its workspace
+// and sets the arithmetic in `convolution`, except for float32, where the caller decides.
+template <typename Offers>
+auto choose(Dnn& dnn, DType dtype, const Offers& offers, int count,
+            const ConvolutionDescriptor& convolution, const char* what) {
+  const auto end = offers.begin() + count;
+  const auto suits = [](const auto& offer) {
+    return offer.status == CUDNN_STATUS_SUCCESS && offer.determinism == CUDNN_DETERMINISTIC &&
+           offer.memory <= kWorkspaceLimit;
+  };
+  const auto best = std::find_if(offers.begin(), end, suits);
+  if (best == end) {
+    throw KoloError({.code = ErrorCode::kInternal,
+                     .what = std::string("cuDNN has no deterministic algorithm for the ") + what +
+                             " of a convolution of this shape"});
+  }
+  dnn.reserve(best->memory);
+  if (is_16bit_float(dtype)) {
+    check_dnn(cudnnSetConvolutionMathType(convolution.get(), best->mathType),
+              "cudnnSetConvolutionMathType");
+  }
+  return best->algo;
+}
+
+}  // namespace
 
 void check_dnn(cudnnStatus_t status, std::string_view call) {
   if (status == CUDNN_STATUS_SUCCESS) return;
@@ -13,15 +105,11 @@ void check_dnn(cudnnStatus_t status, std::string_view call) {
                    .what = fmt::format("{}: {}", call, cudnnGetErrorString(status))});
 }
 
-void log_dnn(cudnnStatus_t status, std::string_view call) noexcept {
-  if (status != CUDNN_STATUS_SUCCESS) log::error(call);
-}
-
 cudnnHandle_t Dnn::handle() {
   if (!handle_) {
     cudnnHandle_t handle = nullptr;
     check_dnn(cudnnCreate(&handle), "cudnnCreate");
-    handle_ = UniqueHandle<DnnTraits>(handle);
+    handle_ = DnnHandle(handle);
     check_dnn(cudnnSetStream(handle, static_cast<cudaStream_t>(stream_.native())),
               "cudnnSetStream");
   }
@@ -35,6 +123,79 @@ cudnnMathType_t Dnn::math_of(DType dtype) const {
 
 void Dnn::reserve(std::size_t bytes) {
   if (bytes > workspace_.bytes()) workspace_ = device_.allocate(bytes, MemoryKind::kDevice);
+}
+
+Convolution::Convolution(Dnn& dnn, DType dtype, const ConvolutionShape& s)
+    : dnn_(dnn),
+      x_(make_images(dtype, s.images, s.height, s.width, s.input_channels)),
+      y_(make_images(dtype, s.images, s.height - s.kernel + 1, s.width - s.kernel + 1,
+                     s.output_channels)),
+      filter_(make_filter(dtype, s.output_channels, s.kernel, s.input_channels)),
+      for_forward_(make_convolution(dnn.math_of(dtype))),
+      for_filter_(make_convolution(dnn.math_of(dtype))),
+      for_data_(make_convolution(dnn.math_of(dtype))) {
+  int count = 0;
+  std::array<cudnnConvolutionFwdAlgoPerf_t, CUDNN_CONVOLUTION_FWD_ALGO_COUNT> forward{};
+  check_dnn(cudnnGetConvolutionForwardAlgorithm_v7(
+                dnn.handle(), x_.get(), filter_.get(), for_forward_.get(), y_.get(),
+                static_cast<int>(forward.size()), &count, forward.data()),
+            "cudnnGetConvolutionForwardAlgorithm_v7");
+  forward_ = choose(dnn, dtype, forward, count, for_forward_, "forward pass");
+
+  std::array<cudnnConvolutionBwdFilterAlgoPerf_t, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT>
+      backward_filter{};
+  check_dnn(cudnnGetConvolutionBackwardFilterAlgorithm_v7(
+                dnn.handle(), x_.get(), y_.get(), for_filter_.get(), filter_.get(),
+                static_cast<int>(backward_filter.size()), &count, backward_filter.data()),
+            "cudnnGetConvolutionBackwardFilterAlgorithm_v7");
+  backward_filter_ = choose(dnn, dtype, backward_filter, count, for_filter_, "filter gradient");
+
+  std::array<cudnnConvolutionBwdDataAlgoPerf_t, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT>
+      backward_data{};
+  check_dnn(cudnnGetConvolutionBackwardDataAlgorithm_v7(
+                dnn.handle(), filter_.get(), y_.get(), for_data_.get(), x_.get(),
+                static_cast<int>(backward_data.size()), &count, backward_data.data()),
+            "cudnnGetConvolutionBackwardDataAlgorithm_v7");
+  backward_data_ = choose(dnn, dtype, backward_data, count, for_data_, "data gradient");
+}
+
+void Convolution::forward(const void* x, const void* filter, void* y) {
+  check_dnn(cudnnConvolutionForward(dnn_.handle(), &kOne, x_.get(), x, filter_.get(), filter,
+                                    for_forward_.get(), forward_, dnn_.workspace(),
+                                    dnn_.workspace_bytes(), &kZero, y_.get(), y),
+            "cudnnConvolutionForward");
+}
+
+void Convolution::backward_filter(const void* x, const void* dy, void* dfilter) {
+  check_dnn(cudnnConvolutionBackwardFilter(dnn_.handle(), &kOne, x_.get(), x, y_.get(), dy,
+                                           for_filter_.get(), backward_filter_, dnn_.workspace(),
+                                           dnn_.workspace_bytes(), &kZero, filter_.get(), dfilter),
+            "cudnnConvolutionBackwardFilter");
+}
+
+void Convolution::backward_data(const void* dy, const void* filter, void* dx) {
+  check_dnn(cudnnConvolutionBackwardData(dnn_.handle(), &kOne, filter_.get(), filter, y_.get(), dy,
+                                         for_data_.get(), backward_data_, dnn_.workspace(),
+                                         dnn_.workspace_bytes(), &kZero, x_.get(), dx),
+            "cudnnConvolutionBackwardData");
+}
+
+MaxPooling::MaxPooling(Dnn& dnn, DType dtype, const PoolingShape& s)
+    : dnn_(dnn),
+      x_(make_images(dtype, s.images, s.height, s.width, s.channels)),
+      y_(make_images(dtype, s.images, s.height / 2, s.width / 2, s.channels)),
+      pooling_(make_max_pooling()) {}
+
+void MaxPooling::forward(const void* x, void* y) {
+  check_dnn(
+      cudnnPoolingForward(dnn_.handle(), pooling_.get(), &kOne, x_.get(), x, &kZero, y_.get(), y),
+      "cudnnPoolingForward");
+}
+
+void MaxPooling::backward(const void* x, const void* y, const void* dy, void* dx) {
+  check_dnn(cudnnPoolingBackward(dnn_.handle(), pooling_.get(), &kOne, y_.get(), y, y_.get(), dy,
+                                 x_.get(), x, &kZero, x_.get(), dx),
+            "cudnnPoolingBackward");
 }
 
 }  // namespace kolo::trainer::cuda

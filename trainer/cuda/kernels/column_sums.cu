@@ -2,8 +2,6 @@
 
 #include "trainer/cuda/compute/status.h"
 #include "trainer/cuda/kernels/element.cuh"
-#include "trainer/cuda/kernels/portable.h"
-#include "trainer/cuda/kernels/reduce.cuh"
 
 namespace kolo::trainer::cuda {
 namespace {

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include "comm/base/dtype.h"
 #include "comm/base/native_stream.h"
+#include "trainer/cuda/kernels/portable.h"
 
 namespace kolo::trainer::cuda {
 
@@ -37,14 +39,12 @@ struct ColumnSums {
 };
 
 /// Number of slices of rows that are summed in parallel.
-std::size_t column_sum_parts(std::size_t rows);
+inline std::size_t column_sum_parts(std::size_t rows) {
+  constexpr std::size_t kRowsPerPart = 64;
+  constexpr std::size_t kMostParts = 128;
+  return std::clamp<std::size_t>(ceil_div(rows, kRowsPerPart), 1, kMostParts);
+}
 
 void sum_columns(NativeStream stream, const ColumnSums& sums);
-
-namespace reference {
-/// Sums in float64, which bounds the error of any order in float32.
-void fold(const Fold& fold);
-void sum_columns(const ColumnSums& sums);
-}  // namespace reference
 
 }  // namespace kolo::trainer::cuda

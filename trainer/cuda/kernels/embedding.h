@@ -1,10 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
 #include "comm/base/dtype.h"
 #include "comm/base/native_stream.h"
+#include "trainer/cuda/kernels/portable.h"
 
 namespace kolo::trainer::cuda {
 
@@ -45,14 +47,12 @@ struct EmbeddingBackward {
   float* dposition;
 };
 
-std::size_t token_parts(std::size_t rows);
+inline std::size_t token_parts(std::size_t rows) {
+  constexpr std::size_t kRowsPerPart = 1024;
+  constexpr std::size_t kMostParts = 8;
+  return std::clamp<std::size_t>(ceil_div(rows, kRowsPerPart), 1, kMostParts);
+}
 
 void embed_backward(NativeStream stream, const EmbeddingBackward& step);
-
-namespace reference {
-void embed(const EmbeddingForward& step);
-/// Sums in float64.
-void embed_backward(const EmbeddingBackward& step);
-}  // namespace reference
 
 }  // namespace kolo::trainer::cuda

@@ -3,7 +3,6 @@
 #include "trainer/cuda/compute/status.h"
 #include "trainer/cuda/kernels/column_sums.h"
 #include "trainer/cuda/kernels/element.cuh"
-#include "trainer/cuda/kernels/reduce.cuh"
 
 namespace kolo::trainer::cuda {
 namespace {

@@ -1,14 +1,16 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
+#include "comm/base/check.h"
 #include "comm/base/dtype.h"
 #include "comm/base/native_stream.h"
 #include "trainer/cuda/kernels/portable.h"
 
 namespace kolo::trainer::cuda {
 
-/// Layer norm of each row as trainer/kernels/normalize.h defines it, in float32; a row is a
+/// Layer norm of each row as trainer/kernels/kernels.h defines it, in float32; a row is a
 /// few warps'.
 ///
 /// Shape: x and y are [rows, width] of `dtype`, aligned to 16 bytes; gain and bias are [width],
@@ -64,14 +66,18 @@ struct LayerNormPlan {
 };
 
 /// Errors: UsageError when a row is wider than the registers of a block: 6144 columns.
-LayerNormPlan plan_layer_norm(std::size_t rows, std::size_t width);
+inline LayerNormPlan plan_layer_norm(std::size_t rows, std::size_t width) {
+  constexpr std::size_t kWarpsOfNarrowRows = 12;  // per block: 4 rows of 768 columns
+  constexpr std::size_t kMostRows = 8;
+  constexpr std::size_t kMostBlocks = 512;
+  const std::size_t warps =
+      std::max<std::size_t>(ceil_div<std::size_t>(width, 32 * kLaneColumns), 1);
+  check(warps <= kMostNormWarps, "layer norm takes rows of at most 6144 columns");
+  const std::size_t at_once = std::clamp<std::size_t>(kWarpsOfNarrowRows / warps, 1, kMostRows);
+  const std::size_t blocks = std::clamp<std::size_t>(ceil_div(rows, at_once), 1, kMostBlocks);
+  return {.warps = warps, .rows = at_once, .blocks = blocks, .partials = blocks * 2 * width};
+}
 
 void layer_norm_backward(NativeStream stream, const LayerNormBackward& step);
-
-namespace reference {
-/// In float64 between the roundings of inputs and outputs.
-void layer_norm(const LayerNormForward& step);
-void layer_norm_backward(const LayerNormBackward& step);
-}  // namespace reference
 
 }  // namespace kolo::trainer::cuda

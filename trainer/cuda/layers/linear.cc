@@ -1,7 +1,6 @@
 #include "trainer/cuda/layers/linear.h"
 
 #include "comm/base/check.h"
-#include "trainer/cuda/kernels/activation.h"
 #include "trainer/cuda/kernels/column_sums.h"
 
 namespace kolo::trainer::cuda {

@@ -1,10 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "trainer/cuda/compute/context.h"
-#include "trainer/cuda/kernels/activation_math.h"
-#include "trainer/cuda/parameters/device_parameters.h"
+#include "trainer/cuda/kernels/elementwise.h"
+#include "trainer/cuda/parameters.h"
 
 namespace kolo::trainer::cuda {
 
@@ -34,6 +35,10 @@ class Linear {
   /// pass, adds its part to the gradient and reports it ready.
   Linear(Context& context, DeviceParameters& parameters, DeviceParameter& weight,
          DeviceParameter* bias, const Options& options);
+  Linear(Context& context, DeviceParameters& parameters, const std::string& name,
+         const Options& options)
+      : Linear(context, parameters, parameters.of(name + ".weight"), &parameters.of(name + ".bias"),
+               options) {}
 
   struct Forward {
     const void* x;

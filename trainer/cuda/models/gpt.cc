@@ -1,10 +1,9 @@
 #include <deque>
 #include <memory>
+#include <string>
 #include <utility>
 
-#include "trainer/cuda/layers/embedding.h"
-#include "trainer/cuda/layers/layer_norm.h"
-#include "trainer/cuda/layers/transformer_block.h"
+#include "trainer/cuda/layers/transformer.h"
 #include "trainer/cuda/models/make_model.h"
 
 namespace kolo::trainer::cuda {
@@ -19,15 +18,16 @@ SelfAttention::Options attention_options(const Gpt::Options& o) {
 /// trainer/models/gpt.h on the device.
 class CudaGpt final : public CudaModel {
  public:
-  CudaGpt(std::unique_ptr<Core> core, const GptParameters& names, const Gpt::Options& o)
+  CudaGpt(std::unique_ptr<Core> core, const Gpt::Options& o)
       : CudaModel(std::move(core)),
         rows_(o.sequences * o.context),
         scratch_(context(), attention_options(o)),
-        embedding_(context(), parameters_on_device(), parameters_on_device().of(names.token),
-                   parameters_on_device().of(names.position),
+        embedding_(context(), parameters_on_device(), parameters_on_device().of("embedding.token"),
+                   parameters_on_device().of("embedding.position"),
                    {.sequences = o.sequences, .length = o.context, .width = o.width}),
-        final_norm_(context(), parameters_on_device(), names.final_norm, rows_, o.width),
-        output_(context(), parameters_on_device(), parameters_on_device().of(names.token), nullptr,
+        final_norm_(context(), parameters_on_device(), "final_norm", rows_, o.width),
+        output_(context(), parameters_on_device(), parameters_on_device().of("embedding.token"),
+                nullptr,
                 {.rows = rows_,
                  .inputs = o.width,
                  .outputs = kClasses,
@@ -38,8 +38,8 @@ class CudaGpt final : public CudaModel {
         normal_(context().activations(rows_ * o.width)),
         gradient_(context().activations(rows_ * o.width)),
         logits_(context().floats(rows_ * kClasses)) {
-    for (const BlockParameters& block : names.blocks) {
-      blocks_.emplace_back(context(), parameters_on_device(), scratch_, block,
+    for (std::size_t i = 0; i < o.layers; ++i) {
+      blocks_.emplace_back(context(), parameters_on_device(), scratch_, "block" + std::to_string(i),
                            attention_options(o));
     }
   }
@@ -86,11 +86,13 @@ class CudaGpt final : public CudaModel {
 
 std::unique_ptr<CudaModel> make_gpt(kolo::Device& device, const Gpt::Options& shape,
                                     const CudaModelOptions& options) {
-  return make_model<CudaGpt>(device, options, shape,
-                             {.input_bytes = shape.sequences * shape.context,
-                              .rows = shape.sequences * shape.context,
-                              .classes = kClasses},
-                             register_gpt);
+  Gpt::Options host = shape;
+  host.sequences = 1;
+  host.chunk = 1;
+  return make_model<CudaGpt, Gpt>(device, options, shape, host,
+                                  {.input_bytes = shape.sequences * shape.context,
+                                   .rows = shape.sequences * shape.context,
+                                   .classes = kClasses});
 }
 
 }  // namespace kolo::trainer::cuda

@@ -1,0 +1,117 @@
+#include "trainer/cuda/kernels/elementwise.h"
+
+#include "trainer/cuda/compute/status.h"
+#include "trainer/cuda/kernels/element.cuh"
+
+namespace kolo::trainer::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <typename T, int N>
+__global__ void bias_activation_kernel(Activation activation, std::size_t packs, std::size_t width,
+                                       const T* x, const float* bias, T* before, T* y) {
+  const std::size_t pack = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (pack >= packs) return;
+  const std::size_t begin = pack * N;
+  float v[N];
+  load(x + begin, v);
+  if (bias != nullptr) {
+    float added[N];
+    load(bias + begin % width, added);
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] += added[i];
+  }
+  if (before != nullptr) store(v, before + begin);
+#pragma unroll
+  for (int i = 0; i < N; ++i) v[i] = activate(activation, v[i]);
+  store(v, y + begin);
+}
+
+template <typename T, int N>
+__global__ void activation_backward_kernel(Activation activation, const T* before,
+                                           std::size_t packs, T* gradient) {
+  const std::size_t pack = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (pack >= packs) return;
+  float v[N];
+  float g[N];
+  load(before + pack * N, v);
+  load(gradient + pack * N, g);
+#pragma unroll
+  for (int i = 0; i < N; ++i) g[i] *= slope(activation, v[i]);
+  store(g, gradient + pack * N);
+}
+
+constexpr int kPerThread = 4;
+
+template <typename T>
+__global__ void cast_kernel(const float* from, std::size_t count, T* into) {
+  const std::size_t begin =
+      (static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x) * kPerThread;
+  if (begin + kPerThread <= count) {
+    float values[kPerThread];
+    load(from + begin, values);
+    store(values, into + begin);
+  } else {
+    for (std::size_t i = begin; i < count; ++i) into[i] = round_to<T>(from[i]);
+  }
+}
+
+template <typename T>
+__global__ void scale_pixels_kernel(const std::uint8_t* bytes, const float* table,
+                                    std::size_t elements, std::size_t channels, T* into) {
+  const std::size_t i = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= elements) return;
+  const bool is_padding = i % channels != 0;
+  into[i] = round_to<T>(is_padding ? 0.0f : table[bytes[i / channels]]);
+}
+
+}  // namespace
+
+void bias_activation(NativeStream stream, const BiasActivation& s) {
+  visit_packed(s.dtype, s.width, [&](auto element, auto pack) {
+    using T = decltype(element);
+    constexpr int kPack = decltype(pack)::value;
+    const std::size_t packs = s.rows * s.width / kPack;
+    const auto blocks = static_cast<unsigned>(ceil_div<std::size_t>(packs, kThreads));
+    bias_activation_kernel<T, kPack><<<blocks, kThreads, 0, native(stream)>>>(
+        s.activation, packs, s.width, as<T>(s.x), s.bias, as<T>(s.before), as<T>(s.y));
+  });
+  check_launch("bias_activation");
+}
+
+void activation_backward(NativeStream stream, Activation activation, DType dtype,
+                         const void* before, std::size_t count, void* gradient) {
+  visit_packed(dtype, count, [&](auto element, auto pack) {
+    using T = decltype(element);
+    constexpr int kPack = decltype(pack)::value;
+    const std::size_t packs = count / kPack;
+    const auto blocks = static_cast<unsigned>(ceil_div<std::size_t>(packs, kThreads));
+    activation_backward_kernel<T, kPack><<<blocks, kThreads, 0, native(stream)>>>(
+        activation, as<T>(before), packs, as<T>(gradient));
+  });
+  check_launch("activation_backward");
+}
+
+void cast(NativeStream stream, const float* from, std::size_t count, DType dtype, void* into) {
+  if (count == 0) return;
+  const auto blocks = static_cast<unsigned>(ceil_div<std::size_t>(count, kThreads * kPerThread));
+  visit_element(dtype, [&](auto element) {
+    using T = decltype(element);
+    cast_kernel<T><<<blocks, kThreads, 0, native(stream)>>>(from, count, as<T>(into));
+  });
+  check_launch("cast");
+}
+
+void scale_pixels(NativeStream stream, const PixelCast& p) {
+  const std::size_t elements = p.count * p.channels;
+  const auto blocks = static_cast<unsigned>(ceil_div<std::size_t>(elements, kThreads));
+  visit_element(p.dtype, [&](auto element) {
+    using T = decltype(element);
+    scale_pixels_kernel<T><<<blocks, kThreads, 0, native(stream)>>>(p.bytes, p.table, elements,
+                                                                    p.channels, as<T>(p.into));
+  });
+  check_launch("scale_pixels");
+}
+
+}  // namespace kolo::trainer::cuda

@@ -1,0 +1,169 @@
+#include "trainer/cuda/kernels/softmax.h"
+
+#include <cmath>
+
+#include "trainer/cuda/compute/status.h"
+#include "trainer/cuda/kernels/element.cuh"
+#include "trainer/cuda/kernels/portable.h"
+
+namespace kolo::trainer::cuda {
+namespace {
+
+constexpr int kWarps = 4;
+
+// A pack that begins at or before the diagonal is read whole and masked; later ones are not read.
+template <typename T, int N>
+__global__ void causal_softmax_kernel(std::size_t rows, std::size_t length, T* scores) {
+  const std::size_t r = static_cast<std::size_t>(blockIdx.x) * kWarps + threadIdx.y;
+  if (r >= rows) return;
+  T* row = scores + r * length;
+  const std::size_t used = r % length + 1;
+  const std::size_t first = threadIdx.x * N;
+  float v[N];
+
+  float top = -INFINITY;
+  for (std::size_t c = first; c < used; c += kWarpSize * N) {
+    load(row + c, v);
+#pragma unroll
+    for (int i = 0; i < N; ++i) top = c + i < used ? fmaxf(top, v[i]) : top;
+  }
+  top = warp_max(top);
+  float sum = 0.0f;
+  for (std::size_t c = first; c < used; c += kWarpSize * N) {
+    load(row + c, v);
+#pragma unroll
+    for (int i = 0; i < N; ++i) sum += c + i < used ? expf(v[i] - top) : 0.0f;
+  }
+  const float factor = 1.0f / warp_sum(sum);
+  for (std::size_t c = first; c < length; c += kWarpSize * N) {
+    if (c < used) load(row + c, v);
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] = c + i < used ? factor * expf(v[i] - top) : 0.0f;
+    store(v, row + c);
+  }
+}
+
+template <typename T, int N>
+__global__ void causal_softmax_backward_kernel(std::size_t rows, std::size_t length,
+                                               const T* weights, T* gradient) {
+  const std::size_t r = static_cast<std::size_t>(blockIdx.x) * kWarps + threadIdx.y;
+  if (r >= rows) return;
+  const T* w_row = weights + r * length;
+  T* g_row = gradient + r * length;
+  const std::size_t used = r % length + 1;
+  const std::size_t first = threadIdx.x * N;
+  float w[N];
+  float g[N];
+
+  float dot = 0.0f;
+  for (std::size_t c = first; c < used; c += kWarpSize * N) {
+    load(w_row + c, w);
+    load(g_row + c, g);
+#pragma unroll
+    for (int i = 0; i < N; ++i) dot = c + i < used ? fmaf(w[i], g[i], dot) : dot;
+  }
+  dot = warp_sum(dot);
+  for (std::size_t c = first; c < length; c += kWarpSize * N) {
+    if (c < used) {
+      load(w_row + c, w);
+      load(g_row + c, g);
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) g[i] = c + i < used ? w[i] * (g[i] - dot) : 0.0f;
+    store(g, g_row + c);
+  }
+}
+
+constexpr int kTotalThreads = 256;
+
+// A warp per row.
+template <typename T>
+__global__ void cross_entropy_kernel(std::size_t rows, std::size_t classes, const float* logits,
+                                     const std::uint8_t* targets, const BatchHeader* header,
+                                     T* gradient, float* row_results) {
+  const std::size_t r = static_cast<std::size_t>(blockIdx.x) * kWarps + threadIdx.y;
+  if (r >= rows) return;
+  const float* row = logits + r * classes;
+  const bool counts = r < header->targets;
+  const std::size_t target = counts ? targets[r] : 0;
+
+  float top = -INFINITY;
+  for (std::size_t c = threadIdx.x; c < classes; c += kWarpSize) top = fmaxf(top, row[c]);
+  top = warp_max(top);
+  float sum = 0.0f;
+  bool is_beaten = false;  // by an equal logit before the target
+  for (std::size_t c = threadIdx.x; c < classes; c += kWarpSize) {
+    sum += expf(row[c] - top);
+    is_beaten |= c < target && row[c] == top;
+  }
+  sum = warp_sum(sum);
+  const bool is_correct = !__any_sync(kWholeWarp, is_beaten) && row[target] == top;
+
+  if (gradient != nullptr) {
+    const float weight = counts ? header->row_weight * header->loss_scale : 0.0f;
+    for (std::size_t c = threadIdx.x; c < classes; c += kWarpSize) {
+      const float share = expf(row[c] - top) / sum;
+      const float value = weight * (c == target ? share - 1.0f : share);
+      gradient[r * classes + c] = round_to<T>(counts ? value : 0.0f);
+    }
+  }
+  if (threadIdx.x == 0) {
+    row_results[2 * r] = counts ? logf(sum) - (row[target] - top) : 0.0f;
+    row_results[2 * r + 1] = counts && is_correct ? 1.0f : 0.0f;
+  }
+}
+
+// One block: threads take every kTotalThreads-th row, then a tree.
+__global__ void add_totals_kernel(std::size_t rows, const float* row_results, LossTotals* totals) {
+  __shared__ double scratch[2][kTotalThreads / kWarpSize];
+  double loss = 0.0;
+  double correct = 0.0;
+  for (std::size_t r = threadIdx.x; r < rows; r += kTotalThreads) {
+    loss += row_results[2 * r];
+    correct += row_results[2 * r + 1];
+  }
+  loss = block_sum<kTotalThreads>(loss, scratch[0]);
+  correct = block_sum<kTotalThreads>(correct, scratch[1]);
+  if (threadIdx.x != 0) return;
+  totals->loss += loss;
+  totals->correct += correct;
+}
+
+}  // namespace
+
+void causal_softmax(NativeStream stream, const CausalSoftmax& s) {
+  const std::size_t rows = s.matrices * s.length;
+  const auto blocks = static_cast<unsigned>(ceil_div<std::size_t>(rows, kWarps));
+  visit_packed(s.dtype, s.length, [&](auto element, auto pack) {
+    using T = decltype(element);
+    causal_softmax_kernel<T, decltype(pack)::value>
+        <<<blocks, dim3(kWarpSize, kWarps), 0, native(stream)>>>(rows, s.length, as<T>(s.scores));
+  });
+  check_launch("causal_softmax");
+}
+
+void causal_softmax_backward(NativeStream stream, const CausalSoftmaxBackward& s) {
+  const std::size_t rows = s.matrices * s.length;
+  const auto blocks = static_cast<unsigned>(ceil_div<std::size_t>(rows, kWarps));
+  visit_packed(s.dtype, s.length, [&](auto element, auto pack) {
+    using T = decltype(element);
+    causal_softmax_backward_kernel<T, decltype(pack)::value>
+        <<<blocks, dim3(kWarpSize, kWarps), 0, native(stream)>>>(rows, s.length, as<T>(s.weights),
+                                                                 as<T>(s.gradient));
+  });
+  check_launch("causal_softmax_backward");
+}
+
+void cross_entropy(NativeStream stream, const CrossEntropy& s) {
+  const auto blocks = static_cast<unsigned>(ceil_div<std::size_t>(s.rows, kWarps));
+  visit_element(s.dtype, [&](auto element) {
+    using T = decltype(element);
+    cross_entropy_kernel<<<blocks, dim3(kWarpSize, kWarps), 0, native(stream)>>>(
+        s.rows, s.classes, s.logits, s.targets, s.header, as<T>(s.gradient), s.row_results);
+  });
+  check_launch("cross_entropy");
+  add_totals_kernel<<<1, kTotalThreads, 0, native(stream)>>>(s.rows, s.row_results, s.totals);
+  check_launch("add_totals");
+}
+
+}  // namespace kolo::trainer::cuda

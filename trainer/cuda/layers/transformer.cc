@@ -1,0 +1,259 @@
+#include "trainer/cuda/layers/transformer.h"
+
+#include <cmath>
+
+#include "comm/base/check.h"
+#include "trainer/cuda/kernels/embedding.h"
+#include "trainer/cuda/kernels/layer_norm.h"
+#include "trainer/cuda/kernels/softmax.h"
+
+namespace kolo::trainer::cuda {
+namespace {
+
+enum Part : std::size_t { kQuery, kKey, kValue };
+
+HeadShape head_shape(const SelfAttention::Options& o, std::size_t parts) {
+  check(o.width % o.heads == 0, "the number of heads divides the width");
+  return {.parts = parts,
+          .sequences = o.sequences,
+          .length = o.length,
+          .heads = o.heads,
+          .head_width = o.width / o.heads};
+}
+
+std::size_t score_count(const SelfAttention::Options& o) {
+  return o.sequences * o.heads * o.length * o.length;
+}
+
+std::size_t rows_of(const SelfAttention::Options& o) { return o.sequences * o.length; }
+
+}  // namespace
+
+AttentionScratch::AttentionScratch(Context& context, const SelfAttention::Options& options)
+    : heads(context.activations(head_shape(options, 1).count())),
+      split_gradients(context.activations(head_shape(options, 3).count())),
+      score_gradients(context.activations(score_count(options))) {}
+
+Attention::Attention(Context& context, AttentionScratch& scratch,
+                     const SelfAttention::Options& options)
+    : context_(context),
+      scratch_(scratch),
+      packed_(head_shape(options, 3)),
+      single_(head_shape(options, 1)),
+      matrices_(options.sequences * options.heads),
+      factor_(1.0f / std::sqrt(static_cast<float>(packed_.head_width))),
+      split_(context.activations(packed_.count())),
+      weights_(context.activations(score_count(options))),
+      scores_(plan(options.length, options.length, packed_.head_width, Layout::kPlain,
+                   Layout::kTransposed)),
+      mix_(
+          plan(options.length, packed_.head_width, options.length, Layout::kPlain, Layout::kPlain)),
+      unmix_(plan(options.length, packed_.head_width, options.length, Layout::kTransposed,
+                  Layout::kPlain)) {}
+
+const Blas::Plan* Attention::plan(std::size_t rows, std::size_t columns, std::size_t depth,
+                                  Layout a, Layout b) {
+  return &context_.blas.get({.rows = rows,
+                             .columns = columns,
+                             .depth = depth,
+                             .a = a,
+                             .b = b,
+                             .operand = context_.dtype(),
+                             .result = context_.dtype(),
+                             .batch = matrices_,
+                             .epilogue = Epilogue::kNone});
+}
+
+void Attention::multiply(const Blas::Plan* plan, const void* a, const void* b, void* d,
+                         float alpha) {
+  context_.blas.run(*plan, {.a = a, .b = b, .d = d, .alpha = alpha});
+}
+
+std::byte* Attention::part(const DeviceMemory& memory, std::size_t index) const {
+  return memory.data() + index * single_.count() * size_of(context_.dtype());
+}
+
+void Attention::forward(const void* packed, void* y) {
+  const NativeStream stream = context_.stream();
+  split_heads(stream, context_.dtype(), packed_, packed, split_.data());
+  // The factor is applied before the result is rounded, so float16 does not overflow.
+  multiply(scores_, part(split_, kQuery), part(split_, kKey), weights_.data(), factor_);
+  causal_softmax(stream, {.dtype = context_.dtype(),
+                          .matrices = matrices_,
+                          .length = single_.length,
+                          .scores = weights_.data()});
+  multiply(mix_, weights_.data(), part(split_, kValue), scratch_.heads.data());
+  join_heads(stream, context_.dtype(), single_, scratch_.heads.data(), y);
+}
+
+void Attention::backward(const void* dy, void* packed_gradient) {
+  const NativeStream stream = context_.stream();
+  std::byte* const heads = scratch_.heads.data();
+  std::byte* const scores = scratch_.score_gradients.data();
+  const DeviceMemory& gradients = scratch_.split_gradients;
+  split_heads(stream, context_.dtype(), single_, dy, heads);
+  multiply(unmix_, weights_.data(), heads, part(gradients, kValue));
+  multiply(scores_, heads, part(split_, kValue), scores);
+  causal_softmax_backward(stream, {.dtype = context_.dtype(),
+                                   .matrices = matrices_,
+                                   .length = single_.length,
+                                   .weights = weights_.data(),
+                                   .gradient = scores});
+  multiply(mix_, scores, part(split_, kKey), part(gradients, kQuery), factor_);
+  multiply(unmix_, scores, part(split_, kQuery), part(gradients, kKey), factor_);
+  join_heads(stream, context_.dtype(), packed_, gradients.data(), packed_gradient);
+}
+
+LayerNorm::LayerNorm(Context& context, DeviceParameters& parameters, const std::string& name,
+                     std::size_t rows, std::size_t width)
+    : context_(context),
+      parameters_(parameters),
+      gain_(parameters.of(name + ".gain")),
+      bias_(parameters.of(name + ".bias")),
+      rows_(rows),
+      width_(width),
+      mean_(context.floats(rows)),
+      rstd_(context.floats(rows)) {
+  context.reserve_scratch(plan_layer_norm(rows, width).partials);
+}
+
+void LayerNorm::forward(const void* x, void* y) {
+  layer_norm(context_.stream(), {.dtype = context_.dtype(),
+                                 .rows = rows_,
+                                 .width = width_,
+                                 .x = x,
+                                 .gain = gain_.value,
+                                 .bias = bias_.value,
+                                 .y = y,
+                                 .mean = floats_of(mean_),
+                                 .rstd = floats_of(rstd_)});
+}
+
+void LayerNorm::backward(const Backward& step) {
+  layer_norm_backward(context_.stream(), {.dtype = context_.dtype(),
+                                          .rows = rows_,
+                                          .width = width_,
+                                          .dy = step.dy,
+                                          .x = step.x,
+                                          .gain = gain_.value,
+                                          .mean = floats_of(mean_),
+                                          .rstd = floats_of(rstd_),
+                                          .residual = step.residual,
+                                          .dx = step.dx,
+                                          .partials = context_.scratch(),
+                                          .dgain = gain_.gradient,
+                                          .dbias = bias_.gradient});
+  parameters_.ready(gain_);
+  parameters_.ready(bias_);
+}
+
+Embedding::Embedding(Context& context, DeviceParameters& parameters, DeviceParameter& token,
+                     DeviceParameter& position, const Options& options)
+    : context_(context),
+      parameters_(parameters),
+      token_(token),
+      position_(position),
+      options_(options) {
+  const std::size_t rows = options.sequences * options.length;
+  context.reserve_scratch(token_parts(rows) * kTokens * options.width);
+}
+
+void Embedding::forward(const std::uint8_t* bytes, void* y) {
+  embed(context_.stream(), {.dtype = context_.dtype(),
+                            .rows = options_.sequences * options_.length,
+                            .length = options_.length,
+                            .width = options_.width,
+                            .bytes = bytes,
+                            .token = token_.value,
+                            .position = position_.value,
+                            .y = y});
+}
+
+void Embedding::backward(const std::uint8_t* bytes, const void* dy) {
+  embed_backward(context_.stream(), {.dtype = context_.dtype(),
+                                     .rows = options_.sequences * options_.length,
+                                     .length = options_.length,
+                                     .width = options_.width,
+                                     .bytes = bytes,
+                                     .dy = dy,
+                                     .partials = context_.scratch(),
+                                     .dtoken = token_.gradient,
+                                     .dposition = position_.gradient});
+  parameters_.ready(position_);
+  parameters_.ready(token_);
+}
+
+BlockScratch::BlockScratch(Context& context, const SelfAttention::Options& options)
+    : attention(context, options),
+      packed(context.activations(3 * rows_of(options) * options.width)),
+      wide(context.activations(4 * rows_of(options) * options.width)),
+      narrow(context.activations(rows_of(options) * options.width)),
+      middle(context.activations(rows_of(options) * options.width)) {}
+
+TransformerBlock::TransformerBlock(Context& context, DeviceParameters& parameters,
+                                   BlockScratch& scratch, const std::string& name,
+                                   const SelfAttention::Options& options)
+    : TransformerBlock(context, parameters, scratch, name, options, rows_of(options),
+                       options.width) {}
+
+TransformerBlock::TransformerBlock(Context& context, DeviceParameters& parameters,
+                                   BlockScratch& scratch, const std::string& name,
+                                   const SelfAttention::Options& options, std::size_t rows,
+                                   std::size_t width)
+    : scratch_(scratch),
+      attention_norm_(context, parameters, name + ".attention_norm", rows, width),
+      query_key_value_(context, parameters, name + ".query_key_value",
+                       {.rows = rows, .inputs = width, .outputs = 3 * width}),
+      attention_(context, scratch.attention, options),
+      project_(context, parameters, name + ".project",
+               {.rows = rows, .inputs = width, .outputs = width}),
+      inner_norm_(context, parameters, name + ".inner_norm", rows, width),
+      expand_(
+          context, parameters, name + ".expand",
+          {.rows = rows, .inputs = width, .outputs = 4 * width, .activation = Activation::kGelu}),
+      contract_(context, parameters, name + ".contract",
+                {.rows = rows,
+                 .inputs = 4 * width,
+                 .outputs = width,
+                 .activation = Activation::kNone,
+                 .input_activation = Activation::kGelu}),
+      attention_input_(context.activations(rows * width)),
+      attended_(context.activations(rows * width)),
+      middle_(context.activations(rows * width)),
+      inner_input_(context.activations(rows * width)),
+      expanded_(context.activations(rows * 4 * width)),
+      inner_(context.activations(rows * 4 * width)),
+      output_(context.activations(rows * width)) {}
+
+const void* TransformerBlock::forward(const void* x) {
+  x_ = x;
+  attention_norm_.forward(x, attention_input_.data());
+  query_key_value_.forward({.x = attention_input_.data(), .y = scratch_.packed.data()});
+  attention_.forward(scratch_.packed.data(), attended_.data());
+  project_.forward({.x = attended_.data(), .y = middle_.data(), .before = nullptr, .residual = x});
+  inner_norm_.forward(middle_.data(), inner_input_.data());
+  expand_.forward({.x = inner_input_.data(), .y = inner_.data(), .before = expanded_.data()});
+  contract_.forward(
+      {.x = inner_.data(), .y = output_.data(), .before = nullptr, .residual = middle_.data()});
+  return output_.data();
+}
+
+void TransformerBlock::backward(void* gradient) {
+  void* const packed = scratch_.packed.data();
+  void* const wide = scratch_.wide.data();
+  void* const narrow = scratch_.narrow.data();
+  void* const middle = scratch_.middle.data();
+  contract_.backward_parameters(inner_.data(), gradient);
+  contract_.backward_input(gradient, wide, expanded_.data());
+  expand_.backward_parameters(inner_input_.data(), wide);
+  expand_.backward_input(wide, narrow);
+  inner_norm_.backward({.dy = narrow, .x = middle_.data(), .residual = gradient, .dx = middle});
+  project_.backward_parameters(attended_.data(), middle);
+  project_.backward_input(middle, narrow);
+  attention_.backward(narrow, packed);
+  query_key_value_.backward_parameters(attention_input_.data(), packed);
+  query_key_value_.backward_input(packed, narrow);
+  attention_norm_.backward({.dy = narrow, .x = x_, .residual = middle, .dx = gradient});
+}
+
+}  // namespace kolo::trainer::cuda

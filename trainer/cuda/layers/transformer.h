@@ -1,0 +1,165 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "trainer/cuda/compute/context.h"
+#include "trainer/cuda/kernels/layouts.h"
+#include "trainer/cuda/layers/linear.h"
+#include "trainer/cuda/parameters.h"
+#include "trainer/layers/attention.h"
+
+namespace kolo::trainer::cuda {
+
+/// Scratch memory that the attention layers of a model share.
+struct AttentionScratch {
+  AttentionScratch(Context& context, const SelfAttention::Options& options);
+
+  DeviceMemory heads;            ///< [sequences · heads, length, head_width]
+  DeviceMemory split_gradients;  ///< [3, sequences · heads, length, head_width]
+  DeviceMemory score_gradients;  ///< [sequences · heads, length, length]
+};
+
+/// Scaled dot-product attention of each position over itself and earlier ones, as
+/// trainer/layers/attention.h: each product is one batch over all heads.
+///
+/// Shape: as there; all of the context's dtype. `scratch` and `context` outlive it.
+class Attention {
+ public:
+  Attention(Context& context, AttentionScratch& scratch, const SelfAttention::Options& options);
+
+  /// Computes `y` [rows, width] from `packed` [rows, 3 · width], which is not needed afterwards.
+  void forward(const void* packed, void* y);
+  void backward(const void* dy, void* packed_gradient);
+
+ private:
+  // One batch over all heads, of [rows, depth] by [depth, columns].
+  const Blas::Plan* plan(std::size_t rows, std::size_t columns, std::size_t depth, Layout a,
+                         Layout b);
+  void multiply(const Blas::Plan* plan, const void* a, const void* b, void* d, float alpha = 1.0f);
+  // Query, key or value inside memory that holds all three.
+  std::byte* part(const DeviceMemory& memory, std::size_t index) const;
+
+  Context& context_;
+  AttentionScratch& scratch_;
+  HeadShape packed_;
+  HeadShape single_;
+  std::size_t matrices_;
+  float factor_;              // 1 / sqrt(head_width)
+  DeviceMemory split_;        // [3, sequences · heads, length, head_width]
+  DeviceMemory weights_;      // [sequences · heads, length, length]
+  const Blas::Plan* scores_;  // also the gradient of the weights
+  const Blas::Plan* mix_;     // weights by values, and score gradients by keys
+  const Blas::Plan* unmix_;   // the same with the left side transposed
+};
+
+/// Normalises each row to mean 0 and variance 1, then applies a learnt gain and bias.
+///
+/// Shape: x, y and gradients are [rows, width] of the context's dtype.
+class LayerNorm {
+ public:
+  LayerNorm(Context& context, DeviceParameters& parameters, const std::string& name,
+            std::size_t rows, std::size_t width);
+
+  void forward(const void* x, void* y);
+
+  struct Backward {
+    const void* dy;
+    const void* x;         ///< As in the forward pass.
+    const void* residual;  ///< Gradient of x by the residual path, which is added; null for none.
+    void* dx;              ///< May be `residual`.
+  };
+  /// Overwrites the gradients of gain and bias and reports them ready.
+  void backward(const Backward& step);
+
+ private:
+  Context& context_;
+  DeviceParameters& parameters_;
+  DeviceParameter& gain_;
+  DeviceParameter& bias_;
+  std::size_t rows_;
+  std::size_t width_;
+  DeviceMemory mean_, rstd_;
+};
+
+/// The sum of a byte's row and its position's row, as trainer/layers/tables.h.
+///
+/// Shape: bytes [sequences · length], y and dy [sequences · length, width] of the context's dtype.
+class Embedding {
+ public:
+  struct Options {
+    std::size_t sequences;
+    std::size_t length;
+    std::size_t width;
+  };
+
+  Embedding(Context& context, DeviceParameters& parameters, DeviceParameter& token,
+            DeviceParameter& position, const Options& options);
+
+  void forward(const std::uint8_t* bytes, void* y);
+
+  /// Adds to the gradient of the token table, which the output layer has written in the same pass,
+  /// and reports both tables ready.
+  void backward(const std::uint8_t* bytes, const void* dy);
+
+ private:
+  Context& context_;
+  DeviceParameters& parameters_;
+  DeviceParameter& token_;
+  DeviceParameter& position_;
+  Options options_;
+};
+
+/// Scratch memory that the blocks of a model share.
+struct BlockScratch {
+  BlockScratch(Context& context, const SelfAttention::Options& options);
+
+  AttentionScratch attention;
+  DeviceMemory packed;  ///< [rows, 3 · width]: query, key and value, or their gradients.
+  DeviceMemory wide;    ///< [rows, 4 · width]: gradient in the inner layer.
+  DeviceMemory narrow;  ///< [rows, width]: gradient within a branch.
+  DeviceMemory middle;  ///< [rows, width]: gradient between the branches.
+};
+
+/// h = x + project(attend(norm(x))), y = h + contract(gelu(expand(norm(h)))), as
+/// trainer/layers/transformer_blocks.h. Both sums are part of the products before them; in the
+/// backward pass they are part of the layer norm.
+///
+/// Shape: x, y and gradients are [rows, width] of the context's dtype. `scratch` outlives it.
+class TransformerBlock {
+ public:
+  TransformerBlock(Context& context, DeviceParameters& parameters, BlockScratch& scratch,
+                   const std::string& name, const SelfAttention::Options& options);
+
+  /// `x` must not change until `backward`. The result belongs to the block.
+  const void* forward(const void* x);
+
+  /// `gradient` is that of y on entry and that of x on return.
+  void backward(void* gradient);
+
+ private:
+  TransformerBlock(Context& context, DeviceParameters& parameters, BlockScratch& scratch,
+                   const std::string& name, const SelfAttention::Options& options, std::size_t rows,
+                   std::size_t width);
+
+  BlockScratch& scratch_;
+  LayerNorm attention_norm_;
+  Linear query_key_value_;
+  Attention attention_;
+  Linear project_;
+  LayerNorm inner_norm_;
+  Linear expand_;
+  Linear contract_;
+
+  const void* x_ = nullptr;
+  DeviceMemory attention_input_;  // norm(x)
+  DeviceMemory attended_;
+  DeviceMemory middle_;       // h
+  DeviceMemory inner_input_;  // norm(h)
+  DeviceMemory expanded_;     // input of GELU, [rows, 4 · width]
+  DeviceMemory inner_;        // output of GELU
+  DeviceMemory output_;
+};
+
+}  // namespace kolo::trainer::cuda

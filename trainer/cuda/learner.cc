@@ -1,0 +1,265 @@
+#include "trainer/cuda/learner.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+#include "comm/base/native_stream.h"
+#include "comm/device/cuda_device.h"
+#include "comm/device/cuda_device_guard.h"
+#include "comm/device/cuda_error.h"
+#include "comm/device/cuda_handles.h"
+#include "comm/device/device.h"
+#include "trainer/config.h"
+#include "trainer/cuda/cuda_model.h"
+#include "trainer/cuda/cuda_optimizer.h"
+#include "trainer/errors.h"
+#include "trainer/loop/parameter_exchange.h"
+#include "trainer/models/gpt.h"
+#include "trainer/models/image_models.h"
+#include "trainer/optimizer/update_gate.h"
+#include "trainer/parameter_set.h"
+#include "trainer/precision/precision.h"
+#include "trainer/tasks/make_task.h"
+#include "trainer/tasks/task.h"
+
+namespace kolo::trainer::cuda {
+namespace {
+
+// Unlike the events of make_cuda_event, these take time stamps.
+CudaEventHandle make_timed_event() {
+  cudaEvent_t event = nullptr;
+  require_cuda(cudaEventCreate(&event), "cudaEventCreate");
+  return CudaEventHandle(event);
+}
+
+int index_of(const kolo::Device& device) {
+  const auto* cuda_device = dynamic_cast<const CudaDevice*>(&device);
+  check(cuda_device != nullptr, "a stopwatch of CUDA streams needs a CUDA device");
+  return cuda_device->index();
+}
+
+/// Kernels read tokens and targets as bytes.
+constexpr std::size_t kMostTokens = 256;
+
+using Maker = std::unique_ptr<CudaModel> (*)(kolo::Device&, const ModelSetting&,
+                                             const CudaModelOptions&);
+
+struct Entry {
+  std::string_view name;
+  Maker make;
+};
+
+/// Every model on a CUDA device; a new one adds its line.
+constexpr Entry kModels[] = {
+    {"mlp",
+     [](kolo::Device& device, const ModelSetting& setting, const CudaModelOptions& options) {
+       return make_mlp(device, image_model_options(setting), options);
+     }},
+    {"lenet",
+     [](kolo::Device& device, const ModelSetting& setting, const CudaModelOptions& options) {
+       return make_lenet(device, image_model_options(setting), options);
+     }},
+    {"gpt",
+     [](kolo::Device& device, const ModelSetting& setting, const CudaModelOptions& options) {
+       const Gpt::Options shape = Gpt::options(setting);
+       if (shape.tokens != kMostTokens) {
+         throw_config_error(
+             fmt::format("--device cuda: gpt takes {} kinds of tokens there, bytes, and this data "
+                         "has {}; choose --device cpu",
+                         kMostTokens, shape.tokens));
+       }
+       return make_gpt(device, shape, options);
+     }},
+};
+
+std::unique_ptr<CudaModel> make_model(std::string_view name, kolo::Device& device,
+                                      const ModelSetting& setting,
+                                      const CudaModelOptions& options) {
+  for (const Entry& entry : kModels) {
+    if (entry.name == name) return entry.make(device, setting, options);
+  }
+  throw_config_error(
+      fmt::format("--device cuda: there is no model {} for it: choose {}, or --device cpu", name,
+                  fmt::join(model_names(), ", ")));
+}
+
+kolo::Device& device_of(const Runtime& runtime) {
+  check(runtime.device() != nullptr, "training on a device needs a runtime that has one");
+  return *runtime.device();
+}
+
+/// Pixels as they are, tokens and classes as bytes: models with larger ones are refused.
+std::span<const std::uint8_t> as_bytes(const TensorView& tensor,
+                                       std::vector<std::uint8_t>& memory) {
+  if (tensor.dtype() == DType::kUInt8) return tensor.as<std::uint8_t>();
+  const std::span<const std::int32_t> values = tensor.as<std::int32_t>();
+  memory.resize(values.size());
+  std::ranges::transform(values, memory.begin(),
+                         [](std::int32_t value) { return static_cast<std::uint8_t>(value); });
+  return memory;
+}
+
+CudaModelOptions model_options(const Config& config) {
+  CudaModelOptions options;
+  options.dtype = parse_precision(config.precision);
+  options.launch = config.cuda_graph ? LaunchMode::kGraph : LaunchMode::kEager;
+  return options;
+}
+
+/// Gradients of `model` in the runtime's memory on the device.
+GradientSet place_gradients(Runtime& runtime, CudaModel& model) {
+  GradientSet gradients =
+      register_gradients(runtime, model.parameters(), {.memory = MemoryKind::kDevice},
+                         {.compression = runtime.options().compression});
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    model.bind_gradient(i, static_cast<float*>(gradients.view(i).data));
+  }
+  return gradients;
+}
+
+/// Measures with the device's clock the time of a stream between two points.
+///
+/// Threads: one. `stream` belongs to `device`, a CUDA device; both outlive it.
+/// Errors:  those of CUDA as KoloError(kInternal).
+class StreamStopwatch {
+ public:
+  StreamStopwatch(const kolo::Device& device, NativeStream stream) {
+    const int index = index_of(device);
+    const CudaDeviceGuard guard(index);
+    events_ = std::make_unique<Events>(Events{.device = index,
+                                              .stream = static_cast<cudaStream_t>(stream.handle),
+                                              .begin = make_timed_event(),
+                                              .end = make_timed_event()});
+  }
+  ~StreamStopwatch() {
+    close_on(events_->device, [this] { events_.reset(); });
+  }
+  StreamStopwatch(const StreamStopwatch&) = delete;
+  StreamStopwatch& operator=(const StreamStopwatch&) = delete;
+
+  /// The first point: after the work enqueued so far. Never blocks.
+  void start() {
+    const CudaDeviceGuard guard(events_->device);
+    require_cuda(cudaEventRecord(events_->begin.get(), events_->stream), "cudaEventRecord");
+  }
+  /// The second one. Never blocks.
+  void stop() {
+    const CudaDeviceGuard guard(events_->device);
+    require_cuda(cudaEventRecord(events_->end.get(), events_->stream), "cudaEventRecord");
+  }
+  /// Before: the stream has passed the second point.
+  std::chrono::nanoseconds elapsed() const {
+    const CudaDeviceGuard guard(events_->device);
+    float milliseconds = 0.0f;
+    require_cuda(cudaEventElapsedTime(&milliseconds, events_->begin.get(), events_->end.get()),
+                 "cudaEventElapsedTime");
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+        std::chrono::duration<float, std::milli>(milliseconds));
+  }
+
+ private:
+  struct Events {
+    int device;
+    cudaStream_t stream;
+    CudaEventHandle begin;
+    CudaEventHandle end;
+  };
+  std::unique_ptr<Events> events_;
+};
+
+/// Training on the runtime's CUDA device, in any precision.
+///
+/// A gradient is marked with an event after the kernel that completes it, and the model's stream
+/// waits for the averages. The processor waits for the device once per step, for the report of the
+/// update; the device itself decides about skipping.
+class CudaLearner final : public Learner {
+ public:
+  CudaLearner(const Config& config, Runtime& runtime, const Task& task)
+      : model_(make_model(config.model, device_of(runtime), model_setting(config, task),
+                          model_options(config))),
+        gradients_(place_gradients(runtime, *model_)),
+        optimizer_(*model_, config.optimizer, config.optimizer_options),
+        gate_(update_options(config)),
+        standstill_(device_of(runtime), model_->stream()) {
+    broadcast_values(runtime, model_->parameters());
+    model_->upload_parameters();
+    model_->on_gradient_ready(
+        [this](std::size_t index) { gradients_.ready(index, model_->stream()); });
+  }
+
+  std::size_t parameter_count() const override { return model_->parameters().element_count(); }
+  PlanSummary plan() const override { return gradients_.plan(); }
+  std::vector<CompressionStats> compression_stats() const override { return {}; }
+  float loss_scale() const override { return gate_.loss_scale(); }
+
+  Stateful* state() override { return nullptr; }  // The optimizer's is on the device.
+
+  void forward_backward(const Batch& batch, float row_weight) override {
+    const Bytes bytes = bytes_of(batch);
+    model_->forward_backward(bytes.inputs, bytes.targets,
+                             {.row_weight = row_weight, .loss_scale = gate_.loss_scale()});
+  }
+  void await_averages() override {
+    standstill_.start();
+    gradients_.wait(model_->stream());
+    standstill_.stop();
+  }
+  UpdateVerdict clip() override { return {}; }  // The device decides, as it updates.
+  StepReport update(float lr, const UpdateVerdict&) override {
+    optimizer_.step(
+        {.lr = lr, .gradient_scale = 1.0f / gate_.loss_scale(), .clip_norm = gate_.clip_norm()});
+    const UpdateReport report = optimizer_.report();
+    if (gate_.record(report.is_skipped)) throw_diverged("gradients are", parameters());
+    return {.gradient_norm = report.gradient_norm,
+            .exposed = standstill_.elapsed(),
+            .is_skipped = report.is_skipped};
+  }
+  void evaluate(const Batch& batch) override {
+    const Bytes bytes = bytes_of(batch);
+    model_->evaluate(bytes.inputs, bytes.targets);
+  }
+  LossSums take_sums() override { return model_->take_sums(); }
+  const ParameterSet& parameters() override {
+    model_->download_parameters();
+    return model_->parameters();
+  }
+
+ private:
+  /// A batch as the kernels read it, with integers of one byte.
+  struct Bytes {
+    std::span<const std::uint8_t> inputs;
+    std::span<const std::uint8_t> targets;
+  };
+  Bytes bytes_of(const Batch& batch) {
+    return {.inputs = as_bytes(batch.inputs[0], inputs_),
+            .targets = as_bytes(batch.targets[0], targets_)};
+  }
+
+  std::vector<std::uint8_t> inputs_, targets_;
+  std::unique_ptr<CudaModel> model_;
+  GradientSet gradients_;
+  CudaOptimizer optimizer_;
+  UpdateGate gate_;
+  StreamStopwatch standstill_;  // time in which the model's stream waits for averages
+};
+
+}  // namespace
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kModels) names.emplace_back(entry.name);
+  return names;
+}
+
+std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, const Task& task) {
+  return std::make_unique<CudaLearner>(config, runtime, task);
+}
+
+}  // namespace kolo::trainer::cuda

@@ -1,0 +1,382 @@
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "comm/base/check.h"
+#include "comm/device/device.h"
+#include "trainer/cuda/compute/context.h"
+#include "trainer/cuda/compute/dnn.h"
+#include "trainer/cuda/compute/status.h"
+#include "trainer/cuda/kernels/column_sums.h"
+#include "trainer/cuda/kernels/elementwise.h"
+#include "trainer/cuda/kernels/layouts.h"
+#include "trainer/cuda/layers/linear.h"
+#include "trainer/cuda/models/make_model.h"
+#include "trainer/cuda/parameters.h"
+#include "trainer/models/image_models.h"
+
+namespace kolo::trainer::cuda {
+namespace {
+
+FilterShape filter_shape(const ConvolutionShape& o) {
+  check(o.output_channels % kChannelMultiple == 0,
+        "a convolution on a CUDA device has a multiple of 8 output channels");
+  return {.outputs = o.output_channels,
+          .inputs = o.input_channels,
+          .padded_inputs = round_up(o.input_channels, kChannelMultiple),
+          .kernel = o.kernel};
+}
+
+PoolingShape pooling_shape(const ConvolutionShape& o) {
+  return {.images = o.images,
+          .height = o.height - o.kernel + 1,
+          .width = o.width - o.kernel + 1,
+          .channels = o.output_channels};
+}
+
+std::size_t pooled_count(const PoolingShape& s) {
+  return s.images * (s.height / 2) * (s.width / 2) * s.channels;
+}
+
+constexpr std::size_t kByteValues = 256;
+
+/// Converts bytes of grey images to scaled activations, with channels of zeros after the image's
+/// one.
+///
+/// Shape: from [count] to [count, channels] of the context's dtype, which belong to the layer.
+class PixelInput {
+ public:
+  struct Options {
+    std::size_t count;  ///< Pixels per batch.
+    std::size_t channels;
+  };
+
+  /// Blocks until the table of 256 values is on the device.
+  PixelInput(kolo::Device& device, Stream& stream, Context& context, const PixelScaling& scaling,
+             const Options& options)
+      : context_(context),
+        options_(options),
+        table_(context.floats(kByteValues)),
+        output_(context.activations(options.count * options.channels)) {
+    std::array<std::uint8_t, kByteValues> bytes;
+    std::iota(bytes.begin(), bytes.end(), std::uint8_t{0});
+    const DeviceMemory pinned = device.allocate(kByteValues * sizeof(float), MemoryKind::kPinned);
+    scaling.apply(bytes, {floats_of(pinned), kByteValues});
+    stream.copy({table_.data(), kByteValues, DType::kFloat32, MemoryKind::kDevice},
+                {pinned.data(), kByteValues, DType::kFloat32, MemoryKind::kPinned});
+    const std::unique_ptr<Event> copied = device.make_event();
+    stream.record(*copied);
+    wait_for(*copied);
+  }
+
+  const void* forward(const std::uint8_t* bytes) {
+    scale_pixels(context_.stream(), {.bytes = bytes,
+                                     .table = floats_of(table_),
+                                     .count = options_.count,
+                                     .channels = options_.channels,
+                                     .dtype = context_.dtype(),
+                                     .into = output_.data()});
+    return output_.data();
+  }
+  const void* output() const { return output_.data(); }
+
+ private:
+  Context& context_;
+  Options options_;
+  DeviceMemory table_;
+  DeviceMemory output_;
+};
+
+/// Two-dimensional convolution with bias, stride 1, no padding.
+///
+/// Channels: x has its channels padded with zeros to a multiple of kChannelMultiple by its
+/// producer; the gradient of the weight omits the padding. Output channels must be such a multiple.
+/// Shape:    x [images, height, width, padded input channels], y [images, height - kernel + 1,
+///           width - kernel + 1, output channels] of the context's dtype.
+/// Errors:   UsageError for other output channels.
+class Conv2d {
+ public:
+  Conv2d(Context& context, DeviceParameters& parameters, const std::string& name,
+         const ConvolutionShape& o)
+      : context_(context),
+        parameters_(parameters),
+        weight_(parameters.of(name + ".weight")),
+        bias_(parameters.of(name + ".bias")),
+        filter_shape_(filter_shape(o)),
+        places_(o.images * (o.height - o.kernel + 1) * (o.width - o.kernel + 1)),
+        convolution_(context.dnn, context.dtype(),
+                     {.images = o.images,
+                      .height = o.height,
+                      .width = o.width,
+                      .input_channels = filter_shape_.padded_inputs,
+                      .output_channels = o.output_channels,
+                      .kernel = o.kernel}),
+        filter_(context.activations(filter_shape_.packed_count())),
+        filter_gradient_(context.activations(filter_shape_.packed_count())) {
+    context.reserve_scratch(column_sum_parts(places_) * o.output_channels);
+  }
+
+  void forward(const void* x, void* y) {
+    const NativeStream stream = context_.stream();
+    pack_filter(stream, filter_shape_, weight_.value, context_.dtype(), filter_.data());
+    convolution_.forward(x, filter_.data(), y);
+    bias_activation(stream, {.activation = Activation::kNone,
+                             .dtype = context_.dtype(),
+                             .rows = places_,
+                             .width = filter_shape_.outputs,
+                             .x = y,
+                             .bias = bias_.value,
+                             .before = nullptr,
+                             .y = y});
+  }
+  /// Overwrites the gradients of weight and bias and reports them ready.
+  void backward_parameters(const void* x, const void* dy) {
+    const NativeStream stream = context_.stream();
+    convolution_.backward_filter(x, dy, filter_gradient_.data());
+    unpack_filter(stream, filter_shape_, context_.dtype(), filter_gradient_.data(),
+                  weight_.gradient);
+    parameters_.ready(weight_);
+    sum_columns(stream, {.matrix = dy,
+                         .dtype = context_.dtype(),
+                         .rows = places_,
+                         .width = filter_shape_.outputs,
+                         .partials = context_.scratch(),
+                         .into = bias_.gradient});
+    parameters_.ready(bias_);
+  }
+  void backward_input(const void* dy, void* dx) {
+    convolution_.backward_data(dy, filter_.data(), dx);
+  }
+
+  std::size_t output_count() const { return places_ * filter_shape_.outputs; }
+
+ private:
+  Context& context_;
+  DeviceParameters& parameters_;
+  DeviceParameter& weight_;
+  DeviceParameter& bias_;
+  FilterShape filter_shape_;
+  std::size_t places_;  // images · output height · output width
+  Convolution convolution_;
+  DeviceMemory filter_, filter_gradient_;  // in cuDNN's layout
+};
+
+/// y = relu(pool(conv(x))): the convolutional stage of LeNet. ReLU after the pooling gives the same
+/// result from a quarter of the elements.
+///
+/// Shape: x as Conv2d; y [images, (height - kernel + 1) / 2, (width - kernel + 1) / 2,
+///        output_channels] of the context's dtype, which belongs to the stage.
+class ConvStage {
+ public:
+  ConvStage(Context& context, DeviceParameters& parameters, const std::string& name,
+            const ConvolutionShape& options)
+      : context_(context),
+        convolution_(context, parameters, name, options),
+        pooling_(context.dnn, context.dtype(), pooling_shape(options)),
+        output_count_(pooled_count(pooling_shape(options))),
+        convolved_(context.activations(convolution_.output_count())),
+        pooled_(context.activations(output_count_)),
+        output_(context.activations(output_count_)),
+        convolved_gradient_(context.activations(convolution_.output_count())) {}
+
+  const void* forward(const void* x) {
+    convolution_.forward(x, convolved_.data());
+    pooling_.forward(convolved_.data(), pooled_.data());
+    bias_activation(context_.stream(), {.activation = Activation::kRelu,
+                                        .dtype = context_.dtype(),
+                                        .rows = 1,
+                                        .width = output_count_,
+                                        .x = pooled_.data(),
+                                        .bias = nullptr,
+                                        .before = nullptr,
+                                        .y = output_.data()});
+    return output_.data();
+  }
+
+  /// In place: converts the gradient of y to that of the input of ReLU. A linear layer after the
+  /// stage does this itself.
+  void backward_relu(void* y_gradient) {
+    activation_backward(context_.stream(), Activation::kRelu, context_.dtype(), pooled_.data(),
+                        output_count_, y_gradient);
+  }
+  /// Computes the gradients of weight and bias from the result and reports them ready.
+  void backward_parameters(const void* x, const void* before_relu_gradient) {
+    pooling_.backward(convolved_.data(), pooled_.data(), before_relu_gradient,
+                      convolved_gradient_.data());
+    convolution_.backward_parameters(x, convolved_gradient_.data());
+  }
+  /// After `backward_parameters`: the gradient of x.
+  void backward_input(void* dx) { convolution_.backward_input(convolved_gradient_.data(), dx); }
+
+  const void* output() const { return output_.data(); }
+  std::size_t output_count() const { return output_count_; }
+
+ private:
+  Context& context_;
+  Conv2d convolution_;
+  MaxPooling pooling_;
+  std::size_t output_count_;
+  DeviceMemory convolved_, pooled_, output_;
+  DeviceMemory convolved_gradient_;
+};
+
+/// trainer/models/image_models.h on the device.
+class CudaMlp final : public CudaModel {
+ public:
+  CudaMlp(std::unique_ptr<Core> core, const ImageModelOptions& o)
+      : CudaModel(std::move(core)),
+        input_(core_->device(), core_->stream(), core_->context(), o.scaling,
+               {.count = o.images * o.height * o.width, .channels = 1}),
+        fc1_(core_->context(), core_->parameters(), "fc1",
+             {.rows = o.images,
+              .inputs = o.height * o.width,
+              .outputs = o.hidden,
+              .activation = Activation::kRelu}),
+        fc2_(core_->context(), core_->parameters(), "fc2",
+             {.rows = o.images,
+              .inputs = o.hidden,
+              .outputs = o.hidden,
+              .activation = Activation::kRelu,
+              .input_activation = Activation::kRelu}),
+        fc3_(core_->context(), core_->parameters(), "fc3",
+             {.rows = o.images,
+              .inputs = o.hidden,
+              .outputs = o.classes,
+              .activation = Activation::kNone,
+              .input_activation = Activation::kRelu,
+              .is_float32_result = true}),
+        hidden1_(core_->context().activations(o.images * o.hidden)),
+        hidden2_(core_->context().activations(o.images * o.hidden)),
+        gradient1_(core_->context().activations(o.images * o.hidden)),
+        gradient2_(core_->context().activations(o.images * o.hidden)),
+        logits_(core_->context().floats(o.images * o.classes)) {}
+
+ protected:
+  const float* forward(const std::uint8_t* inputs) override {
+    fc1_.forward({.x = input_.forward(inputs), .y = hidden1_.data()});
+    fc2_.forward({.x = hidden1_.data(), .y = hidden2_.data()});
+    fc3_.forward({.x = hidden2_.data(), .y = logits_.data()});
+    return floats_of(logits_);
+  }
+
+  void backward(const void* logits_gradient, const std::uint8_t*) override {
+    fc3_.backward_parameters(hidden2_.data(), logits_gradient);
+    fc3_.backward_input(logits_gradient, gradient2_.data(), hidden2_.data());
+    fc2_.backward_parameters(hidden1_.data(), gradient2_.data());
+    fc2_.backward_input(gradient2_.data(), gradient1_.data(), hidden1_.data());
+    fc1_.backward_parameters(input_.output(), gradient1_.data());
+  }
+
+ private:
+  PixelInput input_;
+  Linear fc1_, fc2_, fc3_;
+  DeviceMemory hidden1_, hidden2_;
+  DeviceMemory gradient1_, gradient2_;  // of the input of ReLU
+  DeviceMemory logits_;
+};
+
+// Lenet: convolutions of 5 x 5 with 16 and 32 channels, each followed by 2 x 2 pooling.
+constexpr std::size_t kLenetKernel = 5;
+constexpr std::size_t kLenetChannels[] = {16, 32};
+/// Height or width after a convolution and pooling.
+constexpr std::size_t lenet_reduced(std::size_t size) { return (size - kLenetKernel + 1) / 2; }
+
+ConvolutionShape stage_options(const ImageModelOptions& o, std::size_t height, std::size_t width,
+                               std::size_t input_channels, std::size_t output_channels) {
+  return {.images = o.images,
+          .height = height,
+          .width = width,
+          .input_channels = input_channels,
+          .output_channels = output_channels,
+          .kernel = kLenetKernel};
+}
+
+/// trainer/models/image_models.h on the device; the one channel of the images is padded for cuDNN.
+class CudaLenet final : public CudaModel {
+ public:
+  CudaLenet(std::unique_ptr<Core> core, const ImageModelOptions& o)
+      : CudaModel(std::move(core)),
+        input_(core_->device(), core_->stream(), core_->context(), o.scaling,
+               {.count = o.images * o.height * o.width, .channels = kChannelMultiple}),
+        stage1_(core_->context(), core_->parameters(), "conv1",
+                stage_options(o, o.height, o.width, 1, kLenetChannels[0])),
+        stage2_(core_->context(), core_->parameters(), "conv2",
+                stage_options(o, lenet_reduced(o.height), lenet_reduced(o.width), kLenetChannels[0],
+                              kLenetChannels[1])),
+        fc1_(core_->context(), core_->parameters(), "fc1",
+             {.rows = o.images,
+              .inputs = stage2_.output_count() / o.images,
+              .outputs = o.hidden,
+              .activation = Activation::kRelu,
+              .input_activation = Activation::kRelu}),
+        fc2_(core_->context(), core_->parameters(), "fc2",
+             {.rows = o.images,
+              .inputs = o.hidden,
+              .outputs = o.classes,
+              .activation = Activation::kNone,
+              .input_activation = Activation::kRelu,
+              .is_float32_result = true}),
+        hidden_(core_->context().activations(o.images * o.hidden)),
+        hidden_gradient_(core_->context().activations(o.images * o.hidden)),
+        stage1_gradient_(core_->context().activations(stage1_.output_count())),
+        stage2_gradient_(core_->context().activations(stage2_.output_count())),
+        logits_(core_->context().floats(o.images * o.classes)) {}
+
+ protected:
+  const float* forward(const std::uint8_t* inputs) override {
+    const void* const features = stage2_.forward(stage1_.forward(input_.forward(inputs)));
+    fc1_.forward({.x = features, .y = hidden_.data()});
+    fc2_.forward({.x = hidden_.data(), .y = logits_.data()});
+    return floats_of(logits_);
+  }
+
+  void backward(const void* logits_gradient, const std::uint8_t*) override {
+    fc2_.backward_parameters(hidden_.data(), logits_gradient);
+    fc2_.backward_input(logits_gradient, hidden_gradient_.data(), hidden_.data());
+    fc1_.backward_parameters(stage2_.output(), hidden_gradient_.data());
+    fc1_.backward_input(hidden_gradient_.data(), stage2_gradient_.data(), stage2_.output());
+    stage2_.backward_parameters(stage1_.output(), stage2_gradient_.data());
+    stage2_.backward_input(stage1_gradient_.data());
+    stage1_.backward_relu(stage1_gradient_.data());
+    stage1_.backward_parameters(input_.output(), stage1_gradient_.data());
+  }
+
+ private:
+  PixelInput input_;
+  ConvStage stage1_, stage2_;
+  Linear fc1_, fc2_;
+  DeviceMemory hidden_;
+  DeviceMemory hidden_gradient_;                    // of the input of ReLU
+  DeviceMemory stage1_gradient_, stage2_gradient_;  // likewise, after backward through ReLU
+  DeviceMemory logits_;
+};
+
+template <typename M, typename HostModel>
+std::unique_ptr<CudaModel> make_image_model(kolo::Device& device, const ImageModelOptions& shape,
+                                            const CudaModelOptions& options) {
+  check(shape.channels == 1, "on a GPU images are grey");
+  ImageModelOptions host = shape;
+  host.images = 1;
+  return make_model<M, HostModel>(device, options, shape, host,
+                                  {.input_bytes = shape.images * shape.height * shape.width,
+                                   .rows = shape.images,
+                                   .classes = shape.classes});
+}
+
+}  // namespace
+
+std::unique_ptr<CudaModel> make_mlp(kolo::Device& device, const ImageModelOptions& shape,
+                                    const CudaModelOptions& options) {
+  return make_image_model<CudaMlp, Mlp>(device, shape, options);
+}
+
+std::unique_ptr<CudaModel> make_lenet(kolo::Device& device, const ImageModelOptions& shape,
+                                      const CudaModelOptions& options) {
+  return make_image_model<CudaLenet, Lenet>(device, shape, options);
+}
+
+}  // namespace kolo::trainer::cuda

@@ -1,0 +1,103 @@
+#include "trainer/cuda/parameters.h"
+
+#include <algorithm>
+#include <string>
+
+#include "comm/base/check.h"
+#include "trainer/cuda/compute/status.h"
+#include "trainer/cuda/kernels/elementwise.h"
+#include "trainer/cuda/kernels/portable.h"
+#include "trainer/optimizer/optimizer.h"
+
+namespace kolo::trainer::cuda {
+
+ParameterPlan plan_parameters(const ParameterSet& parameters) {
+  ParameterPlan plan;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    plan.offsets.push_back(plan.count);
+    plan.sizes.push_back(parameters[i].size());
+    plan.count += round_up(parameters[i].size(), kParameterAlignment);
+  }
+  return plan;
+}
+
+std::vector<PlannedChunk> plan_chunks(const ParameterPlan& plan, const ParameterSet& parameters) {
+  std::vector<PlannedChunk> chunks;
+  for (std::size_t i = 0; i < plan.sizes.size(); ++i) {
+    for (std::size_t begin = 0; begin < plan.sizes[i]; begin += kUpdateChunk) {
+      const std::size_t count = std::min(kUpdateChunk, plan.sizes[i] - begin);
+      chunks.push_back({.parameter = i,
+                        .begin = begin,
+                        .chunk = {.gradient = nullptr,
+                                  .offset = plan.offsets[i] + begin,
+                                  .count = static_cast<std::uint32_t>(count),
+                                  .decays = decays(parameters[i]) ? 1u : 0u}});
+    }
+  }
+  return chunks;
+}
+
+DeviceParameters::DeviceParameters(ParameterSet& host, kolo::Device& device, Stream& stream,
+                                   DType dtype)
+    : host_(host),
+      stream_(stream),
+      dtype_(dtype),
+      plan_(plan_parameters(host)),
+      values_(device.allocate(plan_.count * sizeof(float), MemoryKind::kDevice)),
+      staging_(device.allocate(plan_.count * sizeof(float), MemoryKind::kPinned)),
+      done_(device.make_event()) {
+  if (dtype != DType::kFloat32) {
+    copies_ = device.allocate(plan_.count * size_of(dtype), MemoryKind::kDevice);
+  }
+  // Gaps between parameters are copied too, so they need defined contents.
+  std::fill_n(reinterpret_cast<float*>(staging_.data()), plan_.count, 0.0f);
+  for (std::size_t i = 0; i < host.size(); ++i) {
+    float* const value = values() + plan_.offsets[i];
+    const void* const copy =
+        copies_ ? copies_.data() + plan_.offsets[i] * size_of(dtype) : static_cast<void*>(value);
+    parameters_.push_back({.index = i, .size = plan_.sizes[i], .value = value, .copy = copy});
+  }
+}
+
+DeviceParameter& DeviceParameters::of(std::string_view name) {
+  const auto found = std::ranges::find_if(parameters_, [&](const DeviceParameter& parameter) {
+    return host_[parameter.index].name() == name;
+  });
+  check(found != parameters_.end(),
+        "the model on the processor has no parameter " + std::string(name));
+  return *found;
+}
+
+void DeviceParameters::upload() {
+  auto* const staged = reinterpret_cast<float*>(staging_.data());
+  for (std::size_t i = 0; i < size(); ++i) {
+    const std::span<const float> value = host_[i].value();
+    std::copy(value.begin(), value.end(), staged + plan_.offsets[i]);
+  }
+  stream_.copy({values_.data(), plan_.count, DType::kFloat32, MemoryKind::kDevice},
+               {staging_.data(), plan_.count, DType::kFloat32, MemoryKind::kPinned});
+  refresh_copies();
+  wait_for_stream();
+}
+
+void DeviceParameters::download() {
+  stream_.copy({staging_.data(), plan_.count, DType::kFloat32, MemoryKind::kPinned},
+               {values_.data(), plan_.count, DType::kFloat32, MemoryKind::kDevice});
+  wait_for_stream();
+  const auto* const staged = reinterpret_cast<const float*>(staging_.data());
+  for (std::size_t i = 0; i < size(); ++i) {
+    std::copy_n(staged + plan_.offsets[i], plan_.sizes[i], host_[i].value().begin());
+  }
+}
+
+void DeviceParameters::refresh_copies() {
+  if (!copies_) return;
+  cast({stream_.native()}, values(), plan_.count, dtype_, copies_.data());
+}
+
+void DeviceParameters::wait_for_stream() {
+  stream_.record(*done_);
+  wait_for(*done_);
+}
+
+}  // namespace kolo::trainer::cuda

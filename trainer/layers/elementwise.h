@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "trainer/kernels/kernels.h"
+#include "trainer/layers/layer.h"
+#include "trainer/random.h"
+#include "trainer/tensor.h"
+
+namespace kolo::trainer {
+
+/// y = f(x) for each of `count` elements, or of fewer if no backward pass follows. `kFunction`
+/// writes f(x) and its slope.
+template <void (*kFunction)(std::span<const float> x, std::span<float> y, std::span<float> slope)>
+class ElementwiseLayer final : public Layer {
+ public:
+  explicit ElementwiseLayer(std::size_t count)
+      : output_({count}), slope_({count}), input_gradient_({count}) {}
+
+  std::span<const float> forward(std::span<const float> input, const Pass&) override {
+    const std::span<float> output = output_.span().first(input.size());
+    kFunction(input, output, slope_.span());
+    return output;
+  }
+  std::span<const float> backward(std::span<const float> output_gradient) override {
+    multiply_elements(output_gradient, slope_.span(), input_gradient_.span());
+    return input_gradient_.span();
+  }
+
+ private:
+  Tensor output_, slope_, input_gradient_;
+};
+
+using Relu = ElementwiseLayer<relu>;           ///< max(x, 0)
+using Gelu = ElementwiseLayer<gelu>;           ///< x · Φ(x), in the tanh approximation.
+using Tanh = ElementwiseLayer<trainer::tanh>;  ///< tanh(x)
+
+/// Which elements drop out at random in a training pass. It depends on seed, layer, epoch and the
+/// sample's place in the epoch alone, so it is the same whatever the batch and the number of ranks.
+class DropoutMask {
+ public:
+  struct Options {
+    float share = 0.0f;  ///< 0 to below 1.
+    std::uint64_t seed = 0;
+    std::uint64_t layer = 0;  ///< Its number among those of one model.
+  };
+
+  explicit DropoutMask(const Options& options) : options_(options) {}
+
+  /// Begins a pass. Returns whether anything drops out in it.
+  bool begin(const Pass& pass) {
+    is_active_ = pass.is_training && options_.share > 0.0f;
+    const std::uint64_t key = Random(options_.seed, kFirstStream + options_.layer).next();
+    epoch_key_ = Random(key, pass.epoch).next();
+    first_position_ = pass.first_position;
+    return is_active_;
+  }
+  /// Whether anything drops out in this pass.
+  bool is_active() const { return is_active_; }
+
+  /// Factors of elements of a sample of the batch: 0, or 1 / (1 - share) where they are kept. A
+  /// sample has any number of parts, each with numbers of its own.
+  void fill(std::size_t sample, std::uint64_t part, std::span<float> factors) const {
+    const float kept = 1.0f / (1.0f - options_.share);
+    const std::uint64_t key = Random(epoch_key_, first_position_ + sample).next();
+    Random random(key, part);
+    for (float& factor : factors) factor = random.uniform() < options_.share ? 0.0f : kept;
+  }
+
+ private:
+  /// Apart from the streams of initial values and of permutations, which count from 0.
+  static constexpr std::uint64_t kFirstStream = std::uint64_t{1} << 48;
+
+  Options options_;
+  bool is_active_ = false;
+  std::uint64_t epoch_key_ = 0;
+  std::uint64_t first_position_ = 0;
+};
+
+/// In training, sets a random share of the elements to zero and multiplies the others by
+/// 1 / (1 - share), as DropoutMask says; otherwise y = x.
+///
+/// Shape:  x and y are [samples, width].
+/// Source: Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting",
+///         JMLR 2014.
+class Dropout final : public Layer {
+ public:
+  struct Options {
+    std::size_t samples;
+    std::size_t width;  ///< Elements of a sample.
+    DropoutMask::Options mask;
+  };
+
+  explicit Dropout(const Options& options)
+      : width_(options.width),
+        mask_(options.mask),
+        factors_({options.mask.share > 0.0f ? options.samples : 0, options.width}),
+        output_(factors_.shape()),
+        input_gradient_(factors_.shape()) {}
+
+  std::span<const float> forward(std::span<const float> input, const Pass& pass) override {
+    if (!mask_.begin(pass)) return input;
+    for (std::size_t i = 0; i < factors_.shape()[0]; ++i) {
+      mask_.fill(i, 0, factors_.span().subspan(i * width_, width_));
+    }
+    multiply_elements(input, factors_.span(), output_.span());
+    return output_.span();
+  }
+  std::span<const float> backward(std::span<const float> output_gradient) override {
+    if (!mask_.is_active()) return output_gradient;
+    multiply_elements(output_gradient, factors_.span(), input_gradient_.span());
+    return input_gradient_.span();
+  }
+
+ private:
+  std::size_t width_;
+  DropoutMask mask_;
+  Tensor factors_;  // and the others: without elements if nothing ever drops out
+  Tensor output_;
+  Tensor input_gradient_;
+};
+
+}  // namespace kolo::trainer

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "trainer/layers/layer.h"
+#include "trainer/parameter_set.h"
+#include "trainer/tensor.h"
+
+namespace kolo::trainer {
+
+/// Normalises each row to mean 0 and variance 1, then applies a learnt gain and bias.
+///
+/// Shape: x and y are [rows, width]; x may have fewer rows if no backward pass follows. Registers
+/// `name`.gain and `name`.bias.
+class LayerNorm final : public Layer {
+ public:
+  LayerNorm(ParameterSet& parameters, const std::string& name, std::size_t rows, std::size_t width);
+
+  std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
+  std::span<const float> backward(std::span<const float> output_gradient) override;
+
+ private:
+  Parameter& gain_;
+  Parameter& bias_;
+  Tensor output_;
+  Tensor mean_;
+  Tensor rstd_;
+  Tensor input_gradient_;
+  std::span<const float> input_;
+};
+
+/// Normalises each channel to mean 0 and variance 1 over the rows of a pass, then applies a learnt
+/// gain and bias. Outside training it normalises by running statistics: 0.9 of what they were and
+/// 0.1 of a pass's mean and unbiased variance, for each pass that trains.
+///
+/// Rows of samples that a short batch lacks do not count, and their input gradient is zero. Each of
+/// several passes of a step has statistics of its own. With `sum_over_ranks` the statistics are
+/// those of all ranks' rows, in both directions; without, each rank's are its own, and the running
+/// ones differ between ranks until someone averages them.
+///
+/// Shape:  x and y are [samples · rows_per_sample, channels]; channels are adjacent. Registers
+///         `name`.gain and `name`.bias, and the buffers `name`.running_mean and
+///         `name`.running_variance.
+/// Source: Ioffe and Szegedy, "Batch Normalization", ICML 2015; epsilon and share as PyTorch's.
+class BatchNorm final : public Layer {
+ public:
+  struct Options {
+    std::size_t samples;
+    std::size_t rows_per_sample;  ///< Pixels of an image.
+    std::size_t channels;
+    RankSums sum_over_ranks = {};  ///< Empty: each rank by itself.
+  };
+
+  BatchNorm(ParameterSet& parameters, const std::string& name, const Options& options);
+
+  std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
+  std::span<const float> backward(std::span<const float> output_gradient) override;
+
+ private:
+  /// Sets mean and rstd of the pass to those of the real rows, and updates the running ones.
+  void measure(std::span<const float> real_rows);
+  void sum(const char* what, std::span<double> values) const;
+
+  Options options_;
+  std::string name_;
+  Parameter& gain_;
+  Parameter& bias_;
+  Buffer& running_mean_;
+  Buffer& running_variance_;
+  Tensor output_;
+  Tensor input_gradient_;
+  Tensor mean_, rstd_;    // of the pass
+  Tensor a_, b_, c_;      // by channel: factors of the output, then of the input gradient
+  std::size_t rows_ = 0;  // real rows of the pass
+  double global_rows_ = 0.0;
+  std::vector<double> sums_;
+  std::span<const float> input_;
+};
+
+}  // namespace kolo::trainer

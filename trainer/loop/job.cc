@@ -1,0 +1,117 @@
+#include "trainer/loop/job.h"
+
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "trainer/errors.h"
+#include "trainer/loop/agreement.h"
+#include "trainer/loop/compression_rules.h"
+#include "trainer/precision/precision.h"
+
+namespace kolo::trainer {
+
+JobIdentity job_identity(const Config& config, const Runtime& runtime, const Task& task) {
+  const Options& options = runtime.options();
+  const std::size_t samples = task.data.train->size();
+  JobIdentity job{.model = config.model, .settings = course_settings(config)};
+  const auto add = [&](std::string option, std::string value) {
+    job.settings.push_back({std::move(option), std::move(value)});
+  };
+  add("--lr times --lr-scaling", fmt::format("{}", peak_lr(config, runtime.world_size())));
+  add("--batch times --accumulate times ranks",
+      fmt::format("{}", config.batch * config.accumulation *
+                            static_cast<std::size_t>(runtime.world_size())));
+  if (config.lr_schedule != "constant") {
+    add("--steps or --epochs",
+        fmt::format("{} steps", total_steps(config, samples, runtime.world_size())));
+  }
+  add("--wire", std::string(to_string(options.wire_dtype.value_or(DType::kFloat32))));
+  add("--compression", options.compression);
+  add("--data", fmt::format("{} training samples", samples));
+  if (!task.data.text_files.empty()) {
+    add("vocabulary", fmt::format("{:016x}", task.data.text_files.hash()));
+  }
+  return job;
+}
+
+void require_same_job(const Config& config, Runtime& runtime, const Task& task) {
+  require_equal(runtime, common_settings(config));
+  require_equal(runtime, "the numbers of training samples", task.data.train->size());
+  require_equal(runtime, "the numbers of held-out samples", task.data.held_out->size());
+  require_equal(runtime, "the vocabularies", task.data.text_files.hash());
+}
+
+LrSchedule make_schedule(const Config& config, const Runtime& runtime, const Task& task,
+                         LrFall fall) {
+  const float lr = peak_lr(config, runtime.world_size());
+  return {.peak_lr = lr,
+          .final_lr = lr * config.final_lr_share,
+          .warmup_steps = config.warmup_steps,
+          .total_steps = total_steps(config, task.data.train->size(), runtime.world_size()),
+          .fall = fall};
+}
+
+float row_weight(const Config& config, const Runtime& runtime, const Task& task,
+                 const Batch& batch) {
+  const bool is_own = config.uneven == "join";
+  const std::size_t samples = is_own ? batch.rank_samples : batch.global_samples;
+  // Where some rows have no target, the rows are those that are expected to have one.
+  const double rows = static_cast<double>(samples) * task.targets_per_sample();
+  return static_cast<float>((is_own ? 1 : runtime.world_size()) / rows);
+}
+
+Summary describe_job(const Config& config, Runtime& runtime, const Task& task, Learner& learner,
+                     std::vector<CurvePoint> curve) {
+  const std::uint64_t hash = learner.parameters().hash();
+  require_equal(runtime, "the weights after training", hash);
+  const Options& options = runtime.options();
+  const PlanSummary plan = learner.plan();
+  const DType wire = options.wire_dtype.value_or(gradient_dtype(config, options));
+  const CurvePoint last = curve.back();
+  Summary summary{.model = config.model,
+                  .ranks = runtime.world_size(),
+                  .nodes = runtime.num_nodes(),
+                  .device = options.device,
+                  .precision = std::string(to_string(parse_precision(config.precision))),
+                  .wire = std::string(to_string(wire)),
+                  .compression = options.compression,
+                  .algorithm = plan.algorithm,
+                  .loss_scale = learner.loss_scale(),
+                  .train_loss = last.train_loss,
+                  .eval_loss = last.eval_loss.value(),
+                  .metric = task.metric,
+                  .eval_metric = last.eval_metric.value(),
+                  .eval_bits_per_byte = task.bits_per_byte(last.eval_loss.value()),
+                  .compression_groups = learner.compression_stats(),
+                  .compression_decisions = plan.compression_decisions,
+                  .fusion_bytes = plan.fusion_bytes,
+                  .shard = config.shard,
+                  .weights_hash = hash,
+                  .curve = std::move(curve)};
+  if (const auto memory = learner.memory()) {
+    summary.optimizer_bytes = memory->optimizer_bytes;
+    summary.gradient_bytes = memory->gradient_bytes;
+  }
+  return summary;
+}
+
+void require_resumable(const Config& config, const Runtime& runtime, Learner& learner) {
+  if (!has_checkpoints(config)) return;
+  const Options& options = runtime.options();
+  const char* option = config.run.empty() ? "--resume" : "--run";
+  if (learner.state() == nullptr) {
+    throw_config_error(fmt::format("{}: checkpoints need --device cpu, and this job has {}", option,
+                                   options.device));
+  }
+  if (leave_method_open(options.compression)) {
+    throw_config_error(
+        fmt::format("{}: --compression {} decides by measured times, so a job that is resumed "
+                    "might take another way; name the method instead, which the line "
+                    "'compression:' reports",
+                    option, options.compression));
+  }
+}
+
+}  // namespace kolo::trainer

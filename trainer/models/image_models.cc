@@ -1,0 +1,287 @@
+#include "trainer/models/image_models.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "comm/base/check.h"
+#include "trainer/config.h"
+#include "trainer/layers/elementwise.h"
+#include "trainer/layers/images.h"
+#include "trainer/layers/linear.h"
+#include "trainer/layers/normalization.h"
+
+namespace kolo::trainer {
+namespace {
+
+ModelEntry resnet_entry(std::string name, std::string help, const Resnet::Stages& stages) {
+  return {.name = std::move(name),
+          .task = "image-classification",
+          .help = std::move(help),
+          .set_defaults =
+              [](Config& config) {
+                set_image_defaults(config);
+                config.epochs = 15;
+                config.optimizer = "sgd";
+                config.lr = 0.05f;
+                config.optimizer_options.weight_decay = 5e-4f;
+              },
+          .make =
+              [stages](const ModelSetting& setting, Device& device) {
+                return std::make_unique<Resnet>(device, image_model_options(setting), stages);
+              },
+          .generate = nullptr,
+          .reads = {"--sync-batch-norm"}};
+}
+
+}  // namespace
+
+ImageModelOptions image_model_options(const ModelSetting& setting) {
+  const Field& image = setting.format.inputs[0];
+  return {.images = setting.batch,
+          .height = image.shape.at(0),
+          .width = image.shape.at(1),
+          .channels = image.shape.at(2),
+          .classes = setting.outputs,
+          .hidden = setting.config.hidden,
+          .scaling = PixelScaling(image.mean, image.deviation),
+          .seed = setting.config.seed,
+          .sum_over_ranks = setting.sum_over_ranks};
+}
+
+void set_image_defaults(Config& config) {
+  config.epochs = 3;
+  config.batch = 32;
+  config.lr = 2e-3f;
+  config.final_lr_share = 0.0f;
+  config.warmup_steps = 50;
+  config.optimizer_options.weight_decay = 0.01f;
+  config.log_every = 100;
+}
+
+ImageClassifier::ImageClassifier(const ImageModelOptions& options)
+    : Model(options.seed),
+      scaling_(options.scaling),
+      pixels_({options.images, options.height, options.width, options.channels}) {}
+
+float ImageClassifier::he_deviation(std::size_t inputs) {
+  return std::sqrt(2.0f / static_cast<float>(inputs));
+}
+
+std::span<const float> ImageClassifier::forward(std::span<const TensorView> inputs,
+                                                const Pass& pass) {
+  const std::span<const std::uint8_t> bytes = inputs[0].as<std::uint8_t>();
+  check(bytes.size() == pixels_.size(), "a model takes batches of the size it was made for");
+  scaling_.apply(bytes, pixels_.span());
+  return layers_.forward(pixels_.span(), pass);
+}
+
+void ImageClassifier::backward(std::span<const float> output_gradient) {
+  layers_.backward(output_gradient);
+}
+
+ConvolutionalClassifier::ConvolutionalClassifier(Device& device, const ImageModelOptions& o,
+                                                 const Convolutions& convolutions)
+    : ImageClassifier(o) {
+  const std::string side = std::to_string(convolutions.least_side);
+  check(o.height >= convolutions.least_side && o.width >= convolutions.least_side,
+        convolutions.model + " needs images of at least " + side + " x " + side + " pixels");
+  const std::size_t kernel = convolutions.kernel;
+  const std::size_t lost = kernel - 1 - 2 * convolutions.padding;  // pixels of each side
+  std::size_t height = o.height;
+  std::size_t width = o.width;
+  std::size_t channels = o.channels;
+
+  for (std::size_t i = 0; i < convolutions.channels.size(); ++i) {
+    layers_.append<Conv2d>(device, parameters(), "conv" + std::to_string(i + 1),
+                           Conv2d::Options{.images = o.images,
+                                           .height = height,
+                                           .width = width,
+                                           .input_channels = channels,
+                                           .output_channels = convolutions.channels[i],
+                                           .kernel = kernel,
+                                           .padding = convolutions.padding,
+                                           .deviation = he_deviation(channels * kernel * kernel),
+                                           .input_gradient = i > 0});
+    height -= lost;
+    width -= lost;
+    channels = convolutions.channels[i];
+    layers_.append<MaxPool>(
+        device, MaxPool::Options{
+                    .images = o.images, .height = height, .width = width, .channels = channels});
+    height /= 2;
+    width /= 2;
+    // After the pooling rather than before it: the same result from a quarter of the elements.
+    layers_.append<Relu>(o.images * height * width * channels);
+  }
+
+  const std::size_t features = height * width * channels;
+  layers_.append<Linear>(device, parameters(), "fc1",
+                         Linear::Options{.rows = o.images,
+                                         .inputs = features,
+                                         .outputs = o.hidden,
+                                         .deviation = he_deviation(features)});
+  layers_.append<Relu>(o.images * o.hidden);
+  layers_.append<Linear>(device, parameters(), "fc2",
+                         Linear::Options{.rows = o.images,
+                                         .inputs = o.hidden,
+                                         .outputs = o.classes,
+                                         .deviation = he_deviation(o.hidden)});
+}
+
+ModelEntry Mlp::entry() {
+  return {.name = "mlp",
+          .task = "image-classification",
+          .help = "two hidden dense layers",
+          .set_defaults =
+              [](Config& config) {
+                set_image_defaults(config);
+                config.hidden = 512;
+                config.lr = 1e-3f;
+              },
+          .make =
+              [](const ModelSetting& setting, Device& device) {
+                return std::make_unique<Mlp>(device, image_model_options(setting));
+              },
+          .generate = nullptr,
+          .reads = {"--hidden"}};
+}
+
+Mlp::Mlp(Device& device, const ImageModelOptions& o) : ImageClassifier(o) {
+  const std::size_t pixels = o.height * o.width * o.channels;
+  layers_.append<Linear>(device, parameters(), "fc1",
+                         Linear::Options{.rows = o.images,
+                                         .inputs = pixels,
+                                         .outputs = o.hidden,
+                                         .deviation = he_deviation(pixels),
+                                         .input_gradient = false});
+  layers_.append<Relu>(o.images * o.hidden);
+  layers_.append<Linear>(device, parameters(), "fc2",
+                         Linear::Options{.rows = o.images,
+                                         .inputs = o.hidden,
+                                         .outputs = o.hidden,
+                                         .deviation = he_deviation(o.hidden)});
+  layers_.append<Relu>(o.images * o.hidden);
+  layers_.append<Linear>(device, parameters(), "fc3",
+                         Linear::Options{.rows = o.images,
+                                         .inputs = o.hidden,
+                                         .outputs = o.classes,
+                                         .deviation = he_deviation(o.hidden)});
+}
+
+ModelEntry Lenet::entry() {
+  return {.name = "lenet",
+          .task = "image-classification",
+          .help = "two convolutions and a hidden dense layer",
+          .set_defaults = set_image_defaults,
+          .make =
+              [](const ModelSetting& setting, Device& device) {
+                return std::make_unique<Lenet>(device, image_model_options(setting));
+              },
+          .generate = nullptr,
+          .reads = {"--hidden"}};
+}
+
+Lenet::Lenet(Device& device, const ImageModelOptions& options)
+    : ConvolutionalClassifier(
+          device, options,
+          {.model = "lenet", .least_side = 16, .kernel = 5, .channels = {16, 32}}) {}
+
+ModelEntry Convnet::entry() {
+  return {.name = "convnet",
+          .task = "image-classification",
+          .help = "three convolutions and a hidden dense layer, for colour photographs",
+          .set_defaults =
+              [](Config& config) {
+                set_image_defaults(config);
+                config.epochs = 10;
+              },
+          .make =
+              [](const ModelSetting& setting, Device& device) {
+                return std::make_unique<Convnet>(device, image_model_options(setting));
+              },
+          .generate = nullptr,
+          .reads = {"--hidden"}};
+}
+
+Convnet::Convnet(Device& device, const ImageModelOptions& options)
+    : ConvolutionalClassifier(device, options,
+                              {.model = "convnet",
+                               .least_side = 8,
+                               .kernel = 3,
+                               .padding = 1,
+                               .channels = {24, 48, 64}}) {}
+
+ModelEntry Resnet::entry20() {
+  return resnet_entry("resnet20", "residual network for small colour photographs", stages20());
+}
+
+ModelEntry Resnet::entry18() {
+  return resnet_entry("resnet18", "residual network for photographs", stages18());
+}
+
+Resnet::Resnet(Device& device, const ImageModelOptions& o, const Stages& stages)
+    : ImageClassifier(o) {
+  check(o.height >= 8 && o.width >= 8, "a residual network needs images of at least 8 x 8 pixels");
+  const bool is_large = std::min(o.height, o.width) >= kLargeSide;
+  const std::size_t kernel = is_large ? 7 : 3;
+  const Conv2d::Options stem{.images = o.images,
+                             .height = o.height,
+                             .width = o.width,
+                             .input_channels = o.channels,
+                             .output_channels = stages.channels.front(),
+                             .kernel = kernel,
+                             .stride = is_large ? std::size_t{2} : std::size_t{1},
+                             .padding = kernel / 2,
+                             .deviation = he_deviation(o.channels * kernel * kernel),
+                             .input_gradient = false,
+                             .has_bias = false};
+  std::size_t height = stem.output_height();
+  std::size_t width = stem.output_width();
+  std::size_t channels = stem.output_channels;
+  layers_.append<Conv2d>(device, parameters(), "conv", stem);
+  layers_.append<BatchNorm>(parameters(), "norm",
+                            BatchNorm::Options{.samples = o.images,
+                                               .rows_per_sample = height * width,
+                                               .channels = channels,
+                                               .sum_over_ranks = o.sum_over_ranks});
+  layers_.append<Relu>(o.images * height * width * channels);
+  if (is_large) {
+    const MaxPool::Options pool{.images = o.images,
+                                .height = height,
+                                .width = width,
+                                .channels = channels,
+                                .window = 3,
+                                .stride = 2,
+                                .padding = 1};
+    height = pool.output_height();
+    width = pool.output_width();
+    layers_.append<MaxPool>(device, pool);
+  }
+  for (std::size_t stage = 0; stage < stages.channels.size(); ++stage) {
+    for (std::size_t i = 0; i < stages.blocks; ++i) {
+      const ResidualBlock::Options block{
+          .images = o.images,
+          .height = height,
+          .width = width,
+          .input_channels = channels,
+          .output_channels = stages.channels[stage],
+          .stride = stage > 0 && i == 0 ? std::size_t{2} : std::size_t{1},
+          .shortcut = stages.shortcut,
+          .sum_over_ranks = o.sum_over_ranks};
+      const std::string name = "stage" + std::to_string(stage + 1) + ".block" + std::to_string(i);
+      layers_.append<ResidualBlock>(device, parameters(), name, block);
+      height = block.output_height();
+      width = block.output_width();
+      channels = block.output_channels;
+    }
+  }
+  layers_.append<AveragePool>(o.images, height * width, channels);
+  layers_.append<Linear>(device, parameters(), "fc",
+                         Linear::Options{.rows = o.images,
+                                         .inputs = channels,
+                                         .outputs = o.classes,
+                                         .deviation = he_deviation(channels)});
+}
+
+}  // namespace kolo::trainer

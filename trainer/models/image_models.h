@@ -1,0 +1,157 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trainer/layers/layer.h"
+#include "trainer/layers/residual_block.h"
+#include "trainer/models/model.h"
+#include "trainer/tensor.h"
+
+namespace kolo::trainer {
+
+/// Converts pixel bytes to floats of mean 0 and deviation 1: y = (byte - mean) / deviation.
+class PixelScaling {
+ public:
+  PixelScaling(double mean, double deviation) {
+    for (std::size_t byte = 0; byte < table_.size(); ++byte) {
+      table_[byte] = static_cast<float>((static_cast<double>(byte) - mean) / deviation);
+    }
+  }
+
+  /// Before: equal sizes.
+  void apply(std::span<const std::uint8_t> bytes, std::span<float> out) const {
+    for (std::size_t i = 0; i < bytes.size(); ++i) out[i] = table_[bytes[i]];
+  }
+
+ private:
+  std::array<float, 256> table_;
+};
+
+/// Shape of the data and the batch of an image model.
+struct ImageModelOptions {
+  std::size_t images;  ///< Images per batch.
+  std::size_t height;
+  std::size_t width;
+  std::size_t channels = 1;  ///< Channels per pixel, which are adjacent in memory.
+  std::size_t classes;
+  std::size_t hidden;  ///< Width of the hidden dense layers.
+  PixelScaling scaling;
+  std::uint64_t seed;
+  RankSums sum_over_ranks = {};  ///< See BatchNorm.
+};
+
+ImageModelOptions image_model_options(const ModelSetting& setting);
+
+/// The defaults that all image models share.
+void set_image_defaults(Config& config);
+
+/// Inputs: one tensor, uint8 [height, width, channels]. A row of the output holds the logits of the
+/// classes.
+///
+/// Scaled pixels through successive layers, which the derived class appends.
+class ImageClassifier : public Model {
+ public:
+  std::span<const float> forward(std::span<const TensorView> inputs, const Pass& pass) override;
+  void backward(std::span<const float> output_gradient) override;
+
+ protected:
+  explicit ImageClassifier(const ImageModelOptions& options);
+
+  /// Deviation of initial weights that preserves the variance of activations through a ReLU.
+  /// Source: He et al., "Delving Deep into Rectifiers", ICCV 2015.
+  static float he_deviation(std::size_t inputs);
+
+  Sequential layers_;
+
+ private:
+  PixelScaling scaling_;
+  Tensor pixels_;
+};
+
+class Device;
+
+/// Convolutions, each with 2 × 2 max pooling and ReLU, then a hidden dense layer and the classes.
+class ConvolutionalClassifier : public ImageClassifier {
+ protected:
+  /// All convolutions have one kernel size; `channels` lists the outputs of each.
+  struct Convolutions {
+    std::string model;       ///< Name of the model, for errors.
+    std::size_t least_side;  ///< Smallest side of an image, in pixels.
+    std::size_t kernel;
+    std::size_t padding = 0;
+    std::vector<std::size_t> channels;
+  };
+
+  /// Errors: UsageError for images that are too small. `device` outlives the model.
+  ConvolutionalClassifier(Device& device, const ImageModelOptions& options,
+                          const Convolutions& convolutions);
+};
+
+/// Two hidden dense layers with ReLU: pixels - hidden - hidden - classes.
+class Mlp final : public ImageClassifier {
+ public:
+  static ModelEntry entry();
+
+  /// `device` outlives the model.
+  Mlp(Device& device, const ImageModelOptions& options);
+};
+
+/// A convolutional network of the LeNet-5 class: two 5 × 5 convolutions of 16 and 32 channels, each
+/// with 2 × 2 max pooling and ReLU, then a hidden dense layer and the classes.
+///
+/// Source: LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998; ReLU and
+///         max pooling instead of tanh and averages.
+class Lenet final : public ConvolutionalClassifier {
+ public:
+  static ModelEntry entry();
+
+  /// Errors: UsageError for images smaller than 16 × 16. `device` outlives the model.
+  Lenet(Device& device, const ImageModelOptions& options);
+};
+
+/// A convolutional network for small colour photographs: three 3 × 3 convolutions of 24, 48 and 64
+/// channels that keep the size of the image, each with 2 × 2 max pooling and ReLU, then a hidden
+/// dense layer and the classes.
+class Convnet final : public ConvolutionalClassifier {
+ public:
+  static ModelEntry entry();
+
+  /// Errors: UsageError for images smaller than 8 × 8. `device` outlives the model.
+  Convnet(Device& device, const ImageModelOptions& options);
+};
+
+/// A residual network: a first convolution, stages of residual blocks of which each but the first
+/// halves the image, the mean over all pixels, and the classes.
+///
+/// The first convolution is 3 × 3 and keeps the size; images of `kLargeSide` pixels or more take a
+/// 7 × 7 one of stride 2 and a 3 × 3 max pooling of stride 2.
+/// Source: He et al., "Deep Residual Learning for Image Recognition", CVPR 2016.
+class Resnet final : public ImageClassifier {
+ public:
+  struct Stages {
+    std::vector<std::size_t> channels;  ///< One stage each.
+    std::size_t blocks;                 ///< Of a stage.
+    ResidualBlock::Shortcut shortcut;   ///< Where a block changes the size.
+  };
+
+  static constexpr std::size_t kLargeSide = 64;
+
+  /// 20 layers of 16, 32 and 64 channels with padded shortcuts (option A), for CIFAR.
+  static ModelEntry entry20();
+  static Stages stages20() { return {{16, 32, 64}, 3, ResidualBlock::Shortcut::kPadded}; }
+  /// 18 layers of 64 to 512 channels with projections (option B), for photographs.
+  static ModelEntry entry18();
+  static Stages stages18() {
+    return {{64, 128, 256, 512}, 2, ResidualBlock::Shortcut::kProjection};
+  }
+
+  /// Errors: UsageError for images smaller than 8 × 8. `device` outlives the model.
+  Resnet(Device& device, const ImageModelOptions& options, const Stages& stages);
+};
+
+}  // namespace kolo::trainer

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "trainer/layers/elementwise.h"
+#include "trainer/layers/linear.h"
+#include "trainer/layers/lstm.h"
+#include "trainer/layers/tables.h"
+#include "trainer/models/model.h"
+
+namespace kolo::trainer {
+
+/// Shape of the data and the batch of a model that gives each text one class.
+struct TextModelOptions {
+  std::size_t texts;   ///< Texts per batch.
+  std::size_t length;  ///< Words of a text at most.
+  std::size_t words;   ///< Size of the vocabulary.
+  std::size_t width;   ///< Elements of a word's vector, and of a state.
+  std::size_t classes;
+  float dropout;  ///< Share; see Dropout.
+  std::uint64_t seed;
+};
+
+/// Errors: KoloError(kConfig) for samples other than a text and its length.
+TextModelOptions text_model_options(const ModelSetting& setting);
+
+/// The defaults that all classifiers of texts share.
+void set_text_defaults(Config& config);
+
+/// Deviation of the initial vectors of words.
+inline constexpr float kWordDeviation = 0.1f;
+
+/// The mean of the vectors of a text's words, dropout, and the classes.
+///
+/// Inputs: "tokens", int32 [length], and "length", int32. A row of the output holds the logits of
+/// the classes.
+class EmbeddingBagClassifier final : public Model {
+ public:
+  static ModelEntry entry();
+
+  EmbeddingBagClassifier(Device& device, const TextModelOptions& options);
+
+  std::span<const float> forward(std::span<const TensorView> inputs, const Pass& pass) override;
+  void backward(std::span<const float> output_gradient) override;
+
+ private:
+  EmbeddingBag words_;
+  Dropout dropout_;
+  Linear output_;
+};
+
+/// An LSTM over the vectors of a text's words, the mean of its states, dropout, and the classes.
+///
+/// The mean of all states rather than the last one: it learns faster, and of long texts more.
+///
+/// Inputs: "tokens", int32 [length], and "length", int32. A row of the output holds the logits of
+/// the classes.
+class LstmClassifier final : public Model {
+ public:
+  static ModelEntry entry();
+
+  LstmClassifier(Device& device, const TextModelOptions& options);
+
+  std::span<const float> forward(std::span<const TensorView> inputs, const Pass& pass) override;
+  void backward(std::span<const float> output_gradient) override;
+
+ private:
+  PackedSequences texts_;
+  std::vector<std::int32_t> ids_;  // of the rows of texts_
+  Lookup words_;
+  Lstm lstm_;
+  SequenceMean mean_;
+  Dropout dropout_;
+  Linear output_;
+};
+
+}  // namespace kolo::trainer

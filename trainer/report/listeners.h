@@ -1,0 +1,140 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "trainer/loss/loss.h"
+#include "trainer/text/tokenizer.h"
+
+namespace kolo::trainer {
+
+/// The state of training after some steps.
+struct ProgressReport {
+  std::size_t step;
+  std::size_t total_steps;
+  double seconds;  ///< Time since training began, without evaluation.
+  double train_loss;
+  double lr;
+  double gradient_norm;
+  double step_ms;
+  double rate;           ///< Samples or tokens per second of all ranks.
+  double exposed_share;  ///< Share of a step's time, 0 … 1.
+  double seconds_left;
+  std::size_t skipped_steps;  ///< Skipped steps so far.
+};
+
+/// Who is told how training goes. Exists on one rank only.
+///
+/// Threads: that of training. Errors: none; a listener that cannot write says so itself.
+class TrainingListener {
+ public:
+  virtual ~TrainingListener() = default;
+
+  /// Before the first step here, with the steps that were taken before, by a job that is resumed.
+  virtual void begin(std::size_t step) = 0;
+  virtual void report(const ProgressReport& report) = 0;
+  /// During an evaluation, after `done` of `total` batches.
+  virtual void evaluating(std::size_t done, std::size_t total) = 0;
+  virtual void evaluation(std::size_t step, double loss, const Metric& metric, double value) = 0;
+  /// Text for people.
+  virtual void note(std::string_view text) = 0;
+};
+
+/// Reports progress to a person: one line, updated in place, on a terminal; plain aligned lines
+/// elsewhere.
+class Progress final : public TrainingListener {
+ public:
+  enum class Style { kTerminal, kLines };
+
+  /// `rate_unit` is the unit that `ProgressReport::rate` counts. `out` outlives it.
+  Progress(std::FILE* out, Style style, std::string rate_unit);
+
+  void begin(std::size_t) override {}
+  void report(const ProgressReport& report) override;
+  void evaluating(std::size_t done, std::size_t total) override;
+  void evaluation(std::size_t step, double loss, const Metric& metric, double value) override;
+  /// Prints text that stays.
+  void note(std::string_view text) override;
+
+ private:
+  std::FILE* out_;
+  Style style_;
+  std::string rate_unit_;
+  bool header_printed_ = false;
+  std::chrono::steady_clock::time_point last_line_ = {};  // of an evaluation
+  bool line_is_open_ = false;  // a line in place that the next note must not overwrite
+};
+
+/// "terminal" and "lines" as they say; "auto" updates one line in place if both `out` and stderr
+/// are terminals. Launchers give their ranks a terminal for stdout even when their own is a file,
+/// but not for stderr.
+Progress::Style progress_style(std::string_view choice, std::FILE* out);
+
+/// "45s", "12m05s", "3h07m".
+std::string format_seconds(double seconds);
+
+/// A file of events for TensorBoard: numbers by name and step. It is open only while it is written.
+///
+/// Threads: one.
+/// Errors:  KoloError(kIo) naming path and cause.
+/// Source:  tensorflow/core/util/event.proto, framework/summary.proto; TFRecord's frames.
+class EventFile {
+ public:
+  /// A new file in `folder`. TensorBoard then forgets what earlier files of the folder say of step
+  /// `first_step` and later ones. Nothing is written yet.
+  EventFile(const std::filesystem::path& folder, std::size_t first_step);
+
+  void add(std::size_t step, std::string_view name, double value);
+  /// Writes what was added, and makes the folder. After an error it is still to be written.
+  void write();
+
+ private:
+  void append(std::string_view event);
+
+  std::filesystem::path path_;
+  std::string pending_;
+};
+
+/// Keeps the numbers of a run in its folder:
+///
+///     config.toml      the options it runs with
+///     metrics.jsonl    a line per report and per evaluation
+///     tokenizer/       the vocabularies of its data
+///     tensorboard/     the same for TensorBoard, a file each time the run begins or is resumed
+///
+/// A resumed run replaces what an earlier one wrote of later steps. That a file cannot be written
+/// is logged once; training goes on, and what could not be written is tried again with what
+/// follows.
+class RunLog final : public TrainingListener {
+ public:
+  /// Writes nothing yet. `config` is the text of config.toml.
+  RunLog(std::filesystem::path folder, std::string config, TextFiles vocabularies = {});
+
+  void begin(std::size_t step) override;
+  void report(const ProgressReport& report) override;
+  void evaluating(std::size_t, std::size_t) override {}
+  void evaluation(std::size_t step, double loss, const Metric& metric, double value) override;
+  void note(std::string_view) override {}
+  /// Tries again to write what could not be written. Returns whether the files hold everything.
+  bool is_complete();
+
+ private:
+  std::filesystem::path metrics() const { return folder_ / "metrics.jsonl"; }
+  bool write_all();
+
+  std::filesystem::path folder_;
+  std::string config_;
+  TextFiles vocabularies_;
+  std::size_t first_step_ = 0;
+  bool has_failed_ = false;
+  bool has_begun_ = false;  ///< The files that a run begins with are written.
+  std::string pending_lines_;
+  std::optional<EventFile> events_;
+};
+
+}  // namespace kolo::trainer
