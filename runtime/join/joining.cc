@@ -18,7 +18,8 @@ bool Joining::poll() {
   if (!vote_) return begin();
   const bool moved = take_invitations();
   take_parts();
-  if (!coordinator_.closed().empty()) {
+  // Once all have joined, one that is done sooner may close.
+  if (!last_ && !coordinator_.closed().empty()) {
     decline(coordinator_.close_topic(), "the end of the job", "all ranks must join first");
   }
   const bool is_idle = gradients_.move_stand_ins() && wanted_.empty();

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -90,6 +91,36 @@ TEST(EngineClosing, ARankThatClosesComesToWhatItHadBegun) {
         job.finish(ends);
         for (const auto& end : ends) EXPECT_EQ(error_of(*end), "");
       }
+    }
+  }
+}
+
+// The join of one rank is over before that of another, which has still to stand in for the rest.
+TEST(EngineClosing, ARankClosesAsSoonAsItsJoinIsOver) {
+  for (const std::vector<int>& nodes : {std::vector<int>{3}, {1, 1}, {2, 1}}) {
+    for (std::uint64_t seed = 0; seed < 30; ++seed) {
+      SCOPED_TRACE("seed " + std::to_string(seed));
+      EngineJob job(ProcessGrid::with_node_sizes(nodes), {}, seed);
+      const auto ranks = static_cast<std::size_t>(job.world_size());
+      std::vector<std::vector<float>> data(ranks, std::vector<float>(100, 1.0F));
+      std::vector<std::shared_ptr<JoinTicket>> joins;
+      std::vector<std::shared_ptr<Operation>> ends(ranks);
+      for (int rank = 0; rank < job.world_size(); ++rank) {
+        auto& mine = data[static_cast<std::size_t>(rank)];
+        if (rank != 1)
+          job.submit(rank, {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(mine)});
+        joins.push_back(std::make_shared<JoinTicket>());
+        job.engine(rank).submit(joins.back());
+      }
+      job.run_until([&] {
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+          if (ends[rank] || !joins[rank]->done()) continue;
+          ends[rank] = job.submit(static_cast<int>(rank), {.kind = OperationKind::kClose});
+        }
+        return std::ranges::all_of(ends,
+                                   [](const auto& end) { return end && end->ticket->done(); });
+      });
+      for (const auto& end : ends) EXPECT_EQ(error_of(*end), "");
     }
   }
 }
