@@ -189,7 +189,7 @@ CodecRow measure_selection(std::size_t bytes, double density, Sums where, int ro
   return row;
 }
 
-/// Of the casts: what a wire of float16 may have, and bfloat16 has.
+/// The exponent of a cast: a wire of float16 may have one, and that of bfloat16 is 0.
 int exponent_of(DType wire) { return wire == DType::kFloat16 ? 6 : 0; }
 
 /// A cast of float32 to the type of a wire, and back.

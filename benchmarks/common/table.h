@@ -17,7 +17,7 @@ struct Column {
 };
 
 /// The rows of a benchmark: printed as they come, some of their fields as columns, and written to a
-/// file at the end. What a row does not have is "-".
+/// file at the end. A field that a row lacks is printed as "-".
 class Table {
  public:
   /// Prints the notes and the titles, if this rank speaks.

@@ -370,7 +370,8 @@ void Messages::fail_all(const Error& error) noexcept {
 }
 
 bool Messages::fail_transfers(const Error& error) noexcept {
-  // What the transport of a group cannot give up stays, without its caller, until the job's ends.
+  // A transfer that a group's transport cannot cancel stays here, without its caller, until the
+  // job's transport ends.
   std::erase_if(transfers_, [&](const Transfer& transfer) {
     const bool is_over = transport_.cancel(transfer.message->transfer);
     transfer.message->fail(error);

@@ -87,8 +87,8 @@ void BucketRunner::reject(const Topic& rejected, const Error& error) {
   bucket.owner->bucket_rejected(error);
 }
 
-/// Iterations before this one are under way here, or to come. Of a gradient set, those are all that
-/// are in flight if the bucket itself is not.
+/// True if this rank still runs, or will run, iterations before the rejected one. If the bucket
+/// itself is not in flight, these are the iterations in flight of its gradient set.
 bool BucketRunner::has_earlier(const Topic& rejected) const {
   const BucketId id = bucket_of(rejected.key);
   const BucketTable::Bucket& bucket = buckets_[id];
@@ -101,7 +101,7 @@ bool BucketRunner::has_earlier(const Topic& rejected) const {
          std::ranges::any_of(bucket.owner->buckets_rejected_with(id), is_in_flight);
 }
 
-/// What has ended may have been the last before an iteration that is rejected.
+/// The iteration that ended may have been the last before a rejected one.
 void BucketRunner::reject_later(BucketId ended) {
   const BucketTable::Bucket* const bucket = buckets_.find(ended);
   if (bucket == nullptr) return;

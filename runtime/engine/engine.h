@@ -114,7 +114,7 @@ class Engine {
   }
   /// From the first kClose on this rank begins nothing more, unless its end is refused.
   bool is_closing() const { return closing_.has_begun(); }
-  /// What this rank has begun is over.
+  /// Everything that this rank has begun is over.
   bool has_ended_own() const { return closing_.has_proposed() || ended(); }
   /// After the end: no message in flight touches memory of the engine or of a caller.
   bool has_let_go() const { return has_let_go_; }

@@ -33,7 +33,7 @@ void Closing::decline_invitations() {
     const Topic& topic = invitation.topic;
     const bool is_bucket = is_bucket_key(topic.key);
     const std::uint64_t uses = is_bucket ? runner_.uses_until(topic) : 0;
-    // What has ended here merely comes later elsewhere.
+    // A use that has ended here only comes later on the other ranks.
     if (is_bucket ? uses == 0 : coordinator_.is_decided(topic)) return true;
     if (comes_to(topic)) return false;
     const std::string_view text = is_bucket ? runner_.text_of(topic) : invitation.text;
@@ -49,7 +49,7 @@ void Closing::decline_invitations() {
   });
 }
 
-/// What this rank had begun may have uses of the same name before that one.
+/// This rank may have begun earlier uses of the same name, which come before that one.
 bool Closing::comes_to(const Topic& topic) {
   if (coordinator_.is_pending(topic.key)) return true;
   return is_bucket_key(topic.key) ? runner_.is_in_use(topic) : !operations_.is_idle(topic.key);
