@@ -288,7 +288,7 @@ void HostRun::compute(const KernelPiece& piece, std::size_t thread) {
       }
       break;
     case StepKind::kUnpack:
-      unpack(target, source);
+      unpack(piece);
       break;
     case StepKind::kExchange:
       binding_.packs_contributions ? unpack_and_pack(piece) : exchange(piece);
@@ -298,9 +298,12 @@ void HostRun::compute(const KernelPiece& piece, std::size_t thread) {
   }
 }
 
-void HostRun::unpack(const Range& target, const Range& source) {
+void HostRun::unpack(const KernelPiece& piece) {
+  const Range& whole = piece.step->sources[0];
+  const Range target = part(piece.step->target, piece.first, piece.count);
+  const Range source = part(whole, piece.first, piece.count);
   if (source.region == Region::kInput) return copy_input(source);
-  if (source.region == Region::kOffered && !is_in_slot(source)) return;
+  if (source.region == Region::kOffered && !is_in_slot(whole)) return;
   if (source.region == Region::kLent && source.rank != schedule_.rank) {
     const LoanNote& from = note(source);
     if (from.is_private != 0) return fetch(source, from);

@@ -67,7 +67,7 @@ class HostRun {
   void leave_note(const Step& step, const std::byte* tensor);
   /// The memory of notes may hold anything.
   void clear_offers();
-  /// Whether peers read or write the elements in the slot.
+  /// Whether peers read or write the elements in the slot. `loan`: the whole of it, not a piece.
   bool is_in_slot(const Range& loan) const;
   /// Copies what a peer lends from its private memory to this rank's tensors.
   void fetch(const Range& lent, const LoanNote& from);
@@ -75,7 +75,7 @@ class HostRun {
   void put(const Range& offered, const Range& source, Operands& operands);
   CodecElements elements(const Range& range) const;
   void append_payloads(const Range& range, std::vector<std::span<std::byte>>& to) const;
-  void unpack(const Range& target, const Range& source);
+  void unpack(const KernelPiece& piece);
   void copy_input(const Range& input);
   void exchange(const KernelPiece& piece);
   void unpack_and_pack(const KernelPiece& piece);

@@ -38,8 +38,9 @@ struct Places {
 /// One of three ranks of a node. Its contributions lie in the arena, its results there or not.
 class Member {
  public:
-  Member(InProcessHub& hub, int rank, const Goal& goal, const Places& places)
-      : transport_(hub.transport(rank)), executor_(*transport_) {
+  Member(InProcessHub& hub, int rank, const Goal& goal, const Places& places,
+         ReduceTeam* team = nullptr)
+      : transport_(hub.transport(rank)), executor_(*transport_, nullptr, team) {
     const BucketLayout layout{.count = goal.count(),
                               .placement = Placement::kUser,
                               .out_of_place = places.out_of_place,
@@ -189,6 +190,29 @@ TEST(OfferedResult, IsNotWrittenAfterItsRankHasGivenUp) {
       }
       EXPECT_EQ(root.results(), before) << name;
     }
+  }
+}
+
+// Helpers take the pieces of a large slot.
+TEST(OfferedResult, IsCopiedFromASlotByPieces) {
+  constexpr std::size_t kLarge = 300'007;
+  const Goal goal = Goal::gather(0, std::vector<std::size_t>(kOfferRanks, kLarge));
+  InProcessHub hub(
+      ProcessGrid::with_node_sizes({kOfferRanks}),
+      {.arena_bytes = std::size_t{8} << 20, .flags_per_peer = 1U << 12, .counters = 1U << 10});
+  ReduceTeam helped(1, {});
+  std::vector<std::unique_ptr<Member>> members;
+  for (int rank = 0; rank < kOfferRanks; ++rank) {
+    members.push_back(std::make_unique<Member>(hub, rank, goal, Places{.results_in_arena = false},
+                                               rank == 0 ? &helped : nullptr));
+    members.back()->start(Team::value(rank, 0), 0);
+  }
+  for (bool done = false; !done;) {
+    done = true;
+    for (const auto& member : members) done = member->poll() && done;
+  }
+  for (std::size_t i = 0; i < goal.count(); ++i) {
+    ASSERT_EQ(members[0]->result(i), Team::value(static_cast<int>(i / kLarge), 0)) << i;
   }
 }
 
