@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/api/options.h"
+#include "runtime/options/options.h"
 #include "trainer/checkpoint/job_identity.h"
 #include "trainer/data/dataset.h"
 #include "trainer/optimizer/optimizer.h"

@@ -11,7 +11,7 @@
 #include "benchmarks/common/samples.h"
 #include "benchmarks/common/table.h"
 #include "runtime/api/kolo.h"
-#include "runtime/api/version.h"
+#include "runtime/options/version.h"
 #include "runtime/tools/command_line.h"
 
 namespace kolo::bench {

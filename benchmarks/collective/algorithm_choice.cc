@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "comm/algorithms/choose.h"
-#include "runtime/plan/bucket_plan.h"
-#include "runtime/plan/carrier.h"
+#include "runtime/buckets/bucket_plan.h"
+#include "runtime/buckets/carrier.h"
 
 namespace kolo::bench {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "benchmarks/collective/sparse_rows.h"
 #include "comm/kernels/reduce_kernels.h"
-#include "runtime/plan/carrier.h"
+#include "runtime/buckets/carrier.h"
 
 namespace kolo::bench {
 namespace {

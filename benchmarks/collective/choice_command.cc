@@ -12,7 +12,7 @@
 #include "benchmarks/common/samples.h"
 #include "benchmarks/common/table.h"
 #include "benchmarks/peers/peers.h"
-#include "runtime/api/version.h"
+#include "runtime/options/version.h"
 #include "runtime/tools/command_line.h"
 
 namespace kolo::bench {

@@ -9,7 +9,7 @@
 #include "comm/base/buffer_view.h"
 #include "comm/base/dtype.h"
 #include "comm/schedule/goal.h"
-#include "runtime/api/row_sums.h"
+#include "runtime/calls/rows/row_sums.h"
 
 namespace kolo::bench {
 

@@ -18,7 +18,7 @@
 #include "benchmarks/peers/peers.h"
 #include "comm/base/reduction.h"
 #include "comm/kernels/reduce_kernels.h"
-#include "runtime/api/version.h"
+#include "runtime/options/version.h"
 #include "runtime/tools/command_line.h"
 
 namespace kolo::bench {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "benchmarks/common/commands.h"
-#include "runtime/api/version.h"
+#include "runtime/options/version.h"
 #include "runtime/tools/command_line.h"
 
 int main(int argc, char** argv) {

@@ -13,7 +13,7 @@
 #include "benchmarks/common/table.h"
 #include "benchmarks/overlap/overlap_bench.h"
 #include "benchmarks/peers/peers.h"
-#include "runtime/api/version.h"
+#include "runtime/options/version.h"
 #include "runtime/tools/command_line.h"
 
 namespace kolo::bench {

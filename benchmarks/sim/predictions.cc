@@ -16,9 +16,9 @@
 #include "comm/base/check.h"
 #include "compression/compression_rules.h"
 #include "fusion/bucket_planner.h"
-#include "runtime/plan/compression_choice.h"
-#include "runtime/plan/compression_plan.h"
-#include "runtime/plan/gradient_compression.h"
+#include "runtime/gradients/compression_choice.h"
+#include "runtime/gradients/compression_plan.h"
+#include "runtime/gradients/gradient_compression.h"
 
 namespace kolo::bench {
 

@@ -13,7 +13,7 @@
 #include "benchmarks/sim/predictions.h"
 #include "comm/base/output_file.h"
 #include "comm/schedule/goal.h"
-#include "runtime/api/version.h"
+#include "runtime/options/version.h"
 #include "runtime/tools/command_line.h"
 #include "topology/link_costs.h"
 

@@ -11,8 +11,8 @@
 
 #include "comm/base/buffer_view.h"
 #include "comm/base/native_stream.h"
-#include "runtime/api/compression_stats.h"
-#include "runtime/api/plan_summary.h"
+#include "runtime/options/compression_stats.h"
+#include "runtime/options/plan_summary.h"
 
 namespace kolo {
 

@@ -8,9 +8,9 @@
 #include "comm/base/check.h"
 #include "comm/base/log.h"
 #include "runtime/api/runtime_state.h"
-#include "runtime/plan/compression_choice.h"
-#include "runtime/plan/gradient_compression.h"
-#include "runtime/rows/row_reduction.h"
+#include "runtime/calls/rows/row_reduction.h"
+#include "runtime/gradients/compression_choice.h"
+#include "runtime/gradients/gradient_compression.h"
 
 namespace kolo {
 
@@ -367,40 +367,42 @@ RowTicket Group::sparse_all_reduce_async(std::string_view name, std::span<const 
 }
 
 Ticket Group::send_async(BufferView buffer, int peer, std::uint64_t tag, NativeStream stream) {
-  return state_->messages().send_async({&buffer, 1}, peer, tag, stream);
+  return send_async(std::span(&buffer, 1), peer, tag, stream);
 }
 
 void Group::send(BufferView buffer, int peer, std::uint64_t tag, NativeStream stream) {
-  state_->messages().send({&buffer, 1}, peer, tag, stream);
+  send(std::span(&buffer, 1), peer, tag, stream);
 }
 
 ReceiveTicket Group::recv_async(BufferView buffer, int peer, std::uint64_t tag,
                                 NativeStream stream) {
-  return state_->messages().recv_async({&buffer, 1}, peer, tag, stream);
+  return recv_async(std::span(&buffer, 1), peer, tag, stream);
 }
 
 Received Group::recv(BufferView buffer, int peer, std::uint64_t tag, NativeStream stream) {
-  return state_->messages().recv({&buffer, 1}, peer, tag, stream);
+  return recv(std::span(&buffer, 1), peer, tag, stream);
 }
 
 Ticket Group::send_async(std::span<const BufferView> tensors, int peer, std::uint64_t tag,
                          NativeStream stream) {
-  return state_->messages().send_async(tensors, peer, tag, stream);
+  return {state_->messages().begin(Message::Kind::kSend, tensors, peer, tag, stream),
+          state_->shared_driver(), state_->limit()};
 }
 
 void Group::send(std::span<const BufferView> tensors, int peer, std::uint64_t tag,
                  NativeStream stream) {
-  state_->messages().send(tensors, peer, tag, stream);
+  state_->messages().run(Message::Kind::kSend, tensors, peer, tag, stream);
 }
 
 ReceiveTicket Group::recv_async(std::span<const BufferView> tensors, int peer, std::uint64_t tag,
                                 NativeStream stream) {
-  return state_->messages().recv_async(tensors, peer, tag, stream);
+  return {state_->messages().begin(Message::Kind::kReceive, tensors, peer, tag, stream),
+          state_->engine(), state_->shared_driver(), state_->limit()};
 }
 
 Received Group::recv(std::span<const BufferView> tensors, int peer, std::uint64_t tag,
                      NativeStream stream) {
-  return state_->messages().recv(tensors, peer, tag, stream);
+  return state_->messages().run(Message::Kind::kReceive, tensors, peer, tag, stream);
 }
 
 Ticket Group::barrier_async() {

@@ -16,8 +16,8 @@
 #include "comm/message/received.h"
 #include "fusion/gradient.h"
 #include "runtime/api/gradient_set.h"
-#include "runtime/api/row_sums.h"
 #include "runtime/api/ticket.h"
+#include "runtime/calls/rows/row_sums.h"
 
 namespace kolo {
 

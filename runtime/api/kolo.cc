@@ -4,8 +4,8 @@
 
 #include "comm/base/open_files.h"
 #include "comm/rendezvous/rendezvous_factory.h"
-#include "runtime/api/option_table.h"
 #include "runtime/api/runtime_state.h"
+#include "runtime/options/option_table.h"
 
 namespace kolo {
 namespace {

@@ -24,7 +24,7 @@
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/rendezvous/store_rendezvous.h"
 #include "runtime/api/group.h"
-#include "runtime/api/options.h"
+#include "runtime/options/options.h"
 
 namespace kolo {
 

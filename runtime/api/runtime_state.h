@@ -10,15 +10,15 @@
 
 #include "comm/base/mutex.h"
 #include "runtime/api/kolo.h"
-#include "runtime/api/late_registrations.h"
+#include "runtime/buckets/bucket_plan.h"
+#include "runtime/calls/call_sequence.h"
+#include "runtime/calls/operation_calls.h"
+#include "runtime/calls/operation_pool.h"
 #include "runtime/engine/connect.h"
 #include "runtime/engine/engines.h"
-#include "runtime/engine/operation_calls.h"
-#include "runtime/engine/operation_pool.h"
+#include "runtime/gradients/late_registrations.h"
 #include "runtime/message/message_calls.h"
 #include "runtime/observe/timeline.h"
-#include "runtime/plan/bucket_plan.h"
-#include "runtime/sequence/call_sequence.h"
 #include "runtime/wait/driver.h"
 #include "runtime/wait/engine_thread.h"
 #include "runtime/wait/pulse.h"
@@ -59,6 +59,7 @@ class MemberState {
   /// For a ticket, which may outlive the runtime.
   const std::shared_ptr<Driver>& shared_driver() const;
   const std::shared_ptr<const WaitLimit>& limit() const { return limit_; }
+  Engine& engine() { return engine_; }
   MessageCalls& messages() {
     check_free();
     return messages_;

@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "comm/base/check.h"
+#include "runtime/buckets/ticket_state.h"
+#include "runtime/calls/rows/row_reduction.h"
 #include "runtime/engine/engine.h"
-#include "runtime/engine/ticket_state.h"
 #include "runtime/message/message_call.h"
-#include "runtime/rows/row_reduction.h"
 #include "runtime/wait/driver.h"
 
 namespace kolo {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/message/received.h"
-#include "runtime/api/row_sums.h"
+#include "runtime/calls/rows/row_sums.h"
 
 namespace kolo {
 

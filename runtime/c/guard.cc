@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/api/version.h"
+#include "runtime/options/version.h"
 
 namespace kolo {
 namespace {

@@ -6,11 +6,11 @@
 
 #include "comm/base/nearest_name.h"
 #include "comm/rendezvous/store_rendezvous.h"
-#include "runtime/api/option_table.h"
 #include "runtime/c/arguments.h"
 #include "runtime/c/callback_store.h"
 #include "runtime/c/guard.h"
 #include "runtime/c/handles.h"
+#include "runtime/options/option_table.h"
 
 using kolo::check_given;
 using kolo::guarded;

@@ -6,8 +6,8 @@
 
 #include "comm/rendezvous/batched_exchange.h"
 #include "comm/transport/transport.h"
-#include "runtime/api/options.h"
 #include "runtime/calibration/rank_place.h"
+#include "runtime/options/options.h"
 #include "topology/link_costs.h"
 #include "topology/process_grid.h"
 

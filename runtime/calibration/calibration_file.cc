@@ -24,7 +24,7 @@
 
 #include "comm/base/log.h"
 #include "comm/base/unique_handle.h"
-#include "runtime/api/version.h"
+#include "runtime/options/version.h"
 #include "topology/link_costs.h"
 #include "topology/link_fit.h"
 

@@ -21,9 +21,9 @@
 #include "comm/transport/routed_transport.h"
 #include "comm/transport/shm_transport.h"
 #include "compression/compression_rules.h"
-#include "runtime/api/option_table.h"
-#include "runtime/api/version.h"
 #include "runtime/calibration/probe.h"
+#include "runtime/options/option_table.h"
+#include "runtime/options/version.h"
 #include "topology/discovery.h"
 
 namespace kolo {

@@ -13,8 +13,8 @@
 #include "comm/network/network_path.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/transport/transport.h"
-#include "runtime/api/options.h"
 #include "runtime/calibration/calibration.h"
+#include "runtime/options/options.h"
 #include "runtime/wait/wait_policy.h"
 #include "topology/process_grid.h"
 

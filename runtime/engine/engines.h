@@ -11,8 +11,9 @@
 #include "comm/group/group_founder.h"
 #include "fusion/local_arena.h"
 #include "fusion/ready_queue.h"
+#include "runtime/buckets/ticket_state.h"
 #include "runtime/engine/engine.h"
-#include "runtime/engine/ticket_state.h"
+#include "runtime/wait/pollable.h"
 
 namespace kolo {
 
@@ -76,35 +77,35 @@ struct GroupFounding {
 /// do its groups.
 ///
 /// Threads: `submit` any; everything else the driver's (see `Driver`).
-class Engines {
+class Engines final : public Pollable {
  public:
   /// Groups lie in `arena`. It and `job` outlive the engines.
   Engines(Engine& job, ControlSwitch& control_switch, const GroupEngine::Shared& shared,
           LocalArena& arena);
-  ~Engines();
+  ~Engines() override;
   Engines(const Engines&) = delete;
   Engines& operator=(const Engines&) = delete;
 
   /// Founds a group with its other members. Its ticket tells when it is founded, or why it is not.
   void submit(std::shared_ptr<GroupFounding> founding);
 
-  /// As those of `Engine`, for all of them.
-  bool poll() noexcept {
+  // As those of `Engine`, for all of them.
+
+  bool poll() noexcept override {
     const bool moved = job_.poll();
     return has_groups() || job_.ended() ? poll_groups() || moved : moved;
   }
-  void abort(Error error) { job_.abort(std::move(error)); }
-  bool has_submissions() const;
-  bool idle() const;
-  bool device_busy() const;
-  void fail_with_exception(EngineVerb verb) noexcept {
+  void abort(Error error) override { job_.abort(std::move(error)); }
+  bool has_submissions() const override;
+  bool idle() const override;
+  bool device_busy() const override;
+  void fail_with_exception(EngineVerb verb) noexcept override {
     job_.fail_with_exception(verb);
     if (job_.failure()) end_all(*job_.failure());
   }
-  /// Shows the verb that the driver is in, if somebody looks.
-  Pulse* pulse() const { return shared_.pulse; }
-  /// The job's has ended.
-  bool ended() const { return job_.ended(); }
+  Pulse* pulse() const override { return shared_.pulse; }
+  /// Whether the job's has.
+  bool ended() const override { return job_.ended(); }
 
  private:
   /// What a group has of this rank.

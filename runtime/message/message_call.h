@@ -3,7 +3,7 @@
 #include <string>
 
 #include "comm/message/message.h"
-#include "runtime/engine/ticket_state.h"
+#include "runtime/buckets/ticket_state.h"
 
 namespace kolo {
 

@@ -19,25 +19,28 @@ MessageCalls::MessageCalls(Engine& engine, std::shared_ptr<Driver> driver, Devic
       world_size_(world_size),
       limit_(std::move(limit)) {}
 
-Ticket MessageCalls::send_async(std::span<const BufferView> tensors, int peer, std::uint64_t tag,
-                                NativeStream stream) {
-  return {start_in_background(Message::Kind::kSend, tensors, peer, tag, stream), driver_, limit_};
+MessageCalls::Call MessageCalls::begin(Message::Kind kind, std::span<const BufferView> tensors,
+                                       int peer, std::uint64_t tag, NativeStream stream) {
+  Call call = start(kind, tensors, peer, tag, stream);
+  driver_->attend(Driver::Next::kUnknown);
+  return call;
 }
 
-void MessageCalls::send(std::span<const BufferView> tensors, int peer, std::uint64_t tag,
-                        NativeStream stream) {
-  finish(start(Message::Kind::kSend, tensors, peer, tag, stream));
-}
-
-ReceiveTicket MessageCalls::recv_async(std::span<const BufferView> tensors, int peer,
-                                       std::uint64_t tag, NativeStream stream) {
-  return {start_in_background(Message::Kind::kReceive, tensors, peer, tag, stream), engine_,
-          driver_, limit_};
-}
-
-Received MessageCalls::recv(std::span<const BufferView> tensors, int peer, std::uint64_t tag,
-                            NativeStream stream) {
-  return finish(start(Message::Kind::kReceive, tensors, peer, tag, stream));
+/// A call that fails or takes too long is not used again. After a time-out a receive whose message
+/// has not come is withdrawn; one whose message is on its way gets it.
+Received MessageCalls::run(Message::Kind kind, std::span<const BufferView> tensors, int peer,
+                           std::uint64_t tag, NativeStream stream) {
+  Call call = start(kind, tensors, peer, tag, stream);
+  try {
+    call->wait_within(*limit_, driver_.get());
+  } catch (const KoloError& e) {
+    if (call->kind == Message::Kind::kSend || call->done()) throw;
+    engine_.withdraw(call, e.error());
+    if (!call->wait(limit_->time, driver_.get())) throw;
+  }
+  const Received received = call->received;
+  give_back(std::move(call));
+  return received;
 }
 
 void MessageCalls::check_call(Message::Kind kind, std::span<const BufferView> tensors,
@@ -94,29 +97,6 @@ MessageCalls::Call MessageCalls::start(Message::Kind kind, std::span<const Buffe
   }
   engine_.submit(std::shared_ptr<Message>(call));
   return call;
-}
-
-MessageCalls::Call MessageCalls::start_in_background(Message::Kind kind,
-                                                     std::span<const BufferView> tensors, int peer,
-                                                     std::uint64_t tag, NativeStream stream) {
-  Call call = start(kind, tensors, peer, tag, stream);
-  driver_->attend(Driver::Next::kUnknown);
-  return call;
-}
-
-/// A call that fails or takes too long is not used again. After a time-out a receive whose message
-/// has not come is withdrawn; one whose message is on its way gets it.
-Received MessageCalls::finish(Call call) {
-  try {
-    call->wait_within(*limit_, driver_.get());
-  } catch (const KoloError& e) {
-    if (call->kind == Message::Kind::kSend || call->done()) throw;
-    engine_.withdraw(call, e.error());
-    if (!call->wait(limit_->time, driver_.get())) throw;
-  }
-  const Received received = call->received;
-  give_back(std::move(call));
-  return received;
 }
 
 MessageCalls::Call MessageCalls::take_unused() {

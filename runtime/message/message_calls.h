@@ -9,7 +9,6 @@
 #include "comm/base/mutex.h"
 #include "comm/base/native_stream.h"
 #include "comm/device/device.h"
-#include "runtime/api/ticket.h"
 #include "runtime/engine/engine.h"
 #include "runtime/message/message_call.h"
 #include "runtime/wait/driver.h"
@@ -24,27 +23,22 @@ class MessageCalls {
   MessageCalls(Engine& engine, std::shared_ptr<Driver> driver, Device* device, int world_size,
                std::shared_ptr<const WaitLimit> limit);
 
-  // `tensors` are the buffers of one message, at least one.
+  using Call = std::shared_ptr<MessageCall>;
 
-  Ticket send_async(std::span<const BufferView> tensors, int peer, std::uint64_t tag,
-                    NativeStream stream);
-  void send(std::span<const BufferView> tensors, int peer, std::uint64_t tag, NativeStream stream);
-  ReceiveTicket recv_async(std::span<const BufferView> tensors, int peer, std::uint64_t tag,
-                           NativeStream stream);
-  Received recv(std::span<const BufferView> tensors, int peer, std::uint64_t tag,
-                NativeStream stream);
+  /// Begins to send or receive one message, whose buffers are `tensors`, at least one.
+  Call begin(Message::Kind kind, std::span<const BufferView> tensors, int peer, std::uint64_t tag,
+             NativeStream stream);
+  /// The same, and waits until it is done.
+  Received run(Message::Kind kind, std::span<const BufferView> tensors, int peer, std::uint64_t tag,
+               NativeStream stream);
 
  private:
-  using Call = std::shared_ptr<MessageCall>;
   /// As many as threads that are likely to call at the same time.
   static constexpr std::size_t kMostUnused = 16;
 
   void check_call(Message::Kind kind, std::span<const BufferView> tensors, int peer) const;
   Call start(Message::Kind kind, std::span<const BufferView> tensors, int peer, std::uint64_t tag,
              NativeStream stream);
-  Call start_in_background(Message::Kind kind, std::span<const BufferView> tensors, int peer,
-                           std::uint64_t tag, NativeStream stream);
-  Received finish(Call call);
   Call take_unused() KOLO_EXCLUDES(mutex_);
   void give_back(Call call) KOLO_EXCLUDES(mutex_);
 

@@ -16,8 +16,8 @@
 #include "comm/base/nearest_name.h"
 #include "comm/base/output_file.h"
 #include "runtime/api/kolo.h"
-#include "runtime/api/option_table.h"
-#include "runtime/api/option_values.h"
+#include "runtime/options/option_table.h"
+#include "runtime/options/option_values.h"
 
 namespace kolo {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/api/options.h"
+#include "runtime/options/options.h"
 
 namespace CLI {
 class App;

@@ -19,7 +19,7 @@
 #include "comm/base/check.h"
 #include "comm/base/output_file.h"
 #include "comm/schedule/goal.h"
-#include "runtime/api/option_values.h"
+#include "runtime/options/option_values.h"
 #include "runtime/tools/command_line.h"
 #include "runtime/tools/schedule_view.h"
 

@@ -12,8 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/rendezvous/rendezvous_factory.h"
-#include "runtime/api/version.h"
 #include "runtime/engine/connect.h"
+#include "runtime/options/version.h"
 #include "runtime/tools/command_line.h"
 #include "runtime/tools/schedule_command.h"
 #include "runtime/tools/topo_gpus.h"

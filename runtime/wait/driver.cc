@@ -16,14 +16,14 @@ constexpr Duration kDeviceSleep = std::chrono::microseconds(20);
 constexpr Duration kNoLimit = Duration::max();
 
 /// The most that the next sleep may take.
-Duration sleep_limit(const Engines& engines) {
+Duration sleep_limit(const Pollable& engines) {
   if (engines.device_busy()) return kDeviceSleep;
   return engines.idle() ? kNoLimit : kPendingSleep;
 }
 
 }  // namespace
 
-Driver::Driver(Engines& engines, Transport& transport, const WaitPolicy& policy,
+Driver::Driver(Pollable& engines, Transport& transport, const WaitPolicy& policy,
                UserThreads threads, ErrorDoor* door)
     : engines_(engines),
       transport_(transport),

@@ -12,9 +12,9 @@
 #include "comm/network/error_door.h"
 #include "comm/transport/doorbell.h"
 #include "comm/transport/transport.h"
-#include "runtime/engine/engines.h"
 #include "runtime/wait/bystanders.h"
 #include "runtime/wait/deadline.h"
+#include "runtime/wait/pollable.h"
 #include "runtime/wait/seat.h"
 #include "runtime/wait/user_threads.h"
 #include "runtime/wait/wait_policy.h"
@@ -47,8 +47,8 @@ class Driver {
 
   /// `transport` is the job's; `threads` are those that call `drive` and `attend`. Errors that come
   /// by `door`, if there is one, end the job.
-  Driver(Engines& engines, Transport& transport, const WaitPolicy& policy, UserThreads threads = {},
-         ErrorDoor* door = nullptr);
+  Driver(Pollable& engines, Transport& transport, const WaitPolicy& policy,
+         UserThreads threads = {}, ErrorDoor* door = nullptr);
 
   /// For a thread that waits: drives until `settled()`. Returns earlier, with `settled()` still
   /// false, if another user's thread drives, after `deadline`, and when the engine has ended.
@@ -107,7 +107,7 @@ class Driver {
   void guard(const Call& call) noexcept;
   void answer_door();
 
-  Engines& engines_;
+  Pollable& engines_;
   Transport& transport_;
   const WaitPolicy policy_;
   const UserThreads threads_;

@@ -8,7 +8,7 @@
 
 #include "comm/base/mutex.h"
 #include "comm/coordinator/last_act.h"
-#include "runtime/api/options.h"
+#include "runtime/options/options.h"
 #include "runtime/wait/pulse.h"
 #include "runtime/wait/seat.h"
 #include "runtime/wait/stall_judge.h"

@@ -30,13 +30,13 @@ set(public_headers
   comm/rendezvous/rendezvous.h
   comm/rendezvous/store_rendezvous.h
   fusion/gradient.h
-  runtime/api/compression_stats.h
+  runtime/options/compression_stats.h
   runtime/api/gradient_set.h
   runtime/api/group.h
   runtime/api/kolo.h
-  runtime/api/options.h
-  runtime/api/plan_summary.h
-  runtime/api/row_sums.h
+  runtime/options/options.h
+  runtime/options/plan_summary.h
+  runtime/calls/rows/row_sums.h
   runtime/api/ticket.h)
 foreach(header IN LISTS public_headers)
   cmake_path(GET header PARENT_PATH folder)

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm/message/message.h"
-#include "runtime/engine/caught.h"
+#include "runtime/wait/caught.h"
 #include "tests/support/engine_job.h"
 
 namespace kolo::test {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/base/dtype.h"
-#include "runtime/api/options.h"
+#include "runtime/options/options.h"
 #include "trainer/config.h"
 
 namespace kolo::trainer {

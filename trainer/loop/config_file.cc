@@ -14,7 +14,7 @@
 #include <toml++/toml.h>
 
 #include "comm/base/nearest_name.h"
-#include "runtime/api/option_table.h"
+#include "runtime/options/option_table.h"
 #include "runtime/tools/command_line.h"
 
 namespace kolo::trainer {

@@ -7,7 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "comm/base/error.h"
-#include "runtime/api/options.h"
+#include "runtime/options/options.h"
 #include "trainer/checkpoint/job_identity.h"
 
 namespace kolo::trainer {

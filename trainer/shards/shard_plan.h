@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/api/kolo.h"
-#include "runtime/api/options.h"
+#include "runtime/options/options.h"
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/parameter_set.h"
 

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/base/error.h"
-#include "runtime/plan/carrier.h"
+#include "runtime/buckets/carrier.h"
 
 namespace kolo {
 namespace {

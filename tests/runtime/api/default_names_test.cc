@@ -1,4 +1,4 @@
-#include "runtime/engine/operation.h"
+#include "runtime/calls/operation.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/engine/operation_pool.h"
+#include "runtime/calls/operation_pool.h"
 
 namespace kolo {
 namespace {

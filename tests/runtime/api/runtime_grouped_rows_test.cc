@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/runtime/api/runtime_calls.h"
-#include "tests/runtime/rows/expected_rows.h"
+#include "tests/runtime/calls/rows/expected_rows.h"
 
 namespace kolo::test {
 namespace {

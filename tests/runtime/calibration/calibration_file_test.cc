@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/api/version.h"
+#include "runtime/options/version.h"
 #include "topology/link_costs.h"
 
 namespace kolo {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/runtime/engine/collective_calls.h"
+#include "tests/runtime/calls/collective_calls.h"
 #include "tests/support/engine_job.h"
 #include "tests/support/fault_group.h"
 

@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/runtime/calls/collective_calls.h"
 #include "tests/runtime/device/call_counter.h"
-#include "tests/runtime/engine/collective_calls.h"
 #include "tests/support/engine_job.h"
 
 namespace kolo::test {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/rows/row_reduction.h"
-#include "tests/runtime/engine/collective_calls.h"
+#include "runtime/calls/rows/row_reduction.h"
+#include "tests/runtime/calls/collective_calls.h"
 #include "tests/support/device/moved_buffers.h"
 #include "tests/support/group_job.h"
 

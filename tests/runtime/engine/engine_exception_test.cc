@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "compression/compression_rules.h"
-#include "runtime/plan/gradient_compression.h"
+#include "runtime/gradients/gradient_compression.h"
 #include "runtime/wait/driver.h"
 #include "runtime/wait/engine_thread.h"
 #include "tests/support/allocations.h"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "compression/compression_rules.h"
-#include "runtime/plan/gradient_compression.h"
+#include "runtime/gradients/gradient_compression.h"
 #include "tests/runtime/join/joined_job.h"
 #include "tests/support/node_shapes.h"
 

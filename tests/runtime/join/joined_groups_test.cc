@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/join/joining.h"
+#include "runtime/engine/joining.h"
 #include "tests/support/group_job.h"
 
 namespace kolo {

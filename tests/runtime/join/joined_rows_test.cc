@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/rows/row_reduction.h"
+#include "runtime/calls/rows/row_reduction.h"
 #include "tests/runtime/join/joined_job.h"
 #include "tests/support/node_shapes.h"
 

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/engine/operation_calls.h"
+#include "runtime/calls/operation_calls.h"
 #include "tests/runtime/join/joined_job.h"
 #include "tests/support/node_shapes.h"
 

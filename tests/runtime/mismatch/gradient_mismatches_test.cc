@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "compression/compression_rules.h"
-#include "runtime/plan/gradient_compression.h"
+#include "runtime/gradients/gradient_compression.h"
 #include "tests/runtime/mismatch/mismatch_job.h"
 
 namespace kolo::mismatch {

@@ -17,7 +17,7 @@
 
 #include "comm/base/error.h"
 #include "comm/coordinator/rank_set.h"
-#include "runtime/engine/operation_calls.h"
+#include "runtime/calls/operation_calls.h"
 #include "tests/support/engine_job.h"
 #include "tests/support/group_job.h"
 

@@ -12,7 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "comm/message/messages.h"
-#include "runtime/rows/row_reduction.h"
+#include "runtime/calls/rows/row_reduction.h"
 #include "tests/runtime/mismatch/mismatch_job.h"
 #include "tests/support/message_calls.h"
 

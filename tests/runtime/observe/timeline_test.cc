@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/base/error.h"
-#include "tests/runtime/engine/compressed_member.h"
+#include "tests/runtime/gradients/compressed_member.h"
 #include "tests/support/temporary_directory.h"
 
 namespace kolo::test {

@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/calls/operation.h"
 #include "runtime/engine/connect.h"
 #include "runtime/engine/engine.h"
-#include "runtime/engine/operation.h"
 #include "runtime/wait/engine_thread.h"
 #include "tests/support/lone_engine.h"
 #include "tests/support/memory_rendezvous.h"

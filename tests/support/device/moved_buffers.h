@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "comm/message/message.h"
-#include "runtime/engine/operation.h"
+#include "runtime/calls/operation.h"
 #include "tests/support/device/device_heap.h"
 #include "tests/support/device/host_stream.h"
 #include "tests/support/device/seeded_host_device.h"

@@ -1,0 +1,149 @@
+#include "runtime/buckets/bucket_runner.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace kolo {
+namespace {
+
+std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
+
+/// Ranks may be past an iteration that others have not begun.
+bool may_end_early(const BucketTable::Bucket& bucket) {
+  return bucket.is_eager && !bucket.is_mutual;
+}
+
+}  // namespace
+
+void BucketRunner::arrive(BucketId id) {
+  const BucketTable::Bucket& bucket = buckets_[id];
+  BucketTable::State& state = buckets_.state(id);
+  if (state.running) {
+    // A stream waits for this iteration, so the caller is one ahead of it.
+    state.is_ready_again = true;
+    return;
+  }
+  const Subject subject{.text = bucket.text,
+                        .waited = *bucket.owner,
+                        .name = bucket.name,
+                        .sequence = bucket.sequence,
+                        .may_end_early = may_end_early(bucket)};
+  if (bucket.needs_agreement()) {
+    coordinator_.arrive(id, state.iteration, subject);
+  } else {
+    coordinator_.begin(id, state.iteration, subject);
+    start(id);
+  }
+}
+
+void BucketRunner::start(BucketId id) {
+  const BucketTable::Bucket& bucket = buckets_[id];
+  BucketTable::State& state = buckets_.state(id);
+  if (state.rejected) return;  // Given up since it was agreed.
+  activity_.begin(EngineVerb::kStart, first_line(bucket.text));
+  state.running = true;
+  bucket.owner->bucket_started(bucket.index);
+  executor_.start(id, state.iteration);
+}
+
+void BucketRunner::enqueued(BucketId id) {
+  buckets_[id].owner->bucket_enqueued(buckets_[id].index);
+}
+
+void BucketRunner::finish(BucketId id) {
+  const BucketTable::Bucket& bucket = buckets_[id];
+  BucketTable::State& state = buckets_.state(id);
+  activity_.begin(EngineVerb::kComplete, first_line(bucket.text));
+  ++state.iteration;
+  state.running = false;
+  if (bucket.is_eager) coordinator_.end(id);
+  coordinator_.acts().completed(bucket.text);
+  network_bytes_.fetch_add(executor_.network_bytes(id), std::memory_order_relaxed);
+  bucket.owner->bucket_finished(bucket.index);
+  if (std::exchange(state.is_ready_again, false)) arrive(id);
+  if (!rejections_.empty()) reject_later(id);
+}
+
+void BucketRunner::reject(const Topic& rejected, const Error& error) {
+  const BucketId id = bucket_of(rejected.key);
+  const BucketTable::Bucket& bucket = buckets_[id];
+  BucketTable::State& state = buckets_.state(id);
+  if (Coordinator::is_by_closed(error) && has_earlier(rejected)) {
+    rejections_.try_emplace(id, rejected, error);
+    return;
+  }
+  const bool is_past = state.iteration > rejected.round;
+  // Those that wait hear of it. Another rank has all that it takes part in, and does at its next
+  // use.
+  if ((is_past && !may_end_early(bucket)) || (state.running && !bucket.is_eager)) {
+    // A thread submitted it after its rank was judged stuck. Ranks may differ about whether it
+    // started (an eager one: whether it is over), so no rank can go on.
+    coordinator_.fail(error);
+    return;
+  }
+  state.rejected = rejected.round;
+  for (const BucketId other : bucket.owner->buckets_rejected_with(id)) abandon(other);
+  bucket.owner->bucket_rejected(error);
+}
+
+/// True if this rank still runs, or will run, iterations before the rejected one. If the bucket
+/// itself is not in flight, these are the iterations in flight of its gradient set.
+bool BucketRunner::has_earlier(const Topic& rejected) const {
+  const BucketId id = bucket_of(rejected.key);
+  const BucketTable::Bucket& bucket = buckets_[id];
+  if (bucket.owner->failed()) return false;
+  if (bucket.state.iteration < rejected.round) return true;
+  const auto is_in_flight = [&](BucketId each) {
+    return buckets_[each].state.running || coordinator_.is_pending(bucket_key(each));
+  };
+  return !is_in_flight(id) &&
+         std::ranges::any_of(bucket.owner->buckets_rejected_with(id), is_in_flight);
+}
+
+/// The iteration that ended may have been the last before a rejected one.
+void BucketRunner::reject_later(BucketId ended) {
+  const BucketTable::Bucket* const bucket = buckets_.find(ended);
+  if (bucket == nullptr) return;
+  for (const BucketId id : bucket->owner->buckets_rejected_with(ended)) {
+    const auto rejection = rejections_.find(id);
+    if (rejection == rejections_.end() || has_earlier(rejection->second.first)) continue;
+    const auto [topic, error] = std::move(rejections_.extract(rejection).mapped());
+    return reject(topic, error);
+  }
+}
+
+/// Only buckets that may end early are given up: no rank ends a use of any other before all begin
+/// it.
+void BucketRunner::give_up(BucketId id, const Error& error) {
+  const BucketTable::Bucket& bucket = buckets_[id];
+  BucketTable::State& state = buckets_.state(id);
+  if (!may_end_early(bucket)) return;
+  if (!state.rejected) state.rejected = state.iteration;
+  abandon(id);
+  bucket.owner->bucket_rejected(error);
+}
+
+std::uint64_t BucketRunner::uses_until(const Topic& topic) const {
+  const BucketTable::Bucket* const bucket = buckets_.find(bucket_of(topic.key));
+  if (bucket == nullptr || bucket->state.rejected || bucket->owner->failed()) return 0;
+  const std::uint64_t ended = bucket->state.iteration;
+  return topic.round < ended ? 0 : topic.round - ended + 1;
+}
+
+std::string_view BucketRunner::text_of(const Topic& topic) const {
+  return first_line(buckets_[bucket_of(topic.key)].text);
+}
+
+/// Peers may have started what this rank has not, and the reverse: all forget it.
+void BucketRunner::abandon(BucketId id) {
+  const BucketTable::Bucket& bucket = buckets_[id];
+  BucketTable::State& state = buckets_.state(id);
+  if (!bucket.is_eager || !state.running) return;
+  state.running = false;
+  executor_.abandon(id);
+  coordinator_.abandon(id);
+  bucket.owner->bucket_abandoned(bucket.index);
+}
+
+}  // namespace kolo

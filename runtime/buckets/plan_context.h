@@ -1,0 +1,54 @@
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "comm/base/error.h"
+#include "comm/device/copy_lane.h"
+#include "comm/schedule/device_lane.h"
+#include "comm/transport/transport.h"
+#include "fusion/device_packer.h"
+#include "runtime/buckets/bucket_plan.h"
+#include "runtime/buckets/bucket_table.h"
+#include "topology/cache.h"
+
+namespace kolo {
+
+/// The parts of an engine that planning needs. Threads: the engine's.
+struct PlanContext {
+  BucketTable& buckets;
+  Executor& executor;
+  Transport& transport;
+  const ProcessGrid& grid;
+  DeviceLane* lane = nullptr;  ///< Null without a device.
+  CopyLane* copies = nullptr;  ///< Null without a device.
+  const Options& options;
+  const LinkCosts& costs;
+  /// The option of this name, as it was parsed.
+  AlgorithmRequest algorithm = requested_algorithm(options, grid);
+  std::size_t cache_bytes = last_level_cache_bytes();
+
+  PlanInputs inputs() const;
+};
+
+/// Whether a plan that fails so fails on all ranks: an option or a call that does not fit. Anything
+/// else, such as the memory of one machine, may be this rank's alone.
+bool fails_alike(const Error& error);
+
+/// The largest bucket of the gradients of a set in one kind of memory, of `bytes` in all: the
+/// option, or what costs least.
+std::size_t fusion_bytes(const PlanContext& context, MemoryKind memory, std::size_t bytes);
+
+/// Those `DevicePackerOptions` of a device bucket that depend on the operation.
+struct DevicePacking {
+  bool out_of_place = false;
+  double unpack_scale = 1.0;
+};
+
+/// A packer for a staged device bucket with this schedule.
+std::shared_ptr<DevicePacker> make_device_packer(const PlanContext& context,
+                                                 const Schedule& schedule,
+                                                 std::span<const Segment> segments,
+                                                 const DevicePacking& packing = {});
+
+}  // namespace kolo

@@ -1,0 +1,77 @@
+#include "runtime/buckets/ticket_state.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/transport/doorbell.h"
+#include "runtime/wait/caught.h"
+#include "runtime/wait/waiting.h"
+
+namespace kolo {
+
+void TicketState::complete() noexcept { end(std::nullopt); }
+void TicketState::fail(const Error& error) noexcept { end(copied(error)); }
+
+void TicketState::end(std::optional<Error> error) noexcept {
+  {
+    const MutexLock lock(mutex_);
+    if (done_.load(std::memory_order_relaxed)) return;
+    error_ = std::move(error);
+    const bool is_event = static_cast<bool>(event_);
+    done_.store(true, std::memory_order_release);  // Without an event the last access: see `reset`.
+    if (is_event) raise_event(event_.get());
+  }
+  changed_.notify_all();
+}
+
+bool TicketState::wait(std::chrono::milliseconds timeout, Driver* driver) {
+  const Waiting waiting(waiters_);
+  const bool in_time = wait_until(
+      Deadline(timeout), driver, [this] { return done(); }, mutex_, changed_);
+  if (!in_time) return false;
+  throw_error();
+  return true;
+}
+
+// Needs no lock: the error is constant once `done_` is true, which the caller has seen.
+void TicketState::throw_error() const KOLO_NO_THREAD_SAFETY_ANALYSIS {
+  if (error_) throw KoloError(*error_);
+}
+
+void TicketState::wait_within(const WaitLimit& limit, Driver* driver) {
+  if (wait(limit.time, driver)) return;
+  throw KoloError(
+      {.code = ErrorCode::kTimeout,
+       .group = limit.group,
+       .verb = "complete",
+       .bucket = subject(),
+       .what = fmt::format("no result within the timeout of {} ms although no peer is lost; "
+                           "operation_timeout sets this limit",
+                           limit.time.count())});
+}
+
+bool TicketState::wait_at_most(std::chrono::milliseconds limit, Driver* driver) {
+  if (limit.count() > 0) return wait(limit, driver);
+  if (!done()) return false;
+  throw_error();
+  return true;
+}
+
+int TicketState::event() {
+  const MutexLock lock(mutex_);
+  if (!event_) {
+    event_ = make_event_fd();
+    if (done_.load(std::memory_order_relaxed)) raise_event(event_.get());
+    is_watched_.store(true, std::memory_order_relaxed);
+  }
+  return event_.get();
+}
+
+// Needs no lock: without an event, the thread that ends it touches nothing of this after `done_`.
+void TicketState::reset() KOLO_NO_THREAD_SAFETY_ANALYSIS {
+  error_.reset();
+  done_.store(false, std::memory_order_relaxed);
+}
+
+}  // namespace kolo

@@ -1,0 +1,248 @@
+#include "runtime/calls/operation.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <xxhash.h>
+
+#include "fusion/gradient.h"
+#include "runtime/buckets/carrier.h"
+
+namespace kolo {
+namespace {
+
+/// More parts or tensors than these are told apart by a hash.
+constexpr std::size_t kMostInText = 16;
+
+std::string_view verb(OperationKind kind) {
+  switch (kind) {
+    case OperationKind::kAllReduce:
+      return "all_reduce";
+    case OperationKind::kBroadcast:
+      return "broadcast";
+    case OperationKind::kReduce:
+      return "reduce";
+    case OperationKind::kReduceScatter:
+      return "reduce_scatter";
+    case OperationKind::kAllGather:
+      return "all_gather";
+    case OperationKind::kGather:
+      return "gather";
+    case OperationKind::kScatter:
+      return "scatter";
+    case OperationKind::kAllToAll:
+      return "all_to_all";
+    case OperationKind::kBarrier:
+      return "barrier";
+    case OperationKind::kClose:
+      return "close";
+  }
+  return {};
+}
+
+bool has_root(OperationKind kind) {
+  return kind == OperationKind::kBroadcast || kind == OperationKind::kReduce ||
+         kind == OperationKind::kGather || kind == OperationKind::kScatter;
+}
+
+/// Whether either all ranks work in place or none does; otherwise the root alone decides.
+bool agrees_on_place(OperationKind kind) {
+  return reduces(kind) || kind == OperationKind::kBroadcast || kind == OperationKind::kAllGather;
+}
+
+/// In a premultiplied sum each rank has its own scale before.
+Scales common_scales(const Operation& operation) {
+  Scales scales = operation.scales;
+  if (operation.op == ReduceOp::kPremulSum) scales.before = 1;
+  return scales;
+}
+
+std::uint64_t hash_of(const std::vector<std::size_t>& numbers) {
+  return XXH3_64bits(numbers.data(), numbers.size() * sizeof(std::size_t));
+}
+
+/// "float32 [10]", "float32 [10] each", "float32 [10, 20]".
+std::string describe_parts(DType dtype, const std::vector<std::size_t>& counts) {
+  if (counts.size() == 1) return describe_shape(dtype, counts) + " each";
+  if (counts.size() <= kMostInText) {
+    return fmt::format("{} [{}]", to_string(dtype), fmt::join(counts, ", "));
+  }
+  return fmt::format("{} in {} parts (hash {:016x})", to_string(dtype), counts.size(),
+                     hash_of(counts));
+}
+
+std::vector<std::size_t> counts_of(const std::vector<TensorBuffers>& tensors) {
+  std::vector<std::size_t> counts;
+  counts.reserve(tensors.size());
+  for (const TensorBuffers& tensor : tensors) counts.push_back(tensor.count);
+  return counts;
+}
+
+bool has_uneven_tensors(const Operation& operation) {
+  return !operation.tensors.empty() && operation.counts.size() > 1;
+}
+
+/// "float32 [10, 0] + [7, 7]".
+std::string describe_uneven_tensors(const Operation& operation) {
+  const std::vector<std::size_t>& counts = operation.counts;
+  const std::size_t tensors = operation.tensors.size();
+  const std::size_t parts = counts.size() / tensors;
+  const std::string_view dtype = to_string(operation.buffer.dtype);
+  if (counts.size() > kMostInText) {
+    return fmt::format("{} in {} tensors of {} parts (hash {:016x})", dtype, tensors, parts,
+                       hash_of(counts));
+  }
+  std::vector<std::string> each;
+  for (std::size_t i = 0; i < tensors; ++i) {
+    const auto of_tensor = std::span(counts).subspan(i * parts, parts);
+    each.push_back(fmt::format("[{}]", fmt::join(of_tensor, ", ")));
+  }
+  return fmt::format("{} {}", dtype, fmt::join(each, " + "));
+}
+
+/// "float32 [10] + [20]", "float32 [10] + [20] each".
+std::string describe_tensors(const Operation& operation) {
+  if (has_uneven_tensors(operation)) return describe_uneven_tensors(operation);
+  const std::vector<std::size_t> counts = counts_of(operation.tensors);
+  const std::string_view dtype = to_string(operation.buffer.dtype);
+  const std::string_view each = operation.counts.empty() ? "" : " each";
+  if (counts.size() <= kMostInText) {
+    return fmt::format("{} [{}]{}", dtype, fmt::join(counts, "] + ["), each);
+  }
+  return fmt::format("{} in {} tensors (hash {:016x}){}", dtype, counts.size(), hash_of(counts),
+                     each);
+}
+
+std::size_t square(std::size_t number) { return number * number; }
+
+/// For `count` elements, or these parts.
+Goal goal_of(OperationKind kind, int root, int world_size, std::size_t count,
+             const std::vector<std::size_t>& parts) {
+  switch (kind) {
+    case OperationKind::kBroadcast:
+      return Goal::broadcast(root, world_size, count);
+    case OperationKind::kReduce:
+      return Goal::reduce(root, world_size, count);
+    case OperationKind::kReduceScatter:
+      return Goal::reduce_scatter(parts);
+    case OperationKind::kAllGather:
+      return Goal::all_gather(parts);
+    case OperationKind::kGather:
+      return Goal::gather(root, parts);
+    case OperationKind::kScatter:
+      return Goal::scatter(root, parts);
+    case OperationKind::kAllToAll:
+      return Goal::all_to_all(world_size, parts);
+    case OperationKind::kAllReduce:
+    case OperationKind::kBarrier:
+    case OperationKind::kClose:
+      break;
+  }
+  return Goal::all_reduce(world_size, count);
+}
+
+}  // namespace
+
+bool reduces(OperationKind kind) {
+  return kind == OperationKind::kAllReduce || kind == OperationKind::kReduce ||
+         kind == OperationKind::kReduceScatter;
+}
+
+bool has_parts(OperationKind kind) {
+  switch (kind) {
+    case OperationKind::kReduceScatter:
+    case OperationKind::kAllGather:
+    case OperationKind::kGather:
+    case OperationKind::kScatter:
+    case OperationKind::kAllToAll:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string Operation::signature() const {
+  if (kind == OperationKind::kClose) return "the end of the job";
+  return fmt::format("'{}': {}", name, rows ? to_string(*rows) : arguments());
+}
+
+std::string Operation::arguments() const {
+  std::string text(verb(kind));
+  if (kind == OperationKind::kBarrier) return text;
+  const std::size_t shape[] = {buffer.count};
+  text += " ";
+  if (!tensors.empty()) {
+    text += describe_tensors(*this);
+  } else {
+    text +=
+        counts.empty() ? describe_shape(buffer.dtype, shape) : describe_parts(buffer.dtype, counts);
+  }
+  if (reduces(kind)) text += " " + describe(op, common_scales(*this));
+  if (wire) text += fmt::format(" as {}", to_string(*wire));
+  if (has_root(kind)) {
+    text += fmt::format(" {} rank {}",
+                        reduces(kind) || kind == OperationKind::kGather ? "to" : "from", root);
+  }
+  if (out_of_place && agrees_on_place(kind)) text += " out of place";
+  if (sends_copy()) text += " in place";
+  return buffer.memory == MemoryKind::kDevice ? text + " on device" : text;
+}
+
+const std::string& Operation::default_name() {
+  if (!described || !described->shape.fits(*this)) {
+    described = {.shape = OperationShape::of(*this), .text = arguments()};
+  }
+  return described->text;
+}
+
+std::size_t Operation::count_in(std::size_t tensor, std::size_t part) const {
+  if (has_uneven_tensors(*this)) return counts[tensor * (counts.size() / tensors.size()) + part];
+  if (!tensors.empty()) return tensors[tensor].count;
+  if (counts.empty()) return buffer.count;
+  return counts.size() == 1 ? counts.front() : counts[part];
+}
+
+Goal Operation::goal_of_tensors(int world_size) const {
+  const auto ranks = static_cast<std::size_t>(world_size);
+  const std::size_t numbers = Carrier::of(buffer.dtype).per_element;
+  std::vector<std::size_t> parts;
+  if (has_parts(kind)) parts.resize(kind == OperationKind::kAllToAll ? square(ranks) : ranks);
+  std::vector<Goal> goals;
+  for (std::size_t tensor = 0; tensor < std::max<std::size_t>(tensors.size(), 1); ++tensor) {
+    for (std::size_t i = 0; i < parts.size(); ++i) parts[i] = count_in(tensor, i) * numbers;
+    const std::size_t count = parts.empty() ? count_in(tensor, 0) * numbers : 0;
+    goals.push_back(goal_of(kind, root, world_size, count, parts));
+  }
+  return Goal::of_tensors(std::move(goals));
+}
+
+OperationShape OperationShape::of(const Operation& operation) {
+  const bool has_parts = !operation.counts.empty();
+  return {.kind = operation.kind,
+          .count = has_parts ? 0 : operation.buffer.count,
+          .counts = operation.counts,
+          .tensors = counts_of(operation.tensors),
+          .dtype = operation.buffer.dtype,
+          .memory = operation.buffer.memory,
+          .out_of_place = operation.out_of_place,
+          .op = operation.op,
+          .scales = common_scales(operation),
+          .wire = operation.wire,
+          .root = operation.root,
+          .rows = operation.rows};
+}
+
+bool OperationShape::fits(const Operation& operation) const {
+  const std::size_t whole = operation.counts.empty() ? operation.buffer.count : 0;
+  return kind == operation.kind && count == whole && counts == operation.counts &&
+         std::ranges::equal(tensors, operation.tensors, {}, {}, &TensorBuffers::count) &&
+         dtype == operation.buffer.dtype && memory == operation.buffer.memory &&
+         out_of_place == operation.out_of_place && op == operation.op &&
+         scales == common_scales(operation) && wire == operation.wire && root == operation.root &&
+         rows == operation.rows;
+}
+
+}  // namespace kolo

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/base/buffer_view.h"
+#include "comm/base/reduction.h"
+#include "comm/device/device.h"
+#include "comm/schedule/goal.h"
+#include "runtime/buckets/ticket_state.h"
+#include "runtime/calls/rows/row_call.h"
+
+namespace kolo {
+
+enum class OperationKind : std::uint8_t {
+  kAllReduce,
+  kBroadcast,
+  kReduce,
+  kReduceScatter,
+  kAllGather,
+  kGather,
+  kScatter,
+  kAllToAll,
+  kBarrier,
+  kClose,
+};
+
+bool reduces(OperationKind kind);
+/// Whether the elements are divided into a part for each rank, or for each pair.
+bool has_parts(OperationKind kind);
+
+/// Who gives an operation its name. Users may give any to theirs: they are apart from the others,
+/// of which those of steps contain a colon.
+enum class NameSpace : std::uint8_t {
+  kUser,
+  kStep,     ///< A call that several operations make up, to all but its first one.
+  kRuntime,  ///< What has no other name, as barriers and splits.
+};
+
+struct Operation;
+
+/// The signature without the name, for comparing.
+struct OperationShape {
+  OperationKind kind = OperationKind::kBarrier;
+  std::size_t count = 0;  ///< Of operations without parts.
+  std::vector<std::size_t> counts = {};
+  /// Elements of each one's part, 0 where `counts` has them; empty if not grouped.
+  std::vector<std::size_t> tensors = {};
+  DType dtype = DType::kFloat32;
+  MemoryKind memory = MemoryKind::kHost;
+  bool out_of_place = false;
+  ReduceOp op = ReduceOp::kSum;
+  Scales scales = {};  ///< Those on which ranks agree.
+  std::optional<DType> wire = {};
+  int root = 0;
+  std::optional<RowCall> rows = {};
+
+  static OperationShape of(const Operation& operation);
+  /// Whether that is the shape of `operation`; allocates nothing.
+  bool fits(const Operation& operation) const;
+};
+
+/// One collective call on one buffer, or on several that are grouped, as a user's thread submits
+/// it.
+struct Operation {
+  OperationKind kind = OperationKind::kBarrier;
+  std::string name = {};
+  /// The rank's result, or everything that it contributes and receives, part by part.
+  BufferView buffer = {};
+  /// Out of place: the contribution; null where `buffer` holds it.
+  const void* input = nullptr;
+  /// The same on all ranks. Gathers and scatters always are; at a root that works in place the
+  /// smaller buffer is its part of the other one.
+  bool out_of_place = false;
+  /// Elements of each rank's part, or of each pair's, sender by sender; one number: all are equal.
+  /// Empty for operations without parts. Grouped, and not all parts of each tensor are equal: those
+  /// of the first tensor, then those of the next.
+  std::vector<std::size_t> counts = {};
+  /// Grouped: their buffers, instead of those above. A part of the operation is made up of the
+  /// parts of all tensors, one after the other.
+  std::vector<TensorBuffers> tensors = {};
+  ReduceOp op = ReduceOp::kSum;
+  Scales scales = {};
+  /// `Reduction::wire_dtype`, where it is not that of the elements.
+  std::optional<DType> wire = {};
+  int root = 0;
+  /// Device memory: behind what the caller's stream does to the buffer; null when that is done.
+  std::shared_ptr<const Event> ready = {};
+  /// The row-sparse all-reduce of which this is the first operation; empty for all others.
+  std::optional<RowCall> rows = {};
+  NameSpace space = NameSpace::kUser;
+  /// Its number, from 1, among those of a group that keeps one order; 0: the group keeps none.
+  std::uint64_t place = 0;
+  /// Memory that its buffers point to, kept until it is over; null for a caller's buffers.
+  std::shared_ptr<const void> memory = {};
+  std::shared_ptr<TicketState> ticket = std::make_shared<TicketState>();
+
+  /// The last default name, and the shape that it describes.
+  struct Described {
+    OperationShape shape;
+    std::string text;
+  };
+  std::optional<Described> described = {};
+
+  /// "all_reduce float32 [10] sum".
+  std::string arguments() const;
+  /// The same, which is the name of an operation without one. It is kept for the next operation in
+  /// this place (see `OperationPool`), mostly a call like this one.
+  const std::string& default_name();
+  /// What all ranks must submit alike: "'x': all_reduce float32 [10] sum".
+  std::string signature() const;
+
+  /// Elements of a part in one tensor; without tensors, of the part.
+  std::size_t count_in(std::size_t tensor, std::size_t part) const;
+
+  /// An all-to-all in place: results would replace what is still to be sent.
+  bool sends_copy() const { return kind == OperationKind::kAllToAll && !out_of_place; }
+
+  /// The goal for the numbers that carry its elements. In that of a group of tensors each part has
+  /// elements of all. Before: it moves elements, and every rank submits it alike.
+  Goal goal(int world_size) const { return merged(goal_of_tensors(world_size)); }
+  /// The same, with parts for each tensor.
+  Goal goal_of_tensors(int world_size) const;
+};
+
+}  // namespace kolo

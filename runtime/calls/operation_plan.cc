@@ -1,0 +1,327 @@
+#include "runtime/calls/operation_plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "comm/algorithms/choose.h"
+#include "comm/algorithms/chunking.h"
+#include "comm/base/check.h"
+#include "fusion/segment_packer.h"
+#include "fusion/wire_packer.h"
+#include "runtime/buckets/carrier.h"
+
+namespace kolo {
+namespace {
+
+template <typename Byte, typename Buffer>
+Byte* at(Buffer* buffer, const std::optional<std::size_t>& offset) {
+  return offset ? static_cast<Byte*>(buffer) + *offset : nullptr;
+}
+
+TensorBuffers tensor_of(const Operation& operation, std::size_t index) {
+  TensorBuffers buffers{.input = operation.input, .result = operation.buffer.data};
+  if (!operation.tensors.empty()) buffers = operation.tensors[index];
+  if (operation.sends_copy()) buffers.input = buffers.result;
+  return buffers;
+}
+
+/// Copies of the device are fastest from and to multiples of this.
+constexpr std::size_t kMirrorAlignment = 256;
+
+/// Whether contributions are multiplied as they are packed; the same on all ranks. So they are
+/// without a step that could scale the result: where there is nothing to combine.
+bool scales_contributions(const Operation& operation, int world_size) {
+  return operation.op == ReduceOp::kPremulSum || operation.scales.before != 1 ||
+         (world_size == 1 && operation.scales.after != 1);
+}
+
+bool is_several(const Operation& operation) { return operation.tensors.size() > 1; }
+
+bool is_scaled(const Operation& operation) {
+  return operation.op == ReduceOp::kPremulSum || operation.scales != Scales();
+}
+
+/// Whether the device's library has what the operation asks for; the same on all ranks. Its
+/// collectives combine numbers.
+bool suits_native(const Operation& operation) {
+  return !reduces(operation.kind) || is_number_op(carried(operation.op, operation.buffer.dtype));
+}
+
+/// Whether the work of one collective of that library is packed: what it combines is scaled by
+/// those who pack and unpack, and it combines one tensor.
+bool is_packed_for_native(const Operation& operation) {
+  return is_scaled(operation) ||
+         (operation.kind == OperationKind::kAllReduce && is_several(operation));
+}
+
+/// An operation whose tensors are in device memory: where its bucket is, and whether it is packed.
+/// `goal` is that of its tensors, `layout` that of a bucket of the host. The same on all ranks.
+BucketLayout on_device(const Operation& operation, const Goal& goal, const BucketLayout& layout,
+                       const PlanContext& context) {
+  check(context.copies != nullptr,
+        "device memory needs a device: set the option `device`, e.g. KOLO_DEVICE=cuda");
+  if (context.lane == nullptr || !suits_native(operation)) return layout;
+  const bool is_all_reduce = operation.kind == OperationKind::kAllReduce;
+  const bool is_packed = is_packed_for_native(operation);
+  std::vector<Placing> placings;
+  BucketLayout device = layout;
+  device.memory = MemoryKind::kDevice;
+  device.replaces_inputs = operation.sends_copy();
+  if (!is_packed) placings.push_back({goal, device});
+  if (is_packed || is_all_reduce) {
+    BucketLayout packed = device;
+    packed.placement = Placement::kStaged;
+    packed.out_of_place = false;  // That is the packer's.
+    if (is_all_reduce) {
+      const std::size_t unit = device_padding(context.grid, packed.dtype);
+      packed.count = (packed.count + unit - 1) / unit * unit;
+    }
+    placings.push_back({merged(goal), packed});
+  }
+  const PlanInputs inputs = context.inputs();
+  placings.push_back(
+      {merged(goal), layout,
+       mirror_us(goal, layout.dtype, context.grid.world_size(), inputs.costs.staging)});
+  return placings[choose_placing(placings, context.grid,
+                                 compile_options(MemoryKind::kDevice, inputs))]
+      .layout;
+}
+
+BucketLayout layout_of(const Operation& operation, const Goal& goal, const PlanContext& context) {
+  const ProcessGrid& grid = context.grid;
+  const DType dtype = operation.buffer.dtype;
+  // Where contributions are read from tensors and results go to tensors, an algorithm tells them
+  // apart if the bucket is out of place, whether or not they are the same tensors.
+  const BucketLayout layout{.count = goal.count(),
+                            .dtype = Carrier::of(dtype).dtype,
+                            .op = carried(operation.op, dtype),
+                            .placement = Placement::kUser,
+                            .out_of_place = operation.out_of_place || operation.sends_copy() ||
+                                            scales_contributions(operation, grid.world_size())};
+  if (operation.wire) {
+    return {.count = goal.count(),
+            .dtype = *operation.wire,
+            .op = operation.op,
+            .placement = Placement::kStaged};
+  }
+  const bool is_on_device = operation.buffer.memory == MemoryKind::kDevice;
+  return is_on_device ? on_device(operation, goal, layout, context) : layout;
+}
+
+/// bfloat16 needs no exponents, and so no state that outlives the bucket.
+std::shared_ptr<WirePacker> make_wire_packer(const BucketLayout& layout,
+                                             const std::vector<Segment>& segments, int ranks,
+                                             std::string name) {
+  std::vector<std::size_t> tensors(segments.size());
+  std::iota(tensors.begin(), tensors.end(), std::size_t{0});
+  auto state = std::make_shared<WireState>(segments.size(), ranks);
+  return std::make_shared<WirePacker>(layout, segments, std::move(tensors), std::move(state),
+                                      std::move(name));
+}
+
+}  // namespace
+
+OperationTensors::OperationTensors(const Operation& operation, const Goal& goal, int rank) {
+  const std::size_t tensors = std::max<std::size_t>(operation.tensors.size(), 1);
+  const std::size_t parts = goal.parts.size() / goal.tensors;
+  const std::size_t numbers = Carrier::of(operation.buffer.dtype).per_element;
+  std::vector<Place> ends(tensors, Place{.result = 0, .input = 0});
+  for (std::size_t i = 0; i < goal.parts.size(); ++i) {
+    if (!goal.parts[i].contributes(rank) && !goal.parts[i].receives(rank)) continue;
+    Goal::Part part = goal.parts[i];
+    // Merged, a part has elements of all tensors.
+    const std::size_t first = i / parts;
+    const std::size_t end = goal.tensors > 1 ? first + 1 : tensors;
+    for (std::size_t tensor = first; tensor < end; ++tensor) {
+      part.extent.count = operation.count_in(tensor, i % parts) * numbers;
+      if (part.extent.count > 0) append_place(operation, tensor, part, rank, ends);
+      part.extent.offset += part.extent.count;
+    }
+  }
+}
+
+/// Appends the place of what `tensor` has of `part`; `ends` are those of what the tensors have had.
+void OperationTensors::append_place(const Operation& operation, std::size_t tensor,
+                                    const Goal::Part& part, int rank, std::vector<Place>& ends) {
+  const DType dtype = Carrier::of(operation.buffer.dtype).dtype;
+  const std::size_t bytes = part.extent.count * size_of(dtype);
+  const bool contributes = part.contributes(rank);
+  const bool receives = part.receives(rank);
+  const bool has_inputs = operation.out_of_place || operation.sends_copy();
+  const bool stays = contributes && !has_inputs && !reduces(operation.kind);
+  Place& end = ends[tensor];
+  Place place{
+      .tensor = tensor, .bytes = bytes, .is_read = contributes, .is_written = receives && !stays};
+  if (receives || !has_inputs) {
+    place.result = end.result;
+    *end.result += bytes;
+  }
+  if (contributes && has_inputs) {
+    place.input = end.input;
+    *end.input += bytes;
+  }
+  // On a device, a mirror or the schedule has copies.
+  const bool is_on_device = operation.buffer.memory == MemoryKind::kDevice;
+  if (operation.sends_copy() && !is_on_device && !receives) {
+    place.copy = copied_bytes_;
+    copied_bytes_ += bytes;
+  }
+  const TensorBuffers buffers = tensor_of(operation, tensor);
+  places_.push_back(place);
+  segments_.push_back({.data = at<std::byte>(buffers.result, place.result),
+                       .input = at<const std::byte>(buffers.input, place.input),
+                       .dtype = dtype,
+                       .count = part.extent.count,
+                       .offset = part.extent.offset});
+}
+
+void OperationTensors::append(std::vector<PinnedMirror::Copy>& runs,
+                              const PinnedMirror::Copy& run) {
+  if (!runs.empty()) {
+    PinnedMirror::Copy& last = runs.back();
+    if (last.offset + last.bytes == run.offset && last.device + last.bytes == run.device) {
+      last.bytes += run.bytes;
+      return;
+    }
+  }
+  runs.push_back(run);
+}
+
+// Each buffer of each tensor has a place of its own, as long as it is:
+//
+//   result of tensor 0 | input of tensor 0 | result of tensor 1 | ...
+void OperationTensors::mirror_in(CopyLane& lane) {
+  struct Buffers {
+    std::size_t result = 0, input = 0;
+  };
+  std::vector<Buffers> buffers;  // by tensor: first their sizes, then where they begin
+  for (const Place& place : places_) {
+    if (buffers.size() <= place.tensor) buffers.resize(place.tensor + 1);
+    Buffers& of = buffers[place.tensor];
+    if (place.result) of.result = std::max(of.result, *place.result + place.bytes);
+    if (place.input) of.input = std::max(of.input, *place.input + place.bytes);
+  }
+  std::size_t bytes = 0;
+  const auto begin = [&](std::size_t& buffer) {
+    const std::size_t size = std::exchange(buffer, bytes);
+    bytes += (size + kMirrorAlignment - 1) / kMirrorAlignment * kMirrorAlignment;
+  };
+  for (Buffers& of : buffers) {
+    begin(of.result);
+    begin(of.input);
+  }
+  mirror_ = std::make_shared<PinnedMirror>(lane, bytes);
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    Place& place = places_[i];
+    const Buffers& of = buffers[place.tensor];
+    if (place.result) place.result_in_mirror = of.result + *place.result;
+    if (place.input) place.input_in_mirror = of.input + *place.input;
+    segments_[i].data = place.result ? mirror_->data() + place.result_in_mirror : nullptr;
+    segments_[i].input = place.input ? mirror_->data() + place.input_in_mirror : nullptr;
+  }
+}
+
+void OperationTensors::begin_mirror(const Operation& operation) {
+  down_.clear();
+  up_.clear();
+  for (const Place& place : places_) {
+    const TensorBuffers buffers = tensor_of(operation, place.tensor);
+    auto* const result = at<std::byte>(buffers.result, place.result);
+    // A contribution is only copied from there.
+    auto* const input = at<std::byte>(const_cast<void*>(buffers.input), place.input);
+    if (place.is_read && place.input) {
+      append(down_, {.offset = place.input_in_mirror, .device = input, .bytes = place.bytes});
+    } else if (place.is_read) {
+      append(down_, {.offset = place.result_in_mirror, .device = result, .bytes = place.bytes});
+    }
+    const bool stays = place.input && input == result;
+    if (place.is_written && !stays) {
+      append(up_, {.offset = place.result_in_mirror, .device = result, .bytes = place.bytes});
+    }
+  }
+  mirror_->begin(down_, up_, operation.ready.get());
+}
+
+void OperationTensors::bind(const Operation& operation) {
+  if (set_scale_) set_scale_(operation.scales.before * factor_);
+  if (mirror_) return begin_mirror(operation);
+  if (copied_bytes_ > 0 && !copies_) copies_ = allocate_aligned(copied_bytes_);
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    const Place& place = places_[i];
+    const TensorBuffers buffers = tensor_of(operation, place.tensor);
+    const auto* input = at<const std::byte>(buffers.input, place.input);
+    if (place.copy) {
+      std::byte* const copy = copies_.get() + *place.copy;
+      std::memcpy(copy, input, place.bytes);
+      input = copy;
+    }
+    packer_->rebind(i, at<std::byte>(buffers.result, place.result), input);
+  }
+}
+
+bool is_in_arena(const Operation& operation, std::span<const std::byte> shared) {
+  if (operation.sends_copy()) return false;
+  const auto is_near = [&](const void* buffer) {
+    const std::less_equal<const void*> at_most;
+    return buffer == nullptr ||
+           (at_most(shared.data(), buffer) && !at_most(shared.data() + shared.size(), buffer));
+  };
+  const auto are_near = [&](const TensorBuffers& tensor) {
+    return is_near(tensor.input) && is_near(tensor.result);
+  };
+  return is_near(operation.input) && is_near(operation.buffer.data) &&
+         std::ranges::all_of(operation.tensors, are_near);
+}
+
+PlannedOperation plan_operation(const Operation& operation, bool in_arenas,
+                                const PlanContext& context) {
+  Goal goal = operation.goal_of_tensors(context.grid.world_size());
+  BucketLayout layout = layout_of(operation, goal, context);
+  layout.in_arenas = in_arenas;
+  if (!layout.is_in_tensors(MemoryKind::kDevice)) goal = merged(std::move(goal));
+  const PlanInputs inputs = context.inputs();
+  // The bucket of an all-reduce may be padded.
+  const bool is_padded = layout.count != goal.count();
+  const Goal bucket_goal = is_padded ? Goal::all_reduce(context.grid.world_size()) : goal;
+  PlannedOperation planned{
+      .bucket = plan_bucket(request_bucket(operation.name, bucket_goal, layout, inputs), inputs),
+      .tensors = OperationTensors(operation, goal, context.transport.rank())};
+  Binding& binding = planned.bucket.binding;
+  if (!layout.is_on_device() && operation.buffer.memory == MemoryKind::kDevice) {
+    planned.tensors.mirror_in(*context.copies);
+    binding.mirror = planned.tensors.mirror();
+  }
+  const std::vector<Segment>& segments = planned.tensors.segments();
+  if (layout.is_on_device()) binding.inputs = {nullptr};
+  if (operation.wire) {
+    auto packer = make_wire_packer(layout, segments, context.grid.world_size(), binding.name);
+    binding.packer = packer;
+    planned.tensors.set_packer(std::move(packer));
+  } else if (layout.is_on_device() && layout.placement == Placement::kStaged) {
+    auto packer = make_device_packer(
+        context, planned.bucket.schedule, segments,
+        {.out_of_place = operation.out_of_place, .unpack_scale = operation.scales.after});
+    binding.stream_packer = packer;
+    planned.tensors.set_scaling([packer](double scale) { packer->set_pack_scale(scale); }, 1);
+    planned.tensors.set_packer(std::move(packer));
+  } else {
+    auto packer = std::make_shared<SegmentPacker>(layout.dtype, segments);
+    binding.packer = packer;
+    const int ranks = context.grid.world_size();
+    binding.packs_contributions = scales_contributions(operation, ranks);
+    binding.scale *= operation.scales.after;
+    if (binding.packs_contributions) {
+      planned.tensors.set_scaling([packer](double scale) { packer->set_scale(scale); },
+                                  ranks == 1 ? operation.scales.after : 1.0);
+    }
+    planned.tensors.set_packer(std::move(packer));
+  }
+  return planned;
+}
+
+}  // namespace kolo

@@ -1,0 +1,240 @@
+#include "runtime/calls/operations.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include "runtime/calls/operation_plan.h"
+#include "runtime/calls/rows/row_reduction.h"
+
+namespace kolo {
+namespace {
+
+/// Gradient sets have a name space of their own, too.
+std::string topic_name(const std::string& name, NameSpace space) {
+  return (space == NameSpace::kUser ? "operation " : "runtime ") + name;
+}
+
+bool uses_device(const OperationShape& shape) {
+  const bool has_rows_there =
+      shape.rows && shape.rows->tables.front().memory == MemoryKind::kDevice;
+  return has_rows_there || shape.memory == MemoryKind::kDevice;
+}
+
+std::string topic_name(const Operation& operation) {
+  return topic_name(operation.name, operation.space);
+}
+
+/// Pending operations are compared by this key: uses of a name are made in one order on all ranks,
+/// and so are all operations of a group that keeps one.
+std::uint64_t sequence_key(const Operation& operation) {
+  if (operation.place == 0) return name_key(topic_name(operation));
+  constexpr std::uint64_t kSeed = 1;  // apart from the keys of names
+  return XXH3_64bits_withSeed(&operation.place, sizeof operation.place, kSeed);
+}
+
+}  // namespace
+
+void Operations::submit(const std::shared_ptr<Operation>& operation) {
+  operation->place = keeps_order() && operation->space != NameSpace::kStep ? ++places_ : 0;
+  OperationTopic& topic = topic_of(*operation);
+  topic.push(operation);
+  advance(topic);
+}
+
+OperationTopic& Operations::topic_of(const Operation& operation) {
+  return topics(operation.space).try_emplace(operation.name, *this).first->second;
+}
+
+void Operations::advance(OperationTopic& topic) {
+  switch (topic.need()) {
+    case OperationTopic::Need::kNothing:
+      return;
+    case OperationTopic::Need::kArrival:
+      topic.arrived();
+      if (topic.head().place != 0) {
+        context_.buckets.set_sequence(*topic.bucket(), sequence_key(topic.head()));
+      }
+      if (topic.has_device_bucket()) {
+        context_.executor.set_input(*topic.bucket(), 0, topic.head().ready.get());
+      }
+      runner_.arrive(*topic.bucket());
+      return;
+    case OperationTopic::Need::kProposal: {
+      const std::string text = topic.head().signature();
+      const std::uint64_t fingerprint = XXH3_64bits(text.data(), text.size());
+      topic.proposed(coordinator_.propose_with_hint(
+          topic_name(topic.head()), fingerprint,
+          is_in_arena(topic.head(), context_.transport.shared_memory()), text, topic,
+          sequence_key(topic.head())));
+      proposed_.emplace(*topic.proposal(), &topic);
+      return;
+    }
+  }
+}
+
+bool Operations::accept(const Frame& decision) {
+  if (const auto retirement = retirements_.extract(decision.topic); !retirement.empty()) {
+    retire(retirement.mapped().name, decision);
+    return true;
+  }
+  const auto proposal = proposed_.extract(decision.topic);
+  if (proposal.empty()) return false;
+  OperationTopic& topic = *proposal.mapped();
+  activity_.begin(EngineVerb::kPlan, topic.head().name);
+  try {
+    plan(topic, Coordinator::all_hint(decision));
+  } catch (const KoloError& e) {
+    if (!fails_alike(e.error())) throw;
+    topic.rejected(coordinator_.in_group(e.error()));
+  }
+  activity_.begin(EngineVerb::kAgree);
+  advance(topic);
+  vote_on_oldest();
+  return true;
+}
+
+bool Operations::reject(const Topic& rejected, const Error& error) {
+  if (retirements_.contains(rejected)) {
+    coordinator_.fail(error);  // Not by this program: votes are answered at once.
+    return true;
+  }
+  if (is_bucket_key(rejected.key)) return false;
+  const auto proposal = proposed_.extract(rejected);
+  OperationTopic* const topic = proposal.empty() ? find(rejected.key) : proposal.mapped();
+  if (topic == nullptr) return false;
+  if (!Coordinator::is_by_closed(error)) {
+    topic->give_up_bucket();
+    if (const auto bucket = topic->bucket()) runner_.give_up(*bucket, error);
+  }
+  if (proposal.empty()) return true;
+  topic->rejected(error);
+  advance(*topic);
+  return true;
+}
+
+OperationTopic* Operations::find(std::uint64_t key) {
+  for (const NameSpace space : {NameSpace::kUser, NameSpace::kRuntime}) {
+    for (auto& [name, topic] : topics(space)) {
+      if (name_key(topic_name(name, space)) == key) return &topic;
+    }
+  }
+  return nullptr;
+}
+
+void Operations::plan(OperationTopic& topic, bool in_arenas) {
+  const Operation& head = topic.head();
+  // All ranks have finished every use of the former signature, or forgotten one that was rejected,
+  // before they propose a new one.
+  BucketTable& buckets = context_.buckets;
+  const Name name{.text = head.name, .space = head.space};
+  std::erase(by_age_, name);
+  if (const auto former = topic.take_bucket()) buckets.remove(*former);
+  PlannedOperation planned = plan_operation(head, in_arenas, context_);
+  const BucketId id = buckets.add(std::move(planned.bucket), topic, 0, head.signature());
+  buckets.set_name(id, name_key(topic_name(head)));
+  buckets.set_sequence(id, sequence_key(head));
+  by_age_.push_back(name);
+  topic.accepted(id, std::move(planned.tensors));
+}
+
+void Operations::fail_all(const Error& error) noexcept {
+  proposed_.clear();
+  retirements_.clear();
+  for (auto& [name, topic] : topics_) topic.fail_all(error);
+  for (auto& [name, topic] : own_) topic.fail_all(error);
+}
+
+// --- While this rank has joined ------------------------------------------------------------------
+
+bool Operations::is_idle() const {
+  const auto are_idle = [](const Topics& topics) {
+    return std::ranges::all_of(topics, [](const auto& topic) { return topic.second.is_idle(); });
+  };
+  return are_idle(topics_) && are_idle(own_);
+}
+
+std::string_view Operations::stand_in(const OperationTerms& terms) {
+  if (terms.space == NameSpace::kStep) return {};  // Its call gets to it here, too.
+  const std::string_view obstacle = obstacle_to(terms.shape, context_.transport.rank());
+  if (!obstacle.empty()) return obstacle;
+  const bool is_on_device = uses_device(terms.shape);
+  if (is_on_device && context_.copies == nullptr) return "it has no device";
+  if (terms.shape.rows) {
+    begin_call_(without_rows(terms));
+    return {};
+  }
+  if (is_on_device && !stand_in_memory_) stand_in_memory_.emplace(*context_.copies);
+  submit(make_stand_in(terms, context_.grid.world_size(),
+                       stand_in_memory_ ? &*stand_in_memory_ : nullptr));
+  return {};
+}
+
+/// The part in a row-sparse all-reduce of a rank that has no rows.
+std::shared_ptr<CallSequence> Operations::without_rows(const OperationTerms& terms) const {
+  const PlanInputs inputs{.rank = context_.transport.rank(),
+                          .grid = context_.grid,
+                          .options = context_.options,
+                          .costs = context_.costs};
+  const RowCall& call = *terms.shape.rows;
+  std::vector<TableRows> tables;
+  for (const RowTable& table : call.tables) tables.push_back({.table = table});
+  std::vector<RowSums> memory(tables.size());
+  Device* const device = context_.copies != nullptr ? &context_.copies->device() : nullptr;
+  return std::make_shared<RowReduction>(inputs, terms.name, tables, call.options, memory,
+                                        RowDevice{.device = device});
+}
+
+// --- Names that go ------------------------------------------------------------------------------
+
+void Operations::vote_on_oldest() {
+  if (!context_.buckets.is_crowded()) return;
+  const auto is_voted_on = [this](const Name& name) {
+    return std::ranges::any_of(retirements_,
+                               [&](const auto& vote) { return vote.second.name == name; });
+  };
+  const auto oldest_name = std::ranges::find_if_not(by_age_, is_voted_on);
+  if (oldest_name == by_age_.end() || *oldest_name == by_age_.back()) return;
+  const Name name = *oldest_name;
+  OperationTopic& oldest = topics(name.space).at(name.text);
+  const BucketTable::State& state = context_.buckets[*oldest.bucket()].state;
+  const std::uint64_t uses = state.rejected ? *state.rejected + 1 : state.iteration;
+  // Numbers are used again, so that the coordinator knows few names of votes.
+  std::size_t number = 0;
+  while (std::ranges::any_of(retirements_,
+                             [&](const auto& vote) { return vote.second.number == number; })) {
+    ++number;
+  }
+  oldest.hold(true);
+  const Topic vote = coordinator_.vote_on_end(fmt::format("retirement {}", number),
+                                              topic_name(name.text, name.space),
+                                              oldest.is_idle() ? std::optional(uses) : std::nullopt,
+                                              "whether '" + name.text + "' is still used", nobody_);
+  retirements_.emplace(vote, Retirement{number, name});
+}
+
+void Operations::retire(const Name& name, const Frame& decision) {
+  OperationTopic& topic = topics(name.space).at(name.text);
+  topic.hold(false);
+  std::erase(by_age_, name);
+  if (!Coordinator::ends(decision)) {
+    if (topic.bucket()) by_age_.push_back(name);
+  } else {
+    context_.buckets.remove(*topic.take_bucket());
+    if (topic.is_idle()) {
+      topics(name.space).erase(name.text);
+    } else {
+      advance(topic);
+    }
+    return vote_on_oldest();  // Some may have been found in use before.
+  }
+  advance(topic);
+}
+
+}  // namespace kolo

@@ -1,0 +1,244 @@
+#include "runtime/calls/stand_in.h"
+
+#include <bit>
+#include <cstdint>
+
+#include "comm/base/aligned_memory.h"
+#include "comm/base/byte_codec.h"
+#include "comm/base/check.h"
+#include "comm/kernels/neutral.h"
+#include "runtime/buckets/carrier.h"
+
+namespace kolo {
+namespace {
+
+constexpr OperationKind kAllKinds[] = {OperationKind::kAllReduce, OperationKind::kBroadcast,
+                                       OperationKind::kReduce,    OperationKind::kReduceScatter,
+                                       OperationKind::kAllGather, OperationKind::kGather,
+                                       OperationKind::kScatter,   OperationKind::kAllToAll,
+                                       OperationKind::kBarrier,   OperationKind::kClose};
+constexpr NameSpace kAllSpaces[] = {NameSpace::kUser, NameSpace::kStep, NameSpace::kRuntime};
+constexpr RowForm kAllForms[] = {RowForm::kAuto, RowForm::kRows, RowForm::kTable};
+constexpr MemoryKind kAllMemories[] = {MemoryKind::kHost, MemoryKind::kDevice};
+
+/// An operation that owns its buffers, in host or device memory.
+struct StandIn : Operation {
+  AlignedMemory result_memory, input_memory;
+  std::shared_ptr<StandInMemory::Block> result_block, input_block;
+};
+
+/// Gives it both buffers, and in the one that it contributes `count` neutral elements, if any.
+void give_host_memory(StandIn& part, std::size_t bytes, std::size_t count, DType dtype,
+                      ReduceOp op) {
+  part.result_memory = allocate_aligned(bytes);
+  std::byte* contribution = part.result_memory.get();
+  part.buffer.data = contribution;
+  if (part.out_of_place) {
+    part.input_memory = allocate_aligned(bytes);
+    part.input = contribution = part.input_memory.get();
+  }
+  if (count > 0) fill_neutral({contribution, count, dtype}, op);
+}
+
+/// The same in device memory, where `ready` comes behind what is contributed.
+void give_device_memory(StandIn& part, StandInMemory& memory, std::size_t bytes, std::size_t count,
+                        DType dtype, ReduceOp op) {
+  part.result_block = memory.take(bytes);
+  part.buffer.data = part.result_block->data();
+  std::shared_ptr<StandInMemory::Block> contribution = part.result_block;
+  if (part.out_of_place) {
+    part.input_block = contribution = memory.take(bytes);
+    part.input = contribution->data();
+  }
+  if (count == 0) return;
+  contribution->fill(memory.copies().up(), count, dtype, op);
+  part.ready = std::shared_ptr<const Event>(contribution, &contribution->filled());
+}
+
+/// Divides the buffers among the tensors of a grouped operation of so many parts.
+void share_out(Operation& operation, std::size_t parts) {
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < operation.tensors.size(); ++i) {
+    const std::size_t offset = first * size_of(operation.buffer.dtype);
+    TensorBuffers& tensor = operation.tensors[i];
+    if (operation.input != nullptr) {
+      tensor.input = static_cast<const std::byte*>(operation.input) + offset;
+    }
+    tensor.result = static_cast<std::byte*>(operation.buffer.data) + offset;
+    for (std::size_t part = 0; part < parts; ++part) first += operation.count_in(i, part);
+  }
+}
+
+/// Whether scaling makes another element of the one that changes no result.
+bool scale_spoils(const OperationShape& shape) {
+  const double before = shape.scales.before;
+  switch (shape.op) {
+    case ReduceOp::kProd:
+      return before != 1;
+    case ReduceOp::kMin:
+    case ReduceOp::kMax:
+      return before <= 0;
+    default:
+      return false;
+  }
+}
+
+std::string_view obstacle_to_contributing(const OperationShape& shape, int rank) {
+  if (shape.kind == OperationKind::kReduce && shape.root == rank) return "it is the root";
+  return scale_spoils(shape) ? "no element leaves a result alone when it is scaled" : "";
+}
+
+void write(ByteWriter& writer, const Scales& scales) {
+  writer.number(std::bit_cast<std::uint64_t>(scales.before));
+  writer.number(std::bit_cast<std::uint64_t>(scales.after));
+}
+
+Scales read_scales(ByteReader& reader) {
+  const auto before = std::bit_cast<double>(reader.number<std::uint64_t>());
+  const auto after = std::bit_cast<double>(reader.number<std::uint64_t>());
+  return {.before = before, .after = after};
+}
+
+/// The height, width, dtype and memory of a table take so many bytes.
+constexpr std::size_t kTableBytes = 2 * sizeof(std::uint64_t) + 2;
+
+void write(ByteWriter& writer, const RowCall& rows) {
+  writer.number(narrow<std::uint32_t>(rows.tables.size()));
+  for (const RowTable& table : rows.tables) {
+    writer.number(std::uint64_t{table.height});
+    writer.number(std::uint64_t{table.width});
+    writer.number(static_cast<std::uint8_t>(DType{table.dtype}));
+    writer.number(static_cast<std::uint8_t>(table.memory));
+  }
+  writer.number(static_cast<std::uint8_t>(rows.options.op));
+  writer.number(static_cast<std::uint8_t>(rows.options.result));
+  writer.number(static_cast<std::uint8_t>(rows.options.exchange));
+  write(writer, rows.options.scales);
+}
+
+RowCall read_rows(ByteReader& reader) {
+  RowCall rows;
+  for (std::size_t left = reader.list(kTableBytes); left > 0; --left) {
+    rows.tables.push_back({.height = reader.number<std::uint64_t>(),
+                           .width = reader.number<std::uint64_t>(),
+                           .dtype = reader.choice(kAllDTypes),
+                           .memory = reader.choice(kAllMemories)});
+  }
+  rows.options.op = reader.choice(kAllReduceOps);
+  rows.options.result = reader.choice(kAllForms);
+  rows.options.exchange = reader.choice(kAllForms);
+  rows.options.scales = read_scales(reader);
+  return rows;
+}
+
+}  // namespace
+
+std::vector<std::byte> to_bytes(const OperationTerms& terms) {
+  const OperationShape& shape = terms.shape;
+  std::vector<std::byte> bytes;
+  ByteWriter writer(bytes);
+  writer.text(terms.name);
+  writer.number(static_cast<std::uint8_t>(shape.kind));
+  writer.number(std::uint64_t{shape.count});
+  writer.number(narrow<std::uint32_t>(shape.counts.size()));
+  for (const std::size_t count : shape.counts) writer.number(std::uint64_t{count});
+  writer.number(narrow<std::uint32_t>(shape.tensors.size()));
+  for (const std::size_t count : shape.tensors) writer.number(std::uint64_t{count});
+  writer.number(static_cast<std::uint8_t>(shape.dtype));
+  writer.number(static_cast<std::uint8_t>(shape.memory));
+  writer.number(static_cast<std::uint8_t>(shape.out_of_place ? 1 : 0));
+  writer.number(static_cast<std::uint8_t>(shape.op));
+  write(writer, shape.scales);
+  writer.number(static_cast<std::uint8_t>(shape.wire ? 1 : 0));
+  writer.number(static_cast<std::uint8_t>(shape.wire.value_or(shape.dtype)));
+  writer.rank(shape.root);
+  writer.number(static_cast<std::uint8_t>(terms.space));
+  writer.number(static_cast<std::uint8_t>(shape.rows ? 1 : 0));
+  if (shape.rows) write(writer, *shape.rows);
+  return bytes;
+}
+
+std::optional<OperationTerms> operation_terms_from(std::span<const std::byte> bytes) {
+  ByteReader reader(bytes);
+  OperationTerms terms;
+  OperationShape& shape = terms.shape;
+  terms.name = reader.text();
+  shape.kind = reader.choice(kAllKinds);
+  shape.count = reader.number<std::uint64_t>();
+  shape.counts.resize(reader.list(sizeof(std::uint64_t)));
+  for (std::size_t& count : shape.counts) count = reader.number<std::uint64_t>();
+  shape.tensors.resize(reader.list(sizeof(std::uint64_t)));
+  for (std::size_t& count : shape.tensors) count = reader.number<std::uint64_t>();
+  shape.dtype = reader.choice(kAllDTypes);
+  shape.memory = reader.choice(kAllMemories);
+  shape.out_of_place = reader.number<std::uint8_t>() != 0;
+  shape.op = reader.choice(kAllReduceOps);
+  shape.scales = read_scales(reader);
+  const bool has_wire = reader.number<std::uint8_t>() != 0;
+  const DType wire = reader.choice(kAllDTypes);
+  if (has_wire) shape.wire = wire;
+  shape.root = reader.rank();
+  terms.space = reader.choice(kAllSpaces);
+  if (reader.number<std::uint8_t>() != 0) shape.rows = read_rows(reader);
+  if (!reader.ok() || !reader.at_end()) return std::nullopt;
+  return terms;
+}
+
+std::string_view obstacle_to(const OperationShape& shape, int rank) {
+  if (shape.rows) return {};  // It has no rows.
+  switch (shape.kind) {
+    case OperationKind::kAllReduce:
+    case OperationKind::kReduceScatter:
+    case OperationKind::kReduce:
+      return obstacle_to_contributing(shape, rank);
+    case OperationKind::kBroadcast:
+    case OperationKind::kScatter:
+      return shape.root == rank ? "it is the root" : "";
+    case OperationKind::kAllGather:
+    case OperationKind::kGather:
+    case OperationKind::kAllToAll:
+      return "it has nothing to contribute";
+    case OperationKind::kBarrier:
+      return {};
+    case OperationKind::kClose:
+      break;
+  }
+  return "all ranks must join first";
+}
+
+std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_size,
+                                         StandInMemory* memory) {
+  const OperationShape& shape = terms.shape;
+  auto part = std::make_shared<StandIn>();
+  part->kind = shape.kind;
+  part->name = terms.name;
+  part->space = terms.space;
+  part->buffer = {nullptr, shape.count, shape.dtype, shape.memory};
+  part->counts = shape.counts;
+  for (const std::size_t count : shape.tensors) part->tensors.push_back({.count = count});
+  part->op = shape.op;
+  part->scales = shape.scales;
+  part->wire = shape.wire;
+  part->out_of_place = shape.out_of_place;
+  part->root = shape.root;
+  if (shape.kind == OperationKind::kBarrier) return part;
+  // As if this rank had all parts; memory that is not used is not committed either.
+  const Goal goal = part->goal(world_size);
+  const std::size_t numbers = goal.count();
+  const Carrier carrier = Carrier::of(shape.dtype);
+  const std::size_t bytes = numbers * size_of(carrier.dtype);
+  const bool only_receives =
+      shape.kind == OperationKind::kBroadcast || shape.kind == OperationKind::kScatter;
+  const std::size_t contributed = only_receives ? 0 : numbers;
+  const ReduceOp op = carried(shape.op, shape.dtype);
+  if (shape.memory == MemoryKind::kHost) {
+    give_host_memory(*part, bytes, contributed, carrier.dtype, op);
+  } else {
+    check(memory != nullptr, "a stand-in in device memory needs some");
+    give_device_memory(*part, *memory, bytes, contributed, carrier.dtype, op);
+  }
+  share_out(*part, goal.parts.size());
+  return part;
+}
+
+}  // namespace kolo

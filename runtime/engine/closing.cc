@@ -1,0 +1,89 @@
+#include "runtime/engine/closing.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/base/text.h"
+
+namespace kolo {
+
+void Closing::submit(std::shared_ptr<Operation> close) {
+  calls_.push_back(std::move(close));
+  if (stage_ == Stage::kOpen) stage_ = Stage::kBegun;
+}
+
+void Closing::tell() {
+  stage_ = Stage::kTold;
+  coordinator_.close();
+}
+
+void Closing::propose() {
+  stage_ = Stage::kProposed;
+  proposal_ = coordinator_.propose_close(*this);
+}
+
+void Closing::decline_invitations() {
+  for (Invitation& invitation : coordinator_.take_invitations()) {
+    invitations_.push_back(std::move(invitation));
+  }
+  std::erase_if(invitations_, [&](const Invitation& invitation) {
+    const Topic& topic = invitation.topic;
+    const bool is_bucket = is_bucket_key(topic.key);
+    const std::uint64_t uses = is_bucket ? runner_.uses_until(topic) : 0;
+    // A use that has ended here only comes later on the other ranks.
+    if (is_bucket ? uses == 0 : coordinator_.is_decided(topic)) return true;
+    if (comes_to(topic)) return false;
+    const std::string_view text = is_bucket ? runner_.text_of(topic) : invitation.text;
+    // Others may be past the first use to which this rank does not come.
+    const Topic first{topic.key, is_bucket ? topic.round + 1 - uses : topic.round};
+    coordinator_.decline(
+        first, {.code = ErrorCode::kMismatch,
+                .rank = rank_,
+                .verb = std::string(Coordinator::kCloseVerb),
+                .bucket = std::string(tensor_of(text)),
+                .what = fmt::format("rank {} has closed and takes no part in {}", rank_, text)});
+    return true;
+  });
+}
+
+/// This rank may have begun earlier uses of the same name, which come before that one.
+bool Closing::comes_to(const Topic& topic) {
+  if (coordinator_.is_pending(topic.key)) return true;
+  return is_bucket_key(topic.key) ? runner_.is_in_use(topic) : !operations_.is_idle(topic.key);
+}
+
+bool Closing::accept(const Frame& decision) {
+  if (!proposal_ || *proposal_ != decision.topic) return false;
+  stage_ = Stage::kClosed;
+  for (const auto& call : std::exchange(calls_, {})) call->ticket->complete();
+  return true;
+}
+
+/// A rank that has told the others may not have proposed it yet.
+bool Closing::reject(const Topic& topic, const Error& error) {
+  if (stage_ < Stage::kTold || !Coordinator::is_close(topic)) return false;
+  stage_ = Stage::kOpen;
+  invitations_.clear();
+  fail_all(error);
+  return true;
+}
+
+void Closing::fail_all(const Error& error) noexcept {
+  proposal_.reset();
+  for (const auto& call : std::exchange(calls_, {})) call->ticket->fail(error);
+}
+
+int Closing::waiters() const {
+  int count = 0;
+  for (const auto& call : calls_) count += call->ticket->waiters();
+  return count;
+}
+
+bool Closing::is_watched() const {
+  return std::ranges::any_of(calls_, [](const auto& call) { return call->ticket->is_watched(); });
+}
+
+}  // namespace kolo

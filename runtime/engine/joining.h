@@ -1,0 +1,80 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/coordinator/coordinator.h"
+#include "runtime/buckets/bucket_runner.h"
+#include "runtime/buckets/ticket_state.h"
+#include "runtime/calls/operations.h"
+#include "runtime/gradients/gradient_sets.h"
+
+namespace kolo {
+
+/// The wait of a rank that has run out of data for all others.
+struct JoinTicket final : TicketState {
+  std::string subject() const override { return "join"; }
+
+  int last = -1;                        ///< To join; once the ticket is done without an error.
+  std::atomic<std::uint64_t> parts{0};  ///< Invitations of others that were taken so far.
+};
+
+/// What a rank that has run out of data does until all ranks have: it takes part in what others
+/// begin, as they invite it to, or declines.
+///
+///   idle ──submit──► waits for its own ──► joined ──all have──► ends its parts ──► idle
+///
+/// Threads: the engine's.
+class Joining {
+ public:
+  /// Everything outlives it.
+  Joining(Coordinator& coordinator, BucketRunner& runner, Operations& operations,
+          GradientSets& gradients, int rank)
+      : coordinator_(coordinator),
+        runner_(runner),
+        operations_(operations),
+        gradients_(gradients),
+        rank_(rank) {}
+
+  void submit(const std::shared_ptr<JoinTicket>& ticket);
+
+  bool is_busy() const { return ticket_ != nullptr; }
+  /// Moves on what can be moved; to be called after the decisions. Returns whether anything did.
+  bool poll();
+
+  /// Takes a decision. Returns false if it is about something else.
+  bool accept(const Frame& decision);
+  bool reject(const Topic& topic, const Error& error);
+
+  /// The job has failed.
+  void fail_all(const Error& error) noexcept;
+
+ private:
+  struct Nobody : Waited {
+    int waiters() const override { return 0; }
+  };
+
+  bool begin();
+  bool take_invitations();
+  void take_parts();
+  void decline(const Topic& topic, std::string_view text, std::string_view why);
+  std::shared_ptr<JoinTicket> leave();
+
+  Coordinator& coordinator_;
+  BucketRunner& runner_;
+  Operations& operations_;
+  GradientSets& gradients_;
+  const int rank_;
+  std::shared_ptr<JoinTicket> ticket_;  // null while this rank has data
+  std::optional<Topic> vote_;           // once it has joined
+  std::optional<int> last_;             // once all have
+  std::vector<Topic> wanted_;           // iterations of buckets that have not ended here
+  Nobody nobody_;  // counts as waiting for the vote: this rank goes on when others begin something
+};
+
+}  // namespace kolo

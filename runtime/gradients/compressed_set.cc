@@ -1,0 +1,213 @@
+#include "runtime/gradients/compressed_set.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "comm/base/error.h"
+#include "compression/finite.h"
+#include "runtime/gradients/compression_choice.h"
+
+namespace kolo {
+namespace {
+
+double norm(const BufferView& tensor) {
+  double squares = 0;
+  for (const float value : std::span(static_cast<const float*>(tensor.data), tensor.count)) {
+    squares += double{value} * double{value};
+  }
+  return std::sqrt(squares);
+}
+
+}  // namespace
+
+void CompressedSet::plan(std::span<const GradientSpec> gradients, std::span<const BufferView> views,
+                         ReduceOp op, BucketOwner& owner, const PlanContext& context,
+                         std::size_t step) {
+  has_.resize(gradients.size());
+  std::vector<GradientSpec> others(gradients.begin(), gradients.end());
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    if (has_[i]) others[i].compression.clear();
+  }
+  for (const PlannedGroup& group : plan_groups(others)) {
+    for (const std::size_t gradient : group.gradients) has_[gradient] = true;
+    buckets_.push_back(
+        add_compressed(group, gradients, views, op, owner, kFirst + buckets_.size(), context));
+    buckets_.back().predicted_us = predict_sparse_us(group, context.grid, context.costs);
+    buckets_.back().codec->set_step(step);
+  }
+  views_.assign(views.begin(), views.end());
+  if (step == 0) find_others();  // Else an iteration has to end, in which new ones were dense.
+}
+
+void CompressedSet::find_others() {
+  others_.clear();
+  for (std::size_t i = 0; i < views_.size(); ++i) {
+    if (!has_[i]) others_.push_back(views_[i]);
+  }
+}
+
+std::vector<BucketId> CompressedSet::ids() const {
+  std::vector<BucketId> ids;
+  for (const CompressedBucket& bucket : buckets_) {
+    ids.push_back(bucket.sparse);
+    ids.push_back(bucket.dense);
+  }
+  return ids;
+}
+
+std::string CompressedSet::describe() const {
+  std::string text;
+  for (const CompressedBucket& bucket : buckets_) {
+    text +=
+        fmt::format("{} {} {}\n", bucket.name, bucket.group.count, bucket.group.spec.to_string());
+  }
+  return text;
+}
+
+void CompressedSet::append_to(Plan& plan) const {
+  for (const CompressedBucket& bucket : buckets_) {
+    for (const std::size_t gradient : bucket.group.gradients) {
+      plan.bucket_of[gradient] = plan.buckets.size();
+    }
+    plan.buckets.push_back(bucket.planned);
+  }
+}
+
+bool CompressedSet::is_finite() const {
+  return buckets_.empty() ||
+         (std::ranges::all_of(buckets_,
+                              [](const auto& bucket) { return bucket.codec->finite(); }) &&
+          std::ranges::all_of(others_, all_finite));
+}
+
+void CompressedSet::end_step(bool accepted) {
+  bool is_new = false;
+  for (const CompressedBucket& bucket : buckets_) {
+    if (!bucket.codec->has_run()) {
+      is_new = true;
+    } else if (accepted) {
+      bucket.codec->commit();
+    } else {
+      bucket.codec->abort();
+    }
+  }
+  if (is_new) find_others();
+}
+
+void CompressedSet::flush_next() {
+  for (const CompressedBucket& bucket : buckets_) bucket.codec->flush_next();
+}
+
+std::optional<double> CompressedSet::residual_norm(std::string_view tensor) const {
+  for (const CompressedBucket& bucket : buckets_) {
+    const auto& tensors = bucket.codec->options().tensors;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (tensors[i].name == tensor) return bucket.codec->residual_norm(i);
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<CompressionStats> CompressedSet::stats() const {
+  std::vector<CompressionStats> result;
+  for (const CompressedBucket& bucket : buckets_) {
+    const CompressedGroupStats& stats = bucket.codec->stats();
+    double residual = 0;
+    double gradient = 0;
+    for (std::size_t i = 0; i < bucket.group.gradients.size(); ++i) {
+      residual = std::hypot(residual, bucket.codec->residual_norm(i));
+      gradient = std::hypot(gradient, norm(views_[bucket.group.gradients[i]]));
+    }
+    const auto elements = static_cast<double>(bucket.group.count);
+    result.push_back({.tensors = bucket.name,
+                      .path = bucket.group.spec.to_string(),
+                      .elements = bucket.group.count,
+                      .steps = stats.steps,
+                      .skipped_steps = stats.skipped,
+                      .k = stats.k,
+                      .kept_pairs = stats.kept_pairs,
+                      .density = stats.k > 0 ? static_cast<double>(stats.kept_pairs) / elements : 1,
+                      .payload_bytes = stats.payload_bytes,
+                      .predicted_ms = bucket.predicted_us / 1e3,
+                      .measured_ms = bucket.span.milliseconds(),
+                      .residual_norm = residual,
+                      .gradient_norm = gradient});
+  }
+  return result;
+}
+
+float CompressedSet::corrected_momentum(std::size_t gradient) const {
+  const CompressedBucket* const bucket = bucket_of(gradient);
+  return bucket == nullptr ? 0.0f : bucket->group.spec.momentum;
+}
+
+bool CompressedSet::is_warming_up(std::size_t gradient) const {
+  const CompressedBucket* const bucket = bucket_of(gradient);
+  return bucket != nullptr && bucket->codec->is_warming_up();
+}
+
+const CompressedBucket* CompressedSet::bucket_of(std::size_t gradient) const {
+  const auto found = std::ranges::find_if(buckets_, [&](const CompressedBucket& bucket) {
+    return std::ranges::count(bucket.group.gradients, gradient) > 0;
+  });
+  return found == buckets_.end() ? nullptr : &*found;
+}
+
+// --- State --------------------------------------------------------------------------------------
+
+void CompressedSet::save(CompressionState& state) const {
+  for (const CompressedBucket& bucket : buckets_) {
+    state.step = bucket.codec->step();
+    std::ranges::move(bucket.codec->save().tensors, std::back_inserter(state.feedback.tensors));
+  }
+}
+
+void CompressedSet::load(const CompressionState& state) {
+  // Each group takes its own, and all is found before anything changes.
+  std::vector<FeedbackState> parts;
+  std::size_t taken = 0;
+  for (const CompressedBucket& bucket : buckets_) {
+    FeedbackState& part = parts.emplace_back();
+    for (const FeedbackTensor& tensor : bucket.codec->share(1).tensors) {
+      const auto found =
+          std::ranges::find(state.feedback.tensors, tensor.name, &FeedbackState::Tensor::name);
+      if (found != state.feedback.tensors.end()) part.tensors.push_back(*found);
+    }
+    bucket.codec->check_state(part);
+    taken += part.tensors.size();
+  }
+  if (taken != state.feedback.tensors.size()) {
+    throw KoloError({.code = ErrorCode::kData,
+                     .what = "state of compression: it has tensors that are not in this set"});
+  }
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    buckets_[i].codec->load(parts[i]);
+    buckets_[i].codec->set_step(static_cast<std::size_t>(state.step));
+  }
+}
+
+FeedbackState CompressedSet::remap_from(std::span<const FeedbackState> old_ranks,
+                                        double factor) const {
+  FeedbackState own;
+  for (const CompressedBucket& bucket : buckets_) {
+    std::ranges::move(remap(old_ranks, bucket.codec->share(factor)).tensors,
+                      std::back_inserter(own.tensors));
+  }
+  return own;
+}
+
+double CompressedSet::drop_residuals() {
+  double norm = 0;
+  for (const CompressedBucket& bucket : buckets_) {
+    for (std::size_t i = 0; i < bucket.group.gradients.size(); ++i) {
+      norm = std::hypot(norm, bucket.codec->residual_norm(i));
+    }
+    bucket.codec->drop_residuals();
+  }
+  return norm;
+}
+
+}  // namespace kolo

@@ -1,0 +1,185 @@
+#include "runtime/gradients/compression_choice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace kolo {
+namespace {
+
+/// The time of one rank's exchange with the other nodes, or with the ranks of the only node.
+CompressionCosts costs_of_rank(const ProcessGrid& grid, const LinkCosts& costs, double sharers) {
+  CompressionCosts result{.link = {},
+                          .selector_bytes_per_us = costs.selector.bytes_per_us,
+                          .pair_us = costs.selector.pair_us,
+                          .cores = costs.rank_cores};
+  if (grid.num_nodes() > 1) {
+    result.link = {.latency_us = costs.network.latency_us,
+                   .bytes_per_us = costs.network.bytes_per_us / sharers};
+    result.message_us = costs.network.message_us;
+  } else {
+    result.link = {.latency_us = costs.memory.latency_us,
+                   .bytes_per_us = costs.memory.shared_bytes_per_us / grid.world_size()};
+  }
+  return result;
+}
+
+/// A group's part that one rank exchanges, among whom, and what that costs.
+GroupExchange exchange_of(std::size_t count, const CompressionSpec& spec, const ProcessGrid& grid,
+                          const LinkCosts& costs) {
+  const bool by_nodes =
+      grid.num_nodes() > 1 && grid.is_even() && spec.scope == SparseScope::kBetweenNodes;
+  const int ranks = by_nodes ? grid.num_nodes() : grid.world_size();
+  const auto sharers = static_cast<std::size_t>(grid.world_size() / grid.num_nodes());
+  const std::size_t part = by_nodes ? count / sharers : count;
+  return {.shape = {.count = part,
+                    .pairs = pairs_to_keep(spec.density, part),
+                    .ranks = ranks,
+                    .pair_bytes = static_cast<double>(size_of(spec.wire)) + 4},
+          .costs = costs_of_rank(grid, costs, static_cast<double>(sharers))};
+}
+
+ReducePath fastest_sparse(const CompressionChoice& choice) {
+  const PathPrediction* best = nullptr;
+  for (const PathPrediction& prediction : choice.predictions) {
+    if (!route_of(prediction.path)) continue;
+    if (best == nullptr || prediction.us < best->us) best = &prediction;
+  }
+  return best->path;
+}
+
+double predicted_us(const CompressionChoice& choice, ReducePath path) {
+  return std::ranges::find(choice.predictions, path, &PathPrediction::path)->us;
+}
+
+/// Writes to a group's gradients that they travel so.
+void travel(std::vector<GradientSpec>& gradients, const PlannedGroup& group, ReducePath path) {
+  CompressionSpec spec = group.spec;
+  std::optional<DType> wire;
+  if (const auto route = route_of(path)) {
+    spec.method = CompressionMethod::kTopK;
+    if (!spec.route) spec.route = route;
+  } else {
+    spec.method = CompressionMethod::kNone;
+    if (path == ReducePath::kDense16) {
+      wire = spec.wire == DType::kFloat32 ? DType::kBFloat16 : spec.wire;
+    }
+  }
+  for (const std::size_t i : group.gradients) {
+    gradients[i].compression = spec.may_be_sparse() ? spec.to_string() : std::string();
+    if (wire) gradients[i].wire_dtype = wire;
+  }
+}
+
+/// When all of a group is ready: backward computes the last registered first.
+bool is_ready_before(const OpenChoice& a, const OpenChoice& b) {
+  return std::ranges::min(a.group.gradients) > std::ranges::min(b.group.gradients);
+}
+
+}  // namespace
+
+CompressionChoices choose_compression(std::vector<GradientSpec>& gradients, const ProcessGrid& grid,
+                                      const LinkCosts& costs) {
+  CompressionChoices choices;
+  const bool has_device_memory =
+      std::ranges::count(gradients, MemoryKind::kDevice, &GradientSpec::memory) > 0;
+  for (const PlannedGroup& group : plan_groups(gradients)) {
+    if (!group.spec.leaves_choices()) continue;
+    const GroupExchange exchange = exchange_of(group.count, group.spec, grid, costs);
+    const CompressionChoice choice = choose_path(exchange.shape, exchange.costs);
+    const bool is_free = group.spec.method == CompressionMethod::kAuto;
+    ReducePath path = choice.path;
+    std::string why = choice.reason;
+    if (!is_free) {
+      path = fastest_sparse(choice);
+      why = "the fastest route of top-k, which was asked for";
+    } else if (grid.num_nodes() == 1) {
+      path = ReducePath::kDense;
+      why = "one node, where sums are as fast as the memory that selection reads";
+    } else if (has_device_memory) {
+      path = ReducePath::kDense;
+      why = "a set with gradients in device memory keeps the plan that it begins with";
+    } else if (path != ReducePath::kDense) {
+      path = ReducePath::kDense;
+      why = fmt::format("until {} iterations are measured; of the exchange alone, {}",
+                        kMeasuredIterations, choice.reason);
+      choices.open.push_back({.group = group, .decision = choices.decisions.size()});
+    }
+    travel(gradients, group, path);
+    choices.decisions.push_back({.tensors = group.name(gradients),
+                                 .elements = group.count,
+                                 .path = std::string(to_string(path)),
+                                 .predicted_ms = predicted_us(choice, path) / 1e3,
+                                 .dense_ms = predicted_us(choice, ReducePath::kDense) / 1e3,
+                                 .reason = why});
+  }
+  std::ranges::stable_sort(choices.open, is_ready_before);
+  return choices;
+}
+
+bool settle_compression(std::vector<GradientSpec>& gradients, CompressionChoices& choices,
+                        const DenseSteps& measured, const ProcessGrid& grid,
+                        const LinkCosts& costs) {
+  const std::vector<OpenChoice> open = std::exchange(choices.open, {});
+  std::vector<GroupExchange> exchanges;
+  for (const OpenChoice& choice : open) {
+    exchanges.push_back(exchange_of(choice.group.count, choice.group.spec, grid, costs));
+  }
+  const StepChoice chosen = choose_step(exchanges, measured);
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    PlannedGroup group = open[i].group;
+    group.spec.warmup = std::max(group.spec.warmup, kMeasuredIterations);
+    travel(gradients, group, chosen.paths[i]);
+    CompressionDecision& decision = choices.decisions[open[i].decision];
+    decision.path = to_string(chosen.paths[i]);
+    decision.predicted_ms =
+        predict_us(chosen.paths[i], exchanges[i].shape, exchanges[i].costs) / 1e3;
+    decision.reason = chosen.reason;
+  }
+  return std::ranges::any_of(chosen.paths,
+                             [](ReducePath path) { return path != ReducePath::kDense; });
+}
+
+std::string describe(const CompressionChoices& choices, std::span<const GradientSpec> gradients) {
+  std::string text;
+  for (const OpenChoice& open : choices.open) {
+    text += fmt::format("{} of {}, {} elements, after {} iterations\n", open.group.spec.to_string(),
+                        open.group.name(gradients), open.group.count, kMeasuredIterations);
+  }
+  return text;
+}
+
+std::uint64_t to_word(const DenseSteps& steps) {
+  const auto ticks = [](double us) {
+    constexpr double kMost = std::numeric_limits<std::uint32_t>::max();
+    return static_cast<std::uint64_t>(std::clamp(std::round(10 * us), 0.0, kMost));
+  };
+  return ticks(steps.exposed_us) << 32 | ticks(steps.step_us);
+}
+
+DenseSteps dense_steps(std::uint64_t word) {
+  return {.step_us = static_cast<double>(word & 0xFFFFFFFF) / 10,
+          .exposed_us = static_cast<double>(word >> 32) / 10};
+}
+
+std::string to_string(const CompressionDecision& decision) {
+  return fmt::format("{} of {} ({} elements): {}", decision.path, decision.tensors,
+                     decision.elements, decision.reason);
+}
+
+double predict_sparse_us(const PlannedGroup& group, const ProcessGrid& grid,
+                         const LinkCosts& costs) {
+  const ExchangeRoute route = group.spec.route.value_or(ExchangeRoute::kPairwise);
+  const GroupExchange exchange = exchange_of(group.count, group.spec, grid, costs);
+  for (const ReducePath path : {ReducePath::kAllGather, ReducePath::kOwnersPairwise}) {
+    if (route_of(path) == route) return predict_us(path, exchange.shape, exchange.costs);
+  }
+  return predict_us(ReducePath::kOwnersLogStep, exchange.shape, exchange.costs);
+}
+
+}  // namespace kolo

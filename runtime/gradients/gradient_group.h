@@ -1,0 +1,186 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "comm/base/aligned_memory.h"
+#include "comm/base/buffer_view.h"
+#include "comm/base/clock.h"
+#include "comm/base/mutex.h"
+#include "comm/device/device.h"
+#include "fusion/bucket_planner.h"
+#include "fusion/gradient_divisor.h"
+#include "fusion/wire_state.h"
+#include "runtime/buckets/bucket_table.h"
+#include "runtime/buckets/ticket_state.h"
+#include "runtime/gradients/compressed_set.h"
+#include "runtime/gradients/compression_choice.h"
+#include "runtime/gradients/gradient_events.h"
+#include "runtime/gradients/gradient_iterations.h"
+#include "runtime/options/plan_summary.h"
+
+namespace kolo {
+
+/// A registered gradient set as the engine knows it: what was registered, where gradients live, the
+/// plan, the buckets. What the user's threads do in an iteration is in `iterations()`.
+///
+/// The engine fills in places and plan before `registration()` completes. Places are constant; the
+/// plan may change at the end of an iteration, of which the vote on it is a part like a bucket.
+///
+/// Threads: the engine's; between iterations, which order the two, the user's may read.
+class GradientGroup final : public BucketOwner {
+ public:
+  /// `choices` are those that led to the gradients' compression, and what is left to decide of it.
+  GradientGroup(std::string name, std::vector<GradientSpec> gradients, GradientOptions options,
+                CompressionChoices choices = {});
+  /// Writes its iterations there, too. Before: it is not submitted yet.
+  void write_to(std::shared_ptr<Timeline> timeline) { iterations_.write_to(std::move(timeline)); }
+
+  const std::string& name() const { return name_; }
+  /// As they were registered, with their weights behind them if the divisor needs some.
+  const std::vector<GradientSpec>& gradients() const { return gradients_; }
+  /// Their number, without weights.
+  std::size_t size() const { return size_; }
+  const GradientOptions& options() const { return options_; }
+  /// Threads: any, as these have locks of their own.
+  TicketState& registration() { return registration_; }
+  GradientIterations& iterations() { return iterations_; }
+  const GradientIterations& iterations() const { return iterations_; }
+  /// Whether it has an error, which every later call throws.
+  bool failed() const override { return iterations_.failed(); }
+
+  // --- The engine's thread --------------------------------------------------------------------
+
+  /// Name, gradients and what is left to decide: alike on all ranks.
+  std::string describe() const;
+  /// How gradients travel now, which `settle` changes.
+  const std::vector<GradientSpec>& travelling() const { return travelling_; }
+  /// Memory for a gradient that the caller has no memory for and that cannot live in its bucket.
+  void* allocate(std::size_t bytes);
+  void* allocate_on_device(std::size_t bytes);
+  /// Gives every gradient in device memory its ready event. `device` outlives the group's use.
+  void attach(Device& device);
+  /// The state of gradients on the host that are cast to a 16-bit wire; outlives every plan.
+  std::shared_ptr<WireState> wire_state(int ranks);
+  /// The event after which a gradient in device memory is ready.
+  const Event& ready_event(std::size_t gradient) const { return events_.ready(gradient); }
+  /// Where each gradient lives, and where those in the arena lie in this region of it.
+  void placed(std::vector<BufferView> views, std::vector<std::optional<std::size_t>> arena_offsets,
+              std::optional<std::size_t> arena_region, int ranks);
+  /// Sets the address of a gradient in device memory, which is known once its bucket is placed.
+  void set_data(std::size_t gradient, void* data) { views_[gradient].data = data; }
+  std::optional<std::size_t> arena_place(std::size_t gradient) const;
+  std::optional<std::size_t> arena_region() const { return arena_region_; }
+  /// A plan, with each bucket's id, and for buckets in device memory the event behind their results
+  /// (null for others). Between iterations, or as the last part of one.
+  void planned(Plan plan, std::vector<BucketId> buckets, std::vector<const Event*> finished_events,
+               PlanSummary summary);
+  const std::vector<BucketId>& buckets() const { return buckets_; }
+  /// The bucket that runs as number `index` in this iteration.
+  BucketId id_of(std::size_t index) const {
+    return index < CompressedSet::kFirst ? buckets_[index] : compressed_.next(index);
+  }
+  CompressedSet& compressed() { return compressed_; }
+  const CompressedSet& compressed() const { return compressed_; }
+
+  /// Whether some gradients travel dense only until steps are measured.
+  bool is_open() const { return !choices_.open.empty(); }
+  /// Whether this gradient is one of them. Also the user's threads, between iterations.
+  bool is_undecided(std::size_t gradient) const;
+  /// Begins the first of `kMeasuredIterations` dense iterations. They are timed, and the last one
+  /// ends with a vote: when nothing else is left of it, the engine's thread calls `cast_vote`.
+  /// `clock` outlives them.
+  void measure_dense_steps(const Clock& clock, std::function<void()> cast_vote);
+  /// Decides what is open. Returns whether gradients travel in another way now, which is not
+  /// planned yet.
+  bool settle(const DenseSteps& measured, const ProcessGrid& grid, const LinkCosts& costs);
+  const std::vector<CompressionDecision>& decisions() const { return choices_.decisions; }
+  /// Fails what is under way, and every later call. The first error counts.
+  void fail(const Error& error) noexcept;
+
+  void bucket_started(std::size_t index) override { iterations_.bucket_started(index); }
+  void bucket_enqueued(std::size_t) override { iterations_.bucket_enqueued(); }
+  void bucket_finished(std::size_t index) override;
+  void bucket_abandoned(std::size_t) override { iterations_.bucket_abandoned(); }
+  void bucket_rejected(const Error& error) override { fail(error); }
+  std::string_view stand_in(std::uint64_t uses) override;
+  /// Whether an iteration without data of this rank is due or under way.
+  bool stands_in() const { return stand_in_ != StandIn::kNone; }
+  /// Begins or ends it if that is due. Returns the buckets that are ready.
+  std::vector<std::size_t> move_stand_in();
+  /// All of them: without one, no iteration of the set ends.
+  std::vector<BucketId> buckets_rejected_with(BucketId id) const override;
+  /// Those that wait for its registration or for its gradients.
+  int waiters() const override { return iterations_.waiters() + registration_.waiters(); }
+  bool is_watched() const override { return iterations_.is_watched(); }
+
+  // --- The user's threads ---------------------------------------------------------------------
+
+  /// Marks a gradient as complete. Errors: as `GradientSet::ready`.
+  std::optional<GradientIterations::ReadyBucket> mark(std::size_t gradient);
+  /// Marks a gradient that this rank has none of: fills it with what changes no result. Errors: as
+  /// `GradientSet::absent`.
+  std::optional<GradientIterations::ReadyBucket> mark_absent(
+      std::size_t gradient, std::optional<NativeStream> stream = std::nullopt);
+  /// To be called after each mark: the weights of the iteration may be complete, too.
+  std::optional<GradientIterations::ReadyBucket> mark_weights() {
+    return iterations_.mark_weights();
+  }
+  /// See `GradientIterations::wait`; then divides by weights.
+  bool wait(std::chrono::milliseconds timeout, Driver* driver = nullptr);
+  /// See `GradientIterations::wait_for`, with the errors of `GradientSet::wait`; then divides this
+  /// gradient by its weight.
+  bool wait_for(std::size_t gradient, std::chrono::milliseconds timeout, Driver* driver = nullptr);
+  /// See `GradientSet::take_combined`.
+  std::vector<std::size_t> take_combined();
+  /// As `GradientSet::set_samples`, with its errors.
+  void set_samples(double samples);
+  const BufferView& view(std::size_t index) const { return views_[index]; }
+  const std::vector<BufferView>& views() const { return views_; }
+  PlanSummary summary() const;
+  std::uint64_t too_large() const { return wire_state_ ? wire_state_->too_large() : 0; }
+  /// Between iterations, as all that follows of compression. `world_size` is that of this job.
+  CompressionState save_compression() const;
+  /// Errors: KoloError(kData) if it is not of this set; nothing has changed then.
+  void load_compression(const CompressionState& state);
+  void remap_compression(std::span<const CompressionState> old_ranks, int world_size);
+
+ private:
+  /// An iteration without data of this rank.
+  enum class StandIn : std::uint8_t { kNone, kDue, kUnderWay };
+
+  const std::string name_;
+  const std::size_t size_;
+  const std::vector<GradientSpec> gradients_;
+  std::vector<GradientSpec> travelling_;
+  const GradientOptions options_;
+  CompressionChoices choices_;
+  TicketState registration_;
+  Device* device_ = nullptr;
+  std::vector<AlignedMemory> memory_;
+  std::vector<DeviceMemory> device_memory_;
+  std::shared_ptr<WireState> wire_state_;  // shared with packers; null until one needs it
+  std::vector<BufferView> views_;
+  std::vector<std::optional<std::size_t>> arena_offsets_;  // by gradient, in the region
+  std::optional<std::size_t> arena_region_;
+  std::vector<BucketId> buckets_;
+  CompressedSet compressed_;
+  GradientEvents events_;
+  std::function<void()> cast_vote_;
+  StandIn stand_in_ = StandIn::kNone;
+  std::optional<GradientDivisor> divisor_;  // if it needs weights, once they have a place
+  GradientIterations iterations_{name_, gradients_, size_, compressed_, events_};
+
+  mutable Mutex mutex_;
+  PlanSummary summary_ KOLO_GUARDED_BY(mutex_);
+};
+
+}  // namespace kolo

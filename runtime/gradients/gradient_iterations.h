@@ -1,0 +1,186 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/base/clock.h"
+#include "comm/base/mutex.h"
+#include "comm/base/unique_handle.h"
+#include "fusion/readiness.h"
+#include "runtime/gradients/compressed_set.h"
+#include "runtime/gradients/gradient_events.h"
+#include "runtime/gradients/step_times.h"
+#include "runtime/observe/timeline.h"
+#include "runtime/wait/wait_policy.h"
+
+namespace kolo {
+
+class Driver;
+
+/// How the user marks a gradient.
+enum class MarkCall : std::uint8_t { kNone, kReady, kAbsent };
+
+/// The iterations of a gradient set, where the user's threads and the engine's meet: those mark
+/// gradients and wait, this one counts the parts of an iteration (its buckets, and a vote if it
+/// ends with one) that are over.
+///
+/// Threads: any, under a lock of its own; whose a call is stands above it.
+class GradientIterations {
+ public:
+  /// Everything outlives it. `compressed` and `events` are the set's. The user marks the first
+  /// `size` gradients; one that follows holds weights.
+  GradientIterations(const std::string& name, const std::vector<GradientSpec>& gradients,
+                     std::size_t size, CompressedSet& compressed, GradientEvents& events);
+
+  // --- The user's threads ---------------------------------------------------------------------
+
+  /// A bucket whose gradients are all marked.
+  struct ReadyBucket {
+    std::size_t index = 0;
+    /// Nothing is left to mark in this iteration; to be followed by `end_marking`.
+    bool is_last = false;
+    /// And in former ones `wait` came at once after that.
+    bool expects_wait = false;
+  };
+  /// Notes that the user marked a gradient. Returns its bucket if that was the last gradient it
+  /// waited for. Errors: UsageError if it was marked before; the error of a failed set.
+  std::optional<ReadyBucket> mark(std::size_t gradient) KOLO_EXCLUDES(mutex_);
+  /// The same for one in device memory that a stream is going to write.
+  std::optional<ReadyBucket> mark(std::size_t gradient, NativeStream stream);
+  /// The same in two halves, between which the caller writes the gradient: `claim` has the errors.
+  void claim(std::size_t gradient, MarkCall call) KOLO_EXCLUDES(mutex_);
+  std::optional<ReadyBucket> mark_claimed(std::size_t gradient) KOLO_EXCLUDES(mutex_);
+  /// Marks the weights, if there are any and all gradients are marked. Errors: as `mark`.
+  std::optional<ReadyBucket> mark_weights() KOLO_EXCLUDES(mutex_);
+  /// The call that marked the last gradient returns.
+  void end_marking() KOLO_EXCLUDES(mutex_);
+  /// See `GradientSet::wait`; the caller's thread drives, if there is a driver. Returns false on
+  /// time-out.
+  bool wait(std::chrono::milliseconds timeout, Driver* driver = nullptr);
+  bool wait(std::chrono::milliseconds timeout, NativeStream stream, Driver* driver = nullptr);
+  /// See `GradientSet::wait` of one gradient: waits for it and for the weights, if there are any.
+  bool wait_for(std::size_t gradient, std::chrono::milliseconds timeout, Driver* driver = nullptr)
+      KOLO_EXCLUDES(mutex_);
+  /// See `GradientSet::event`.
+  int event() KOLO_EXCLUDES(mutex_);
+  /// See `GradientSet::take_combined`, without the division by weights.
+  std::vector<std::size_t> take_combined() KOLO_EXCLUDES(mutex_);
+  /// Waits for former iterations, of which a stream may have ended the wait. Returns false if some
+  /// gradients of the current one are marked, if the set has failed, and on time-out.
+  bool finish(std::chrono::milliseconds timeout, Driver* driver) KOLO_EXCLUDES(mutex_);
+  /// Waits until a set that fails has failed, and no bucket of it runs on.
+  void await_stop(Driver* driver) KOLO_EXCLUDES(mutex_);
+  /// Whether `wait` on a stream would return at once.
+  bool all_enqueued() const KOLO_EXCLUDES(mutex_);
+
+  /// Errors: UsageError unless a gradient has this index.
+  void check_index(std::size_t gradient) const;
+
+  // --- Any thread -----------------------------------------------------------------------------
+
+  /// Whether an iteration has begun that is not over, or that no `wait` has ended.
+  bool in_flight() const KOLO_EXCLUDES(mutex_);
+  /// Whether something may still use the memory of gradients: an iteration that is in flight, or a
+  /// bucket that runs on although the set has failed.
+  bool uses_memory() const { return in_flight() || running_ > 0; }
+  /// The gradients of this iteration that are not marked, for people.
+  std::string unmarked() const KOLO_EXCLUDES(mutex_);
+  /// Whether it has an error, which every later call throws.
+  bool failed() const { return has_failed_.load(std::memory_order_acquire); }
+  /// Threads that wait.
+  int waiters() const { return waiters_; }
+  /// Whether all gradients are marked and the program waits for them through `event`.
+  bool is_watched() const KOLO_EXCLUDES(mutex_);
+
+  // --- The engine's thread --------------------------------------------------------------------
+
+  /// Iterations are also written to `timeline`. Call it before the first one.
+  void write_to(std::shared_ptr<Timeline> timeline) { timeline_ = std::move(timeline); }
+  /// From now on gradients are in the buckets of `dense`, followed by those of the compressed set.
+  /// Between iterations, or as the last part of one.
+  void plan(Plan dense) KOLO_EXCLUDES(mutex_);
+  /// Begins the first iteration of a set that has nothing to vote on.
+  void begin() KOLO_EXCLUDES(mutex_);
+  /// Begins the first of `kMeasuredIterations`. They are timed, and the last one ends with a vote.
+  /// `clock` outlives them.
+  void begin_measured(const Clock& clock) KOLO_EXCLUDES(mutex_);
+  /// The times of the measured iterations; timing ends.
+  DenseSteps take_dense_steps() KOLO_EXCLUDES(mutex_);
+
+  void bucket_started(std::size_t index) KOLO_EXCLUDES(mutex_);
+  void bucket_enqueued() KOLO_EXCLUDES(mutex_);
+  /// Returns whether a vote is all that is left of the iteration.
+  bool bucket_finished(std::size_t index) KOLO_EXCLUDES(mutex_);
+  void bucket_abandoned() KOLO_EXCLUDES(mutex_);
+  /// The engine has ended, and with it everything that ran.
+  void stop() noexcept KOLO_EXCLUDES(mutex_);
+  /// `wait` is due, which counts as waiting from now on.
+  void begin_wait() KOLO_EXCLUDES(mutex_);
+  /// `wait` would return at once.
+  bool is_over() const KOLO_EXCLUDES(mutex_);
+  /// Gradients of an iteration are marked that no `wait` has ended.
+  bool is_marked() const KOLO_EXCLUDES(mutex_);
+  /// The vote is decided and its outcome planned: the iteration that it was the last part of ends.
+  void vote_ended() KOLO_EXCLUDES(mutex_);
+  /// Fails what is under way, and every later call. The first error counts.
+  void fail(const Error& error) noexcept KOLO_EXCLUDES(mutex_);
+
+ private:
+  /// Waits until `progress` has counted the parts of this iteration, then ends it.
+  bool wait_until_all(const std::atomic<std::size_t>& progress, std::chrono::milliseconds timeout,
+                      Driver* driver) KOLO_EXCLUDES(mutex_);
+  /// Its bucket is over in this iteration, and that of the weights.
+  bool is_combined(std::size_t gradient) const KOLO_REQUIRES(mutex_);
+  /// A thread is about to wait. Errors: UsageError for gradients that are not marked.
+  void begin_waiting(TimePoint now) KOLO_REQUIRES(mutex_);
+  void take(std::size_t gradient, MarkCall call) KOLO_REQUIRES(mutex_);
+  std::optional<ReadyBucket> count(std::size_t gradient) KOLO_REQUIRES(mutex_);
+  void begin_next() KOLO_REQUIRES(mutex_);
+  std::string unmarked_names() const KOLO_REQUIRES(mutex_);
+  /// The iteration that is over, of which `wait` took so long.
+  void write(const Timeline::Span& waited) const KOLO_REQUIRES(mutex_);
+
+  const std::string& name_;
+  const std::vector<GradientSpec>& gradients_;
+  const std::size_t size_;  // without weights
+  CompressedSet& compressed_;
+  GradientEvents& events_;
+  std::shared_ptr<Timeline> timeline_;  // shared with the runtime's other sets; may be null
+
+  mutable Mutex mutex_;
+  ConditionVariable changed_;
+  std::optional<Readiness> readiness_ KOLO_GUARDED_BY(mutex_);  // dense buckets, then compressed
+  std::size_t begun_ KOLO_GUARDED_BY(mutex_) = 0;               // iterations
+  std::vector<std::size_t> ends_ KOLO_GUARDED_BY(mutex_);       // of them, by bucket as above
+  std::optional<std::size_t> awaited_ KOLO_GUARDED_BY(mutex_);  // gradient, by `wait_for`
+  FileDescriptor event_ KOLO_GUARDED_BY(mutex_);                // none until somebody asks for it
+  std::vector<bool> taken_ KOLO_GUARDED_BY(mutex_);             // in this iteration, by gradient
+  std::size_t dense_ KOLO_GUARDED_BY(mutex_) = 0;               // buckets
+  std::vector<Timeline::Span> spans_ KOLO_GUARDED_BY(mutex_);   // of dense ones, this iteration
+  std::vector<MarkCall> calls_ KOLO_GUARDED_BY(mutex_);         // in this iteration, by gradient
+  std::vector<bool> marked_ KOLO_GUARDED_BY(mutex_);            // by calls that wrote it, too
+  std::size_t marks_ KOLO_GUARDED_BY(mutex_) = 0;
+  // Parts of former iterations, and with those of the current one.
+  std::size_t ended_ KOLO_GUARDED_BY(mutex_) = 0;
+  std::size_t target_ KOLO_GUARDED_BY(mutex_) = 0;
+  std::size_t until_vote_ KOLO_GUARDED_BY(mutex_) = 0;   // iterations, with this one; 0: no vote
+  bool ends_with_vote_ KOLO_GUARDED_BY(mutex_) = false;  // this iteration
+  StepTimes step_times_ KOLO_GUARDED_BY(mutex_);
+  PromptWaits prompt_waits_ KOLO_GUARDED_BY(mutex_);
+  std::optional<Error> error_ KOLO_GUARDED_BY(mutex_);  // constant once it has failed
+  // Written under the lock, read also without.
+  std::atomic<std::size_t> enqueued_{0};  // parts, over all iterations
+  std::atomic<std::size_t> finished_{0};
+  std::atomic<bool> awaited_is_over_{false};
+  std::atomic<int> running_{0};  // buckets that have started and are not over
+  std::atomic<bool> has_failed_{false};
+  std::atomic<int> waiters_{0};
+};
+
+}  // namespace kolo

@@ -1,0 +1,228 @@
+#include "runtime/gradients/gradient_plan.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include "comm/algorithms/chunking.h"
+#include "comm/base/text.h"
+#include "fusion/segment_packer.h"
+#include "fusion/wire_packer.h"
+#include "runtime/gradients/gradient_compression.h"
+
+namespace kolo {
+namespace {
+
+/// "bucket 2 of 'model' ('fc1.weight', 'fc1.bias')".
+std::string bucket_text(const GradientGroup& group, const PlannedBucket& bucket,
+                        std::size_t index) {
+  std::vector<std::string_view> names;
+  for (const auto& segment : bucket.segments) {
+    names.push_back(group.travelling()[segment.gradient].name);
+  }
+  return fmt::format("bucket {} of '{}' ({})", index, group.name(), quoted(names));
+}
+
+/// Bytes of all gradients in this kind of memory, in the dtypes in which they travel.
+std::size_t bytes_in(MemoryKind memory, const GradientGroup& group) {
+  std::size_t bytes = 0;
+  for (const GradientSpec& gradient : group.travelling()) {
+    if (gradient.memory != memory || !gradient.compression.empty()) continue;
+    bytes += gradient.count() * size_of(bucket_dtype(gradient, group.options()));
+  }
+  return bytes;
+}
+
+/// A plan before anything is allocated for it.
+struct Draft {
+  Plan plan;
+  std::vector<BucketPlan> buckets;
+  std::size_t fusion_bytes = 0;  // that was aimed at
+};
+
+/// The order in which gradients are expected: last registered first. Weights are known once all
+/// gradients are.
+std::vector<std::size_t> expected_order(const GradientGroup& group) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = group.size(); i-- > 0;) order.push_back(i);
+  for (std::size_t i = group.size(); i < group.gradients().size(); ++i) order.push_back(i);
+  return order;
+}
+
+/// The size of buckets that a set aims at in this kind of memory.
+std::size_t fusion_bytes_of(const GradientGroup& group, const PlanContext& context,
+                            MemoryKind memory) {
+  return fusion_bytes(context, memory, bytes_in(memory, group));
+}
+
+PlannerOptions planner_options(const GradientGroup& group, const PlanContext& context) {
+  return {.gradients = group.options(),
+          .fusion_bytes = fusion_bytes_of(group, context, MemoryKind::kHost),
+          .device_fusion_bytes = fusion_bytes_of(group, context, MemoryKind::kDevice),
+          .device_padding_bytes = device_padding(context.grid, DType::kUInt8),
+          .order = expected_order(group)};
+}
+
+/// Compiles the schedules of all dense buckets.
+Draft draft(const GradientGroup& group, const PlanContext& context) {
+  const auto is_on_device = [](const GradientSpec& gradient) {
+    return gradient.memory == MemoryKind::kDevice;
+  };
+  const bool all_on_device = std::ranges::all_of(group.gradients(), is_on_device);
+  const MemoryKind memory = all_on_device ? MemoryKind::kDevice : MemoryKind::kHost;
+  Draft draft{.plan = plan_buckets(group.travelling(), planner_options(group, context)),
+              .buckets = {},
+              .fusion_bytes = fusion_bytes_of(group, context, memory)};
+  const PlanInputs inputs = context.inputs();
+  for (std::size_t index = 0; index < draft.plan.buckets.size(); ++index) {
+    const PlannedBucket& bucket = draft.plan.buckets[index];
+    draft.buckets.push_back(plan_bucket(
+        request_bucket(bucket_text(group, bucket, index),
+                       Goal::all_reduce(inputs.grid.world_size()), bucket.layout, inputs),
+        inputs));
+  }
+  return draft;
+}
+
+/// A fingerprint of which gradients share a bucket, and where in it each lies.
+std::uint64_t fingerprint(const Plan& plan) {
+  std::vector<std::uint64_t> words;
+  for (const PlannedBucket& bucket : plan.buckets) {
+    words.push_back(bucket.segments.size());
+    for (const PlannedSegment& segment : bucket.segments) words.push_back(segment.gradient);
+  }
+  return XXH3_64bits(words.data(), words.size() * sizeof(words[0]));
+}
+
+/// Gives gradients of the host a place for good: the caller's, one in the arena, or memory of the
+/// group. Those of device memory get theirs with their buckets.
+void place_gradients(GradientGroup& group, const PlanContext& context) {
+  const auto& gradients = group.travelling();
+  const ArenaPlaces places = place_in_arena(gradients, planner_options(group, context));
+  std::optional<std::size_t> region;
+  if (places.bytes > 0) region = context.buckets.reserve(places.bytes);
+  std::vector<BufferView> views;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const GradientSpec& gradient = gradients[i];
+    BufferView view(static_cast<void*>(gradient.data), gradient.count(), gradient.element_type(),
+                    gradient.memory);
+    if (places.offset_of[i]) {
+      const auto arena = context.transport.memory(context.transport.rank());
+      view.data = arena.data() + *region + *places.offset_of[i];
+    } else if (!view.data && view.memory == MemoryKind::kHost) {
+      view.data = group.allocate(view.bytes());
+    }
+    views.push_back(view);
+  }
+  group.placed(std::move(views), places.offset_of, region, context.grid.world_size());
+}
+
+std::shared_ptr<WirePacker> make_wire_packer(const PlannedBucket& bucket,
+                                             std::vector<Segment> segments,
+                                             std::shared_ptr<WireState> state, std::string name) {
+  std::vector<std::size_t> gradients;
+  for (const PlannedSegment& planned : bucket.segments) gradients.push_back(planned.gradient);
+  return std::make_shared<WirePacker>(bucket.layout, std::move(segments), std::move(gradients),
+                                      std::move(state), std::move(name));
+}
+
+/// Makes the buckets of a draft.
+void install(GradientGroup& group, const PlanContext& context, Draft draft) {
+  const auto& gradients = group.travelling();
+  PlanSummary summary{.gradients = group.size(),
+                      .buckets = draft.plan.buckets.size(),
+                      .fusion_bytes = draft.fusion_bytes,
+                      .compression = summarize_compression(gradients)};
+  std::string identity =
+      fmt::format("{}{:x}\n", describe(gradients, group.options()), fingerprint(draft.plan));
+  std::size_t largest = 0;
+  std::vector<BucketId> ids;
+  std::vector<const Event*> finished_events;
+  for (std::size_t index = 0; index < draft.plan.buckets.size(); ++index) {
+    const PlannedBucket& bucket = draft.plan.buckets[index];
+    BucketPlan& plan = draft.buckets[index];
+    Binding& binding = plan.binding;
+    const bool staged = bucket.layout.placement != Placement::kInPlace;
+    const bool on_device = bucket.layout.is_on_device();
+    const std::size_t bytes = bucket.layout.bytes();
+    identity += fmt::format("{} {} {}\n", plan.schedule.algorithm, bucket.layout.count,
+                            to_string(bucket.layout.dtype));
+    if (bytes >= largest) {
+      largest = bytes;
+      summary.algorithm = plan.schedule.algorithm;
+      summary.reason = plan.reason;
+    }
+
+    std::vector<Segment> segments;
+    for (const PlannedSegment& planned : bucket.segments) {
+      const BufferView& view = group.view(planned.gradient);
+      if (staged && !view.data) {
+        group.set_data(planned.gradient, group.allocate_on_device(view.bytes()));
+      }
+      if (planned.gradient < group.size()) summary.bytes += view.bytes();
+      segments.push_back(
+          {.data = view.data, .dtype = view.dtype, .count = view.count, .offset = planned.offset});
+      if (on_device) binding.inputs.push_back(&group.ready_event(planned.gradient));
+    }
+    if (staged && on_device) {
+      binding.stream_packer = make_device_packer(context, plan.schedule, segments);
+    } else if (bucket.layout.placement == Placement::kStaged &&
+               is_16bit_float(bucket.layout.dtype)) {
+      binding.packer = make_wire_packer(bucket, std::move(segments),
+                                        group.wire_state(context.grid.world_size()), binding.name);
+    } else if (staged) {
+      binding.packer = std::make_shared<SegmentPacker>(bucket.layout.dtype, std::move(segments));
+    }
+    const std::string text = binding.name;
+    const auto place = staged ? std::nullopt : group.arena_place(bucket.segments.front().gradient);
+    const BucketId id = context.buckets.add(std::move(plan), group, index, text, place);
+    ids.push_back(id);
+    finished_events.push_back(on_device ? &context.executor.finished_event(id) : nullptr);
+    summary.wire_bytes += context.buckets[id].network_bytes;
+    if (staged || !on_device) continue;
+    for (const PlannedSegment& planned : bucket.segments) {
+      group.set_data(planned.gradient, context.executor.bucket_memory(id) +
+                                           planned.offset * size_of(bucket.layout.dtype));
+    }
+  }
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (group.compressed().has(i)) summary.bytes += group.view(i).bytes();
+  }
+  summary.buckets += group.compressed().size();
+  identity += group.compressed().describe();
+  summary.hash = XXH3_64bits(identity.data(), identity.size());
+  group.planned(std::move(draft.plan), std::move(ids), std::move(finished_events),
+                std::move(summary));
+}
+
+}  // namespace
+
+void plan_gradients(GradientGroup& group, const PlanContext& context) {
+  // Compiled before anything is allocated: an algorithm that does not fit leaves nothing behind.
+  Draft planned = draft(group, context);
+  if (context.lane != nullptr) group.attach(context.lane->device());
+  place_gradients(group, context);
+  group.compressed().plan(group.travelling(), group.views(), group.options().op, group, context);
+  install(group, context, std::move(planned));
+}
+
+void replan_gradients(GradientGroup& group, const PlanContext& context) {
+  const std::vector<BucketId> former = group.buckets();
+  Draft planned = draft(group, context);
+  group.compressed().plan(group.travelling(), group.views(), group.options().op, group, context,
+                          kMeasuredIterations);
+  install(group, context, std::move(planned));
+  for (BucketId id : former) context.buckets.remove(id);
+}
+
+void remove_gradients(const GradientGroup& group, BucketTable& buckets) {
+  for (BucketId id : group.buckets()) buckets.remove(id);
+  for (BucketId id : group.compressed().ids()) buckets.remove(id);
+  if (group.arena_region()) buckets.release(*group.arena_region());
+}
+
+}  // namespace kolo

@@ -1,0 +1,116 @@
+#include "runtime/gradients/gradient_sets.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <xxhash.h>
+
+#include "runtime/gradients/gradient_plan.h"
+
+namespace kolo {
+
+void GradientSets::submit(const std::shared_ptr<GradientGroup>& group) {
+  const auto refuse = [&](std::string why) {
+    group->fail(coordinator_.in_group(
+        {.code = ErrorCode::kUsage, .bucket = group->name(), .what = std::move(why)}));
+  };
+  const auto former = agreed_.find(group->name());
+  if (former != agreed_.end() && former->second->iterations().in_flight()) {
+    return refuse("the set of this name is in the middle of an iteration; call wait() first");
+  }
+  const bool is_proposed = std::ranges::any_of(
+      proposed_, [&](const auto& item) { return item.second->name() == group->name(); });
+  if (is_proposed) {
+    return refuse("the registration of a set of this name is not decided yet");
+  }
+  const std::string text = group->describe();
+  const Topic topic = coordinator_.propose("gradients " + group->name(),
+                                           XXH3_64bits(text.data(), text.size()), text, *group);
+  proposed_.emplace(topic, group);
+}
+
+void GradientSets::submit(GradientGroup& group, std::size_t bucket) {
+  if (!group.failed()) runner_.arrive(group.id_of(bucket));
+}
+
+bool GradientSets::accept(const Frame& decision) {
+  const auto proposal = proposed_.find(decision.topic);
+  if (proposal == proposed_.end()) return votes_.accept(decision);
+  const std::shared_ptr<GradientGroup> group = proposal->second;
+  activity_.begin(EngineVerb::kPlan, group->name());
+  try {
+    plan(group);
+  } catch (const KoloError& e) {
+    if (!fails_alike(e.error())) throw;
+    group->fail(coordinator_.in_group(e.error()));
+  }
+  proposed_.erase(proposal);
+  return true;
+}
+
+bool GradientSets::reject(const Topic& rejected, const Error& error) {
+  const auto proposal = proposed_.extract(rejected);
+  if (proposal.empty()) return votes_.reject(rejected, error);
+  proposal.mapped()->fail(error);
+  return true;
+}
+
+void GradientSets::plan(const std::shared_ptr<GradientGroup>& group) {
+  replace(group->name());
+  plan_gradients(*group, context_);
+  agreed_[group->name()] = group;
+  coordinator_.acts().did("registered '" + group->name() + "'");
+  votes_.begin(group);
+}
+
+void GradientSets::replace(const std::string& name) {
+  const auto former = agreed_.find(name);
+  if (former == agreed_.end()) return;
+  if (former->second->failed()) {
+    // Other buckets than the rejected one may still be running: all stay, on all ranks alike.
+    failed_.push_back(std::move(former->second));
+  } else {
+    former->second->fail(coordinator_.in_group(
+        {.code = ErrorCode::kUsage,
+         .bucket = name,
+         .what = "this gradient set was replaced by a later registration of its name; use the new "
+                 "one"}));
+    remove_gradients(*former->second, context_.buckets);
+  }
+  agreed_.erase(former);
+}
+
+std::optional<std::string> GradientSets::marked() const {
+  for (const auto& [name, group] : agreed_) {
+    if (group->iterations().is_marked()) return name;
+  }
+  return std::nullopt;
+}
+
+bool GradientSets::is_idle() const {
+  return proposed_.empty() && std::ranges::none_of(agreed_, [](const auto& item) {
+           return item.second->iterations().in_flight();
+         });
+}
+
+bool GradientSets::move_stand_ins() {
+  bool is_idle = true;
+  for (const auto& [name, group] : agreed_) {
+    for (const std::size_t bucket : group->move_stand_in()) submit(*group, bucket);
+    is_idle &= !group->stands_in();
+  }
+  return is_idle;
+}
+
+void GradientSets::fail_all(const Error& error) noexcept {
+  votes_.clear();
+  for (auto& [topic, group] : proposed_) group->fail(error);
+  for (auto& [name, group] : agreed_) group->fail(error);
+}
+
+void GradientSets::stop_all() noexcept {
+  for (auto& [name, group] : agreed_) group->iterations().stop();
+  for (auto& group : failed_) group->iterations().stop();
+}
+
+}  // namespace kolo

@@ -1,0 +1,387 @@
+// Every collective that moves or sums parts, on any grid and for any interleaving.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tests/runtime/calls/collective_calls.h"
+#include "tests/support/engine_job.h"
+#include "tests/support/sanitized.h"
+
+namespace kolo {
+namespace {
+
+using test::EngineJob;
+using test::error_of;
+using test::view;
+
+class Collectives : public testing::TestWithParam<std::tuple<test::CollectiveCall, MemoryKind>> {
+ protected:
+  const test::CollectiveCall& call() const { return std::get<0>(GetParam()); }
+  std::optional<test::JobDevices> devices() const {
+    return test::devices_for(std::get<MemoryKind>(GetParam()));
+  }
+
+  /// Two uses of one name with other buffers.
+  void expect_result(EngineJob& job, const std::vector<std::size_t>& counts, int root,
+                     bool in_place, const std::string& name) {
+    const Goal goal = call().goal(counts, root);
+    for (int use = 0; use < 2; ++use) {
+      std::vector<test::CollectiveBuffers> buffers;
+      std::vector<std::shared_ptr<Operation>> operations;
+      for (int rank = 0; rank < job.world_size(); ++rank) {
+        buffers.push_back(test::buffers_for(goal, rank, in_place));
+      }
+      for (int rank = 0; rank < job.world_size(); ++rank) {
+        OperationPool pool;
+        auto& mine = buffers[static_cast<std::size_t>(rank)];
+        operations.push_back(
+            job.submit(rank, *call().make(OperationCalls(pool, rank, job.world_size()), name, mine,
+                                          counts, root, in_place)));
+      }
+      job.finish(operations);
+      for (int rank = 0; rank < job.world_size(); ++rank) {
+        const auto& mine = buffers[static_cast<std::size_t>(rank)];
+        ASSERT_EQ(error_of(*operations[static_cast<std::size_t>(rank)]), "") << name;
+        ASSERT_EQ(mine.result, mine.expected) << name << " rank " << rank << " use " << use;
+      }
+    }
+  }
+};
+
+TEST_P(Collectives, GiveTheSameForAnyInterleaving) {
+  std::vector<std::vector<int>> shapes = {{1}, {3}, {1, 1}, {3, 1, 2}};
+  if (!test::kSanitized) shapes.insert(shapes.end(), {{2}, {2, 2}, {1, 2, 1, 1}});
+  const std::vector<std::string> algorithms = {"auto",  "direct", "tree",
+                                               "bruck", "ring",   "pairwise"};
+  for (std::uint64_t seed = 0; seed < algorithms.size(); ++seed) {
+    for (const std::vector<int>& nodes : shapes) {
+      EngineJob job(ProcessGrid::with_node_sizes(nodes),
+                    {.algorithm = algorithms[seed], .verify_schedules = !test::kSanitized}, seed,
+                    devices());
+      const auto ranks = static_cast<std::size_t>(job.world_size());
+      for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{331}}) {
+        std::vector<std::size_t> counts(ranks, count);
+        const int root = static_cast<int>(seed % ranks);
+        for (const bool is_uneven : {false, true}) {
+          if (is_uneven && !call().takes_counts) continue;
+          if (is_uneven) counts[ranks - 1] += 3;
+          for (const bool in_place : {false, true}) {
+            expect_result(job, counts, root, in_place,
+                          call().name + std::to_string(count) + (is_uneven ? "v" : "") +
+                              (in_place ? " in place" : ""));
+            if (HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+// Whose schedules other tests prove.
+TEST_P(Collectives, GiveTheSameAmongManyRanks) {
+  if (test::kSanitized) GTEST_SKIP() << "takes minutes under sanitizers";
+  const std::vector<std::vector<int>> shapes = {
+      {9}, {1, 1, 1, 1, 1, 1, 1, 1}, {5, 1, 4, 2}, {4, 4, 4, 4}};
+  const std::vector<std::string> algorithms = {"auto",  "direct", "tree",
+                                               "bruck", "ring",   "pairwise"};
+  for (std::uint64_t seed = 0; seed < algorithms.size(); ++seed) {
+    for (const std::vector<int>& nodes : shapes) {
+      EngineJob job(ProcessGrid::with_node_sizes(nodes), {.algorithm = algorithms[seed]}, seed,
+                    devices());
+      const auto ranks = static_cast<std::size_t>(job.world_size());
+      std::vector<std::size_t> counts(ranks, 67);
+      if (call().takes_counts) counts[seed % ranks] += 5;
+      expect_result(job, counts, static_cast<int>(seed % ranks), seed % 2 == 1, call().name);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(Collectives, MoveMoreThanTheirSlotsHold) {
+  const auto shapes = test::kSanitized ? std::vector<std::vector<int>>{{3}, {2, 1}}
+                                       : std::vector<std::vector<int>>{{2}, {3}, {2, 1}, {1, 1, 1}};
+  for (const std::vector<int>& nodes : shapes) {
+    for (const char* algorithm : {"direct", "ring", "pairwise"}) {
+      if (nodes.size() == 1 && algorithm != std::string("direct")) continue;
+      // On one node past the cache.
+      const char* const costs = nodes.size() == 1 ? "memory_streamed_bytes_per_us=1e6" : "";
+      EngineJob job(ProcessGrid::with_node_sizes(nodes),
+                    {.algorithm = algorithm,
+                     .link_costs = costs,
+                     .verify_schedules = nodes.size() == 1 && !test::kSanitized},
+                    5, devices());
+      const std::vector<std::size_t> counts(static_cast<std::size_t>(job.world_size()),
+                                            test::kSanitized ? 300'001 : 500'001);
+      // Each form on one node and on several.
+      expect_result(job, counts, 0, nodes.front() == 2, "large");
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Collectives,
+                         testing::Combine(testing::ValuesIn(test::collective_calls()),
+                                          testing::Values(MemoryKind::kHost, MemoryKind::kDevice)),
+                         [](const auto& each) {
+                           return std::get<0>(each.param).name + "_" +
+                                  std::string(to_string(std::get<MemoryKind>(each.param)));
+                         });
+
+// Each pair of calls that differ in one thing, in the table below, is an error that names both on
+// all ranks; the next use of the name works.
+TEST(CollectiveMismatch, IsTheSameErrorEverywhereAndHarmsNothing) {
+  std::vector<float> in(64), out(64);
+  std::vector<double> wide(64);
+  std::string name;  // of the pair
+  const std::vector<std::size_t> counts{6, 10, 8}, others{10, 6, 8};
+  using Make =
+      std::function<std::shared_ptr<Operation>(const OperationCalls&, std::vector<float>&)>;
+  const auto gather = [&](const OperationCalls& calls, int root) {
+    return calls.gather(name, {in.data(), 8, DType::kFloat32}, out.data(), root, {});
+  };
+  struct Pair {
+    std::string what;
+    Make usual, odd;
+    std::string usual_text, odd_text;
+  };
+  const auto part = [](std::vector<float>& data, std::size_t count) {
+    return BufferView{data.data(), count, DType::kFloat32};
+  };
+  const Make scatter_sum = [&](const auto& calls, auto& result) {
+    return calls.reduce_scatter(name, in.data(), part(result, 8), ReduceOp::kSum, {});
+  };
+  const Make gather_all = [&](const auto& calls, auto& result) {
+    return calls.all_gather(name, in.data(), part(result, 24), {});
+  };
+  const std::vector<Pair> pairs = {
+      {"operation", scatter_sum, gather_all, "reduce_scatter float32 [8] each sum",
+       "all_gather float32 [8] each"},
+      {"reduction", scatter_sum,
+       [&](const auto& calls, auto& result) {
+         return calls.reduce_scatter(name, in.data(), part(result, 8), ReduceOp::kMax, {});
+       },
+       "each sum out of place", "each max out of place"},
+      {"count", gather_all,
+       [&](const auto& calls, auto& result) {
+         return calls.all_gather(name, in.data(), part(result, 27), {});
+       },
+       "[8] each", "[9] each"},
+      {"dtype", gather_all,
+       [&](const auto& calls, auto&) {
+         return calls.all_gather(name, in.data(), {wide.data(), 24, DType::kFloat64}, {});
+       },
+       "all_gather float32 [8]", "all_gather float64 [8]"},
+      {"splits", gather_all,
+       [&](const auto& calls, auto& result) {
+         return calls.all_gather(name, in.data(), part(result, 24), counts);
+       },
+       "[8] each", "[6, 10, 8]"},
+      {"uneven splits",
+       [&](const auto& calls, auto& result) {
+         return calls.all_gather(name, in.data(), part(result, 24), counts);
+       },
+       [&](const auto& calls, auto& result) {
+         return calls.all_gather(name, in.data(), part(result, 24), others);
+       },
+       "[6, 10, 8]", "[10, 6, 8]"},
+      {"place", gather_all,
+       [&](const auto& calls, auto& result) {
+         return calls.all_gather(name, nullptr, part(result, 24), {});
+       },
+       "each out of place", "all_gather float32 [8] each"},
+      {"memory", gather_all,
+       [&](const auto& calls, auto& result) {
+         BufferView on_device = part(result, 24);
+         on_device.memory = MemoryKind::kDevice;
+         return calls.all_gather(name, in.data(), on_device, {});
+       },
+       "each out of place", "each out of place on device"},
+      {"place of a broadcast",
+       [&](const auto& calls, auto& result) { return calls.broadcast(name, part(result, 8), 2); },
+       [&](const auto& calls, auto& result) {
+         return calls.broadcast(name, in.data(), part(result, 8), 2);
+       },
+       "from rank 2", "from rank 2 out of place"},
+      {"root", [&](const auto& calls, auto&) { return gather(calls, 0); },
+       [&](const auto& calls, auto&) { return gather(calls, 1); }, "to rank 0", "to rank 1"},
+  };
+  EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.verify_schedules = true}, 3);
+  for (const Pair& pair : pairs) {
+    SCOPED_TRACE(pair.what);
+    name = pair.what;
+    for (const bool is_mixed : {true, false}) {
+      std::vector<std::vector<float>> results(3, std::vector<float>(64));
+      std::vector<std::shared_ptr<Operation>> operations;
+      for (int rank = 0; rank < 3; ++rank) {
+        OperationPool pool;
+        const OperationCalls calls(pool, rank, 3);
+        const Make& make = is_mixed && rank == 1 ? pair.odd : pair.usual;
+        operations.push_back(
+            job.submit(rank, *make(calls, results[static_cast<std::size_t>(rank)])));
+      }
+      job.finish(operations);
+      const std::string error = error_of(*operations[0]);
+      for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), error);
+      if (!is_mixed) {
+        EXPECT_EQ(error, "");
+      } else {
+        EXPECT_THAT(error, testing::AllOf(testing::HasSubstr(pair.usual_text),
+                                          testing::HasSubstr(pair.odd_text)));
+      }
+    }
+  }
+}
+
+TEST(CollectiveCalls, SendEachRankAsMuchAsTheCountsSay) {
+  const std::vector<std::size_t> counts{0, 5, 300, 7, 0, 1, 2, 64, 3};
+  const Goal goal = Goal::all_to_all(3, counts);
+  for (const MemoryKind memory : {MemoryKind::kHost, MemoryKind::kDevice}) {
+    EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.verify_schedules = true}, 9,
+                  test::devices_for(memory));
+    std::vector<test::CollectiveBuffers> buffers;
+    for (int rank = 0; rank < 3; ++rank) buffers.push_back(test::buffers_for(goal, rank, false));
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (int rank = 0; rank < 3; ++rank) {
+      OperationPool pool;
+      auto& mine = buffers[static_cast<std::size_t>(rank)];
+      operations.push_back(
+          job.submit(rank, *OperationCalls(pool, rank, 3)
+                                .all_to_all("x", mine.input.data(), view(mine.result), counts)));
+    }
+    job.finish(operations);
+    for (const test::CollectiveBuffers& mine : buffers) EXPECT_EQ(mine.result, mine.expected);
+  }
+}
+
+// The root is in place at one use and not at the next; the others know nothing of it.
+TEST(CollectiveCalls, AreInPlaceWhereTheRootSaysSo) {
+  const std::vector<std::size_t> counts{3, 40, 7};
+  for (const MemoryKind memory : {MemoryKind::kHost, MemoryKind::kDevice}) {
+    for (const char* const algorithm : {"auto", "direct", "tree"}) {
+      EngineJob job(ProcessGrid::with_node_sizes({2, 1}),
+                    {.algorithm = algorithm, .verify_schedules = true}, 12,
+                    test::devices_for(memory));
+      for (const test::CollectiveCall& call : test::collective_calls()) {
+        if (call.name != "gather" && call.name != "scatter") continue;
+        const Goal goal = call.goal(counts, 1);
+        std::string signature;
+        for (const bool in_place : {false, true, true, false}) {
+          std::vector<test::CollectiveBuffers> buffers;
+          std::vector<std::shared_ptr<Operation>> operations;
+          for (int rank = 0; rank < 3; ++rank) {
+            buffers.push_back(test::buffers_for(goal, rank, in_place));
+          }
+          const std::vector<float> input = buffers[1].input;
+          for (int rank = 0; rank < 3; ++rank) {
+            OperationPool pool;
+            operations.push_back(job.submit(
+                rank, *call.make(OperationCalls(pool, rank, 3), call.name,
+                                 buffers[static_cast<std::size_t>(rank)], counts, 1, in_place)));
+          }
+          if (signature.empty()) signature = operations[0]->signature();
+          EXPECT_EQ(operations[1]->signature(), signature);
+          job.finish(operations);
+          for (const auto& operation : operations) ASSERT_EQ(error_of(*operation), "");
+          for (const auto& mine : buffers) EXPECT_EQ(mine.result, mine.expected) << call.name;
+          EXPECT_EQ(buffers[1].input, input) << call.name;
+        }
+      }
+    }
+  }
+}
+
+const float kReadOnly[] = {1, 2, 3, 4, 5, 6};
+
+// Writing there ends the process.
+TEST(CollectiveCalls, InPlaceLeaveTheInputOfAScatterAlone) {
+  for (const char* const algorithm : {"direct", "tree", "pairwise"}) {
+    EngineJob job(ProcessGrid::with_node_sizes({2, 1}),
+                  {.algorithm = algorithm, .verify_schedules = true}, 13);
+    std::vector<float> first(2), second(2);
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (int rank = 0; rank < 3; ++rank) {
+      OperationPool pool;
+      float* const result = rank == 0 ? first.data() : rank == 1 ? nullptr : second.data();
+      const BufferView part{result, 2, DType::kFloat32};
+      operations.push_back(
+          job.submit(rank, *OperationCalls(pool, rank, 3)
+                                .scatter("x", rank == 1 ? kReadOnly : nullptr, part, 1, {})));
+    }
+    job.finish(operations);
+    EXPECT_THAT(first, testing::ElementsAre(1, 2));
+    EXPECT_THAT(second, testing::ElementsAre(5, 6));
+  }
+}
+
+TEST(CollectiveCalls, RefuseWhatCannotBeMeant) {
+  OperationPool pool;
+  const OperationCalls calls(pool, 1, 3);
+  std::vector<float> in(30), out(30);
+  const std::vector<std::size_t> counts{1, 2, 3}, short_counts{1, 2};
+  const auto refused = [](const std::function<void()>& call) -> std::string {
+    try {
+      call();
+    } catch (const UsageError& e) {
+      return e.what();
+    }
+    return "taken";
+  };
+  const BufferView result = view(out);
+  EXPECT_THAT(refused([&] { calls.reduce("x", in.data(), result, 3, ReduceOp::kSum); }),
+              testing::HasSubstr("'x': the root 3 is not a rank"));
+  EXPECT_THAT(refused([&] { calls.all_gather("x", in.data(), result, short_counts); }),
+              testing::HasSubstr("2 counts for 3 ranks"));
+  EXPECT_THAT(refused([&] { calls.all_gather("x", in.data(), result, counts); }),
+              testing::HasSubstr("the result has 30 elements where the counts say 6"));
+  EXPECT_THAT(refused([&] {
+                calls.reduce_scatter("x", in.data(), {out.data(), 3, DType::kFloat32},
+                                     ReduceOp::kSum, counts);
+              }),
+              testing::HasSubstr("the result has 3 elements where the counts say 2"));
+  EXPECT_THAT(refused([&] {
+                calls.all_to_all("x", in.data(), {out.data(), 10, DType::kFloat32}, {});
+              }),
+              testing::HasSubstr("10 elements are not as many for each of 3 ranks"));
+  EXPECT_THAT(refused([&] { calls.all_to_all("x", out.data(), result, {}); }),
+              testing::HasSubstr("overlap; leave the input out to work in place"));
+  const BufferView part{in.data(), 10, DType::kFloat32}, nothing{nullptr, 10, DType::kFloat32};
+  EXPECT_THAT(refused([&] { calls.gather("x", part, in.data(), 1, {}); }),
+              testing::HasSubstr("overlap; leave the input out to work in place"));
+  EXPECT_EQ(refused([&] { calls.gather("x", nothing, out.data(), 1, {}); }), "taken");
+  EXPECT_THAT(refused([&] { calls.gather("x", nothing, out.data(), 0, {}); }),
+              testing::HasSubstr("a buffer is null"));
+  EXPECT_THAT(refused([&] { calls.scatter("x", in.data(), part, 1, {}); }),
+              testing::HasSubstr("overlap; leave the root's result out to work in place"));
+  EXPECT_EQ(refused([&] { calls.scatter("x", in.data(), nothing, 1, {}); }), "taken");
+  EXPECT_THAT(refused([&] { calls.scatter("x", nullptr, nothing, 0, {}); }),
+              testing::HasSubstr("a buffer is null"));
+  EXPECT_THAT(refused([&] { calls.broadcast("x", out.data(), result, 1); }),
+              testing::HasSubstr("overlap; pass one buffer to work in place"));
+  EXPECT_THAT(refused([&] { calls.broadcast("x", nullptr, result, 1); }),
+              testing::HasSubstr("the root's input is null"));
+  EXPECT_EQ(refused([&] { calls.broadcast("x", nullptr, result, 0); }), "taken");
+  EXPECT_THAT(refused([&] { calls.all_to_all("x", in.data(), result, counts); }),
+              testing::HasSubstr("3 counts for 9 pairs of ranks"));
+  const std::vector<std::size_t> pairs{0, 1, 2, 3, 4, 5, 6, 7, 8};
+  EXPECT_THAT(refused([&] { calls.all_to_all("x", in.data(), result, pairs); }),
+              testing::HasSubstr("the result has 30 elements where the counts say 12"));
+  const BufferView twelve{out.data(), 12, DType::kFloat32};
+  EXPECT_THAT(refused([&] { calls.all_to_all("x", nullptr, twelve, pairs); }),
+              testing::HasSubstr("ranks 0 and 1 exchange as many elements both ways, not 1 and 3"));
+  BufferView pinned = result;
+  pinned.memory = MemoryKind::kPinned;
+  EXPECT_THAT(refused([&] { calls.all_gather("x", in.data(), pinned, {}); }),
+              testing::HasSubstr("pinned memory is host memory"));
+}
+
+}  // namespace
+}  // namespace kolo

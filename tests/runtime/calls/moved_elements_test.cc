@@ -1,0 +1,85 @@
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/calls/operation_calls.h"
+#include "tests/support/engine_job.h"
+
+namespace kolo {
+namespace {
+
+using test::EngineJob;
+using test::error_of;
+
+using Bits = std::vector<std::byte>;
+
+// Whatever an element is, its bytes arrive.
+class MovedElements : public testing::TestWithParam<MemoryKind> {};
+
+TEST_P(MovedElements, AreOfAnyDType) {
+  EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.verify_schedules = true}, 12,
+                test::devices_for(GetParam()));
+  for (const DType dtype : kAllDTypes) {
+    constexpr std::size_t kEach = 11;
+    const std::size_t part = kEach * size_of(dtype);
+    struct Rank {
+      Bits input, gathered, exchanged, sent, scattered, at_root;
+    };
+    std::vector<Rank> ranks(3);
+    Bits all;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      for (std::size_t i = 0; i < part; ++i) {
+        ranks[rank].input.push_back(static_cast<std::byte>(rank * 83 + i * 7));
+      }
+      all.insert(all.end(), ranks[rank].input.begin(), ranks[rank].input.end());
+    }
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (int rank = 0; rank < 3; ++rank) {
+      Rank& mine = ranks[static_cast<std::size_t>(rank)];
+      OperationPool pool;
+      const OperationCalls calls(pool, rank, 3);
+      const std::string name(to_string(dtype));
+      mine.gathered.resize(all.size());
+      mine.exchanged.resize(all.size());
+      mine.scattered.resize(part);
+      mine.at_root.resize(all.size());
+      mine.sent = rank == 1 ? all : Bits(all.size());
+      const auto view = [&](Bits& bytes) {
+        return BufferView{bytes.data(), bytes.size() / size_of(dtype), dtype};
+      };
+      operations.push_back(job.submit(
+          rank, *calls.all_gather(name + " gathered", mine.input.data(), view(mine.gathered), {})));
+      operations.push_back(job.submit(
+          rank, *calls.all_to_all(name + " exchanged", all.data(), view(mine.exchanged), {})));
+      operations.push_back(job.submit(rank, *calls.broadcast(name + " sent", view(mine.sent), 1)));
+      operations.push_back(job.submit(
+          rank, *calls.scatter(name + " scattered", all.data(), view(mine.scattered), 2, {})));
+      operations.push_back(job.submit(
+          rank, *calls.gather(name + " at root", view(mine.input), mine.at_root.data(), 0, {})));
+    }
+    job.finish(operations);
+    for (const auto& operation : operations) ASSERT_EQ(error_of(*operation), "");
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      const Rank& mine = ranks[rank];
+      EXPECT_EQ(mine.gathered, all) << to_string(dtype);
+      EXPECT_EQ(mine.sent, all) << to_string(dtype);
+      EXPECT_EQ(mine.scattered, mine.input) << to_string(dtype);
+      EXPECT_EQ(mine.at_root, rank == 0 ? all : Bits(all.size())) << to_string(dtype);
+      Bits same;
+      for (int from = 0; from < 3; ++from) {
+        same.insert(same.end(), mine.input.begin(), mine.input.end());
+      }
+      EXPECT_EQ(mine.exchanged, same) << to_string(dtype);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Memory, MovedElements,
+                         testing::Values(MemoryKind::kHost, MemoryKind::kDevice),
+                         [](const auto& each) { return std::string(to_string(each.param)); });
+
+}  // namespace
+}  // namespace kolo

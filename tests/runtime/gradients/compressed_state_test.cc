@@ -1,0 +1,165 @@
+// What gradient sets that travel sparsely keep from step to step, save and take over.
+
+#include <cmath>
+#include <cstddef>
+#include <initializer_list>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "runtime/gradients/compression_state.h"
+#include "tests/runtime/gradients/compressed_member.h"
+
+namespace kolo::test {
+namespace {
+
+/// Of a saved state, without its step number.
+FeedbackState residuals(const GradientSet& set) {
+  return compression_state_from(set.save_compression()).feedback;
+}
+
+// An infinity anywhere, in a sparse tensor or a dense one, on any rank, leaves every residual bit
+// of every rank as it was; all see that the results are not finite, and the next step works.
+TEST(CompressedState, AStepThatIsNotFiniteLeavesNoTrace) {
+  for (const std::size_t tensor : std::initializer_list<std::size_t>{0, 1, 2}) {
+    for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+      run({.compression = "topk(0.05)"}, [&](Member& member) {
+        member.reduce(std::size_t{0});
+        const auto before = residuals(member.set());
+        Tensors gradients = gradients_of(member.runtime().rank(), 1);
+        if (member.runtime().rank() == 1) gradients[tensor][17] = bad;
+        const Tensors result = member.reduce(gradients);
+        bool finite = true;
+        for (const auto& values : result) {
+          for (const float value : values) finite &= std::isfinite(value);
+        }
+        require(!finite, "the result looks finite");
+        require(residuals(member.set()) == before, "a residual has changed");
+        const auto stats = member.set().compression_stats();
+        require(stats[0].skipped_steps == 1 && stats[0].steps == 2, "the step was not skipped");
+        member.reduce(std::size_t{2});
+        require(residuals(member.set()) != before, "the next step did nothing");
+      });
+    }
+  }
+}
+
+// I12. What is beyond a float16 as it is shows whether exponents are part of the state.
+TEST(CompressedState, ASavedStateGoesOnBitForBit) {
+  constexpr float kSmall = 0x1p-60f;
+  for (const char* spec :
+       {"topk(0.05)", "topk(0.05,dgc,warmup=1)", "first=topk(0.05),*=fp16", "fp16"}) {
+    SCOPED_TRACE(spec);
+    const Setting setting{.compression = spec};
+    std::vector<Tensors> whole;
+    std::vector<std::vector<std::byte>> states(static_cast<std::size_t>(setting.ranks));
+    run(setting, [&](Member& member) {
+      const int rank = member.runtime().rank();
+      for (std::size_t step = 0; step < 7; ++step) {
+        if (step == 4) states[static_cast<std::size_t>(rank)] = member.set().save_compression();
+        Tensors result = member.reduce(gradients_of(rank, step, kSmall));
+        if (rank == 0) whole.push_back(std::move(result));
+      }
+    });
+    EXPECT_GT(nonzeros(whole[4][2]), 0u);
+    run(setting, [&](Member& member) {
+      const int rank = member.runtime().rank();
+      member.set().load_compression(states[static_cast<std::size_t>(rank)]);
+      for (std::size_t step = 4; step < 7; ++step) {
+        require(member.reduce(gradients_of(rank, step, kSmall)) == whole[step],
+                "step " + std::to_string(step) + " differs");
+      }
+    });
+  }
+}
+
+// I12: what four ranks had not sent is worth as much among two or eight: after a flush, sums (and
+// averages, by how they are divided) are what they would have been.
+TEST(CompressedState, AStateGoesOnAmongOtherRanks) {
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage}) {
+    Setting setting{
+        .compression = "second=topk(0.05),first=topk(0.02,dgc=0.5),*=fp16", .ranks = 4, .op = op};
+    std::vector<std::vector<std::byte>> states(4);
+    Tensors flushed;
+    const auto nothing = [] {
+      Tensors zeros;
+      for (const GradientSpec& spec : model()) zeros.emplace_back(spec.count());
+      return zeros;
+    };
+    run(setting, [&](Member& member) {
+      const int rank = member.runtime().rank();
+      for (std::size_t step = 0; step < 3; ++step) member.reduce(step);
+      states[static_cast<std::size_t>(rank)] = member.set().save_compression();
+      member.set().flush_residuals();
+      Tensors result = member.reduce(nothing());
+      if (rank == 0) flushed = std::move(result);
+    });
+    ASSERT_GT(nonzeros(flushed[0]), 0u);
+    ASSERT_GT(nonzeros(flushed[2]), 0u);
+    for (const int ranks : {1, 2, 4, 8}) {
+      setting.ranks = ranks;
+      run(setting, [&](Member& member) {
+        member.set().remap_compression(states);
+        member.set().flush_residuals();
+        require(member.reduce(nothing()) == flushed, std::to_string(ranks) + " ranks");
+      });
+    }
+  }
+}
+
+TEST(CompressedState, AStateOfAnotherSetIsRefused) {
+  run({.ranks = 1}, [](Member& member) {
+    const auto refused = [&](std::span<const std::byte> state) {
+      try {
+        member.set().load_compression(state);
+        return false;
+      } catch (const KoloError& e) {
+        return e.error().code == ErrorCode::kData;
+      }
+    };
+    std::vector<std::byte> state = member.set().save_compression();
+    require(refused(std::span(state).first(3)), "three bytes");
+    require(refused(std::span(state).first(state.size() - 1)), "truncated");
+    require(!refused(state), "its own");
+    const GradientSet other = member.runtime().register_gradients(
+        "other", {{.name = "first", .shape = {64, 64}}}, {.compression = "topk(0.1)"});
+    require(refused(other.save_compression()), "of another set");
+  });
+}
+
+TEST(CompressedState, WhatIsDroppedIsGone) {
+  run({}, [](Member& member) {
+    member.reduce(std::size_t{0});
+    require(member.set().residual_norm("first").value() > 0, "nothing was left");
+    member.set().drop_residuals();
+    require(member.set().residual_norm("first") == 0.0, "something is left");
+  });
+}
+
+TEST(CompressedState, WithoutFeedbackTheRestIsForgotten) {
+  run({.compression = "topk(0.05,nofeedback)"}, [](Member& member) {
+    member.reduce(std::size_t{0});
+    require(member.set().residual_norm("first") == 0.0, "something is left");
+  });
+}
+
+TEST(CompressedState, CallsBelongBetweenIterations) {
+  run({.ranks = 1}, [](Member& member) {
+    member.set().ready(0);
+    try {
+      member.set().save_compression();
+      throw std::runtime_error("no error");
+    } catch (const UsageError&) {
+    }
+    member.set().ready(1);
+    member.set().ready(2);
+    member.set().wait();
+  });
+}
+
+}  // namespace
+}  // namespace kolo::test

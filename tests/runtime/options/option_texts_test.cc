@@ -1,0 +1,123 @@
+// Any text for any option: it is refused with the error that names it, or stands for a value that
+// comes back from its own text.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "comm/base/error.h"
+#include "runtime/options/option_table.h"
+#include "tests/support/random_text.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::uint64_t kSeed = 5;
+constexpr int kTexts = 4000;
+
+/// Texts that each kind of option takes.
+const std::map<std::string, std::vector<std::string>>& taken() {
+  static const std::map<std::string, std::vector<std::string>> texts = {
+      {"compression",
+       {"none", "*.bias=none,*=topk(0.01)", "auto(0.25,bf16)", "topk(0.1,dgc)",
+        "a?=fp16,topk( 0.02 , fp32, dgc=0.8, warmup=200, ramp=100, nofeedback, rule=lossless, "
+        "route=logstep, scope=flat )"}},
+      {"device", {"cpu", "cuda", "cuda:1"}},
+      {"link_costs", {"network_latency_us=2.5,bucket_us=1", "node_rates=1200:0:7.5e3"}},
+  };
+  return texts;
+}
+
+const std::vector<std::string> kWords = {"none",
+                                         "fp16",
+                                         "bf16",
+                                         "fp32",
+                                         "topk",
+                                         "auto",
+                                         "(",
+                                         ")",
+                                         ",",
+                                         "=",
+                                         "*",
+                                         "?",
+                                         ":",
+                                         " ",
+                                         "-",
+                                         "+",
+                                         ".",
+                                         "0",
+                                         "1",
+                                         "0.01",
+                                         "1e-3",
+                                         "1e-320",
+                                         "nan",
+                                         "inf",
+                                         "9223372036854775807",
+                                         "18446744073709551616",
+                                         "K",
+                                         "M",
+                                         "G",
+                                         "dgc",
+                                         "warmup",
+                                         "ramp",
+                                         "nofeedback",
+                                         "rule",
+                                         "quota",
+                                         "lossless",
+                                         "route",
+                                         "owners",
+                                         "logstep",
+                                         "allgather",
+                                         "scope",
+                                         "nodes",
+                                         "flat",
+                                         "network_latency_us=",
+                                         "node_rates=",
+                                         "bucket_us=",
+                                         "float32",
+                                         "float16",
+                                         "bfloat16",
+                                         "int32",
+                                         "on",
+                                         "off",
+                                         "cpu",
+                                         "cuda:",
+                                         std::string(1, '\0'),
+                                         "layer.weight"};
+
+TEST(OptionTexts, AreRefusedByNameOrComeBack) {
+  test::RandomText texts(kSeed, kWords);
+  for (const OptionEntry& entry : option_table()) {
+    SCOPED_TRACE(entry.name + ", seed " + std::to_string(kSeed));
+    const auto found = taken().find(entry.name);
+    const std::vector<std::string> whole =
+        found != taken().end() ? found->second : std::vector<std::string>{"4096", "auto", "on"};
+    int accepted = 0;
+    for (int i = 0; i < kTexts; ++i) {
+      const std::string text = texts.next(whole);
+      Options options;
+      try {
+        entry.set(options, text);
+      } catch (const KoloError& e) {
+        ASSERT_TRUE(e.error().code == ErrorCode::kConfig || e.error().code == ErrorCode::kUsage)
+            << "'" << text << "'";
+        ASSERT_FALSE(e.error().what.empty()) << "'" << text << "'";
+        ASSERT_EQ(options, Options{}) << "'" << text << "' was refused, but left something";
+        continue;
+      }
+      ++accepted;
+      const std::string own = entry.get(options);
+      Options again;
+      ASSERT_NO_THROW(entry.set(again, own)) << "'" << own << "' of '" << text << "'";
+      ASSERT_EQ(entry.get(again), own) << "of '" << text << "'";
+      ASSERT_EQ(again, options) << "'" << own << "' of '" << text << "'";
+    }
+    EXPECT_GT(accepted, kTexts / 100) << "the texts test nothing but the first word";
+  }
+}
+
+}  // namespace
+}  // namespace kolo
