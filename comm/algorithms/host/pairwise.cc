@@ -17,8 +17,7 @@ constexpr std::size_t kPiecesInSlot = 8;
 /// How many times the loss of crowded links an all-to-all in rounds loses. Nothing holds back a
 /// rank that is ahead, so it meets the round before at the link of its next peer, and meanwhile has
 /// nobody else to send to. A root's link has one peer at a time. Source: four hosts, 16 MiB: 23 to
-/// 29 % above the time of the wire, `direct` 3 to 4 %
-/// (docs/decisions/0071-large-and-small-goals.md).
+/// 29 % above the time of the wire, `direct` 3 to 4 %.
 constexpr double kLossOfRounds = 4;
 
 // In round d each rank sends to the rank d places on and receives from the one d places back, all
