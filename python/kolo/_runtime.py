@@ -172,7 +172,7 @@ def open(  # noqa: A001  # As in `kolo.open`.
     srun, or none of them for a job of one rank. With a `store`, which all ranks share, `rank` and `world_size` tell,
     and `job` begins all keys: another one for each job in a store.
 
-    `options` are those of the user guide: `kolo.open(fusion_bytes="4M", algorithm="ring")`. Those that are not given
+    `options` are those of docs/options.md: `kolo.open(fusion_bytes="4M", algorithm="ring")`. Those that are not given
     come from KOLO_* variables, else have their defaults.
 
     Threads: any; a store is called from another thread.

@@ -300,15 +300,15 @@ class Programs(unittest.TestCase):
         self.assertEqual(wrong.returncode, 64, wrong.stderr)
         self.assertIn("did you mean ring?", wrong.stderr)
 
-    def test_the_user_guide_lists_every_option_as_help_does(self):
+    def test_the_page_of_options_lists_every_one_as_help_does(self):
         text = self.succeed("kolo-train", "--help", ranks=1).stdout.split("Runtime:\n")[1]
         # A flag, then its unit with its default behind the last "=".
         options = {}
         for name, unit in re.findall(r"^  (?:--wire,)?--([\w-]+) (\S+)", text, re.M):
             shown, _, default = unit.rpartition("=") if re.search(r"=[\w-]+$", unit) else (unit, "", "")
             options[name] = (shown.replace("|", " or "), default)
-        guide = (ROOT / "docs" / "user-guide.md").read_text(encoding="utf-8")
-        rows = re.findall(r"^\| `--([\w-]+)`[^|]*\| `(\w+)` \| ([^|]*) \| ([^|]*) \|", guide, re.M)
+        page = (ROOT / "docs" / "options.md").read_text(encoding="utf-8")
+        rows = re.findall(r"^\| `--([\w-]+)`[^|]*\| `(\w+)` \| ([^|]*) \| ([^|]*) \|", page, re.M)
         self.assertEqual(sorted(options), sorted(row[0] for row in rows))
         for name, variable, unit, default in rows:
             with self.subTest(option=name):

@@ -37,7 +37,7 @@ class TopKState:
 
     As torch's `PowerSGDState`, but it is made of the model, because residuals belong to parameters: DDP makes its
     buckets anew after the first step. Of each parameter the largest values of gradient plus residual are sent, the same
-    share at all ranks; see "Compression" in Kolo's user guide. Biases and other small tensors travel dense.
+    share at all ranks; see docs/how-to/compression.md. Biases and other small tensors travel dense.
 
     Threads: that of the backward pass; `state_dict` and the like between two backward passes.
     """

@@ -76,7 +76,7 @@ TEST(Carriers, OfTruthValuesGiveTruthValues) {
 }
 
 TEST(Reductions, TakeWhatTheTableSays) {
-  // The table of the user guide: sum, average, min, max, prod, bit_and, bit_or, bit_xor,
+  // The table of docs/how-to/operations.md: sum, average, min, max, prod, bit_and, bit_or, bit_xor,
   // premul_sum.
   const auto row = [](DType dtype) {
     std::string marks;
