@@ -12,6 +12,8 @@ EXAMPLE = ROOT / "tests" / "integration" / "wrap_example.cc"
 README = ROOT / "README.md"
 MOST_WORDS_OF_README = 700
 MOST_WORDS_OF_A_FOLDERS_PAGE = 600
+MOST_WORDS_OF_RESULTS = 1500  # tables apart
+MOST_WORDS_OF_A_PAGE = 2500
 MOST_WORDS_OF_A_RECORD = 250
 
 
@@ -91,6 +93,10 @@ class Pages(unittest.TestCase):
             if page.name == "README.md" and page != README and "docs" not in page.relative_to(ROOT).parts:
                 with self.subTest(page=page.relative_to(ROOT)):
                     self.assertLessEqual(words(page), MOST_WORDS_OF_A_FOLDERS_PAGE)
+            else:
+                with self.subTest(page=page.relative_to(ROOT)):
+                    self.assertLessEqual(words(page), MOST_WORDS_OF_A_PAGE)
+        self.assertLessEqual(words(ROOT / "docs" / "results.md", tables=False), MOST_WORDS_OF_RESULTS)
 
 
 if __name__ == "__main__":
