@@ -39,6 +39,23 @@ class Pages(unittest.TestCase):
                     with self.subTest(page=page.relative_to(ROOT), file=name):
                         self.assertTrue((ROOT / name).exists())
 
+    def test_the_architecture_names_every_room_and_only_files_that_exist(self):
+        page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+        rooms = re.findall(r"^\|([^|]*)\|", page[: page.index("## Where to change what")], re.M)
+        names = {name for cell in rooms for span in re.findall(r"`([^`]+)`", cell) for name in re.findall(r"\w+", span)}
+        for folder in ("comm", "runtime", "trainer", "python/kolo"):
+            for room in (ROOT / folder).iterdir():
+                if any(room.glob("*.h")) or any(room.glob("*.cc")) or (room / "__init__.py").exists():
+                    with self.subTest(room=room.relative_to(ROOT)):
+                        self.assertIn(room.name, names)
+        for name in re.findall(r"`([\w./-]+\.(?:h|cc|cu|py))`", page):
+            with self.subTest(file=name):
+                self.assertTrue((ROOT / name).exists() or any(self.sources(pathlib.Path(name).name)))
+
+    def sources(self, name):
+        for folder in ("topology", "comm", "fusion", "compression", "runtime", "python", "trainer", "benchmarks"):
+            yield from (ROOT / folder).rglob(name)
+
     def test_files_that_a_folders_page_names_are_in_its_folder(self):
         for page in current_pages():
             if page.name != "README.md" or page == README or "docs" in page.relative_to(ROOT).parts:
