@@ -8,8 +8,10 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "comm/algorithms/algorithm_request.h"
+#include "comm/algorithms/registry.h"
 #include "comm/base/check.h"
 #include "comm/base/error.h"
 #include "comm/base/nearest_name.h"
@@ -260,11 +262,10 @@ const std::vector<OptionEntry>& option_table() {
                         "size that the cost model predicts to be fastest",
                         &Options::fusion_bytes, 0),
       text_option("algorithm", "[COLLECTIVE:]NAME",
-                  "auto, or algorithms for what they serve, separated by semicolons: direct, flat, "
-                  "ring, tree, halving_doubling, bruck, pairwise, "
-                  "scatter_allgather, native (NCCL), hierarchical or "
-                  "hierarchical:LOCAL,CROSS; after COLLECTIVE: for that one only, as in "
-                  "ring;broadcast:tree; where none serves, auto",
+                  fmt::format("algorithms for what they serve, separated by semicolons: {}; after "
+                              "COLLECTIVE: for that one only, as in ring;broadcast:tree; where "
+                              "none serves, auto",
+                              fmt::join(algorithm_texts(), ", ")),
                   &Options::algorithm, true, check_algorithm),
       switch_option("reproducible",
                     "on: no bit of a sum in host memory depends on what was measured, on the size "

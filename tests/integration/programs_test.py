@@ -1,7 +1,8 @@
 #!/usr/bin/env -S python3 -B
 """The three programs as users start them: what they print and write, and how they end.
 
-Called as `programs_test.py FOLDER_OF_PROGRAMS`; scripts/launch starts more than one rank, and one rank starts as it is.
+Called as `programs_test.py FOLDER_OF_PROGRAMS [--update]`; scripts/launch starts more than one rank, and one rank starts
+as it is. `--update` renews the table of docs/options.md by what the programs say.
 """
 
 import functools
@@ -21,6 +22,9 @@ import pages
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = pathlib.Path(sys.argv.pop(1))
+UPDATES = "--update" in sys.argv
+if UPDATES:
+    sys.argv.remove("--update")
 PATIENCE = 120
 MOST_START_UP_ROUNDS = 5
 
@@ -300,22 +304,23 @@ class Programs(unittest.TestCase):
         self.assertEqual(wrong.returncode, 64, wrong.stderr)
         self.assertIn("did you mean ring?", wrong.stderr)
 
-    def test_the_page_of_options_lists_every_one_as_help_does(self):
-        text = self.succeed("kolo-train", "--help", ranks=1).stdout.split("Runtime:\n")[1]
-        # A flag, then its unit with its default behind the last "=".
-        options = {}
-        for name, unit in re.findall(r"^  (?:--wire,)?--([\w-]+) (\S+)", text, re.M):
-            shown, _, default = unit.rpartition("=") if re.search(r"=[\w-]+$", unit) else (unit, "", "")
-            options[name] = (shown.replace("|", " or "), default)
-        page = (ROOT / "docs" / "options.md").read_text(encoding="utf-8")
-        rows = re.findall(r"^\| `--([\w-]+)`[^|]*\| `(\w+)` \| ([^|]*) \| ([^|]*) \|", page, re.M)
-        self.assertEqual(sorted(options), sorted(row[0] for row in rows))
-        for name, variable, unit, default in rows:
-            with self.subTest(option=name):
-                self.assertEqual(variable, "KOLO_" + name.upper().replace("-", "_"))
-                self.assertEqual(unit, options[name][0])
-                if options[name][1]:
-                    self.assertEqual(default, options[name][1])
+    def test_the_table_of_the_page_of_options_is_that_of_help(self):
+        options = self.help_of("kolo-train").split("Runtime:\n")[1].split("\n\n")[0]
+        rows = []
+        for names, kind, help_text in re.findall(r"^  (--\S+) (\S+)\s+(.*)$", options, re.M):
+            *others, name = names.split(",")
+            kind, _, default = kind.rpartition("=") if re.search(r"=[\w-]+$", kind) else (kind, "", "")
+            variable = "KOLO_" + name[2:].upper().replace("-", "_")
+            flags = f"`{name}`" + "".join(f" (`{other}`)" for other in others)
+            rows.append(f"| {flags} | `{variable}` | {kind.replace('|', ' or ')} | {default or '-'} | {help_text} |")
+        self.assertGreater(len(rows), 20)
+        page = ROOT / "docs" / "options.md"
+        text = page.read_text(encoding="utf-8")
+        before, table, after = re.fullmatch(r"(.*\n\|---[|-]+\n)((?:\|[^\n]*\n)+)(.*)", text, re.S).groups()
+        if UPDATES:
+            page.write_text(before + "\n".join(rows) + "\n" + after, encoding="utf-8")
+        else:
+            self.assertEqual(table.splitlines(), rows, "programs_test.py FOLDER --update renews the table")
 
     def test_options_in_the_commands_of_the_pages_exist(self):
         seen = 0
