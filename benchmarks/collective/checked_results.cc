@@ -117,7 +117,8 @@ CheckedResults::CheckedResults(const Runtime& runtime, const CollectiveCase& wha
   for (int rank = 0; rank < ranks && reduces(what.verb); ++rank) {
     results.push_back(right_result(what, ranks, rank));
   }
-  for (const Goal::Part& part : what.goal(ranks).parts) {
+  const Goal goal = what.goal(ranks);
+  for (const Goal::Part& part : goal.parts()) {
     const bool contributes = part.contributes(runtime.rank());
     const bool receives = part.receives(runtime.rank());
     if (!contributes && !receives) continue;

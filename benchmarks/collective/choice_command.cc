@@ -162,7 +162,7 @@ bool run(ChoiceOptions& options, const CLI::App& command) {
   }
   // A root that hears nothing from others would be several calls ahead of them.
   const int ranks = runtime.world_size();
-  options.bench.together = options.bench.together || !what.goal(ranks).is_mutual(ranks);
+  options.bench.together = options.bench.together || !what.goal(ranks).is_mutual();
 
   Table table = make_table(runtime, options);
   double worst = 0;

@@ -11,13 +11,13 @@ namespace {
 
 /// A message from each rank to its partner.
 Goal messages(int ranks, std::size_t count) {
-  Goal goal;
+  std::vector<Goal::Part> parts;
   for (int rank = 0; rank < ranks; ++rank) {
-    goal.parts.push_back({.extent = {static_cast<std::size_t>(rank) * count, count},
-                          .contributors = {rank},
-                          .receivers = {partner(rank, ranks)}});
+    parts.push_back({.extent = {static_cast<std::size_t>(rank) * count, count},
+                     .contributors = RankRange::one(rank),
+                     .receivers = RankRange::one(partner(rank, ranks))});
   }
-  return goal;
+  return Goal::of_parts(ranks, parts);
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ double CollectiveCase::bus_factor(int ranks) const {
 std::size_t least_wire_bytes(const CollectiveCase& what, std::span<const int> node_of) {
   const auto nodes = static_cast<std::size_t>(1 + *std::ranges::max_element(node_of));
   if (what.verb == Verb::kAllReduce) return 2 * (nodes - 1) * what.bytes / nodes;
-  const auto nodes_of = [&](const std::vector<int>& ranks) {
+  const auto nodes_of = [&](const RankRange& ranks) {
     std::set<int> all;
     for (const int rank : ranks) all.insert(node_of[static_cast<std::size_t>(rank)]);
     return all;
@@ -54,7 +54,8 @@ std::size_t least_wire_bytes(const CollectiveCase& what, std::span<const int> no
     return all.size() > all.count(node);
   };
   std::vector<std::size_t> sent(nodes), received(nodes);
-  for (const Goal::Part& part : what.goal(static_cast<int>(node_of.size())).parts) {
+  const Goal goal = what.goal(static_cast<int>(node_of.size()));
+  for (const Goal::Part& part : goal.parts()) {
     const std::set<int> from = nodes_of(part.contributors), to = nodes_of(part.receivers);
     for (const int node : from) {
       if (has_others(to, node)) sent[static_cast<std::size_t>(node)] += part.extent.count;
@@ -73,7 +74,8 @@ CaseCounts counts_of(const CollectiveCase& what, int rank, int ranks) {
     if (count == 0) at = extent.offset;
     count += extent.count;
   };
-  for (const Goal::Part& part : what.goal(ranks).parts) {
+  const Goal goal = what.goal(ranks);
+  for (const Goal::Part& part : goal.parts()) {
     if (part.contributes(rank)) add(part.extent, counts.contributed, counts.contributed_at);
     if (part.receives(rank)) add(part.extent, counts.received, counts.received_at);
   }

@@ -107,7 +107,7 @@ class NcclRun final : public CollectiveRun {
     check_call(ncclGroupStart());
     auto* in = static_cast<std::byte*>(memory_.contribution());
     auto* out = static_cast<std::byte*>(memory_.result());
-    for (const Goal::Part& part : goal_.parts) {
+    for (const Goal::Part& part : goal_.parts()) {
       const std::size_t count = part.extent.count;
       if (what_.in_place && part.contributes(rank_) && part.receives(rank_)) {
         in += count * size_of(what_.dtype);

@@ -77,18 +77,18 @@ class CaseMemory {
         goal_(what.goal(ranks_)),
         begins_(begins()),
         arenas_(map_arenas(runtime, name, 2 * begins_.back())) {
-    for (std::size_t i = 0; i < goal_.parts.size(); ++i) {
+    for (std::size_t i = 0; i < goal_.size(); ++i) {
       const std::size_t bytes = begins_[i + 1] - begins_[i];
-      if (goal_.parts[i].contributes(rank_)) own().commit(begins_[i], bytes);
-      if (goal_.parts[i].receives(rank_)) own().commit(result_at(i), bytes);
+      if (goal_.part(i).contributes(rank_)) own().commit(begins_[i], bytes);
+      if (goal_.part(i).receives(rank_)) own().commit(result_at(i), bytes);
     }
   }
 
   /// Copies the contribution of this rank to where it is read.
   void write(const std::byte* elements) {
-    for (std::size_t i = 0; i < goal_.parts.size(); ++i) {
-      if (!goal_.parts[i].contributes(rank_)) continue;
-      const std::size_t bytes = goal_.parts[i].extent.count * bytes_of_element_;
+    for (std::size_t i = 0; i < goal_.size(); ++i) {
+      if (!goal_.part(i).contributes(rank_)) continue;
+      const std::size_t bytes = goal_.part(i).extent.count * bytes_of_element_;
       std::memcpy(own().data() + begins_[i], elements, bytes);
       elements += bytes;
     }
@@ -97,16 +97,16 @@ class CaseMemory {
   /// The work of `rank`: a share of the one sum that all contribute to, or what it receives.
   std::vector<Stream> streams(int rank) const {
     std::vector<Stream> all;
-    for (std::size_t i = 0; i < goal_.parts.size(); ++i) {
-      const Goal::Part& part = goal_.parts[i];
+    for (std::size_t i = 0; i < goal_.size(); ++i) {
+      const Goal::Part part = goal_.part(i);
       Extent floats{0, part.extent.count * bytes_of_element_ / sizeof(float)};
-      const bool is_shared = part.sums() && goal_.parts.size() == 1;
+      const bool is_shared = part.sums() && goal_.size() == 1;
       if (is_shared) {
         floats = part_of(floats, static_cast<std::size_t>(ranks_), static_cast<std::size_t>(rank),
                          DType::kFloat32);
         all.push_back(stream(i, part.receivers, floats));
       } else if (part.receives(rank)) {
-        all.push_back(stream(i, std::span(&rank, 1), floats));
+        all.push_back(stream(i, RankRange::one(rank), floats));
       }
     }
     std::erase_if(all, [](const Stream& each) {
@@ -120,7 +120,7 @@ class CaseMemory {
   /// to the same sets of a cache.
   std::vector<std::size_t> begins() const {
     std::vector<std::size_t> all{0};
-    for (const Goal::Part& part : goal_.parts) {
+    for (const Goal::Part& part : goal_.parts()) {
       const std::size_t lines = part.extent.count * bytes_of_element_ / kMemoryAlignment;
       all.push_back(all.back() + (lines + 2) * kMemoryAlignment);
     }
@@ -135,13 +135,13 @@ class CaseMemory {
     return (is_in_place_ ? 0 : begins_.back()) + begins_[part];
   }
 
-  Stream stream(std::size_t part, std::span<const int> targets, const Extent& floats) const {
+  Stream stream(std::size_t part, const RankRange& targets, const Extent& floats) const {
     const auto at = [&](int rank, std::size_t begin) {
       return reinterpret_cast<float*>(arenas_[static_cast<std::size_t>(rank)].data() + begin) +
              floats.offset;
     };
     Stream stream{.count = floats.count};
-    for (const int rank : goal_.parts[part].contributors) {
+    for (const int rank : goal_.part(part).contributors) {
       stream.in.push_back(at(rank, begins_[part]));
     }
     for (const int rank : targets) stream.out.push_back(at(rank, result_at(part)));

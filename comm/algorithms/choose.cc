@@ -111,7 +111,7 @@ std::size_t choose_placing(std::span<const Placing> placings, const ProcessGrid&
 
 double mirror_us(const Goal& goal, DType dtype, int ranks, const LinkCost& staging) {
   std::vector<std::size_t> given(static_cast<std::size_t>(ranks)), got(given);
-  for (const Goal::Part& part : goal.parts) {
+  for (const Goal::Part& part : goal.parts()) {
     for (const int rank : part.contributors) {
       given[static_cast<std::size_t>(rank)] += part.extent.count;
     }

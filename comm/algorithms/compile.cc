@@ -27,7 +27,7 @@ Schedule compile(int rank, const Algorithm& algorithm, const CompileContext& con
   algorithm.append(builder, context);
   Schedule schedule = std::move(builder).build();
   schedule.eager = may_be_eager(layout, grid, options);
-  schedule.mutual = goal.kind == GoalKind::kAllReduce || goal.is_mutual(grid.world_size());
+  schedule.mutual = goal.kind == GoalKind::kAllReduce || goal.is_mutual();
   return schedule;
 }
 

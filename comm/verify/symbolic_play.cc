@@ -23,7 +23,7 @@ class Play {
       : steps_(steps), schedules_(steps.schedules()), goal_(goal) {}
 
   std::optional<std::string> play(std::span<const Node> order, const Meetings& meetings) {
-    for (const Goal::Part& part : goal_.parts) {
+    for (const Goal::Part& part : goal_.parts()) {
       for (int rank : part.contributors) contribute(rank, in_bucket(part.extent));
     }
     std::map<std::tuple<std::size_t, int, std::uint32_t>, SymbolicRuns> messages;
@@ -79,7 +79,7 @@ class Play {
   }
 
   std::optional<std::string> check_result() {
-    for (const Goal::Part& part : goal_.parts) {
+    for (const Goal::Part& part : goal_.parts()) {
       for (int rank : part.receivers) {
         if (auto wrong = check_part(rank, part)) return wrong;
       }

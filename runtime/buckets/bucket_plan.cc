@@ -18,17 +18,18 @@ namespace {
 std::size_t tensor_bytes(const BucketRequest& request, const PlanInputs& inputs) {
   const ProcessGrid& grid = inputs.grid;
   const BucketLayout& layout = request.layout;
-  const auto is_near = [&](int rank) { return grid.same_node(rank, inputs.rank); };
+  const std::vector<int>& near = grid.ranks_of_node(grid.node(inputs.rank));
   std::size_t elements = 0;
-  for (const Goal::Part& part : request.goal.parts) {
-    auto tensors = std::ranges::count_if(part.contributors, is_near);
-    tensors += std::ranges::count_if(part.receivers, [&](int rank) {
-      return is_near(rank) && (layout.out_of_place || !part.contributes(rank));
-    });
+  for (const Goal::Part& part : request.goal.parts()) {
     const std::size_t end = std::min(part.extent.end(), layout.count);
-    if (end > part.extent.offset) {
-      elements += (end - part.extent.offset) * static_cast<std::size_t>(tensors);
+    if (end <= part.extent.offset) continue;
+    std::size_t tensors = 0;
+    for (const int rank : near) {
+      const bool gives = part.contributes(rank), gets = part.receives(rank);
+      if (gives) ++tensors;
+      if (gets && (layout.out_of_place || !gives)) ++tensors;
     }
+    elements += (end - part.extent.offset) * tensors;
   }
   return elements * size_of(layout.dtype);
 }

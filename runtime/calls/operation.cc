@@ -120,7 +120,7 @@ std::size_t square(std::size_t number) { return number * number; }
 
 /// For `count` elements, or these parts.
 Goal goal_of(OperationKind kind, int root, int world_size, std::size_t count,
-             const std::vector<std::size_t>& parts) {
+             const PartExtents& parts) {
   switch (kind) {
     case OperationKind::kBroadcast:
       return Goal::broadcast(root, world_size, count);
@@ -207,16 +207,18 @@ std::size_t Operation::count_in(std::size_t tensor, std::size_t part) const {
 
 Goal Operation::goal_of_tensors(int world_size) const {
   const auto ranks = static_cast<std::size_t>(world_size);
+  const std::size_t parts = kind == OperationKind::kAllToAll ? square(ranks) : ranks;
   const std::size_t numbers = Carrier::of(buffer.dtype).per_element;
-  std::vector<std::size_t> parts;
-  if (has_parts(kind)) parts.resize(kind == OperationKind::kAllToAll ? square(ranks) : ranks);
   std::vector<Goal> goals;
   for (std::size_t tensor = 0; tensor < std::max<std::size_t>(tensors.size(), 1); ++tensor) {
-    for (std::size_t i = 0; i < parts.size(); ++i) parts[i] = count_in(tensor, i) * numbers;
-    const std::size_t count = parts.empty() ? count_in(tensor, 0) * numbers : 0;
-    goals.push_back(goal_of(kind, root, world_size, count, parts));
+    const std::size_t count = count_in(tensor, 0) * numbers;
+    const bool are_equal = counts.size() <= 1;
+    goals.push_back(goal_of(
+        kind, root, world_size, count,
+        are_equal ? PartExtents(parts, count)
+                  : PartExtents(std::span(counts).subspan(tensor * parts, parts), numbers)));
   }
-  return Goal::of_tensors(std::move(goals));
+  return Goal::of_tensors(goals);
 }
 
 OperationShape OperationShape::of(const Operation& operation) {

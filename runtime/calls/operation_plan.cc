@@ -128,15 +128,15 @@ std::shared_ptr<WirePacker> make_wire_packer(const BucketLayout& layout,
 
 OperationTensors::OperationTensors(const Operation& operation, const Goal& goal, int rank) {
   const std::size_t tensors = std::max<std::size_t>(operation.tensors.size(), 1);
-  const std::size_t parts = goal.parts.size() / goal.tensors;
   const std::size_t numbers = Carrier::of(operation.buffer.dtype).per_element;
   std::vector<Place> ends(tensors, Place{.result = 0, .input = 0});
-  for (std::size_t i = 0; i < goal.parts.size(); ++i) {
-    if (!goal.parts[i].contributes(rank) && !goal.parts[i].receives(rank)) continue;
-    Goal::Part part = goal.parts[i];
+  const std::size_t parts = goal.parts_of_tensor();
+  for (std::size_t i = 0; i < goal.size(); ++i) {
+    Goal::Part part = goal.part(i);
+    if (!part.contributes(rank) && !part.receives(rank)) continue;
     // Merged, a part has elements of all tensors.
     const std::size_t first = i / parts;
-    const std::size_t end = goal.tensors > 1 ? first + 1 : tensors;
+    const std::size_t end = goal.tensors() > 1 ? first + 1 : tensors;
     for (std::size_t tensor = first; tensor < end; ++tensor) {
       part.extent.count = operation.count_in(tensor, i % parts) * numbers;
       if (part.extent.count > 0) append_place(operation, tensor, part, rank, ends);
@@ -283,7 +283,7 @@ PlannedOperation plan_operation(const Operation& operation, bool in_arenas,
   Goal goal = operation.goal_of_tensors(context.grid.world_size());
   BucketLayout layout = layout_of(operation, goal, context);
   layout.in_arenas = in_arenas;
-  if (!layout.is_in_tensors(MemoryKind::kDevice)) goal = merged(std::move(goal));
+  if (!layout.is_in_tensors(MemoryKind::kDevice)) goal = merged(goal);
   const PlanInputs inputs = context.inputs();
   // The bucket of an all-reduce may be padded.
   const bool is_padded = layout.count != goal.count();

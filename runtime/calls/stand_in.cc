@@ -237,7 +237,7 @@ std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_
     check(memory != nullptr, "a stand-in in device memory needs some");
     give_device_memory(*part, *memory, bytes, contributed, carrier.dtype, op);
   }
-  share_out(*part, goal.parts.size());
+  share_out(*part, goal.size());
   return part;
 }
 

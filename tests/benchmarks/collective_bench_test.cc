@@ -297,8 +297,8 @@ TEST(CollectiveCase, OfMessagesPairsTheFirstRankWithTheLast) {
     EXPECT_EQ(goal.count(), 10u * static_cast<std::size_t>(ranks));
     for (int rank = 0; rank < ranks; ++rank) {
       EXPECT_EQ(partner(partner(rank, ranks), ranks), rank);
-      EXPECT_TRUE(goal.parts[static_cast<std::size_t>(rank)].contributes(rank));
-      EXPECT_TRUE(goal.parts[static_cast<std::size_t>(rank)].receives(partner(rank, ranks)));
+      EXPECT_TRUE(goal.part(static_cast<std::size_t>(rank)).contributes(rank));
+      EXPECT_TRUE(goal.part(static_cast<std::size_t>(rank)).receives(partner(rank, ranks)));
       EXPECT_EQ(counts_of(what, rank, ranks).contributed, 10u);
       EXPECT_EQ(counts_of(what, rank, ranks).received, 10u);
     }

@@ -1,5 +1,8 @@
 #include "tests/support/allocations.h"
 
+#include <malloc.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 
@@ -7,6 +10,9 @@ namespace {
 
 thread_local std::size_t total_calls = 0;
 thread_local std::size_t total_bytes = 0;
+// What another thread frees counts there.
+thread_local std::ptrdiff_t held_bytes = 0;
+thread_local std::ptrdiff_t most_held = 0;
 thread_local std::size_t* requests_left = nullptr;
 
 void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
@@ -14,7 +20,16 @@ void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
   total_bytes += bytes;
   if (requests_left != nullptr && *requests_left > 0 && --*requests_left == 0) return nullptr;
   void* memory = nullptr;
-  return ::posix_memalign(&memory, alignment, bytes) == 0 ? memory : nullptr;
+  if (::posix_memalign(&memory, alignment, bytes) != 0) return nullptr;
+  held_bytes += static_cast<std::ptrdiff_t>(::malloc_usable_size(memory));
+  most_held = std::max(most_held, held_bytes);
+  return memory;
+}
+
+void release(void* memory) noexcept {
+  if (memory == nullptr) return;
+  held_bytes -= static_cast<std::ptrdiff_t>(::malloc_usable_size(memory));
+  std::free(memory);
 }
 
 void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
@@ -38,16 +53,22 @@ void* operator new(std::size_t bytes, std::align_val_t alignment) {
 void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
   return allocate(bytes, static_cast<std::size_t>(alignment));
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t) noexcept { release(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
 
 namespace kolo::test {
 
-AllocationCounter::AllocationCounter() : calls_before_(total_calls), bytes_before_(total_bytes) {}
+AllocationCounter::AllocationCounter()
+    : calls_before_(total_calls), bytes_before_(total_bytes), held_before_(held_bytes) {
+  most_held = held_bytes;
+}
 std::size_t AllocationCounter::calls() const { return total_calls - calls_before_; }
 std::size_t AllocationCounter::bytes() const { return total_bytes - bytes_before_; }
+std::size_t AllocationCounter::most_held_bytes() const {
+  return static_cast<std::size_t>(most_held - held_before_);
+}
 
 AllocationFault::AllocationFault(std::size_t& left) { requests_left = &left; }
 AllocationFault::~AllocationFault() { requests_left = nullptr; }

@@ -12,9 +12,12 @@ class AllocationCounter {
   AllocationCounter();
   std::size_t calls() const;
   std::size_t bytes() const;
+  /// The most of them at a time. Before: no counter was constructed after this one.
+  std::size_t most_held_bytes() const;
 
  private:
   std::size_t calls_before_, bytes_before_;
+  std::ptrdiff_t held_before_;
 };
 
 /// While it lives, the calling thread's requests are counted down, and the one that brings `left`

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -24,12 +23,14 @@ namespace {
 /// The extent of each rank's part of a tensor, side by side; `rank_of` gives the only contributor
 /// or receiver.
 template <typename RankOf>
-std::vector<Extent> extents(std::span<const Goal::Part> tensor, int ranks, RankOf rank_of) {
+std::vector<Extent> extents(const Goal& goal, std::size_t tensor, int ranks, RankOf rank_of) {
   std::vector<Extent> all(static_cast<std::size_t>(ranks));
-  for (const Goal::Part& part : tensor) {
+  const std::size_t first = tensor * goal.parts_of_tensor();
+  for (std::size_t i = first; i < first + goal.parts_of_tensor(); ++i) {
+    const Goal::Part part = goal.part(i);
     all[static_cast<std::size_t>(rank_of(part))] = part.extent;
   }
-  std::size_t end = tensor.front().extent.offset;
+  std::size_t end = goal.part(first).extent.offset;
   for (Extent& each : all) {
     if (each.count == 0) each.offset = end;
     end = each.end();
@@ -39,9 +40,9 @@ std::vector<Extent> extents(std::span<const Goal::Part> tensor, int ranks, RankO
 
 void append_sums(ScheduleBuilder& builder, const Goal& goal, int ranks) {
   std::vector<Range> parts, targets;
-  for (std::size_t i = 0; i < goal.tensors; ++i) {
+  for (std::size_t i = 0; i < goal.tensors(); ++i) {
     const std::vector<Extent> each =
-        extents(goal.parts_of(i), ranks, [](const Goal::Part& of) { return of.receivers.front(); });
+        extents(goal, i, ranks, [](const Goal::Part& of) { return of.receivers.front(); });
     for (const Extent& part : each) parts.push_back(builder.input(part.offset, part.count));
     const Extent& mine = each[static_cast<std::size_t>(builder.rank())];
     targets.push_back(builder.home(mine.offset, mine.count));
@@ -52,7 +53,7 @@ void append_sums(ScheduleBuilder& builder, const Goal& goal, int ranks) {
 void append_packed_sums(ScheduleBuilder& builder, const Goal& goal, int ranks) {
   builder.load(builder.bucket(0, builder.layout().count));
   const std::vector<Extent> each =
-      extents(goal.parts, ranks, [](const Goal::Part& of) { return of.receivers.front(); });
+      extents(goal, 0, ranks, [](const Goal::Part& of) { return of.receivers.front(); });
   std::vector<Range> parts;
   for (const Extent& part : each) parts.push_back(builder.bucket(part.offset, part.count));
   const Range mine = parts[static_cast<std::size_t>(builder.rank())];
@@ -62,9 +63,9 @@ void append_packed_sums(ScheduleBuilder& builder, const Goal& goal, int ranks) {
 
 void append_copies(ScheduleBuilder& builder, const Goal& goal, int ranks) {
   std::vector<Range> parts, sources;
-  for (std::size_t i = 0; i < goal.tensors; ++i) {
-    const std::vector<Extent> each = extents(
-        goal.parts_of(i), ranks, [](const Goal::Part& of) { return of.contributors.front(); });
+  for (std::size_t i = 0; i < goal.tensors(); ++i) {
+    const std::vector<Extent> each =
+        extents(goal, i, ranks, [](const Goal::Part& of) { return of.contributors.front(); });
     for (const Extent& part : each) parts.push_back(builder.home(part.offset, part.count));
     const Extent& mine = each[static_cast<std::size_t>(builder.rank())];
     sources.push_back(builder.input(mine.offset, mine.count));
@@ -82,10 +83,11 @@ void append_exchange(ScheduleBuilder& builder, const Goal& goal, int ranks) {
   const bool replaces_inputs = builder.layout().replaces_inputs;
   const auto size = static_cast<std::size_t>(ranks);
   // By tensor and rank. A rank may get from itself what it gives where it lies: that stays.
-  std::vector<Range> given(goal.tensors * size, Range{builder.rank(), Region::kScratch});
+  std::vector<Range> given(goal.tensors() * size, Range{builder.rank(), Region::kScratch});
   std::vector<Range> got = given;
-  for (std::size_t i = 0; i < goal.tensors; ++i) {
-    for (const Goal::Part& part : goal.parts_of(i)) {
+  for (std::size_t i = 0; i < goal.tensors(); ++i) {
+    for (std::size_t each = 0; each < goal.parts_of_tensor(); ++each) {
+      const Goal::Part part = goal.part(i * goal.parts_of_tensor() + each);
       const int from = part.contributors.front();
       const int to = part.receivers.front();
       if (from == to && replaces_inputs) continue;  // It is there.
@@ -108,10 +110,10 @@ bool is_packed(const BucketLayout& layout) { return layout.placement == Placemen
 bool serves(const CompileContext& context) {
   const auto& [goal, layout, grid, options] = context;
   if (layout.is_on_device() && is_packed(layout)) {
-    return goal.tensors == 1 &&
+    return goal.tensors() == 1 &&
            (goal.kind == GoalKind::kReduce || goal.kind == GoalKind::kReduceScatter);
   }
-  const bool is_one_call = goal.tensors == 1 || goal.kind != GoalKind::kAllReduce;
+  const bool is_one_call = goal.tensors() == 1 || goal.kind != GoalKind::kAllReduce;
   return layout.is_in_tensors(MemoryKind::kDevice) && goal.kind != GoalKind::kOther && is_one_call;
 }
 

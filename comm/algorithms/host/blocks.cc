@@ -1,9 +1,9 @@
 #include "comm/algorithms/host/blocks.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
+#include "comm/algorithms/host/slices.h"
 #include "comm/algorithms/host/sums.h"
 #include "comm/base/contains.h"
 
@@ -22,36 +22,60 @@ Blocks::Blocks(ScheduleBuilder& builder, const Goal& goal, const ProcessGrid& gr
       goal_(goal),
       grid_(grid),
       node_(grid.node(builder.rank())),
-      counts_(static_cast<std::size_t>(grid.num_nodes()) *
-              static_cast<std::size_t>(grid.num_nodes())) {
-  const bool one_by_one = sums_in_one_place(builder.layout());
-  for (std::size_t i = 0; i < goal.parts.size(); ++i) {
-    const Goal::Part& part = goal.parts[i];
+      sums_in_one_place_(sums_in_one_place(builder.layout())),
+      given_(static_cast<std::size_t>(grid.num_nodes())),
+      got_(given_),
+      contributed_(static_cast<std::size_t>(grid.world_size())) {
+  if (goal.kind == GoalKind::kAllToAll && (goal.tensors() > 1 || !goal.has_equal_parts())) {
+    pairs_.resize(given_.size() * given_.size());
+  }
+  std::size_t of_all = 0;  // contributed by every rank
+  for (std::size_t i = 0; i < goal.size(); ++i) {
+    const Goal::Part part = goal.part(i);
     if (part.extent.count == 0) continue;
-    std::map<int, std::vector<int>> from;
-    for (const int rank : part.contributors) from[grid.node(rank)].push_back(rank);
-    std::set<int> to;
-    for (const int rank : part.receivers) to.insert(grid.node(rank));
-    for (const auto& [source, contributors] : from) {
-      for (const int target : to) {
-        if (one_by_one) {
-          for (const int rank : contributors) add(source, target, {i, {rank}});
-        } else {
-          add(source, target, {i, contributors});
-        }
-      }
-      for (const int rank : contributors) {
-        if (rank == head(source)) continue;
-        most_contributed_ = std::max(most_contributed_, contributed_[rank] += part.extent.count);
-      }
+    count(part);
+    append_items(i, part);
+    if (part.sums()) {
+      of_all += part.extent.count;
+    } else {
+      contributed_[static_cast<std::size_t>(part.contributors.front())] += part.extent.count;
     }
+  }
+  for (int rank = 0; rank < grid.world_size(); ++rank) {
+    std::size_t& contributed = contributed_[static_cast<std::size_t>(rank)];
+    contributed = rank == head(grid.node(rank)) ? 0 : contributed + of_all;
+    most_contributed_ = std::max(most_contributed_, contributed);
   }
 }
 
-void Blocks::add(int from, int to, Item item) {
-  const auto pair = static_cast<std::size_t>(from * nodes() + to);
-  counts_[pair] += extent(item).count;
-  if (from == node_ || to == node_) items_[{from, to}].push_back(std::move(item));
+void Blocks::count(const Goal::Part& part) {
+  const std::size_t elements = part.extent.count;
+  const int from = grid_.node(part.contributors.front());
+  const int to = grid_.node(part.receivers.front());
+  if (!pairs_.empty()) pairs_[static_cast<std::size_t>(from * nodes() + to)] += elements;
+  given_[static_cast<std::size_t>(from)] += elements;
+  got_[static_cast<std::size_t>(to)] += elements;
+}
+
+/// Those of the blocks of this node that are in the part.
+void Blocks::append_items(std::size_t index, const Goal::Part& part) {
+  const auto append = [&](int from, int to) {
+    const std::span<const int> ranks = members_of(grid_, from, part.contributors);
+    std::vector<Item>& items = items_[{from, to}];
+    if (!sums_in_one_place_) return items.push_back({index, {ranks.begin(), ranks.end()}});
+    for (const int rank : ranks) items.push_back({index, {rank}});
+  };
+  const auto visit = [&](const RankRange& ranks, auto append_of) {
+    if (ranks.size() == 1) return append_of(grid_.node(ranks.front()));
+    for (int node = 0; node < nodes(); ++node) append_of(node);
+  };
+  if (!members_of(grid_, node_, part.receivers).empty()) {
+    visit(part.contributors, [&](int from) { append(from, node_); });
+  }
+  if (members_of(grid_, node_, part.contributors).empty()) return;
+  visit(part.receivers, [&](int to) {
+    if (to != node_) append(node_, to);
+  });
 }
 
 int Blocks::head(int node) const {
@@ -59,7 +83,19 @@ int Blocks::head(int node) const {
 }
 
 std::size_t Blocks::count(int from, int to) const {
-  return counts_[static_cast<std::size_t>(from * nodes() + to)];
+  const std::size_t ranks = grid_.ranks_of_node(from).size();
+  switch (goal_.kind) {
+    case GoalKind::kAllGather:
+    case GoalKind::kGather:
+      return given_[static_cast<std::size_t>(from)];
+    case GoalKind::kScatter:
+      return got_[static_cast<std::size_t>(to)];
+    case GoalKind::kAllToAll:
+      if (!pairs_.empty()) return pairs_[static_cast<std::size_t>(from * nodes() + to)];
+      return ranks * grid_.ranks_of_node(to).size() * goal_.part(0).extent.count;
+    default:
+      return (sums_in_one_place_ ? ranks : 1) * got_[static_cast<std::size_t>(to)];
+  }
 }
 
 std::span<const Blocks::Item> Blocks::items(int from, int to) const {
@@ -84,8 +120,7 @@ std::vector<int> Blocks::others() const {
 }
 
 Range Blocks::contributions(int rank) const {
-  const auto it = contributed_.find(rank);
-  return {rank, memory_.region, memory_.offset, it == contributed_.end() ? 0 : it->second};
+  return {rank, memory_.region, memory_.offset, contributed_[static_cast<std::size_t>(rank)]};
 }
 
 void Blocks::merge_into(std::vector<Transfer>& transfers, const Transfer& next) {
@@ -119,7 +154,7 @@ void Blocks::contribute(const std::map<int, std::size_t>& targets) {
   for (const auto& [target, offset] : targets) {
     for (const Item& item : items(node_, target)) {
       if (!contains(item.contributors, builder_.rank())) continue;
-      const Extent& from = extent(item);
+      const Extent from = extent(item);
       merge_into(packs, {place, from.offset, from.count});
       place += from.count;
     }
@@ -136,7 +171,7 @@ void Blocks::take(const std::map<int, std::size_t>& targets) {
   for (const auto& [target, offset] : targets) {
     std::size_t next = at(offset, 0).offset;
     for (const Item& item : items(node_, target)) {
-      const Extent& from = extent(item);
+      const Extent from = extent(item);
       std::vector<Range> sources;
       for (const int rank : item.contributors) {
         if (rank == builder_.rank()) {
@@ -184,7 +219,7 @@ void Blocks::receive(const std::map<int, std::size_t>& sources) {
   for (const auto& [source, offset] : sources) {
     std::size_t next = at(offset, 0).offset;
     for (const Item& item : items(source, node_)) {
-      if (goal_.parts[item.part].receives(builder_.rank())) {
+      if (goal_.part(item.part).receives(builder_.rank())) {
         parts[item.part][item.contributors.front()] = next;
       }
       next += extent(item).count;
@@ -192,7 +227,7 @@ void Blocks::receive(const std::map<int, std::size_t>& sources) {
   }
   std::vector<Transfer> unpacks;
   for (const auto& [index, places] : parts) {
-    const Goal::Part& part = goal_.parts[index];
+    const Goal::Part part = goal_.part(index);
     const Extent& to = part.extent;
     if (!part.sums()) {
       const bool is_there = part.contributes(builder_.rank()) && !builder_.layout().out_of_place;

@@ -19,17 +19,18 @@ namespace kolo {
 ///   another head's blocks -> its receivers' memory, who sum what is to be summed
 ///
 /// All ranks call `reserve`, `fill` and `deliver`, heads the rest.
-/// Threads: one. Cost: time and memory grow with nodes^2, and with the parts.
+/// Threads: one. Cost: time grows with the parts, memory with those that this node gives or gets;
+/// of an all-to-all in unequal parts, with nodes^2.
 class Blocks {
  public:
-  /// The root, if the goal has one, is a head.
+  /// Of a collective, not of any parts. The root, if there is one, is a head.
   Blocks(ScheduleBuilder& builder, const Goal& goal, const ProcessGrid& grid);
 
   int nodes() const { return grid_.num_nodes(); }
   int node() const { return node_; }
   int head(int node) const;
   bool is_head() const { return head(node_) == builder_.rank(); }
-  /// Elements of the block that `from` has for `to`.
+  /// Elements of the block that `from` has for `to`: the root is one of them, if there is one.
   std::size_t count(int from, int to) const;
 
   /// Takes `count` elements for blocks, which is equal on all ranks.
@@ -54,9 +55,10 @@ class Blocks {
     std::size_t target = 0, source = 0, count = 0;
   };
 
-  void add(int from, int to, Item item);
+  void count(const Goal::Part& part);
+  void append_items(std::size_t index, const Goal::Part& part);
   std::span<const Item> items(int from, int to) const;
-  const Extent& extent(const Item& item) const { return goal_.parts[item.part].extent; }
+  Extent extent(const Item& item) const { return goal_.part(item.part).extent; }
   std::vector<int> others() const;
   Range contributions(int rank) const;
   void take(const std::map<int, std::size_t>& targets);
@@ -68,9 +70,13 @@ class Blocks {
   const Goal& goal_;
   const ProcessGrid& grid_;
   int node_;
-  std::vector<std::size_t> counts_;                         // of blocks, by pair
+  bool sums_in_one_place_;
+  // Elements of the parts that are not summed, by node of the only contributor; of those with one
+  // receiver, by its node.
+  std::vector<std::size_t> given_, got_;
+  std::vector<std::size_t> pairs_;                          // of an all-to-all in unequal parts
   std::map<std::pair<int, int>, std::vector<Item>> items_;  // of this node's blocks
-  std::map<int, std::size_t> contributed_;                  // elements, by rank that is no head
+  std::vector<std::size_t> contributed_;                    // elements, by rank; none of a head
   std::size_t most_contributed_ = 0;
   Range memory_;
 };

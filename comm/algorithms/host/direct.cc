@@ -69,8 +69,8 @@ void append_round(Slices& slices, const PieceRound& round) {
   const auto handed = hand_over(slices, round);
   auto addends = add_up_nodes(slices, round, handed);
   for (std::size_t i = 0; i < handed.size(); ++i) {
-    if (handed[i].empty()) continue;
     const SumShare& share = round.shares[i];
+    if (!share.sums() || round.pieces[i].count == 0) continue;
     spread(slices,
            {.piece = round.pieces[i],
             .holder = share.adder,
@@ -86,7 +86,7 @@ void append_round(Slices& slices, const PieceRound& round) {
 bool takes_shares(const CompileContext& context) {
   const auto& [goal, layout, grid, options] = context;
   if (goal.kind != GoalKind::kReduce) return false;
-  const std::size_t contributors = goal.parts.front().contributors.size();
+  const std::size_t contributors = goal.part(0).contributors.size();
   if (grid.num_nodes() == 1 && layout.in_arenas) {
     return layout.bytes() >= contributors * least_lent(options.link_costs).mapped;
   }

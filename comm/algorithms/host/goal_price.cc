@@ -15,7 +15,7 @@ GoalSize size_of(const CompileContext& context) {
   return {.kind = context.goal.kind,
           .bytes = static_cast<double>(context.layout.bytes()),
           .sums_in_one_place = sums_in_one_place(context.layout),
-          .tensors = static_cast<double>(context.goal.tensors)};
+          .tensors = static_cast<double>(context.goal.tensors())};
 }
 
 Price CollectiveAlgorithm::price(const CompileContext& context) const {

@@ -14,6 +14,9 @@ namespace {
 /// Pieces in flight between a pair of ranks, so that the next are there when one is done.
 constexpr std::size_t kPiecesInSlot = 8;
 
+/// A rank sends one piece in a round, and receives one.
+constexpr std::size_t kSlotsOfMoves = 2;
+
 /// How many times the loss of crowded links an all-to-all in rounds loses. Nothing holds back a
 /// rank that is ahead, so it meets the round before at the link of its next peer, and meanwhile has
 /// nobody else to send to. A root's link has one peer at a time. Source: four hosts, 16 MiB: 23 to
@@ -48,6 +51,7 @@ void append_sums(Slices& slices, const PieceRound& round) {
       const Extent& piece = round.pieces[i];
       const int node = turn - grid.node(share.adder);
       if (piece.count == 0 || node < 0 || node >= grid.num_nodes()) continue;
+      if (!slices.concerns(node) && !slices.concerns(grid.node(share.adder))) continue;
       const auto next =
           sum_of_node(slices, piece, hand_over_of_node(slices, share, piece, node), share.adder);
       Slice sum{.piece = piece, .holder = share.adder, .addends = {sums[i], next}};
@@ -114,6 +118,7 @@ void append(ScheduleBuilder& builder, const CompileContext& context) {
   append_slices(builder, context,
                 {.append_round = append_moves,
                  .by_distance = true,
+                 .slots_in_turns = kSlotsOfMoves,
                  .most_piece_bytes = piece_bytes(context.layout.bytes(), context.options)});
 }
 

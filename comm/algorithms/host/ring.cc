@@ -22,45 +22,51 @@ namespace {
 // chain of Traeff and Ripke, JPDC 2008: each link carries the bytes once, which a scatter and an
 // all-gather do not reach.
 std::vector<Slice> chain(const Slices& slices, const Extent& piece, const Move& move,
-                         std::span<const int> receivers) {
-  std::vector<std::vector<int>> members = by_node(slices.grid(), receivers, move.contributor);
-  const auto own = static_cast<std::size_t>(slices.grid().node(move.contributor));
+                         const RankRange& receivers) {
+  const ProcessGrid& grid = slices.grid();
+  const int own = grid.node(move.contributor);
   std::vector<Slice> links{{.piece = piece,
                             .holder = move.contributor,
-                            .readers = std::move(members[own]),
+                            .readers = others_of(grid, own, receivers, move.contributor),
                             .to_readers = true,
-                            .to_holder = std::ranges::binary_search(receivers, move.contributor)}};
-  for (std::size_t step = 1; step < members.size(); ++step) {
-    std::vector<int>& next = members[(own + step) % members.size()];
-    if (next.empty()) continue;
-    links.push_back(relay(piece, move.contributor, links.back().holder, std::move(next)));
+                            .to_holder = receivers.contains(move.contributor)}};
+  const auto append = [&](int, Slice::Ranks members) {
+    links.push_back(relay(piece, move.contributor, links.back().holder, std::move(members)));
     links[links.size() - 2].recipients = {links.back().holder};
-  }
+  };
+  for_each_other_node(grid, own, receivers, move.contributor, append);
   return links;
 }
 
 void append_moves(Slices& slices, const PieceRound& round) {
-  std::vector<std::vector<Slice>> chains;
+  struct Hop {
+    std::size_t number = 0;
+    Slice slice;
+  };
+  std::vector<Hop> hops;  // of those that are kept
   for (const Move& move : round.moves) {
     const SumShare& share = round.shares[move.share];
-    if (!share.sums()) {
-      chains.push_back(chain(slices, round.pieces[move.share], move, share.receivers));
+    if (share.sums()) continue;
+    std::vector<Slice> links = chain(slices, round.pieces[move.share], move, share.receivers);
+    for (std::size_t number = 0; number < links.size(); ++number) {
+      if (slices.keeps(links[number].holder)) {
+        hops.push_back({number, std::move(links[number])});
+      } else {
+        slices.add(std::move(links[number]));
+      }
     }
   }
   // Hop by hop: what a node receives first it sends on first.
-  bool is_left = true;
-  for (std::size_t hop = 0; is_left; ++hop) {
-    is_left = false;
-    for (std::vector<Slice>& each : chains) {
-      if (hop >= each.size()) continue;
-      slices.add(std::move(each[hop]));
-      is_left = true;
-    }
-  }
+  std::ranges::stable_sort(hops, {}, &Hop::number);
+  for (Hop& hop : hops) slices.add(std::move(hop.slice));
 }
 
-void append_sum(Slices& slices, const SumShare& share, const Extent& piece,
-                const std::vector<Addends>& nodes) {
+void append_sum(Slices& slices, const SumShare& share, const Extent& piece) {
+  std::vector<Addends> nodes;
+  for (int node = 0; node < slices.grid().num_nodes(); ++node) {
+    if (members_of(slices.grid(), node, share.contributors).empty()) continue;
+    nodes.push_back(hand_over_of_node(slices, share, piece, node));
+  }
   Slice sum{.piece = piece, .holder = nodes.back().adder, .finishes = true};
   if (nodes.size() == 1) sum.addends = nodes.front().slices;
   for (std::size_t i = 1; i < nodes.size(); ++i) {
@@ -79,9 +85,9 @@ void append_sum(Slices& slices, const SumShare& share, const Extent& piece,
 
 void append_round(Slices& slices, const PieceRound& round) {
   append_moves(slices, round);
-  const auto handed = hand_over(slices, round);
-  for (std::size_t i = 0; i < handed.size(); ++i) {
-    if (!handed[i].empty()) append_sum(slices, round.shares[i], round.pieces[i], handed[i]);
+  for (std::size_t i = 0; i < round.shares.size(); ++i) {
+    const bool is_summed = round.shares[i].sums() && round.pieces[i].count > 0;
+    if (is_summed) append_sum(slices, round.shares[i], round.pieces[i]);
   }
 }
 

@@ -5,7 +5,6 @@
 #include "comm/algorithms/host/goal_price.h"
 #include "comm/algorithms/host/slice_plan.h"
 #include "comm/algorithms/registry.h"
-#include "comm/base/contains.h"
 
 namespace kolo {
 namespace {
@@ -28,29 +27,30 @@ void append_round(Slices& slices, const PieceRound& round) {
   for (const Move& move : round.moves) {
     const SumShare& share = round.shares[move.share];
     const Extent& piece = round.pieces[move.share];
-    const auto number = static_cast<int>(move.share);
-    std::vector<std::vector<int>> members = by_node(grid, share.receivers, move.contributor);
-    const auto own = static_cast<std::size_t>(grid.node(move.contributor));
-    const auto first = static_cast<std::size_t>(grid.node(share.adder));
+    const auto number = static_cast<int>(share.number);
+    const int own = grid.node(move.contributor);
+    const int first = grid.node(share.adder);
+    const auto others = [&](int node) {
+      return others_of(grid, node, share.receivers, move.contributor);
+    };
     Slice sent{.piece = piece,
                .holder = move.contributor,
-               .readers = std::move(members[own]),
+               .readers = others(own),
                .to_readers = true,
-               .to_holder = contains(share.receivers, move.contributor)};
-    members[own].clear();
+               .to_holder = share.receives(move.contributor)};
     if (first == own) {
       slices.add(std::move(sent));
       continue;
     }
-    Slice arrived = relay(piece, number, move.contributor, std::exchange(members[first], {}));
+    Slice arrived = relay(piece, number, move.contributor, others(first));
     sent.recipients = {arrived.holder};
     std::vector<Slice> relayed;
-    for (std::size_t step = 1; step < members.size(); ++step) {
-      std::vector<int>& next = members[(first + step) % members.size()];
-      if (next.empty()) continue;
-      relayed.push_back(relay(piece, number, arrived.holder, std::move(next)));
+    const auto pass_on = [&](int node, Slice::Ranks members) {
+      if (node == own) return;
+      relayed.push_back(relay(piece, number, arrived.holder, std::move(members)));
       arrived.recipients.push_back(relayed.back().holder);
-    }
+    };
+    for_each_other_node(grid, first, share.receivers, move.contributor, pass_on);
     slices.add(std::move(sent));
     slices.add(std::move(arrived));
     for (Slice& each : relayed) slices.add(std::move(each));

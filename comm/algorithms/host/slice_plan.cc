@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -15,14 +17,15 @@ namespace {
 
 /// Whose shares a part is cut into; one rank has it whole.
 std::vector<int> owners_of(const Goal::Part& part, const ProcessGrid& grid) {
+  const int contributor = part.contributors.front();
   if (part.sums()) {
-    return part.receivers.size() > 1 ? std::vector{part.receivers.front()} : part.contributors;
+    if (part.receivers.size() > 1) return {part.receivers.front()};
+    return {part.contributors.begin(), part.contributors.end()};
   }
   std::vector<int> owners;
-  for (const std::vector<int>& members : by_node(grid, part.receivers, part.contributors.front())) {
-    const bool is_other =
-        !members.empty() && !grid.same_node(members.front(), part.contributors.front());
-    if (is_other) owners.push_back(members.front());
+  for (int node = 0; node < grid.num_nodes(); ++node) {
+    const std::span<const int> members = members_of(grid, node, part.receivers);
+    if (!members.empty() && node != grid.node(contributor)) owners.push_back(members.front());
   }
   return owners.empty() ? std::vector{part.receivers.front()} : owners;
 }
@@ -34,7 +37,7 @@ class CopyLoad {
  public:
   CopyLoad(const Goal& goal, const BucketLayout& layout, const ProcessGrid& grid)
       : ranks_(static_cast<std::size_t>(grid.world_size())) {
-    for (const Goal::Part& part : goal.parts) {
+    for (const Goal::Part& part : goal.parts()) {
       if (part.sums() || part.contributors.empty()) continue;
       const auto count = static_cast<double>(part.extent.count);
       for (const int receiver : part.receivers) {
@@ -72,95 +75,142 @@ class CopyLoad {
   double mean_ = 0;  // of what is copied
 };
 
-/// A part that is only moved, and of it as much as its contributor puts, if that is worth a flag.
+void append_filled(const SumShare& share, std::vector<SumShare>& shares) {
+  if (share.extent.count > 0) shares.push_back(share);
+}
+
+/// A part as a whole, or as two: one of as much as its contributor puts, if that is worth a flag.
 void append_moved(const Goal::Part& part, const BucketLayout& layout, double put_share,
                   std::size_t least_put, std::vector<SumShare>& shares) {
-  SumShare copied{part, part.receivers.front()};
+  SumShare copied{part, part.receivers.front(), 0};
   const auto unit = static_cast<double>(kWireAlignment / size_of(layout.dtype));
   const auto put = static_cast<std::size_t>(
       std::floor(static_cast<double>(part.extent.count) * put_share / unit) * unit);
   if (put * size_of(layout.dtype) < std::max<std::size_t>(least_put, 1)) {
-    shares.push_back(std::move(copied));
-    return;
+    return append_filled(copied, shares);
   }
   SumShare rest = copied;
   rest.is_put = true;
   rest.extent.offset += part.extent.count - put;
   rest.extent.count = put;
   copied.extent.count -= put;
-  shares.push_back(std::move(copied));
-  shares.push_back(std::move(rest));
+  append_filled(copied, shares);
+  append_filled(rest, shares);
 }
 
-std::vector<SumShare> shares_of(const Goal& goal, const BucketLayout& layout,
-                                const ProcessGrid& grid, const SliceRules& rules,
-                                const LeastLent& least_lent) {
-  std::vector<SumShare> shares;
-  const CopyLoad load(goal, layout, grid);
-  // Through a slot a peer gets it no sooner.
-  const std::size_t least_put =
-      layout.in_arenas ? least_lent.mapped : std::max(least_lent.mapped, least_lent.unmapped);
-  for (const Goal::Part& part : goal.parts) {
-    if (part.receivers.empty() || part.contributors.empty()) continue;
-    if (!rules.in_shares) {
-      const bool may_put = rules.puts && !part.sums();
-      append_moved(part, layout, may_put ? load.put_share(part) : 0, least_put, shares);
-      continue;
-    }
-    const std::vector<int> owners = owners_of(part, grid);
-    for (std::size_t i = 0; i < owners.size(); ++i) {
-      SumShare share{part, owners[i]};
-      share.extent = part_of(part.extent, owners.size(), i, layout.dtype);
-      shares.push_back(std::move(share));
-    }
-  }
-  return shares;
-}
-
+// An all-to-all has a move for every pair of ranks, and so has a reduce-scatter. So a rank makes no
+// list of all of them: it goes through them a few at a time to count the slots of all ranks, and
+// keeps those of its node.
 class SlicePlan {
  public:
   SlicePlan(int rank, const CompileContext& context, const SliceRules& rules)
-      : layout_(context.layout),
+      : goal_(context.goal),
+        layout_(context.layout),
         grid_(context.grid),
         rules_(rules),
         node_(context.grid.node(rank)),
-        least_lent_(least_lent(context.options.link_costs)),
-        shares_(shares_of(context.goal, context.layout, context.grid, rules, least_lent_)),
-        moves_(moves_of(shares_)) {
+        least_lent_(least_lent(context.options.link_costs)) {
+    if (rules.puts) load_.emplace(goal_, layout_, grid_);
     // Inside a node each piece costs flags, and few are in slots at all: the larger ones.
     const std::size_t memory = grid_.num_nodes() == 1
                                    ? context.options.slot_bytes
                                    : slot_bytes(layout_.bytes(), context.options);
-    const std::size_t in_a_round =
-        rules.slots_in_turns ? *rules.slots_in_turns : slots_of_a_round();
+    const std::size_t in_a_round = rules.slots_in_turns
+                                       ? *rules.slots_in_turns
+                                       : std::max<std::size_t>(1, counted().most_used());
     piece_bytes_ = std::min(memory / in_a_round, rules.most_piece_bytes);
-    make(slices_);
-    const std::size_t slot =
-        std::max<std::size_t>(1, slices_.slot_count() * size_of(layout_.dtype));
-    if (slices_.most_used() * slot <= memory) {
+    const Slices all = counted();
+    make_those_of_node();
+    const std::size_t slot = std::max<std::size_t>(1, all.slot_count() * size_of(layout_.dtype));
+    if (all.most_used() * slot <= memory) {
       // Pieces stay until the next iteration has begun everywhere, of which their holder hears
       // anyway; see Schedule::staging_turns.
-      slices_.give_slots(slices_.most_used(), 2);
+      slices_.give_slots(all.most_used(), all.slot_count(), 2);
     } else {
-      slices_.give_slots(context.options.window * std::max(in_a_round, memory / slot), 1);
+      const std::size_t most = context.options.window * std::max(in_a_round, memory / slot);
+      slices_.give_slots(std::min(all.most_used(), most), all.slot_count(), 1);
     }
   }
 
   const Slices& slices() const { return slices_; }
 
  private:
-  std::vector<Move> moves_of(std::span<const SumShare> shares) const {
+  int distance(const SumShare& share, int contributor) const {
+    const int ranks = grid_.world_size();
+    return 1 + (share.adder - contributor + ranks - 1) % ranks;
+  }
+
+  bool is_near(const RankRange& ranks) const { return !members_of(grid_, node_, ranks).empty(); }
+
+  /// Appends those of one part that are not empty.
+  void append_shares(const Goal::Part& part, std::vector<SumShare>& shares) const {
+    if (part.receivers.empty() || part.contributors.empty()) return;
+    if (!rules_.in_shares) {
+      const double put_share = load_ && !part.sums() ? load_->put_share(part) : 0;
+      // Through a slot a peer gets it no sooner.
+      const std::size_t least_put = layout_.in_arenas
+                                        ? least_lent_.mapped
+                                        : std::max(least_lent_.mapped, least_lent_.unmapped);
+      return append_moved(part, layout_, put_share, least_put, shares);
+    }
+    const std::vector<int> owners = owners_of(part, grid_);
+    for (std::size_t i = 0; i < owners.size(); ++i) {
+      SumShare share{part, owners[i], i};
+      share.extent = part_of(part.extent, owners.size(), i, layout_.dtype);
+      append_filled(share, shares);
+    }
+  }
+
+  /// What all ranks use, as if no slot were used twice.
+  Slices counted() const {
+    Slices slices(layout_, grid_, std::nullopt, least_lent_);
+    std::vector<SumShare> of_part, shares;
+    std::vector<Move> moves;
+    const auto count = [&] {
+      append_rounds(slices, shares, moves);
+      shares.clear();
+      moves.clear();
+    };
+    for (const Goal::Part& part : goal_.parts()) {
+      of_part.clear();
+      append_shares(part, of_part);
+      for (const SumShare& share : of_part) {
+        for (const int contributor : share.contributors) {
+          moves.push_back({distance(share, contributor), shares.size(), contributor});
+        }
+        shares.push_back(share);
+        if (moves.size() >= static_cast<std::size_t>(grid_.world_size())) count();
+      }
+    }
+    count();
+    return slices;
+  }
+
+  void make_those_of_node() {
+    std::vector<SumShare> shares;
+    for (const Goal::Part& part : goal_.parts()) {
+      if (is_near(part.contributors) || is_near(part.receivers)) append_shares(part, shares);
+    }
     std::vector<Move> moves;
     for (std::size_t i = 0; i < shares.size(); ++i) {
-      if (shares[i].extent.count == 0) continue;
+      const bool takes_all = !shares[i].sums() || is_near(RankRange::one(shares[i].adder));
       for (const int contributor : shares[i].contributors) {
-        const int ranks = grid_.world_size();
-        const int distance = 1 + (shares[i].adder - contributor + ranks - 1) % ranks;
-        moves.push_back({distance, i, contributor});
+        if (!takes_all && !is_near(RankRange::one(contributor))) continue;
+        moves.push_back({distance(shares[i], contributor), i, contributor});
       }
     }
     // They ascend by share.
-    return by_number(by_number(std::move(moves), &Move::contributor), &Move::distance);
+    moves = by_number(by_number(std::move(moves), &Move::contributor), &Move::distance);
+    if (!rules_.by_distance) return append_rounds(slices_, shares, moves);
+    for (auto begin = moves.begin(); begin != moves.end();) {
+      std::vector<SumShare> of_phase;
+      auto end = begin;
+      for (; end != moves.end() && end->distance == begin->distance; ++end) {
+        of_phase.push_back(shares[std::exchange(end->share, of_phase.size())]);
+      }
+      append_rounds(slices_, of_phase, std::span(begin, end));
+      begin = end;
+    }
   }
 
   /// In the order of a number that is at most that of ranks, and otherwise as before.
@@ -173,21 +223,8 @@ class SlicePlan {
     return sorted;
   }
 
-  /// The moves that go through their rounds together: all, or those of each distance.
-  template <typename Visit>
-  void for_each_phase(Visit visit) const {
-    const std::span<const Move> all = moves_;
-    if (!rules_.by_distance) return visit(all);
-    for (auto begin = all.begin(); begin != all.end();) {
-      const auto end = std::find_if(
-          begin, all.end(), [&](const Move& move) { return move.distance != begin->distance; });
-      visit(std::span(begin, end));
-      begin = end;
-    }
-  }
-
   std::size_t pieces_of(const SumShare& share) const {
-    return share.extent.count == 0 ? 0 : chunk_count(share.extent, layout_.dtype, piece_bytes_);
+    return chunk_count(share.extent, layout_.dtype, piece_bytes_);
   }
 
   /// Piece number `round` of the share.
@@ -196,43 +233,29 @@ class SlicePlan {
     return round < count ? part_of(share.extent, count, round, layout_.dtype) : Extent{};
   }
 
-  void append_round(Slices& slices, std::span<const Move> phase, std::size_t round) const {
-    std::vector<Extent> pieces(shares_.size());
-    std::vector<Move> moves;
-    for (const Move& move : phase) {
-      Extent& extent = pieces[move.share];
-      if (extent.count == 0) extent = piece(shares_[move.share], round);
-      if (extent.count > 0) moves.push_back(move);
+  void append_rounds(Slices& slices, std::span<const SumShare> shares,
+                     std::span<const Move> moves) const {
+    std::size_t rounds = 0;
+    for (const SumShare& share : shares) rounds = std::max(rounds, pieces_of(share));
+    std::vector<Extent> pieces(shares.size());
+    std::vector<Move> moves_of_round;
+    for (std::size_t round = 0; round < rounds; ++round) {
+      for (std::size_t i = 0; i < shares.size(); ++i) pieces[i] = piece(shares[i], round);
+      moves_of_round.clear();
+      for (const Move& move : moves) {
+        if (pieces[move.share].count > 0) moves_of_round.push_back(move);
+      }
+      rules_.append_round(slices, {.shares = shares, .pieces = pieces, .moves = moves_of_round});
     }
-    rules_.append_round(slices, {.shares = shares_, .pieces = pieces, .moves = moves});
   }
 
-  /// The most slots that one rank uses in a round, but at least one.
-  std::size_t slots_of_a_round() const {
-    std::size_t most = 1;
-    for_each_phase([&](std::span<const Move> phase) {
-      Slices slices(layout_, grid_, node_, least_lent_);
-      append_round(slices, phase, 0);
-      most = std::max(most, slices.most_used());
-    });
-    return most;
-  }
-
-  void make(Slices& slices) const {
-    for_each_phase([&](std::span<const Move> phase) {
-      std::size_t rounds = 0;
-      for (const Move& move : phase) rounds = std::max(rounds, pieces_of(shares_[move.share]));
-      for (std::size_t round = 0; round < rounds; ++round) append_round(slices, phase, round);
-    });
-  }
-
+  const Goal& goal_;
   const BucketLayout& layout_;
   const ProcessGrid& grid_;
   const SliceRules& rules_;
   int node_;
   LeastLent least_lent_;
-  std::vector<SumShare> shares_;
-  std::vector<Move> moves_;
+  std::optional<CopyLoad> load_;
   // While slots are counted a share is one piece.
   std::size_t piece_bytes_ = std::numeric_limits<std::size_t>::max() / 2;
   Slices slices_{layout_, grid_, node_, least_lent_};

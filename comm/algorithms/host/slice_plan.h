@@ -14,7 +14,8 @@ namespace kolo {
 
 /// A part of a goal, or as much of it as one rank sums.
 struct SumShare : Goal::Part {
-  int adder = 0;  ///< Who sums it; a receiver of what is only moved.
+  int adder = 0;           ///< Who sums it; a receiver of what is only moved.
+  std::size_t number = 0;  ///< Among those of its part.
   /// Its contributor puts it where it goes; else receivers of its node copy it.
   bool is_put = false;
 };
@@ -28,7 +29,9 @@ struct Move {
   int contributor = 0;
 };
 
-/// A round moves a piece of each share, some of which are empty.
+/// A round moves a piece of each share, some of which are empty: of those that ranks of the node
+/// whose slices are kept contribute to, sum or receive, or of some of all shares, whose slots are
+/// counted. A sum that another node makes lacks the contributions of other nodes.
 struct PieceRound {
   std::span<const SumShare> shares;
   std::span<const Extent> pieces;  ///< By share.
@@ -39,7 +42,7 @@ struct PieceRound {
 struct SliceRules {
   void (*append_round)(Slices& slices, const PieceRound& round) = nullptr;
   /// All pieces of the moves of one distance come before those of the next, so that a rank has
-  /// few peers at a time.
+  /// few peers at a time. For what is not summed, and with `slots_in_turns`.
   bool by_distance = false;
   /// A sum with one receiver is made in shares, by all who contribute. What is moved is shared
   /// among the nodes that receive it from another.

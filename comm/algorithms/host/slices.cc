@@ -4,8 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "comm/base/contains.h"
-
 namespace kolo {
 
 std::size_t Slices::add(Slice slice) {
@@ -19,9 +17,10 @@ std::size_t Slices::add(Slice slice) {
   return kept_.size() - 1;
 }
 
-void Slices::give_slots(std::size_t most, std::uint32_t turns) {
+void Slices::give_slots(std::size_t slots, std::size_t count, std::uint32_t turns) {
+  slots_ = slots;
+  slot_count_ = count;
   turns_ = turns;
-  slots_ = std::min(most_used_, most);
   for (Slice& slice : kept_) {
     if (needs_slot(slice)) slice.slot %= slots_;
   }
@@ -40,13 +39,18 @@ std::uint32_t Slices::flags() const {
   return most;
 }
 
-std::vector<std::vector<int>> by_node(const ProcessGrid& grid, std::span<const int> ranks,
-                                      int holder) {
-  std::vector<std::vector<int>> members(static_cast<std::size_t>(grid.num_nodes()));
-  for (const int rank : ranks) {
-    if (rank != holder) members[static_cast<std::size_t>(grid.node(rank))].push_back(rank);
-  }
-  return members;
+std::span<const int> members_of(const ProcessGrid& grid, int node, const RankRange& ranks) {
+  const std::vector<int>& all = grid.ranks_of_node(node);
+  const auto begin = std::ranges::lower_bound(all, ranks.front());
+  const auto end = std::lower_bound(begin, all.end(), ranks.end_rank());
+  return {begin, end};
+}
+
+Slice::Ranks others_of(const ProcessGrid& grid, int node, const RankRange& ranks, int holder) {
+  const std::span<const int> members = members_of(grid, node, ranks);
+  Slice::Ranks others(members.begin(), members.end());
+  std::erase(others, holder);
+  return others;
 }
 
 Slice relay(const Extent& piece, int contributor, int sender, Slice::Ranks members) {
@@ -58,9 +62,9 @@ Slice relay(const Extent& piece, int contributor, int sender, Slice::Ranks membe
   return slice;
 }
 
-void put(Slices& slices, const Extent& piece, int holder, std::span<const int> receivers) {
-  Slice own{.piece = piece, .holder = holder};
-  if (contains(receivers, holder)) spread(slices, own, std::span(&holder, 1));
+void put(Slices& slices, const Extent& piece, int holder, const RankRange& receivers) {
+  const Slice own{.piece = piece, .holder = holder};
+  if (receivers.contains(holder)) spread(slices, own, RankRange::one(holder));
   for (const int receiver : receivers) {
     if (receiver == holder) continue;
     slices.add({.piece = piece,
@@ -71,19 +75,25 @@ void put(Slices& slices, const Extent& piece, int holder, std::span<const int> r
   }
 }
 
-void spread(Slices& slices, Slice slice, std::span<const int> receivers) {
-  slice.to_readers = true;
-  slice.to_holder = contains(receivers, slice.holder);
-  const auto own = static_cast<std::size_t>(slices.grid().node(slice.holder));
-  std::vector<std::vector<int>> members = by_node(slices.grid(), receivers, slice.holder);
-  slice.readers = std::move(members[own]);
-  std::vector<Slice> relayed;
-  for (std::size_t step = 1; step < members.size(); ++step) {
-    std::vector<int>& next = members[(own + step) % members.size()];
-    if (next.empty()) continue;
-    relayed.push_back(relay(slice.piece, slice.holder, slice.holder, std::move(next)));
-    slice.recipients.push_back(relayed.back().holder);
+void spread(Slices& slices, Slice slice, const RankRange& receivers) {
+  const ProcessGrid& grid = slices.grid();
+  const int receiver = receivers.front();
+  const bool is_kept = slices.keeps(slice.holder) || slices.keeps(receiver);
+  if (slice.is_contribution() && receivers.size() == 1 && receiver != slice.holder && !is_kept) {
+    // As below, and soon over: there may be as many as pairs of ranks.
+    slices.count(slice.piece, slice.holder);
+    if (!grid.same_node(slice.holder, receiver)) slices.count(slice.piece, receiver);
+    return;
   }
+  const int own = grid.node(slice.holder);
+  slice.to_readers = true;
+  slice.to_holder = receivers.contains(slice.holder);
+  slice.readers = others_of(grid, own, receivers, slice.holder);
+  std::vector<Slice> relayed;
+  for_each_other_node(grid, own, receivers, slice.holder, [&](int, Slice::Ranks members) {
+    relayed.push_back(relay(slice.piece, slice.holder, slice.holder, std::move(members)));
+    slice.recipients.push_back(relayed.back().holder);
+  });
   const bool has_one_reader =
       slice.readers.size() == 1 && slice.recipients.empty() && !slice.to_holder;
   slice.is_put = has_one_reader && !slice.addends.empty() && slices.may_be_put(slice);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/schedule/bucket_layout.h"
+#include "comm/schedule/rank_range.h"
 #include "topology/process_grid.h"
 
 namespace kolo {
@@ -53,13 +54,16 @@ struct LeastLent {
 /// The slices of a collective, in an order in which each comes after those that it is made of.
 ///
 /// All ranks append their steps in this order, so that the flags of two ranks agree and nobody
-/// waits in a circle. Each holder uses its slots in rotation. Of slices, only those of one node are
-/// kept: its ranks touch no others. The rest is counted, because slots are alike on all ranks.
+/// waits in a circle. Each holder uses its slots in rotation. Either the slices of one node are
+/// kept, whose ranks touch no others, or the slots of all ranks are counted, because they are alike
+/// everywhere.
 ///
 /// Threads: one. Cost: memory grows with the slices that the node holds.
 class Slices {
  public:
-  Slices(const BucketLayout& layout, const ProcessGrid& grid, int node, const LeastLent& least_lent)
+  /// Without a node, slots are counted.
+  Slices(const BucketLayout& layout, const ProcessGrid& grid, std::optional<int> node,
+         const LeastLent& least_lent)
       : layout_(layout),
         grid_(grid),
         node_(node),
@@ -69,15 +73,17 @@ class Slices {
   /// The number by which others name it as an addend; of no use outside its holder's node.
   std::size_t add(Slice slice);
   /// Whether slices of this holder are kept.
-  bool keeps(int holder) const { return grid_.node(holder) == node_; }
+  bool keeps(int holder) const { return node_ == grid_.node(holder); }
+  /// Whether slices of this node's ranks are of interest.
+  bool concerns(int node) const { return !node_ || node_ == node; }
   /// The same as `add`, for a slice with a slot that is not kept.
   void count(const Extent& piece, int holder) {
     slot_count_ = std::max(slot_count_, piece.count);
     most_used_ = std::max(most_used_, ++used_[static_cast<std::size_t>(holder)]);
   }
-  /// Gives slots to all slices: each holder has at most `most`, which exist `turns` times; see
-  /// Schedule::staging_turns. Two turns are for slots that an iteration uses once.
-  void give_slots(std::size_t most, std::uint32_t turns);
+  /// Gives slots to all slices: each holder has `slots` of `count` elements, which exist `turns`
+  /// times; see Schedule::staging_turns. Two turns are for slots that an iteration uses once.
+  void give_slots(std::size_t slots, std::size_t count, std::uint32_t turns);
 
   const BucketLayout& layout() const { return layout_; }
   const ProcessGrid& grid() const { return grid_; }
@@ -126,7 +132,7 @@ class Slices {
 
   const BucketLayout& layout_;
   const ProcessGrid& grid_;
-  int node_;
+  std::optional<int> node_;
   LeastLent least_lent_;
   std::vector<Slice> kept_;
   std::vector<std::size_t> used_;  // slots, by holder
@@ -144,13 +150,30 @@ Slice relay(const Extent& piece, int contributor, int sender, Slice::Ranks membe
 /// Brings `slice` from its holder to all receivers: each node gets it once, from the holder. The
 /// next node is first, so that not all holders send to the same one. A sum that one rank of the
 /// node receives is put there.
-void spread(Slices& slices, Slice slice, std::span<const int> receivers);
+void spread(Slices& slices, Slice slice, const RankRange& receivers);
 
 /// Puts a contribution of `holder` where the other receivers, all of its node, offer to have it.
-void put(Slices& slices, const Extent& piece, int holder, std::span<const int> receivers);
+void put(Slices& slices, const Extent& piece, int holder, const RankRange& receivers);
 
-/// The members of `ranks` in each node, but for `holder`; nodes in ascending order.
-std::vector<std::vector<int>> by_node(const ProcessGrid& grid, std::span<const int> ranks,
-                                      int holder);
+/// The members of `ranks` in a node, ascending. The grid outlives them.
+std::span<const int> members_of(const ProcessGrid& grid, int node, const RankRange& ranks);
+/// The same but for `holder`.
+Slice::Ranks others_of(const ProcessGrid& grid, int node, const RankRange& ranks, int holder);
+
+/// Calls `visit(node, others)` for the nodes after `first`, and then for those before it, that have
+/// members of `ranks` other than `holder`.
+template <typename Visit>
+void for_each_other_node(const ProcessGrid& grid, int first, const RankRange& ranks, int holder,
+                         Visit visit) {
+  // Pairs of ranks are many: they do not look at all nodes.
+  const bool is_one = ranks.size() == 1;
+  const int end = is_one ? 2 : grid.num_nodes();
+  for (int step = 1; step < end; ++step) {
+    const int node = is_one ? grid.node(ranks.front()) : (first + step) % grid.num_nodes();
+    if (node == first) continue;
+    Slice::Ranks others = others_of(grid, node, ranks, holder);
+    if (!others.empty()) visit(node, std::move(others));
+  }
+}
 
 }  // namespace kolo

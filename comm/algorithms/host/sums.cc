@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -13,36 +14,9 @@ namespace {
 int adder_of_node(const Slices& slices, const SumShare& share, int node) {
   const ProcessGrid& grid = slices.grid();
   if (sums_in_one_place(slices.layout()) || node == grid.node(share.adder)) return share.adder;
-  std::vector<int> peers;
-  for (const int rank : grid.ranks_of_node(node)) {
-    if (share.contributes(rank)) peers.push_back(rank);
-  }
+  const std::span<const int> peers = members_of(grid, node, share.contributors);
   return peers[static_cast<std::size_t>(share.adder) % peers.size()];
 }
-
-/// The same for all nodes, each looked up once.
-class Adders {
- public:
-  /// Both outlive it.
-  Adders(const Slices& slices, const SumShare& share)
-      : slices_(slices),
-        share_(share),
-        of_node_(static_cast<std::size_t>(slices.grid().num_nodes()), kUnknown) {}
-
-  int of(int contributor) {
-    const int node = slices_.grid().node(contributor);
-    int& adder = of_node_[static_cast<std::size_t>(node)];
-    if (adder == kUnknown) adder = adder_of_node(slices_, share_, node);
-    return adder;
-  }
-
- private:
-  static constexpr int kUnknown = -1;
-
-  const Slices& slices_;
-  const SumShare& share_;
-  std::vector<int> of_node_;
-};
 
 /// The contribution of `from`, for `to` to add up.
 std::size_t hand_over(Slices& slices, const Extent& piece, int from, int to) {
@@ -61,30 +35,14 @@ std::size_t hand_over(Slices& slices, const Extent& piece, int from, int to) {
   return slices.kept().size();
 }
 
-/// The slices of contributions, by share; none of one that stays where it is.
-class Handed {
- public:
-  explicit Handed(std::span<const SumShare> shares) : shares_(shares), slices_(shares.size()) {}
-
-  std::optional<std::size_t>& of(std::size_t share, int contributor) {
-    const std::vector<int>& contributors = shares_[share].contributors;
-    auto& slices = slices_[share];
-    if (slices.empty()) slices.resize(contributors.size());
-    const auto at = std::ranges::lower_bound(contributors, contributor);
-    return slices[static_cast<std::size_t>(at - contributors.begin())];
-  }
-
- private:
-  std::span<const SumShare> shares_;
-  std::vector<std::vector<std::optional<std::size_t>>> slices_;
+/// A contribution, and its slice if it does not stay where it is.
+struct Handed {
+  std::size_t share = 0;
+  int group = 0;  ///< Of contributions that one rank adds up: their node, if nodes make sums.
+  int contributor = 0;
+  int adder = 0;
+  std::optional<std::size_t> slice = {};
 };
-
-/// That of `adder` in `all`. Contributors of one node mostly come one after another.
-Addends& addends_of(std::vector<Addends>& all, int adder) {
-  if (!all.empty() && all.back().adder == adder) return all.back();
-  const auto at = std::ranges::find(all, adder, &Addends::adder);
-  return at != all.end() ? *at : all.emplace_back(Addends{.adder = adder, .slices = {}});
-}
 
 }  // namespace
 
@@ -96,35 +54,38 @@ bool sums_in_one_place(const BucketLayout& layout) {
 }
 
 std::vector<std::vector<Addends>> hand_over(Slices& slices, const PieceRound& round) {
-  std::vector<std::optional<Adders>> adders(round.shares.size());
-  for (std::size_t i = 0; i < round.shares.size(); ++i) {
-    if (round.shares[i].sums() && round.pieces[i].count > 0) {
-      adders[i].emplace(slices, round.shares[i]);
-    }
-  }
-  Handed handed(round.shares);
+  const bool is_one_group = sums_in_one_place(slices.layout());
+  std::vector<Handed> all;
   for (const Move& move : round.moves) {
-    if (!adders[move.share]) continue;
-    const int adder = adders[move.share]->of(move.contributor);
-    if (adder == move.contributor) continue;
-    handed.of(move.share, move.contributor) =
-        hand_over(slices, round.pieces[move.share], move.contributor, adder);
-  }
-  std::vector<std::vector<Addends>> result(round.shares.size());
-  for (std::size_t i = 0; i < round.shares.size(); ++i) {
-    if (!adders[i]) continue;
-    for (const int contributor : round.shares[i].contributors) {
-      addends_of(result[i], adders[i]->of(contributor)).slices.push_back(handed.of(i, contributor));
+    const SumShare& share = round.shares[move.share];
+    if (!share.sums()) continue;
+    const int node = slices.grid().node(move.contributor);
+    Handed next{.share = move.share,
+                .group = is_one_group ? 0 : node,
+                .contributor = move.contributor,
+                .adder = adder_of_node(slices, share, node)};
+    if (next.adder != move.contributor) {
+      next.slice = hand_over(slices, round.pieces[move.share], move.contributor, next.adder);
     }
+    all.push_back(next);
+  }
+  std::ranges::sort(all, {}, [](const Handed& each) {
+    return std::tuple(each.share, each.group, each.contributor);
+  });
+  std::vector<std::vector<Addends>> result(round.shares.size());
+  for (const Handed& each : all) {
+    std::vector<Addends>& groups = result[each.share];
+    if (groups.empty() || groups.back().adder != each.adder) {
+      groups.push_back({.adder = each.adder, .slices = {}});
+    }
+    groups.back().slices.push_back(each.slice);
   }
   return result;
 }
 
 Addends hand_over_of_node(Slices& slices, const SumShare& share, const Extent& piece, int node) {
-  Addends addends;
-  for (const int contributor : slices.grid().ranks_of_node(node)) {
-    if (!share.contributes(contributor)) continue;
-    if (addends.slices.empty()) addends.adder = adder_of_node(slices, share, node);
+  Addends addends{.adder = adder_of_node(slices, share, node), .slices = {}};
+  for (const int contributor : members_of(slices.grid(), node, share.contributors)) {
     addends.slices.push_back(
         contributor == addends.adder
             ? std::nullopt

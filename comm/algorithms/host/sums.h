@@ -21,8 +21,8 @@ struct Addends {
 /// `hierarchical:direct,direct`: otherwise every contribution would leave its node.
 bool sums_in_one_place(const BucketLayout& layout);
 
-/// Hands the contributions to the round's sums to the ranks that add them up. By share, in the
-/// order in which these are added: of each one's first contributor.
+/// Hands the contributions of the round's moves to the ranks that add them up. By share, in the
+/// order in which these are added.
 std::vector<std::vector<Addends>> hand_over(Slices& slices, const PieceRound& round);
 
 /// Hands the contributions of one node to a piece of a share to the rank that adds them up. Before:

@@ -66,7 +66,8 @@ class RowPricing {
   double goal_us(GoalKind kind, std::size_t count, DType dtype, MemoryKind memory) const {
     const BucketLayout layout{
         .count = count, .dtype = dtype, .placement = Placement::kUser, .memory = memory};
-    const Goal goal{.kind = kind, .parts = {}};  // Prices take them to be equal.
+    // Prices take parts to be equal.
+    const Goal goal = even_goal(kind, inputs_.grid.world_size(), count);
     return choose({goal, layout, inputs_.grid, options_}).price.us;
   }
 

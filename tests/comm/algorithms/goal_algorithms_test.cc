@@ -303,7 +303,7 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, GoalShapes, testing::ValuesIn(cases()), [](
          (each.param.placement == Placement::kStaged ? "_cast_or_packed" : "");
 });
 
-// Parts that no collective has: any contributors, any receivers.
+// Parts that no collective has: some ranks contribute, others receive.
 TEST(AnyGoal, IsReachedByEveryAlgorithmThatServesIt) {
   constexpr std::uint32_t kSeed = 15;
   std::mt19937 random(kSeed);
@@ -312,18 +312,21 @@ TEST(AnyGoal, IsReachedByEveryAlgorithmThatServesIt) {
     std::vector<int> sizes(1 + below(3));
     int ranks = 0;
     for (int& size : sizes) ranks += size = 1 + static_cast<int>(below(3));
-    Goal goal;
+    const auto some_ranks = [&](int least) {
+      const auto count =
+          least + static_cast<int>(below(static_cast<std::size_t>(ranks - least + 1)));
+      const auto first = static_cast<int>(below(static_cast<std::size_t>(ranks - count + 1)));
+      return RankRange(first, first + count);
+    };
+    std::vector<Goal::Part> parts;
     std::size_t offset = 0;
     for (std::size_t part = 1 + below(4); part > 0; --part) {
-      Goal::Part next{.extent = {offset, below(100)}, .contributors = {}, .receivers = {}};
-      for (int rank = 0; rank < ranks; ++rank) {
-        if (below(2) == 0) next.contributors.push_back(rank);
-        if (below(2) == 0) next.receivers.push_back(rank);
-      }
-      if (next.contributors.empty()) next.contributors.push_back(0);
-      offset += next.extent.count;
-      goal.parts.push_back(std::move(next));
+      const Extent extent{offset, below(100)};
+      const RankRange contributors = some_ranks(1);
+      parts.push_back({extent, contributors, some_ranks(0)});
+      offset += extent.count;
     }
+    const Goal goal = Goal::of_parts(ranks, parts);
     CompileOptions options{.slot_bytes = 64 + below(300),
                            .cached_slot_bytes = 64 + below(300),
                            .window = 1 + below(3)};

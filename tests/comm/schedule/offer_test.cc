@@ -133,7 +133,7 @@ TEST_P(Offer, IsWrittenWhereItIsOrThroughASlot) {
     Team team(GetParam(), where, (places & 8) != 0);
     for (std::uint64_t iteration = 0; iteration < 3; ++iteration) {
       team.run(iteration);
-      for (const Goal::Part& part : goal.parts) {
+      for (const Goal::Part& part : goal.parts()) {
         for (const int rank : part.receivers) {
           const Member& member = *team.members[static_cast<std::size_t>(rank)];
           const std::size_t begin = part.extent.offset;

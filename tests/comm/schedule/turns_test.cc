@@ -22,7 +22,7 @@ class RankOfTwo {
  public:
   RankOfTwo(InProcessHub& hub, int rank) : transport_(hub.transport(rank)), executor_(*transport_) {
     const BucketLayout layout{.count = 2, .placement = Placement::kUser, .out_of_place = true};
-    const std::array<std::size_t, 2> counts{1, 1};
+    const PartExtents counts(2, 1);
     Schedule schedule =
         compile(rank, Goal::gather(0, counts), layout, hub.grid(), {.algorithm = "direct"});
     executor_.add(std::move(schedule),

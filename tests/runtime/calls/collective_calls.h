@@ -38,7 +38,7 @@ inline bool is_in_place_at(const Goal& goal, int rank, bool in_place) {
 /// In place there is no input: the result holds it first.
 inline CollectiveBuffers exchange_buffers_for(const Goal& goal, int rank, bool in_place) {
   CollectiveBuffers buffers;
-  for (const Goal::Part& part : goal.parts) {
+  for (const Goal::Part& part : goal.parts()) {
     const int sender = part.contributors.front();
     const std::vector<float> values = pattern(part.extent, sender + 1);
     if (sender == rank) buffers.input.insert(buffers.input.end(), values.begin(), values.end());
@@ -58,7 +58,7 @@ inline CollectiveBuffers buffers_for(const Goal& goal, int rank, bool is_call_in
   const auto append = [](std::vector<float>& to, const std::vector<float>& values) {
     to.insert(to.end(), values.begin(), values.end());
   };
-  for (const Goal::Part& part : goal.parts) {
+  for (const Goal::Part& part : goal.parts()) {
     const bool gives = part.contributes(rank);
     const bool gets = part.receives(rank);
     if (!gives && !gets) continue;

@@ -204,7 +204,7 @@ TEST(NativeCollectives, ScaleSumsForAllInABucket) {
 std::vector<float> weighted(const Goal& goal, int rank, bool in_place,
                             const std::function<float(int)>& weight) {
   std::vector<float> expected;
-  for (const Goal::Part& part : goal.parts) {
+  for (const Goal::Part& part : goal.parts()) {
     if (!part.receives(rank) && !in_place) continue;
     const std::vector<float> unit = test::pattern(part.extent, 1);
     float factor = static_cast<float>(rank + 1);

@@ -52,9 +52,9 @@ void for_each_buffer(Operation& operation, int rank, int ranks, Visit visit) {
   };
   std::vector<Sizes> sizes(std::max<std::size_t>(operation.tensors.size(), 1));  // by tensor
   const Goal goal = operation.goal(ranks);
-  for (std::size_t part = 0; part < goal.parts.size(); ++part) {
-    const bool gives = goal.parts[part].contributes(rank);
-    const bool gets = goal.parts[part].receives(rank);
+  for (std::size_t part = 0; part < goal.size(); ++part) {
+    const bool gives = goal.part(part).contributes(rank);
+    const bool gets = goal.part(part).receives(rank);
     if (!gives && !gets) continue;
     for (std::size_t tensor = 0; tensor < sizes.size(); ++tensor) {
       const std::size_t bytes = operation.count_in(tensor, part) * size_of(operation.buffer.dtype);

@@ -1,0 +1,74 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "comm/algorithms/compile.h"
+#include "comm/algorithms/registry.h"
+#include "tests/support/allocations.h"
+
+namespace kolo {
+namespace {
+
+bool has_root(GoalKind kind) {
+  return kind == GoalKind::kReduce || kind == GoalKind::kBroadcast || kind == GoalKind::kGather ||
+         kind == GoalKind::kScatter;
+}
+
+/// The most memory that a rank holds while it plans, by collective, dtype and algorithm. Rank 0 is
+/// the root, if there is one; the last rank is on another node.
+std::map<std::string, std::size_t> planning_bytes(int ranks, int ranks_of_node) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes(
+      std::vector<int>(static_cast<std::size_t>(ranks / ranks_of_node), ranks_of_node));
+  CompileOptions options;
+  // Blocks of all ranks fit.
+  options.slot_bytes = options.cached_slot_bytes = std::size_t{1} << 30;
+  std::map<std::string, std::size_t> bytes;
+  for (const std::string& name : goal_kind_names()) {
+    const GoalKind kind = parse_goal_kind(name);
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      // 16-bit floats are different only where they are summed.
+      const bool sums = kind == GoalKind::kReduce || kind == GoalKind::kReduceScatter;
+      if (dtype == DType::kBFloat16 && !sums) continue;
+      const std::size_t count = kWireAlignment / size_of(dtype) * static_cast<std::size_t>(ranks);
+      for (const Algorithm* algorithm : all_algorithms()) {
+        for (const int rank : {0, ranks - 1}) {
+          // Without a root, ranks are alike.
+          if (rank > 0 && !has_root(kind)) continue;
+          const test::AllocationCounter counter;
+          const Goal goal = even_goal(kind, ranks, count);
+          const BucketLayout layout{.count = goal.count(),
+                                    .dtype = dtype,
+                                    .placement = Placement::kUser,
+                                    .out_of_place = kind == GoalKind::kAllToAll};
+          const CompileContext context{goal, layout, grid, options};
+          if (!algorithm->serves(context)) continue;
+          const Schedule schedule = compile(rank, *algorithm, context);
+          std::string what = name;
+          what.append(" ").append(to_string(dtype)).append(" by ").append(algorithm->name());
+          bytes[what] = std::max(bytes[what], counter.most_held_bytes());
+        }
+      }
+    }
+  }
+  return bytes;
+}
+
+/// Twice the ranks take twice the memory, not four times: less than half way between these. What
+/// does not grow only lowers the ratio.
+void expect_linear(int ranks, int ranks_of_node) {
+  const auto of_half = planning_bytes(ranks / 2, ranks_of_node);
+  for (const auto& [what, bytes] : planning_bytes(ranks, ranks_of_node)) {
+    EXPECT_LT(bytes, 3 * of_half.at(what)) << what;
+  }
+}
+
+TEST(PlanningMemory, GrowsLikeTheNumberOfRanks) { expect_linear(4096, 8); }
+
+TEST(PlanningMemory, GrowsLikeTheNumberOfNodes) { expect_linear(1024, 1); }
+
+}  // namespace
+}  // namespace kolo
