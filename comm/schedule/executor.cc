@@ -5,8 +5,9 @@
 #include <fmt/format.h>
 
 #include "comm/base/check.h"
-#include "comm/schedule/host_run.h"
-#include "comm/schedule/step_progress.h"
+#include "comm/base/contains.h"
+#include "comm/base/log.h"
+#include "comm/schedule/executor_run.h"
 
 namespace kolo {
 namespace {
@@ -17,47 +18,6 @@ static_assert(kMaxBuckets < BucketId{1} << kTagBucketBits);
 constexpr std::size_t kKernelBytesPerPoll = std::size_t{1} << 20;
 
 }  // namespace
-
-struct Executor::Run {
-  Run(Schedule of, Binding at, Transport& transport, DeviceLane* lane, std::size_t threads,
-      const Pause& pause)
-      : schedule(std::move(of)),
-        binding(std::move(at)),
-        progress(schedule),
-        completions(schedule.steps.size()),
-        iteration(binding.first_iteration),
-        element_bytes(size_of(schedule.layout.dtype)) {
-    pending.reserve(schedule.steps.size());
-    for (const Step& step : schedule.steps) {
-      if (step.kind == StepKind::kNative) native_group = step.group;
-    }
-    if (lane == nullptr) {
-      host.emplace(transport, schedule, binding, threads, pause);
-    } else {
-      device = lane->prepare(schedule, binding);
-    }
-  }
-
-  bool is_copying() const { return binding.mirror != nullptr && binding.mirror->is_copying(); }
-  /// Whether all steps are complete and their results where they belong.
-  bool finish() { return progress.is_complete() && (!binding.mirror || binding.mirror->drain()); }
-
-  Schedule schedule;
-  Binding binding;
-  StepProgress progress;
-  std::optional<NativeGroup> native_group;  // if there are native steps
-  std::optional<HostRun> host;              // of a host bucket
-  std::unique_ptr<DeviceRun> device;        // of a device bucket
-  std::vector<Completion> completions;      // of messages
-  std::size_t kernel_progress = 0;          // elements of the first kernel that are done
-  std::optional<StepId> waiting_native;     // ready, but others come first
-  std::vector<StepId> pending;              // started messages and flags
-  std::uint64_t iteration;                  // the current one, or the next
-  bool running = false;
-  bool abandoned = false;
-  std::size_t element_bytes;
-  std::size_t network_bytes = 0;  // sent to other nodes in this iteration
-};
 
 Executor::Executor(Transport& transport, DeviceLane* lane, ReduceTeam* team)
     : transport_(transport),
@@ -77,6 +37,7 @@ void Executor::add(Schedule schedule, Binding binding) {
                                         on_device ? lane_ : nullptr, threads_, pause_);
   reserve_pieces(runs_[bucket]->schedule);
   active_.reserve(runs_.size());
+  revoking_.reserve(runs_.size());
   for (auto* buckets : {&finished_, &taken_finished_, &enqueued_, &taken_enqueued_}) {
     buckets->reserve(runs_.size());
   }
@@ -113,7 +74,7 @@ std::size_t Executor::network_bytes(BucketId bucket) const {
 
 void Executor::remove(BucketId bucket) {
   const Run& run = *runs_.at(bucket);
-  ensure(!run.running, "removed a running bucket");
+  ensure(!run.running && !is_revoking(bucket), "removed a running bucket");
   ensure(!run.abandoned || !has_messages(run.schedule),
          "removed an abandoned bucket whose messages may be under way");
   runs_[bucket].reset();
@@ -140,11 +101,35 @@ void Executor::abandon(BucketId bucket) {
   run.running = false;
   run.abandoned = true;
   run.pending.clear();
+  revoke(run);
+}
+
+void Executor::revoke(Run& run) {
   run.host->revoke_offers();
+  if (!run.host->is_revoked()) revoking_.push_back(&run);
+}
+
+bool Executor::is_revoking(BucketId bucket) const {
+  return contains(revoking_, runs_.at(bucket).get());
+}
+
+bool Executor::poll_revoking() {
+  std::erase_if(revoking_, [](Run* run) { return run->host->is_revoked(); });
+  return revoking_.empty();
+}
+
+void Executor::forget_writers() {
+  for (const Run* run : revoking_) {
+    log::warn(fmt::format(
+        "a peer was stopped while it wrote results of bucket '{}' to this rank, and goes on with "
+        "it if it wakes up",
+        run->binding.name));
+  }
+  revoking_.clear();
 }
 
 bool Executor::poll() {
-  bool moved = false;
+  bool moved = !revoking_.empty() && poll_revoking();
   if (lane_ != nullptr) {
     for (const DeviceLane::Completed& completed : lane_->poll()) {
       Run& run = *runs_[completed.bucket];
@@ -368,6 +353,9 @@ std::span<std::byte> Executor::memory(Run& run, const Range& range) {
 }
 
 std::string Executor::describe_wait() const {
+  if (active_.empty() && !revoking_.empty()) {
+    return fmt::format("peers that write results of bucket '{}'", revoking_.front()->binding.name);
+  }
   if (active_.empty()) return "nothing";
   const Run& run = *active_.front();
   std::string text = fmt::format("bucket '{}' iteration {}:", run.binding.name, run.iteration);
@@ -427,7 +415,7 @@ void Executor::cancel() {
     run->running = false;
     run->pending.clear();
     run->waiting_native.reset();
-    if (run->host) run->host->revoke_offers();
+    if (run->host) revoke(*run);
   }
   active_.clear();
   finished_.clear();

@@ -63,6 +63,8 @@ class Executor {
   /// Forgets the current iteration of a host bucket, which is not started again; its memory
   /// stays, for peers and messages may still touch it.
   void abandon(BucketId bucket);
+  /// A peer still writes to tensors of the bucket, whose iteration was given up. Changes in `poll`.
+  bool is_revoking(BucketId bucket) const;
 
   /// Moves everything on as far as it goes now; kernels write at most about 1 MiB per bucket and
   /// thread, so that polling goes on between them.
@@ -82,7 +84,7 @@ class Executor {
     return lane_ != nullptr ? lane_->failure() : std::nullopt;
   }
 
-  bool busy() const { return !active_.empty(); }
+  bool busy() const { return !active_.empty() || !revoking_.empty(); }
 
   /// The steps that the first running bucket waits for ("bucket 'x' iteration 7: recv 0 from rank
   /// 2, ...").
@@ -95,8 +97,14 @@ class Executor {
 
   /// Forgets everything in flight: what peers have sent of it, and of what comes next or was
   /// abandoned, is no stray for the transport. Nothing touches the memory any more once the
-  /// transport has been shut down and the device aborted.
+  /// transport has been shut down, the device aborted, and `poll_revoking` has returned true.
   void cancel();
+
+  /// The part of `poll` that is left after `cancel`. Returns whether no peer writes to tensors of
+  /// what was given up.
+  bool poll_revoking();
+  /// Peers that still do have been stopped: no longer waits for them, and warns.
+  void forget_writers();
 
   /// After `cancel`: gives up what messages are still in flight. Returns whether nothing touches
   /// the memory any more.
@@ -107,6 +115,7 @@ class Executor {
 
   bool advance(Run& run);
   static bool finish(Run& run);
+  void revoke(Run& run);
   bool complete_pending(Run& run);
   bool is_raised(const Run& run, const Step& await) const;
   bool enqueue_ready(Run& run);
@@ -128,6 +137,7 @@ class Executor {
   Pause pause_;
   std::vector<std::unique_ptr<Run>> runs_;  // by bucket
   std::vector<Run*> active_;                // in order of start
+  std::vector<Run*> revoking_;              // given up, while peers write to their tensors
   std::vector<BucketId> finished_, taken_finished_;
   std::vector<BucketId> enqueued_, taken_enqueued_;
   std::vector<KernelPiece> pieces_;  // that are computed

@@ -1,15 +1,10 @@
 #include "comm/schedule/host_run.h"
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <optional>
-#include <thread>
-
-#include <fmt/format.h>
 
 #include "comm/base/check.h"
-#include "comm/base/log.h"
 #include "comm/schedule/payload_join.h"
 
 namespace kolo {
@@ -17,9 +12,6 @@ namespace {
 
 /// Contributions that are packed before they are summed, at a time: they stay in the first cache.
 constexpr std::size_t kPackedBytes = std::size_t{16} << 10;
-
-/// Time for peers to end the kernel in which they write to this rank, though others use their core.
-constexpr std::chrono::seconds kRevokeLimit{1};
 
 Range part(Range range, std::size_t first, std::size_t count) {
   range.offset += first;
@@ -157,22 +149,17 @@ void HostRun::fetch(const Range& lent, const LoanNote& from) {
 }
 
 void HostRun::revoke_offers() {
-  const TimePoint deadline = later(std::chrono::steady_clock::now(), kRevokeLimit);
-  const auto has_writers = [this](const Step& step) {
-    if (step.kind != StepKind::kOffer) return false;
-    auto& writers = note(step.target).writers;
-    return (writers.fetch_or(LoanNote::kRevoked, std::memory_order_acq_rel) &
-            ~LoanNote::kRevoked) != 0;
-  };
-  while (std::ranges::any_of(schedule_.steps, has_writers)) {
-    if (std::chrono::steady_clock::now() > deadline) {
-      return log::warn(fmt::format(
-          "a peer was stopped while it wrote results of bucket '{}' to this rank, and goes on with "
-          "it if it wakes up",
-          binding_.name));
-    }
-    std::this_thread::yield();
+  for (const Step& step : schedule_.steps) {
+    if (step.kind != StepKind::kOffer) continue;
+    note(step.target).writers.fetch_or(LoanNote::kRevoked, std::memory_order_acq_rel);
   }
+}
+
+bool HostRun::is_revoked() const {
+  return std::ranges::none_of(schedule_.steps, [this](const Step& step) {
+    return step.kind == StepKind::kOffer &&
+           note(step.target).writers.load(std::memory_order_acquire) != LoanNote::kRevoked;
+  });
 }
 
 void HostRun::clear_offers() {

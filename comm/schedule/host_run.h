@@ -35,10 +35,12 @@ class HostRun {
   /// Leaves that of a kPack step to Region::kLent, whose pieces are computed afterwards.
   void lend(const Step& step);
 
-  /// Takes back what is offered in this iteration, which is given up, so that its tensors are the
-  /// caller's again: peers that have not begun to write there no longer do. Waits for those that
-  /// have, as long as a kernel takes; not for one that has been stopped, of which it warns.
+  /// Takes back what is offered in this iteration, which is given up: peers that have not begun to
+  /// write there no longer do.
   void revoke_offers();
+  /// After `revoke_offers`: no peer writes there any more, so that the tensors are the caller's
+  /// again.
+  bool is_revoked() const;
 
   /// Where a range is in this iteration; not of the caller's tensors.
   std::byte* address(const Range& range) const;

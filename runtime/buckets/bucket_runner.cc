@@ -83,8 +83,27 @@ void BucketRunner::reject(const Topic& rejected, const Error& error) {
     return;
   }
   state.rejected = rejected.round;
-  for (const BucketId other : bucket.owner->buckets_rejected_with(id)) abandon(other);
-  bucket.owner->bucket_rejected(error);
+  reject_owner(id, error);
+}
+
+void BucketRunner::reject_owner(BucketId id, const Error& error) {
+  for (const BucketId other : buckets_[id].owner->buckets_rejected_with(id)) abandon(other);
+  revoking_.try_emplace(id, error);
+  poll_revoking();
+}
+
+void BucketRunner::poll_revoking() {
+  const auto is_revoked = [this](const auto& each) {
+    return std::ranges::none_of(buckets_[each.first].owner->buckets_rejected_with(each.first),
+                                [this](BucketId id) { return executor_.is_revoking(id); });
+  };
+  for (;;) {
+    const auto next = std::ranges::find_if(revoking_, is_revoked);
+    if (next == revoking_.end()) return;
+    const auto [id, error] = *next;
+    revoking_.erase(next);
+    buckets_[id].owner->bucket_rejected(error);
+  }
 }
 
 /// True if this rank still runs, or will run, iterations before the rejected one. If the bucket
@@ -120,8 +139,7 @@ void BucketRunner::give_up(BucketId id, const Error& error) {
   BucketTable::State& state = buckets_.state(id);
   if (!may_end_early(bucket)) return;
   if (!state.rejected) state.rejected = state.iteration;
-  abandon(id);
-  bucket.owner->bucket_rejected(error);
+  reject_owner(id, error);
 }
 
 std::uint64_t BucketRunner::uses_until(const Topic& topic) const {

@@ -38,6 +38,8 @@ class BucketRunner {
   void enqueued(BucketId id);
   /// The executor has finished it.
   void finish(BucketId id);
+  /// Tells owners of rejections once no peer writes to their tensors.
+  void poll_revoking();
   /// All ranks reject an iteration of a bucket: its owner fails. If ranks may differ about whether
   /// it has run, the job does. Iterations before the first one without a rank that has closed end
   /// well.
@@ -64,6 +66,7 @@ class BucketRunner {
 
  private:
   void abandon(BucketId id);
+  void reject_owner(BucketId id, const Error& error);
   bool has_earlier(const Topic& rejected) const;
   void reject_later(BucketId ended);
 
@@ -72,6 +75,8 @@ class BucketRunner {
   BucketTable& buckets_;
   Activity& activity_;
   std::map<BucketId, std::pair<Topic, Error>> rejections_;  // once earlier iterations have ended
+  // Of owners to whose tensors a peer writes; first errors.
+  std::map<BucketId, Error> revoking_;
   std::atomic<std::uint64_t> network_bytes_{0};
 };
 

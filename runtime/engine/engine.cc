@@ -12,6 +12,9 @@ namespace {
 constexpr Duration kLinger = std::chrono::milliseconds(300);
 /// A device that has lost a peer may be ahead of the news why; after this long it speaks itself.
 constexpr Duration kCauseWithin = std::chrono::milliseconds(500);
+/// Peers have this long to end the kernel in which they write to this rank, though others use their
+/// core.
+constexpr Duration kRevokeLimit = std::chrono::seconds(1);
 /// Every so many moves, one that may end early does not.
 constexpr std::uint32_t kShortMoves = 8;
 /// At an orderly end the device's groups have this long to end, too.
@@ -255,6 +258,22 @@ bool Engine::run() {
 void Engine::complete() {
   for (const BucketId id : executor_.take_enqueued()) runner_.enqueued(id);
   for (const BucketId id : executor_.take_finished()) runner_.finish(id);
+  limit_revoking();
+  runner_.poll_revoking();
+}
+
+/// Returns whether no peer writes to tensors of what was given up: one that has been stopped is
+/// waited for as long as this.
+bool Engine::limit_revoking() {
+  if (executor_.poll_revoking()) {
+    revoke_until_.reset();
+    return true;
+  }
+  const TimePoint now = clocks_.time_outs.now();
+  if (!revoke_until_) revoke_until_ = later(now, kRevokeLimit);
+  if (now < *revoke_until_) return false;
+  executor_.forget_writers();
+  return true;
 }
 
 void Engine::apply(const Frame& decision) {
@@ -351,7 +370,7 @@ void Engine::end_with_job() noexcept {
 void Engine::fail_all(const Error& error) noexcept {
   failure_ = copied(error);
   const bool is_orderly = error.code == ErrorCode::kShutdown;
-  const bool has_messages = executor_.has_messages_in_flight();
+  has_messages_ = executor_.has_messages_in_flight();
   succeeds([&] { executor_.cancel(); });
   if (!is_orderly && coordinator_.has_told()) succeeds([&] { transport_.say_goodbye(); });
   if (lane_ && !is_orderly) {
@@ -361,8 +380,6 @@ void Engine::fail_all(const Error& error) noexcept {
   }
   messages_.fail_all(error);
   mirrored_messages_.fail_all(error);
-  // Messages in flight read and write memory of the callers until the transport's end.
-  if (!has_messages) fail_calls();
   for (const Submission& submission : drained_)
     refuse(submission, error);  // that `absorb` left over
   const Duration linger_for = transport_.world_size() > 1 ? kLinger : Duration::zero();
@@ -380,9 +397,13 @@ void Engine::fail_calls() noexcept {
 
 /// The end itself is a move: a thread that parked after it would never wake.
 bool Engine::linger() {
+  // Messages in flight read and write memory of the callers until the transport's end, and peers
+  // that had begun to write there until they have left.
+  const bool is_revoked = limit_revoking();
+  if (is_revoked && !has_messages_ && !std::exchange(has_failed_calls_, true)) fail_calls();
   const bool is_orderly = failure_->code == ErrorCode::kShutdown;
   const bool is_over = is_orderly && (!lane_ || lane_->finalize());
-  const bool is_late = clocks_.time_outs.now() >= linger_until_;
+  const bool is_late = is_revoked && clocks_.time_outs.now() >= linger_until_;
   if (is_late && !is_over && is_orderly) lane_->abort();  // Otherwise it was aborted at once.
   if (is_over || is_late) end();
   return ended();

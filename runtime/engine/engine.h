@@ -176,6 +176,7 @@ class Engine {
   bool start();
   bool run();
   void complete();
+  bool limit_revoking();
   void take(const std::shared_ptr<Operation>& operation);
   void take(const std::shared_ptr<GradientGroup>& group) { gradients_.submit(group); }
   void take(const ReadyBucket& ready) { gradients_.submit(*ready.group, ready.bucket); }
@@ -231,6 +232,9 @@ class Engine {
   std::optional<Error> failure_;  // constant once set; published by closing the queue
   std::optional<TimePoint> device_failed_at_;
   TimePoint linger_until_{};
+  std::optional<TimePoint> revoke_until_;  // peers write to tensors of what was given up
+  bool has_messages_ = false;              // in flight, when it failed
+  bool has_failed_calls_ = false;          // all that had been submitted by then
   bool has_let_go_ = false;
   std::atomic<bool> ended_{false};
 };

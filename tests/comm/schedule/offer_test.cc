@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "comm/algorithms/compile.h"
 #include "comm/schedule/executor.h"
+#include "comm/schedule/loan.h"
 #include "tests/comm/schedule/one_tensor.h"
 #include "tests/support/compiled_schedules.h"
 #include "tests/support/in_process_transport.h"
@@ -55,7 +57,14 @@ class Member {
     if (!places.out_of_place) result_ = places.results_in_arena ? input_ : elsewhere_.data();
     if (!places.out_of_place) input_ = result_;
     tensor_ = std::make_shared<OneTensor>(result_, input_);
-    executor_.add(compile(rank, goal, layout, hub.grid(), test::with_algorithm(options, "direct")),
+    Schedule schedule =
+        compile(rank, goal, layout, hub.grid(), test::with_algorithm(options, "direct"));
+    for (const Step& step : schedule.steps) {
+      if (step.kind != StepKind::kOffer) continue;
+      notes_.push_back(
+          reinterpret_cast<LoanNote*>(arena.data() + step.target.slot * sizeof(float)));
+    }
+    executor_.add(std::move(schedule),
                   {.name = "x", .packs_contributions = places.is_scaled, .packer = tensor_});
   }
   ~Member() { transport_->shutdown(false); }
@@ -74,6 +83,10 @@ class Member {
     return !executor_.busy();
   }
   void abandon() { executor_.abandon(0); }
+  void cancel() { executor_.cancel(); }
+  Executor& executor() { return executor_; }
+  /// Of what it offers, in the first iteration.
+  const std::vector<LoanNote*>& notes() const { return notes_; }
   std::vector<float> results() const { return {result_, result_ + elsewhere_.size()}; }
   float result(std::size_t index) const { return result_[index]; }
   std::size_t unpacked() const { return tensor_->unpacked(); }
@@ -84,6 +97,7 @@ class Member {
   float* input_ = nullptr;
   float* result_ = nullptr;
   std::shared_ptr<OneTensor> tensor_;
+  std::vector<LoanNote*> notes_;
   Executor executor_;
 };
 
@@ -191,6 +205,37 @@ TEST(OfferedResult, IsNotWrittenAfterItsRankHasGivenUp) {
       EXPECT_EQ(root.results(), before) << name;
     }
   }
+}
+
+// A peer that is at it ends what it writes.
+TEST(OfferedResult, IsTheCallersAgainOnceNoPeerWritesThere) {
+  Team team("gather", {}, false);
+  Member& root = *team.members[0];
+  root.start(1, 0);
+  EXPECT_FALSE(root.poll());
+  auto writer = std::make_optional<OfferVisit>(*root.notes().back());
+  EXPECT_TRUE(writer->is_allowed());
+  root.abandon();
+  EXPECT_TRUE(root.executor().is_revoking(0));
+  EXPECT_EQ(root.executor().describe_wait(), "peers that write results of bucket 'x'");
+  EXPECT_FALSE(root.poll());
+  EXPECT_FALSE(OfferVisit(*root.notes().back()).is_allowed());
+  EXPECT_FALSE(root.poll());
+  writer.reset();
+  EXPECT_TRUE(root.poll());
+  EXPECT_FALSE(root.executor().is_revoking(0));
+}
+
+TEST(OfferedResult, IsTheCallersAfterTheEndOnceNoPeerWritesThere) {
+  Team team("gather", {}, false);
+  Member& root = *team.members[0];
+  root.start(1, 0);
+  EXPECT_FALSE(root.poll());
+  auto writer = std::make_optional<OfferVisit>(*root.notes().back());
+  root.cancel();
+  EXPECT_FALSE(root.executor().poll_revoking());
+  writer.reset();
+  EXPECT_TRUE(root.executor().poll_revoking());
 }
 
 // Helpers take the pieces of a large slot.

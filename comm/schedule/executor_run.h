@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "comm/schedule/executor.h"
+#include "comm/schedule/host_run.h"
+#include "comm/schedule/step_progress.h"
+
+namespace kolo {
+
+/// A bucket with its memory and how far its current iteration is. Threads: the executor's.
+struct Executor::Run {
+  Run(Schedule of, Binding at, Transport& transport, DeviceLane* lane, std::size_t threads,
+      const Pause& pause)
+      : schedule(std::move(of)),
+        binding(std::move(at)),
+        progress(schedule),
+        completions(schedule.steps.size()),
+        iteration(binding.first_iteration),
+        element_bytes(size_of(schedule.layout.dtype)) {
+    pending.reserve(schedule.steps.size());
+    for (const Step& step : schedule.steps) {
+      if (step.kind == StepKind::kNative) native_group = step.group;
+    }
+    if (lane == nullptr) {
+      host.emplace(transport, schedule, binding, threads, pause);
+    } else {
+      device = lane->prepare(schedule, binding);
+    }
+  }
+
+  bool is_copying() const { return binding.mirror != nullptr && binding.mirror->is_copying(); }
+  /// Whether all steps are complete and their results where they belong.
+  bool finish() { return progress.is_complete() && (!binding.mirror || binding.mirror->drain()); }
+
+  Schedule schedule;
+  Binding binding;
+  StepProgress progress;
+  std::optional<NativeGroup> native_group;  // if there are native steps
+  std::optional<HostRun> host;              // of a host bucket
+  std::unique_ptr<DeviceRun> device;        // of a device bucket
+  std::vector<Completion> completions;      // of messages
+  std::size_t kernel_progress = 0;          // elements of the first kernel that are done
+  std::optional<StepId> waiting_native;     // ready, but others come first
+  std::vector<StepId> pending;              // started messages and flags
+  std::uint64_t iteration;                  // the current one, or the next
+  bool running = false;
+  bool abandoned = false;
+  std::size_t element_bytes;
+  std::size_t network_bytes = 0;  // sent to other nodes in this iteration
+};
+
+}  // namespace kolo

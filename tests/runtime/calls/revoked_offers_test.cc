@@ -1,0 +1,126 @@
+// A call that is rejected while a peer writes its result.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "comm/schedule/loan.h"
+#include "tests/support/engine_job.h"
+
+namespace kolo {
+namespace {
+
+using test::EngineJob;
+using test::error_of;
+using test::view;
+
+constexpr int kOfferRanks = 3, kOfferRoot = 1;
+
+/// Visits to all places in `tensor`, in private memory of `rank`, that it offers.
+std::vector<std::unique_ptr<OfferVisit>> visit_offers(EngineJob& job, int rank,
+                                                      const std::vector<float>& tensor) {
+  const std::span<std::byte> memory = job.transport(rank).memory(rank);
+  std::vector<std::unique_ptr<OfferVisit>> visits;
+  for (std::size_t at = 0; at < memory.size(); at += kWireAlignment) {
+    auto& note = *reinterpret_cast<LoanNote*>(memory.data() + at);
+    const bool is_note = note.origin == reinterpret_cast<std::int64_t>(tensor.data()) &&
+                         note.is_private == 1 && note.writers == 0;
+    if (is_note) visits.push_back(std::make_unique<OfferVisit>(note));
+  }
+  return visits;
+}
+
+/// A broadcast that rank 0 has begun a second time, without the root, which has begun to write to
+/// it; the last rank calls something else by this name, so that the call is rejected.
+class RevokedOffers : public testing::Test {
+ protected:
+  RevokedOffers() : job_(ProcessGrid::with_node_sizes({kOfferRanks}), options(), 1, {}, wraps()) {
+    std::vector<std::shared_ptr<Operation>> all;
+    for (int rank = 0; rank < kOfferRanks; ++rank) all.push_back(broadcast(rank));
+    job_.finish(all);
+    first_ = broadcast(0);
+    job_.poll(100);
+    visits_ = visit_offers(job_, 0, data_[0]);
+    EXPECT_FALSE(visits_.empty());
+    other_ =
+        job_.submit(kOfferRanks - 1,
+                    {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(data_[2])});
+    for (const auto& operation : {first_, other_}) {
+      waiting_.emplace_back([operation] {
+        EXPECT_THROW(operation->ticket->wait(std::chrono::milliseconds(0)), KoloError);
+      });
+    }
+    job_.run_until([&] { return other_->ticket->done(); }, std::chrono::milliseconds(1));
+    job_.poll(1000);
+  }
+  ~RevokedOffers() override {
+    for (std::thread& thread : waiting_) thread.join();
+  }
+
+  void expect_rejected() {
+    EXPECT_THAT(error_of(*first_), testing::HasSubstr("submits 'x': all_reduce float32"));
+  }
+
+  EngineJob& job() { return job_; }
+  const Operation& first() const { return *first_; }
+  void end_visits() { visits_.clear(); }
+
+ private:
+  /// Every size is worth an offer.
+  static Options options() {
+    Options options;
+    options.link_costs = "memory_latency_us=0,private_read_us=0";
+    return options;
+  }
+  static test::JobWraps wraps() {
+    test::JobWraps wraps;
+    wraps.opens_memory = true;
+    return wraps;
+  }
+  std::shared_ptr<Operation> broadcast(int rank) {
+    return job_.submit(rank, {.kind = OperationKind::kBroadcast,
+                              .name = "x",
+                              .buffer = view(data_[static_cast<std::size_t>(rank)]),
+                              .root = kOfferRoot});
+  }
+
+  std::vector<std::vector<float>> data_{kOfferRanks, std::vector<float>(30'000, 1.0F)};
+  EngineJob job_;
+  std::shared_ptr<Operation> first_, other_;
+  std::vector<std::unique_ptr<OfferVisit>> visits_;
+  std::vector<std::thread> waiting_;
+};
+
+TEST_F(RevokedOffers, KeepACallWaitingUntilNoPeerWritesItsResult) {
+  EXPECT_FALSE(first().ticket->done());
+  EXPECT_FALSE(job().engine(0).idle());
+  end_visits();
+  job().run_until([&] { return first().ticket->done(); });
+  expect_rejected();
+}
+
+TEST_F(RevokedOffers, DoNotKeepItWaitingForAPeerThatWasStopped) {
+  EXPECT_FALSE(first().ticket->done());
+  job().clock().advance(std::chrono::seconds(1));
+  job().run_until([&] { return first().ticket->done(); });
+  expect_rejected();
+}
+
+TEST_F(RevokedOffers, KeepItWaitingAfterAFailureToo) {
+  job().engine(0).abort({.code = ErrorCode::kInternal, .what = "rank 0 has had enough"});
+  job().poll(1000);
+  EXPECT_FALSE(first().ticket->done());
+  end_visits();
+  job().run_until([&] { return first().ticket->done(); });
+}
+
+}  // namespace
+}  // namespace kolo
