@@ -20,7 +20,7 @@ namespace {
 using test::compile_all;
 using testing::HasSubstr;
 
-constexpr int kMostDeviceRanks = 16;
+constexpr int kMostDeviceRanks = 12;
 /// With more ranks, each shape takes one root, in turns, or one chunk in at most a few pieces:
 /// nodes of many sizes need long padding.
 constexpr int kMostDeviceRanksOfAll = 6;

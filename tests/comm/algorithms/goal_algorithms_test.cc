@@ -18,9 +18,9 @@
 namespace kolo {
 namespace {
 
-constexpr int kMostGoalRanks = 16;
+constexpr int kMostGoalRanks = 12;
 /// Up to so many ranks every root, both counts and both places are tried on each shape. With
-/// more ranks there are 900 shapes: each takes one of these, in turns, and from `kManyRanks` on one
+/// more ranks there are 250 shapes: each takes one of these, in turns, and from `kManyRanks` on one
 /// third of the tests.
 constexpr int kMostRanksOfAll = 5;
 constexpr int kManyRanks = 9;
