@@ -17,8 +17,7 @@ constexpr int kLinkUp = 1;
 constexpr int kRemoteGpu = 0;
 constexpr int kRemoteSwitch = 2;
 
-struct DeviceRecord;
-using DeviceHandle = DeviceRecord*;
+using DeviceHandle = void*;
 
 struct PciInfo {
   std::array<char, 16> bus_id_legacy;
@@ -47,7 +46,7 @@ struct Nvml::Library {
   Status (*shutdown)() = nullptr;
   Status (*device_at)(const char* bus_id, DeviceHandle*) = nullptr;
   Status (*link_state)(DeviceHandle, unsigned link, int* state) = nullptr;
-  Status (*remote_pci)(DeviceHandle, unsigned link, PciInfo*) = nullptr;
+  Status (*remote_pci)(DeviceHandle, unsigned link, void* pci_info) = nullptr;
   Status (*remote_kind)(DeviceHandle, unsigned link, int* kind) = nullptr;
 };
 

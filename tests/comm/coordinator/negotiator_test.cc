@@ -333,7 +333,7 @@ TEST_P(Negotiators, AVoteTellsAllTheLeastAndTheGreatestWord) {
 
 // The others say 41, the last rank a value that differs in the hint, or in more.
 TEST_P(Negotiators, AHintIsTheLowestBit) {
-  for (const std::uint64_t other : {40, 43}) {
+  for (const std::uint64_t other : {40u, 43u}) {
     Network network(ProcessGrid::with_node_sizes(GetParam()), other);
     const int last = network.size() - 1;
     for (int rank = 0; rank <= last; ++rank) {

@@ -202,8 +202,9 @@ TEST_P(ReduceTest, AllOutputsGetTheBitsOfTheReference) {
         for (const std::int64_t target : test::simd_targets()) {
           const test::ScopedSimdTarget scoped(target);
           std::vector<Bytes> fresh(num_outputs, Bytes((count + num_outputs) * width));
-          const auto expect_all = [&](const std::vector<void*>& outputs,
-                                      const std::vector<const void*>& read, Stores stores) {
+          const auto expect_all = [&, dtype = dtype, op = op](const std::vector<void*>& outputs,
+                                                              const std::vector<const void*>& read,
+                                                              Stores stores) {
             reduce(dtype, op, outputs, read, count, 0.5, Overflow::kInfinity, stores);
             for (std::size_t o = 0; o < num_outputs; ++o) {
               ASSERT_EQ(std::memcmp(outputs[o], expected.data(), expected.size()), 0)
