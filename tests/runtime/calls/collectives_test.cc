@@ -65,8 +65,7 @@ TEST_P(Collectives, GiveTheSameForAnyInterleaving) {
   for (std::uint64_t seed = 0; seed < algorithms.size(); ++seed) {
     for (const std::vector<int>& nodes : shapes) {
       EngineJob job(ProcessGrid::with_node_sizes(nodes),
-                    {.algorithm = algorithms[seed], .verify_schedules = !test::kSanitized}, seed,
-                    devices());
+                    {.algorithm = algorithms[seed], .verify_schedules = true}, seed, devices());
       const auto ranks = static_cast<std::size_t>(job.world_size());
       for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{331}}) {
         std::vector<std::size_t> counts(ranks, count);
@@ -114,11 +113,10 @@ TEST_P(Collectives, MoveMoreThanTheirSlotsHold) {
       if (nodes.size() == 1 && algorithm != std::string("direct")) continue;
       // On one node past the cache.
       const char* const costs = nodes.size() == 1 ? "memory_streamed_bytes_per_us=1e6" : "";
-      EngineJob job(ProcessGrid::with_node_sizes(nodes),
-                    {.algorithm = algorithm,
-                     .link_costs = costs,
-                     .verify_schedules = nodes.size() == 1 && !test::kSanitized},
-                    5, devices());
+      EngineJob job(
+          ProcessGrid::with_node_sizes(nodes),
+          {.algorithm = algorithm, .link_costs = costs, .verify_schedules = nodes.size() == 1}, 5,
+          devices());
       const std::vector<std::size_t> counts(static_cast<std::size_t>(job.world_size()),
                                             test::kSanitized ? 300'001 : 500'001);
       // Each form on one node and on several.

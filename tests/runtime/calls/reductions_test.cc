@@ -21,7 +21,6 @@
 #include "runtime/calls/operation_calls.h"
 #include "tests/support/engine_job.h"
 #include "tests/support/node_shapes.h"
-#include "tests/support/sanitized.h"
 
 namespace kolo {
 namespace {
@@ -233,7 +232,7 @@ class Reductions : public testing::TestWithParam<std::tuple<std::vector<int>, Me
   EngineJob job(std::uint64_t seed) const {
     const auto& [nodes, memory] = GetParam();
     return EngineJob(ProcessGrid::with_node_sizes(nodes),
-                     test::by_hierarchies({.verify_schedules = !test::kSanitized}), seed,
+                     test::by_hierarchies({.verify_schedules = true}), seed,
                      test::devices_for(memory));
   }
 };
@@ -289,7 +288,7 @@ TEST(ScaledAllReduces, GiveTheSameByEveryAlgorithm) {
   for (const char* algorithm : {"flat", "direct", "ring", "halving_doubling", "tree",
                                 "hierarchical:direct,ring", "hierarchical:ring,ring"}) {
     EngineJob job(ProcessGrid::with_node_sizes({2, 2}),
-                  {.algorithm = algorithm, .verify_schedules = !test::kSanitized}, 9);
+                  {.algorithm = algorithm, .verify_schedules = true}, 9);
     for (const bool in_place : {false, true}) {
       for (const Scales scales : {Scales{.before = 0.5, .after = 4}, Scales{.after = 0.5}}) {
         for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kPremulSum, ReduceOp::kMax}) {
