@@ -112,9 +112,9 @@ function(kolo_test_defaults target)
   # What is tested is optimised, in its library. Tests themselves are not, which saves up to half of the time to compile.
   # (Clang warns of the loops of kernels that it does not unroll.)
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANG_AND_ID:CXX,GNU>>:-O0>)
-  # The address sanitizer sees what tests do with memory. Undefined behaviour is looked for in the libraries: in tests,
+  # Sanitizers see what tests do with memory and threads. Undefined behaviour is looked for in the libraries: in tests,
   # full of instances of templates, that would double the time to compile, and so does optimising here.
-  if(KOLO_SANITIZE MATCHES "address")
+  if(KOLO_SANITIZE)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O0;-fno-sanitize=undefined>)
   endif()
   target_link_libraries(${target} PRIVATE GTest::gmock)

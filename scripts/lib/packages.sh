@@ -23,7 +23,7 @@ build_packages=(
 
 # Their output differs between versions, so clang-format and clang-tidy are pinned.
 test_packages=(
-  clang clang-format-14 clang-tidy-14
+  clang libclang-rt-dev clang-format-14 clang-tidy-14
   iproute2                          # scripts/cluster
   strace gnuplot-nox
   python3-numpy                     # arrays in the tests of python/
