@@ -12,25 +12,25 @@ namespace {
 constexpr std::uint64_t kMagic = 0x3256'4544'4545'464bULL;  // "KFEEDEV2"
 constexpr std::string_view kName = "state of error feedback";
 
-using Tensor = FeedbackState::Tensor;
+using Residual = FeedbackState::Tensor;
 
 [[noreturn]] void fail(const std::string& what) {
   throw KoloError({.code = ErrorCode::kData, .what = std::string(kName) + ": " + what});
 }
 
-std::size_t end_of(const Tensor& tensor) { return tensor.first + tensor.residual.size(); }
+std::size_t end_of(const Residual& tensor) { return tensor.first + tensor.residual.size(); }
 
 /// The saved parts of tensor `name` of all old ranks, in order; all with velocities, or all
 /// without.
-std::vector<const Tensor*> parts_of(std::span<const FeedbackState> old_ranks,
-                                    const std::string& name) {
-  std::vector<const Tensor*> parts;
+std::vector<const Residual*> parts_of(std::span<const FeedbackState> old_ranks,
+                                      const std::string& name) {
+  std::vector<const Residual*> parts;
   for (const FeedbackState& old_rank : old_ranks) {
-    for (const Tensor& tensor : old_rank.tensors) {
+    for (const Residual& tensor : old_rank.tensors) {
       if (tensor.name == name) parts.push_back(&tensor);
     }
   }
-  for (const Tensor* part : parts) {
+  for (const Residual* part : parts) {
     const bool has_velocity = !parts.front()->velocity.empty();
     if (part->velocity.size() != (has_velocity ? part->residual.size() : 0)) {
       fail("only some saved states have a velocity of tensor '" + name + "'");
@@ -49,7 +49,7 @@ std::vector<std::byte> to_bytes(const FeedbackState& state) {
   StateWriter writer;
   writer.number(kMagic);
   writer.number(state.tensors.size());
-  for (const Tensor& tensor : state.tensors) {
+  for (const Residual& tensor : state.tensors) {
     writer.text(tensor.name);
     writer.number(tensor.first);
     writer.floats(tensor.residual);
@@ -63,7 +63,7 @@ FeedbackState feedback_state_from(std::span<const std::byte> bytes) {
   if (reader.number() != kMagic) reader.fail("these bytes are not such a state");
   FeedbackState state;
   for (std::uint64_t left = reader.number(); left > 0; --left) {
-    Tensor& tensor = state.tensors.emplace_back();
+    Residual& tensor = state.tensors.emplace_back();
     tensor.name = reader.text();
     tensor.first = reader.number();
     tensor.residual = reader.floats();
@@ -77,16 +77,16 @@ FeedbackState remap(std::span<const FeedbackState> old_ranks, const FeedbackShar
   check(share.ranks > 0 && share.position >= 0 && share.position < share.ranks, "no such rank");
   FeedbackState result;
   for (const FeedbackTensor& wanted : share.tensors) {
-    const std::vector<const Tensor*> parts = parts_of(old_ranks, wanted.name);
+    const std::vector<const Residual*> parts = parts_of(old_ranks, wanted.name);
     const bool has_velocity = !parts.empty() && !parts.front()->velocity.empty();
-    Tensor& sum = result.tensors.emplace_back();
+    Residual& sum = result.tensors.emplace_back();
     sum = {.name = wanted.name,
            .residual = std::vector<float>(wanted.count),
            .velocity = std::vector<float>(has_velocity ? wanted.count : 0),
            .first = wanted.first};
     std::size_t covered = 0;
     for (auto part = parts.begin(); part != parts.end(); ++part) {
-      const auto before = std::count_if(parts.begin(), part, [&](const Tensor* other) {
+      const auto before = std::count_if(parts.begin(), part, [&](const Residual* other) {
         return other->first == (*part)->first && end_of(*other) == end_of(**part);
       });
       const std::size_t first = std::max(wanted.first, (*part)->first);

@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "comm/base/check.h"
+#include "fusion/gradient_checks.h"
 #include "fusion/overlap.h"
 
 namespace kolo {
@@ -51,6 +52,31 @@ std::size_t GradientSpec::count() const {
     product *= extent;
   }
   return product;
+}
+
+std::vector<GradientSpec> flat_gradients(const BufferView& buffer, Span<const std::size_t> sizes,
+                                         Span<const std::string> names) {
+  check(names.empty() || names.size() == sizes.size(),
+        fmt::format("{} names for {} gradients of a flat buffer", names.size(), sizes.size()));
+  std::vector<GradientSpec> gradients;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    check(sizes[i] <= buffer.count - begin,
+          fmt::format("the first {} sizes of gradients add up to more than the {} elements of "
+                      "their flat buffer",
+                      i + 1, buffer.count));
+    gradients.push_back({.name = names.empty() ? std::to_string(i) : names[i],
+                         .shape = {sizes[i]},
+                         .dtype = buffer.dtype,
+                         .data = static_cast<void*>(static_cast<std::byte*>(buffer.data) +
+                                                    begin * size_of(buffer.dtype)),
+                         .memory = buffer.memory});
+    begin += sizes[i];
+  }
+  check(begin == buffer.count,
+        fmt::format("the sizes of gradients add up to {} elements, and their flat buffer has {}",
+                    begin, buffer.count));
+  return gradients;
 }
 
 std::string describe_shape(DType dtype, std::span<const std::size_t> shape) {

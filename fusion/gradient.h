@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -12,6 +11,7 @@
 #include "comm/base/buffer_view.h"
 #include "comm/base/dtype.h"
 #include "comm/base/element.h"
+#include "comm/base/span.h"
 
 namespace kolo {
 
@@ -23,16 +23,15 @@ class GradientData {
   constexpr GradientData(std::nullptr_t = nullptr) {}  // NOLINT(*-explicit-*): a pointer.
   /// The caller says the dtype elsewhere.
   constexpr GradientData(void* data) : data_(data) {}  // NOLINT(*-explicit-*): a pointer.
-  template <typename Pointer>
-  requires std::is_pointer_v<std::remove_cvref_t<Pointer>> &&
-      Element<std::remove_pointer_t<std::remove_cvref_t<Pointer>>>
+  /// (Not of `T*`, which arrays are, too.)
+  template <typename Pointer, typename Plain = std::remove_cv_t<std::remove_reference_t<Pointer>>,
+            std::enable_if_t<std::is_pointer_v<Plain> && kIsElement<std::remove_pointer_t<Plain>>,
+                             int> = 0>
   constexpr GradientData(Pointer&& data)  // NOLINT(*-explicit-*): a pointer.
-      : data_(data), dtype_(kDTypeOf<std::remove_pointer_t<std::remove_cvref_t<Pointer>>>) {}
-  template <Elements Range>
+      : data_(data), dtype_(kDTypeOf<std::remove_pointer_t<Plain>>) {}
+  template <typename Range, std::enable_if_t<kIsElements<Range>, int> = 0>
   constexpr GradientData(Range&& range)  // NOLINT(*-explicit-*): it is the same memory.
-      : data_(std::ranges::data(range)),
-        dtype_(kDTypeOf<std::remove_reference_t<std::ranges::range_reference_t<Range>>>),
-        count_(std::ranges::size(range)) {}
+      : data_(std::data(range)), dtype_(kDTypeOf<ElementOf<Range>>), count_(std::size(range)) {}
 
   constexpr operator void*() const { return data_; }  // NOLINT(*-explicit-*): a pointer.
   constexpr std::optional<DType> dtype() const { return dtype_; }
@@ -96,20 +95,11 @@ struct GradientOptions {
   Divisor divisor = Divisor::kAllRanks;
 };
 
-/// The set as text, which must be equal on all ranks: a line for the set, then one per gradient.
-/// The hash of the text is the fingerprint of the set; errors quote its lines when ranks disagree.
-std::string describe(std::span<const GradientSpec> gradients, const GradientOptions& options);
-
-/// Dtype and shape for people: "float32 [3, 4]".
-std::string describe_shape(DType dtype, std::span<const std::size_t> shape);
-
-/// Fills in the dtypes and shapes that `data` tells. Errors: UsageError for one that nothing tells,
-/// and for a shape of another number of elements than `data` has.
-void complete(std::span<GradientSpec> gradients);
-
-/// Throws UsageError on an empty set, an empty or repeated name, a shape that no memory can hold, a
-/// dtype or operation that is not of numbers, a wire dtype that is not floating-point, a divisor
-/// without an average or with a gradient that it is not for, or two gradients that share memory.
-void check_gradients(std::span<const GradientSpec> gradients, const GradientOptions& options);
+/// Gradients that lie one after another in `buffer`, of so many elements each: those of a model
+/// with one flat buffer. They are called by `names`, or without by their index.
+///
+/// Errors: UsageError unless the sizes add up to the buffer, and each has a name.
+std::vector<GradientSpec> flat_gradients(const BufferView& buffer, Span<const std::size_t> sizes,
+                                         Span<const std::string> names = {});
 
 }  // namespace kolo

@@ -37,13 +37,13 @@ AgreementRow measure(Runtime& runtime, std::size_t bytes, const AgreementOptions
   std::vector<double> times_us;
   // The first round plans the bucket.
   for (std::size_t round = 0; round <= options.rounds; ++round) {
-    runtime.barrier();
-    Ticket ticket = runtime.all_reduce_async("agreement's bucket", {bucket.data(), bucket.size()});
+    runtime.barrier().wait();
+    Ticket ticket = runtime.all_reduce("agreement's bucket", {bucket.data(), bucket.size()});
     // Until the network is full.
     if (bytes > 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     std::vector<double> round_us;
     for (std::size_t i = 0; i < options.agreements; ++i) {
-      round_us.push_back(time_us([&] { runtime.barrier(); }));
+      round_us.push_back(time_us([&] { runtime.barrier().wait(); }));
     }
     double under_way = ticket.done() ? 0 : 1;
     ticket.wait();

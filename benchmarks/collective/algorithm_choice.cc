@@ -32,8 +32,9 @@ struct Request {
 ProcessGrid grid_of(Runtime& runtime) {
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(runtime.num_nodes()));
   sizes[static_cast<std::size_t>(runtime.node())] = 1;
-  runtime.all_reduce("bench node sizes", {sizes.data(), sizes.size(), DType::kInt64},
-                     ReduceOp::kSum);
+  runtime
+      .all_reduce("bench node sizes", {sizes.data(), sizes.size(), DType::kInt64}, ReduceOp::kSum)
+      .wait();
   return ProcessGrid::with_node_sizes(std::vector<int>(sizes.begin(), sizes.end()));
 }
 

@@ -97,7 +97,7 @@ std::int64_t count_different(const std::vector<std::byte>& a, const std::vector<
 }
 
 std::uint64_t over_all_ranks(Runtime& runtime, std::int64_t count) {
-  runtime.all_reduce("bench wrong", {&count, 1, DType::kInt64}, ReduceOp::kSum);
+  runtime.all_reduce("bench wrong", {&count, 1, DType::kInt64}, ReduceOp::kSum).wait();
   return static_cast<std::uint64_t>(count);
 }
 

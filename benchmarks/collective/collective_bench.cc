@@ -203,7 +203,7 @@ class SizeBench {
     if (contender.system->sums()) row.wrong = contender.wrong;
     if (contender.system->wire_bytes()) {
       auto wire = static_cast<std::int64_t>(contender.wire_bytes);
-      runtime_.all_reduce("bench wire", {&wire, 1, DType::kInt64}, ReduceOp::kMax);
+      runtime_.all_reduce("bench wire", {&wire, 1, DType::kInt64}, ReduceOp::kMax).wait();
       row.wire_bytes = static_cast<std::uint64_t>(wire) / contender.times_us.size();
     }
     return row;

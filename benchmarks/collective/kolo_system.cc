@@ -48,36 +48,31 @@ class CallRun final : public CollectiveRun {
   void read_contribution(void* elements) override { memory_.read_contribution(elements); }
   void run() override {
     const bool is_root = runtime_.rank() == kRoot;
-    const void* const in = what_.in_place ? nullptr : memory_.contribution();
+    const BufferView in = view(memory_.contribution(), counts_.contributed);
+    const BufferView out = view(memory_.result(), counts_.received);
     const BufferView all = view(memory_.result(), what_.count());
-    const BufferView received = view(memory_.result(), counts_.received);
     switch (what_.verb) {
       case Verb::kAllReduce:
-        return what_.in_place ? runtime_.all_reduce(name_, all, reduction_)
-                              : runtime_.all_reduce(name_, in, all, reduction_);
+        return runtime_.all_reduce(name_, placed(in, all, all), reduction_).wait();
       case Verb::kReduce:
-        return runtime_.reduce(name_, in, all, kRoot, reduction_);
+        return runtime_.reduce(name_, placed(in, all, all), kRoot, reduction_).wait();
       case Verb::kReduceScatter:
         // In place, all parts are contributed.
-        return runtime_.reduce_scatter(
-            name_, in, what_.in_place ? view(memory_.contribution(), what_.count()) : received,
-            reduction_);
+        return runtime_.reduce_scatter(name_, placed(in, out, in), reduction_).wait();
       case Verb::kAllGather:
-        return runtime_.all_gather(name_, in, all);
+        return runtime_.all_gather(name_, placed(in, all, all)).wait();
       case Verb::kGather:
-        return runtime_.gather(
-            name_,
-            view(what_.in_place && is_root ? nullptr : memory_.contribution(), counts_.contributed),
-            memory_.result(), kRoot);
-      case Verb::kScatter:
-        return runtime_.scatter(
-            name_, memory_.contribution(),
-            view(what_.in_place && is_root ? nullptr : memory_.result(), counts_.received), kRoot);
+        return runtime_.gather(name_, is_root ? placed(in, all, all) : Tensors(in), kRoot).wait();
+      case Verb::kScatter: {
+        const BufferView parts = view(memory_.contribution(), what_.count());
+        return runtime_.scatter(name_, is_root ? placed(parts, out, parts) : Tensors(out), kRoot)
+            .wait();
+      }
       case Verb::kAllToAll:
-        return runtime_.all_to_all(name_, in, all);
+        return runtime_.all_to_all(name_, placed(view(memory_.contribution(), all.count), all, all))
+            .wait();
       case Verb::kBroadcast:
-        return what_.in_place ? runtime_.broadcast(name_, all, kRoot)
-                              : runtime_.broadcast(name_, in, all, kRoot);
+        return runtime_.broadcast(name_, placed(view(in.data, all.count), all, all), kRoot).wait();
       case Verb::kSendRecv:
         return ping_pong(view(memory_.contribution(), what_.count()), all);
       case Verb::kSparseRows:
@@ -93,19 +88,24 @@ class CallRun final : public CollectiveRun {
     return {data, count, what_.dtype, memory_kind(what_.home)};
   }
 
+  /// The tensor out of place, or in place in the last buffer.
+  Tensors placed(const BufferView& in, const BufferView& out, const BufferView& in_place) const {
+    return what_.in_place ? Tensors(in_place) : Tensors(in, out);
+  }
+
   /// The first of two partners sends, and then the other.
   void ping_pong(const BufferView& out, const BufferView& in) {
     const int rank = runtime_.rank();
     const int peer = partner(rank, runtime_.world_size());
     if (rank < peer) {
-      runtime_.send(out, peer);
-      runtime_.recv(in, peer);
+      runtime_.send(out, peer).wait();
+      runtime_.recv(in, peer).wait();
     } else if (rank > peer) {
-      runtime_.recv(in, peer);
-      runtime_.send(out, peer);
+      runtime_.recv(in, peer).wait();
+      runtime_.send(out, peer).wait();
     } else {
-      ReceiveTicket received = runtime_.recv_async(in, peer);
-      runtime_.send(out, peer);
+      Ticket received = runtime_.recv(in, peer);
+      runtime_.send(out, peer).wait();
       received.wait();
     }
   }

@@ -39,15 +39,16 @@ class SparseRowsRun final : public CollectiveRun {
     }
   }
   void read(void* elements) override {
-    const BufferView rows = sums_.rows();
+    const RowSums& sums = sums_.front();
+    const BufferView rows = sums.rows();
     if (rows.count == 0) return clear(elements);
-    if (sums_.is_table()) {
+    if (sums.is_table()) {
       std::memcpy(elements, rows.data, rows.bytes());
       return;
     }
     clear(elements);
     const auto* row = static_cast<const std::byte*>(rows.data);
-    for (const std::int64_t index : sums_.indices()) {
+    for (const std::int64_t index : sums.indices()) {
       std::memcpy(at(elements, static_cast<std::size_t>(index)), row, row_bytes_);
       row += row_bytes_;
     }
@@ -63,9 +64,12 @@ class SparseRowsRun final : public CollectiveRun {
   void run() override {
     const Turn& turn = turns_[next_];
     next_ = (next_ + 1) % turns_.size();
-    runtime_.sparse_all_reduce(name_, table_, turn.indices, turn.rows.data(), sums_, options_);
+    const TableRows rows{.table = table_, .indices = turn.indices, .rows = turn.rows.data()};
+    sums_ = runtime_.sparse_all_reduce(name_, rows, options_, std::move(sums_)).sums();
   }
-  std::string algorithm() const override { return sums_.exchanged_rows() ? "rows" : "table"; }
+  std::string algorithm() const override {
+    return sums_.front().exchanged_rows() ? "rows" : "table";
+  }
 
  private:
   struct Turn {
@@ -98,7 +102,7 @@ class SparseRowsRun final : public CollectiveRun {
   const std::size_t row_bytes_;
   std::array<Turn, kRowTurns> turns_;
   std::size_t next_ = 0;
-  RowSums sums_;
+  std::vector<RowSums> sums_;  // of the last turn
 };
 
 }  // namespace

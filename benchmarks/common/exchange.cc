@@ -11,8 +11,10 @@
 namespace kolo::bench {
 
 void max_over_ranks(Runtime& runtime, std::span<double> values) {
-  runtime.all_reduce(fmt::format("bench max of {}", values.size()),
-                     {values.data(), values.size(), DType::kFloat64}, ReduceOp::kMax);
+  runtime
+      .all_reduce(fmt::format("bench max of {}", values.size()),
+                  {values.data(), values.size(), DType::kFloat64}, ReduceOp::kMax)
+      .wait();
 }
 
 std::vector<std::string> all_gather(Runtime& runtime, std::string_view topic,
@@ -20,15 +22,19 @@ std::vector<std::string> all_gather(Runtime& runtime, std::string_view topic,
   const auto rank = static_cast<std::size_t>(runtime.rank());
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(runtime.world_size()));
   lengths[rank] = static_cast<std::int64_t>(mine.size());
-  runtime.all_reduce(fmt::format("bench {}, lengths", topic),
-                     {lengths.data(), lengths.size(), DType::kInt64}, ReduceOp::kSum);
+  runtime
+      .all_reduce(fmt::format("bench {}, lengths", topic),
+                  {lengths.data(), lengths.size(), DType::kInt64}, ReduceOp::kSum)
+      .wait();
 
   // Everybody's bytes stand in a slot of their own, zero on all other ranks.
   const auto slot = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
   std::vector<std::uint8_t> bytes(slot * lengths.size());
   std::copy(mine.begin(), mine.end(), bytes.begin() + static_cast<std::ptrdiff_t>(rank * slot));
-  runtime.all_reduce(fmt::format("bench {}", topic), {bytes.data(), bytes.size(), DType::kUInt8},
-                     ReduceOp::kSum);
+  runtime
+      .all_reduce(fmt::format("bench {}", topic), {bytes.data(), bytes.size(), DType::kUInt8},
+                  ReduceOp::kSum)
+      .wait();
 
   std::vector<std::string> all;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
@@ -51,7 +57,7 @@ std::string network_address(const Runtime& runtime) {
 void begin_together(Runtime& runtime, std::chrono::steady_clock::time_point ended) {
   constexpr std::chrono::microseconds kRestOfLinks{200};
   if (runtime.num_nodes() > 1) std::this_thread::sleep_until(ended + kRestOfLinks);
-  runtime.barrier();
+  runtime.barrier().wait();
 }
 
 }  // namespace kolo::bench

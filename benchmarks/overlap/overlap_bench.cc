@@ -27,7 +27,7 @@ class ComputeWork {
     const volatile std::size_t units = kUnitsAtOnce;  // A constant would get a loop of its own.
     // The best of a few: the core's frequency rises first, and other processes may disturb.
     for (int i = 0; i < 5; ++i) {
-      runtime.barrier();
+      runtime.barrier().wait();
       double us = bench::time_us([&] { run(units); }) / static_cast<double>(kUnitsAtOnce);
       max_over_ranks(runtime, {&us, 1});
       unit_us_ = std::min(unit_us_, us);
@@ -89,7 +89,7 @@ class Pass {
 /// Microseconds that `work` takes here; all ranks begin together.
 template <typename Work>
 double time_together_us(Runtime& runtime, const Work& work) {
-  runtime.barrier();
+  runtime.barrier().wait();
   return time_us(work);
 }
 
@@ -128,7 +128,7 @@ std::uint64_t count_wrong(Runtime& runtime, OverlapSystem& system, Pass& pass) {
   iterate(system, pass);
   auto wrong = static_cast<std::int64_t>(
       system.count_other_than(static_cast<float>(ranks * (ranks + 1) / 2)));
-  runtime.all_reduce("bench wrong", {&wrong, 1, DType::kInt64}, ReduceOp::kSum);
+  runtime.all_reduce("bench wrong", {&wrong, 1, DType::kInt64}, ReduceOp::kSum).wait();
   return static_cast<std::uint64_t>(wrong);
 }
 

@@ -53,7 +53,7 @@ std::vector<Arena> map_arenas(Runtime& runtime, std::string_view name, std::size
     }
     arenas.push_back(Arena::adopt(std::move(fd), bytes));
   }
-  runtime.barrier();  // Until all have opened all.
+  runtime.barrier().wait();  // Until all have opened all.
   return arenas;
 }
 
@@ -177,7 +177,7 @@ class StreamingRun final : public CollectiveRun {
   void read_contribution(void*) override {}
   /// Returns when all ranks have arrived and the runtime's own threads sleep.
   void align() override {
-    runtime_.barrier();
+    runtime_.barrier().wait();
     const auto begin = std::chrono::steady_clock::now() + kRest;
     while (!streams_.empty() && std::chrono::steady_clock::now() < begin) {
     }

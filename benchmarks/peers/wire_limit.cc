@@ -104,7 +104,7 @@ class WireRun final : public CollectiveRun {
   void write(const void*) override {}
   void read(void*) override {}
   void read_contribution(void*) override {}
-  void align() override { runtime_.barrier(); }
+  void align() override { runtime_.barrier().wait(); }
   void run() override;
   std::string algorithm() const override { return "wire"; }
 

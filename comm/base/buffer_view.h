@@ -2,11 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <iterator>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "comm/base/dtype.h"
 #include "comm/base/element.h"
+#include "comm/base/span.h"
 
 namespace kolo {
 
@@ -28,16 +31,16 @@ constexpr std::string_view to_string(MemoryKind kind) {
 struct BufferView {
   /// No memory.
   constexpr BufferView() = default;
-  template <Element T>
+  template <typename T, std::enable_if_t<kIsElement<T>, int> = 0>
   constexpr BufferView(T* elements, std::size_t number, MemoryKind kind = MemoryKind::kHost)
       : data(elements), count(number), dtype(*kDTypeOf<T>), memory(kind) {}
   constexpr BufferView(void* elements, std::size_t number, DType type,
                        MemoryKind kind = MemoryKind::kHost)
       : data(elements), count(number), dtype(type), memory(kind) {}
   /// All of a vector, an array or a span, in host memory.
-  template <Elements Range>
+  template <typename Range, std::enable_if_t<kIsElements<Range>, int> = 0>
   constexpr BufferView(Range&& elements)  // NOLINT(*-explicit-*): it is the same memory.
-      : BufferView(std::ranges::data(elements), std::ranges::size(elements)) {}
+      : BufferView(std::data(elements), std::size(elements)) {}
 
   void* data = nullptr;                   ///< The first element.
   std::size_t count = 0;                  ///< Number of elements.
@@ -47,25 +50,109 @@ struct BufferView {
   /// Size in bytes.
   std::size_t bytes() const { return count * size_of(dtype); }
   /// The same memory as bytes.
-  std::span<std::byte> as_bytes() const { return {static_cast<std::byte*>(data), bytes()}; }
+  Span<std::byte> as_bytes() const { return {static_cast<std::byte*>(data), bytes()}; }
 };
 
-/// The buffers of one of several tensors that an operation takes together.
-struct TensorBuffers {
-  const void* input = nullptr;  ///< Only read; null where the operation works in place.
-  void* result = nullptr;       ///< Or what the operation works on in place.
-  /// Elements of each rank's part; of the whole tensor if the operation knows no parts.
-  std::size_t count = 0;
-  /// Where parts differ, instead of `count`: elements of each rank's part, or for an all-to-all of
-  /// each pair's, sender by sender.
-  std::span<const std::size_t> counts = {};
+/// A view of memory that is only read.
+struct ConstBuffer {
+  /// No memory.
+  constexpr ConstBuffer() = default;
+  template <typename T, std::enable_if_t<kIsElement<std::remove_const_t<T>>, int> = 0>
+  constexpr ConstBuffer(T* elements, std::size_t number, MemoryKind kind = MemoryKind::kHost)
+      : data(elements), count(number), dtype(*kDTypeOf<std::remove_const_t<T>>), memory(kind) {}
+  constexpr ConstBuffer(const void* elements, std::size_t number, DType type,
+                        MemoryKind kind = MemoryKind::kHost)
+      : data(elements), count(number), dtype(type), memory(kind) {}
+  constexpr ConstBuffer(const BufferView& view)  // NOLINT(*-explicit-*): it is the same memory.
+      : data(view.data), count(view.count), dtype(view.dtype), memory(view.memory) {}
+  /// All of a vector, an array or a span, in host memory.
+  template <typename Range, std::enable_if_t<kIsElement<std::remove_const_t<ElementOf<Range>>> &&
+                                                 kIsViewableAs<Range, const ElementOf<Range>>,
+                                             int> = 0>
+  constexpr ConstBuffer(Range&& elements)  // NOLINT(*-explicit-*): it is the same memory.
+      : ConstBuffer(std::data(elements), std::size(elements)) {}
+
+  const void* data = nullptr;             ///< The first element.
+  std::size_t count = 0;                  ///< Number of elements.
+  DType dtype = DType::kFloat32;          ///< Element type.
+  MemoryKind memory = MemoryKind::kHost;  ///< Where the memory is.
+
+  /// Size in bytes.
+  std::size_t bytes() const { return count * size_of(dtype); }
 };
 
-/// Tensors of one element type, in memory of one kind.
-struct Tensors {
-  GivenDType dtype;
-  std::span<const TensorBuffers> each = {};
-  MemoryKind memory = MemoryKind::kHost;
+/// Elements of each rank's part, by rank; for an all-to-all of each pair's, sender by sender. The
+/// same on all ranks. Empty: all parts are equal.
+using PartCounts = Span<const std::size_t>;
+
+/// One tensor of an operation: one buffer, in which it works in place, or two, which do not
+/// overlap. Each buffer says how many elements it holds; one that a rank has no use for is empty.
+struct Tensor {
+  Tensor() = default;
+  /// In place: the buffer holds the input and then the result, of which the longer one fills it.
+  Tensor(const BufferView& in_place, PartCounts part_counts = {})
+      : result(in_place), counts(part_counts), is_in_place(true) {}
+  template <typename Range, std::enable_if_t<kIsElements<Range>, int> = 0>
+  Tensor(Range&& in_place, PartCounts part_counts = {})
+      : Tensor(BufferView(std::forward<Range>(in_place)), part_counts) {}
+  Tensor(const ConstBuffer& given, const BufferView& taken, PartCounts part_counts = {})
+      : input(given), result(taken), counts(part_counts) {}
+
+  ConstBuffer input = {};  ///< Only read.
+  BufferView result = {};
+  PartCounts counts = {};
+  bool is_in_place = false;  ///< There is one buffer, the result.
+};
+
+/// The tensors of a call, of one dtype and in memory of one kind: one or a list of them. Braces
+/// hold one tensor, as those of `Tensor` do: `{x, y}` is input x and result y.
+class Tensors : public OneOrMore<Tensor> {
+ public:
+  /// None.
+  Tensors() = default;
+  Tensors(const Tensor& one)  // NOLINT(*-explicit-*): a list of one.
+      : OneOrMore(one) {}
+  template <typename List, std::enable_if_t<kIsViewableAs<List, const Tensor> &&
+                                                !std::is_same_v<std::decay_t<List>, Tensors>,
+                                            int> = 0>
+  Tensors(List&& list)  // NOLINT(*-explicit-*): it is the same list.
+      : OneOrMore(std::forward<List>(list)) {}
+  template <typename Range, std::enable_if_t<kIsElements<Range>, int> = 0>
+  Tensors(Range&& in_place)  // NOLINT(*-explicit-*): it is the same memory.
+      : OneOrMore(Tensor(std::forward<Range>(in_place))) {}
+  Tensors(const BufferView& in_place)  // NOLINT(*-explicit-*): it is the same memory.
+      : OneOrMore(Tensor(in_place)) {}
+  template <typename T, std::enable_if_t<kIsElement<T>, int> = 0>
+  Tensors(T* in_place, std::size_t number, MemoryKind kind = MemoryKind::kHost)
+      : Tensors(BufferView(in_place, number, kind)) {}
+  Tensors(void* in_place, std::size_t number, DType type, MemoryKind kind = MemoryKind::kHost)
+      : Tensors(BufferView(in_place, number, type, kind)) {}
+  /// In place, in parts that differ.
+  template <typename Counts, std::enable_if_t<std::is_convertible_v<Counts&, PartCounts>, int> = 0>
+  Tensors(const BufferView& in_place, const Counts& part_counts)
+      : OneOrMore(Tensor(in_place, PartCounts(part_counts))) {}
+  Tensors(const ConstBuffer& input, const BufferView& result, PartCounts part_counts = {})
+      : OneOrMore(Tensor(input, result, part_counts)) {}
+};
+
+/// The buffers of a message: one or a list of them, in memory of one kind.
+class Buffers : public OneOrMore<BufferView> {
+ public:
+  Buffers(const BufferView& one)  // NOLINT(*-explicit-*): a list of one.
+      : OneOrMore(one) {}
+  template <typename List, std::enable_if_t<kIsViewableAs<List, const BufferView> &&
+                                                !std::is_same_v<std::decay_t<List>, Buffers>,
+                                            int> = 0>
+  Buffers(List&& list)  // NOLINT(*-explicit-*): it is the same list.
+      : OneOrMore(std::forward<List>(list)) {}
+  template <typename Range, std::enable_if_t<kIsElements<Range>, int> = 0>
+  Buffers(Range&& one)  // NOLINT(*-explicit-*): it is the same memory.
+      : OneOrMore(BufferView(std::forward<Range>(one))) {}
+  template <typename T, std::enable_if_t<kIsElement<T>, int> = 0>
+  Buffers(T* one, std::size_t number, MemoryKind kind = MemoryKind::kHost)
+      : OneOrMore(BufferView(one, number, kind)) {}
+  Buffers(void* one, std::size_t number, DType type, MemoryKind kind = MemoryKind::kHost)
+      : OneOrMore(BufferView(one, number, type, kind)) {}
 };
 
 }  // namespace kolo

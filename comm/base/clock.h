@@ -3,11 +3,15 @@
 #include <time.h>
 
 #include <chrono>
+#include <functional>
 
 namespace kolo {
 
 using Duration = std::chrono::nanoseconds;
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
+
+/// Called now and then in the middle of long work, so that something else can go on. May be empty.
+using Pause = std::function<void()>;
 
 /// Microseconds, with their fraction.
 constexpr double to_us(Duration time) {

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <optional>
 #include <string_view>
 
@@ -99,11 +97,17 @@ constexpr bool is_complex(DType dtype) {
 
 /// True for the types of `kNumberDTypes`.
 constexpr bool is_number(DType dtype) {
-  return std::ranges::find(kNumberDTypes, dtype) != std::end(kNumberDTypes);
+  for (const DType each : kNumberDTypes) {
+    if (each == dtype) return true;
+  }
+  return false;
 }
 /// True for the operations of `kNumberOps`.
 constexpr bool is_number_op(ReduceOp op) {
-  return std::ranges::find(kNumberOps, op) != std::end(kNumberOps);
+  for (const ReduceOp each : kNumberOps) {
+    if (each == op) return true;
+  }
+  return false;
 }
 
 /// "float32", "bfloat16", ...

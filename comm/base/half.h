@@ -1,6 +1,5 @@
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 namespace kolo {
@@ -8,12 +7,20 @@ namespace kolo {
 /// IEEE 754 binary16 and the upper half of binary32, as bits: storage types, without arithmetic.
 struct Float16 {
   std::uint16_t bits;
-  friend constexpr bool operator==(Float16, Float16) = default;
+  friend constexpr bool operator==(Float16 a, Float16 b) { return a.bits == b.bits; }
+  friend constexpr bool operator!=(Float16 a, Float16 b) { return a.bits != b.bits; }
 };
 struct BFloat16 {
   std::uint16_t bits;
-  friend constexpr bool operator==(BFloat16, BFloat16) = default;
+  friend constexpr bool operator==(BFloat16 a, BFloat16 b) { return a.bits == b.bits; }
+  friend constexpr bool operator!=(BFloat16 a, BFloat16 b) { return a.bits != b.bits; }
 };
+
+/// std::bit_cast, which C++17 lacks.
+template <typename To, typename From>
+constexpr To bits_as(From value) {
+  return __builtin_bit_cast(To, value);
+}
 
 /// Conversions, exact when widening, to nearest with ties to even when narrowing. Overflow becomes
 /// infinity, subnormals are kept, NaN becomes the quiet NaN with positive sign and empty payload.
@@ -23,7 +30,7 @@ struct BFloat16 {
 ///          float_to_half_fast3_rtne (public domain, 2012).
 constexpr float to_float(BFloat16 value) {
   const std::uint32_t bits = std::uint32_t{value.bits} << 16;
-  return std::bit_cast<float>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc00000 : bits);
+  return bits_as<float>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc00000 : bits);
 }
 
 constexpr float to_float(Float16 value) {
@@ -32,24 +39,24 @@ constexpr float to_float(Float16 value) {
   const std::uint32_t sign = (value.bits & 0x8000u) << 16;
   const std::uint32_t magnitude = (value.bits & 0x7fffu) << 13;
   const std::uint32_t exponent = magnitude & kExponent;
-  if (magnitude > kExponent) return std::bit_cast<float>(0x7fc00000u);
-  if (exponent == kExponent) return std::bit_cast<float>(sign | (magnitude + 2 * kRebias));
-  if (exponent != 0) return std::bit_cast<float>(sign | (magnitude + kRebias));
+  if (magnitude > kExponent) return bits_as<float>(0x7fc00000u);
+  if (exponent == kExponent) return bits_as<float>(sign | (magnitude + 2 * kRebias));
+  if (exponent != 0) return bits_as<float>(sign | (magnitude + kRebias));
   // Subnormal: add the leading one of 2^-14, then subtract it again exactly.
   constexpr std::uint32_t kSmallestNormal = kRebias + (1u << 23);
   const float scaled =
-      std::bit_cast<float>(magnitude + kSmallestNormal) - std::bit_cast<float>(kSmallestNormal);
-  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(scaled));
+      bits_as<float>(magnitude + kSmallestNormal) - bits_as<float>(kSmallestNormal);
+  return bits_as<float>(sign | bits_as<std::uint32_t>(scaled));
 }
 
 constexpr BFloat16 to_bfloat16(float value) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t bits = bits_as<std::uint32_t>(value);
   if ((bits & 0x7fffffff) > 0x7f800000) return {0x7fc0};
   return {static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
 }
 
 constexpr Float16 to_float16(float value) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t bits = bits_as<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000;
   const std::uint32_t magnitude = bits & 0x7fffffff;
   std::uint32_t result = 0;
@@ -61,8 +68,8 @@ constexpr Float16 to_float16(float value) {
     // Subnormal: the unit in the last place of 0.5f is the smallest binary16, so adding 0.5f rounds
     // to a multiple of it.
     constexpr float kMagic = 0.5f;
-    result = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + kMagic) -
-             std::bit_cast<std::uint32_t>(kMagic);
+    result =
+        bits_as<std::uint32_t>(bits_as<float>(magnitude) + kMagic) - bits_as<std::uint32_t>(kMagic);
   } else {
     // Rounding may carry into the exponent, up to infinity; the encoding makes the result right.
     const std::uint32_t odd = (magnitude >> 13) & 1;
@@ -77,10 +84,10 @@ constexpr Float16 to_float16(float value) {
 constexpr float to_float_odd(double value) {
   const float nearest = static_cast<float>(value);
   const double back = nearest;
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
+  const std::uint32_t bits = bits_as<std::uint32_t>(nearest);
   if (back == value || value != value || (bits & 1) == 1) return nearest;
   const bool away_from_zero = value < 0 ? back < value : back > value;
-  return std::bit_cast<float>(away_from_zero ? bits - 1 : bits + 1);
+  return bits_as<float>(away_from_zero ? bits - 1 : bits + 1);
 }
 
 constexpr BFloat16 to_bfloat16(double value) { return to_bfloat16(to_float_odd(value)); }

@@ -16,14 +16,16 @@ struct Scales {
   /// Multiplies the result; 1.0 / n divides it by n. Equal on all ranks.
   double after = 1;
 
-  friend bool operator==(const Scales&, const Scales&) = default;
+  friend bool operator==(const Scales& a, const Scales& b) {
+    return a.before == b.before && a.after == b.after;
+  }
 };
 
 /// An operation with its scales. An operation alone is a reduction that scales nothing:
 ///
-///     runtime.all_reduce("x", buffer, ReduceOp::kMax);
-///     runtime.all_reduce("x", buffer, {ReduceOp::kSum, {.before = 0.125}});
-///     runtime.all_reduce("x", buffer, {ReduceOp::kPremulSum, {.before = my_weight}});
+///     runtime.all_reduce("x", buffer, ReduceOp::kMax).wait();
+///     runtime.all_reduce("x", buffer, {ReduceOp::kSum, {.before = 0.125}}).wait();
+///     runtime.all_reduce("x", buffer, {ReduceOp::kPremulSum, {.before = my_weight}}).wait();
 ///
 /// result = after * (before * x_0 op before * x_1 op ...). Scaled contributions are rounded to the
 /// dtype before they are combined; in device memory so are results before they are multiplied.

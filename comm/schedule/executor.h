@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/base/pause.h"
+#include "comm/base/clock.h"
 #include "comm/schedule/binding.h"
 #include "comm/schedule/device_lane.h"
 #include "comm/schedule/kernel_pieces.h"

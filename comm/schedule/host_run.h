@@ -6,7 +6,6 @@
 
 #include "comm/base/aligned_memory.h"
 #include "comm/base/clock.h"
-#include "comm/base/pause.h"
 #include "comm/schedule/binding.h"
 #include "comm/schedule/kernel_pieces.h"
 #include "comm/schedule/loan.h"

@@ -5,7 +5,7 @@
 #include <map>
 #include <span>
 
-#include "comm/base/pause.h"
+#include "comm/base/clock.h"
 #include "comm/base/unique_handle.h"
 
 namespace kolo {

@@ -10,7 +10,6 @@
 
 #include "comm/base/clock.h"
 #include "comm/base/error.h"
-#include "comm/base/pause.h"
 #include "comm/transport/tag.h"
 
 namespace kolo {

@@ -6,7 +6,7 @@
         x = np.ones(1000, np.float32)
         job.all_reduce(x)               # in place, over all ranks
 
-Everything goes through Kolo's C library, libkolo.so.1, which is loaded at the first `open`; KOLO_LIBRARY names it where
+Everything goes through Kolo's C library, libkolo.so.2, which is loaded at the first `open`; KOLO_LIBRARY names it where
 it lies neither beside this package nor where the loader looks.
 
 The reference is in the docstrings: `help(kolo.Runtime)`, `help(kolo.Group)`, `help(kolo.GradientSet)`.

@@ -57,11 +57,14 @@ class Memory:
         """Whether both have a byte in common."""
         return self.address < other.address + other.nbytes and other.address < self.address + self.nbytes
 
+    @property
+    def kind(self) -> int:
+        """The kind of memory in the C interface."""
+        return _c.KOLO_DEVICE if self.is_device else _c.KOLO_HOST
+
     def parameter(self) -> _c.kolo_buffer:
         """The same for the C interface."""
-        return _c.kolo_buffer(
-            self.address, self.count, self.dtype.code, _c.KOLO_DEVICE if self.is_device else _c.KOLO_HOST
-        )
+        return _c.kolo_buffer(self.address, self.count, self.dtype.code, self.kind)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         if self.is_device:

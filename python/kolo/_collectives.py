@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from ctypes import c_int32, c_size_t, pointer
 from typing import TYPE_CHECKING, Any, Callable, Literal, Sequence, overload
 
 from . import _c, _dtypes, _pairs
-from ._buffers import Memory
 from ._errors import UsageError
 from ._handle import Handle
 from ._library import library
+from ._names import choice, ops
 from ._pairs import Pair, Parts
 from ._ticket import Ticket
 from ._types import Named, Parted, Scaled, Summed, SummedParts, X
@@ -21,42 +20,24 @@ if TYPE_CHECKING:
 
     from ._types import A, Counts
 
-def _numbers(names: str) -> dict[str, int]:
-    """Numbers in the C interface, by the names here."""
-    return {name: getattr(_c, f"KOLO_{name.upper()}") for name in names.split()}
 
-
-OPS = _numbers("sum min max prod average bit_and bit_or bit_xor premul_sum")
-_COLLECTIVES = _numbers("all_reduce broadcast reduce reduce_scatter all_gather gather scatter all_to_all")
-
-
-def choice(choices: dict[str, int], value: str, what: str) -> int:
-    try:
-        return choices[value]
-    except (KeyError, TypeError):
-        raise UsageError(f"{what} is one of {', '.join(choices)}, not {value!r}") from None
-
-
-def _call(
-    name: str | None,
+def call_of(
+    name: str | None = None,
+    stream: int | None = None,
     scale_before: float = 1.0,
     scale_after: float = 1.0,
-    counts: list[int] | None = None,
-    stream: int | None = None,
     wire_dtype: Any = None,
 ) -> _c.kolo_call | None:
-    is_plain = name is None and counts is None and stream is None and wire_dtype is None
-    if is_plain and scale_before == 1.0 == scale_after:
+    """What a call has in common with others; None: nothing but defaults."""
+    if name is None and stream is None and wire_dtype is None and scale_before == 1.0 == scale_after:
         return None
     return _c.sized(
         _c.kolo_call,
         name=name.encode() if name else None,
         scale_before=scale_before,
         scale_after=scale_after,
-        counts=(c_size_t * len(counts))(*counts) if counts else None,
-        num_counts=len(counts) if counts else 0,
         stream=stream,
-        wire_dtype=None if wire_dtype is None else pointer(c_int32(_dtypes.of_any(wire_dtype).code)),
+        wire_dtype=_c.KOLO_SAME_DTYPE if wire_dtype is None else _dtypes.of_any(wire_dtype).code,
     )
 
 
@@ -132,8 +113,8 @@ class Collectives:
         """
         arrays = _Arrays(x, out)
         pairs = [_pairs.whole(*each) for each in arrays.each]
-        call = _call(name, scale_before, scale_after, None, stream, wire_dtype)
-        return self._run("all_reduce", arrays, pairs, call, wait, op=choice(OPS, op, "op"))
+        call = call_of(name, stream, scale_before, scale_after, wire_dtype)
+        return self._run("all_reduce", arrays, pairs, call, wait, choice(ops(), op, "op"))
 
     @overload
     def broadcast(
@@ -163,7 +144,7 @@ class Collectives:
         is_root = self.rank == root
         arrays = _Arrays(x if is_root or out is None else None, out)
         pairs = [_pairs.copied(*each, is_root) for each in arrays.each]
-        return self._run("broadcast", arrays, pairs, _call(name, stream=stream), wait, root)
+        return self._run("broadcast", arrays, pairs, call_of(name, stream), wait, root)
 
     @overload
     def reduce(
@@ -195,8 +176,8 @@ class Collectives:
         `x` are only read, and they get None."""
         arrays = _Arrays(x, out)
         pairs = [_pairs.reduced(*each, self.rank == root) for each in arrays.each]
-        call = _call(name, scale_before, scale_after, stream=stream)
-        return self._run("reduce", arrays, pairs, call, wait, root, choice(OPS, op, "op"))
+        call = call_of(name, stream, scale_before, scale_after)
+        return self._run("reduce", arrays, pairs, call, wait, root, choice(ops(), op, "op"))
 
     # --- on tensors with a part for each rank ------------------------------------------------------
 
@@ -235,8 +216,8 @@ class Collectives:
         arrays = _Arrays(x, out)
         parts = self._parts(counts, arrays)
         pairs = [_pairs.scattered(*each, its) for each, its in zip(arrays.each, parts)]
-        call = _call(name, scale_before, scale_after, _joined(parts), stream, wire_dtype)
-        return self._run("reduce_scatter", arrays, pairs, call, wait, op=choice(OPS, op, "op"))
+        call = call_of(name, stream, scale_before, scale_after, wire_dtype)
+        return self._run("reduce_scatter", arrays, pairs, call, wait, choice(ops(), op, "op"), counts=_counts(parts))
 
     @overload
     def all_gather(self, x: A, *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]) -> A: ...
@@ -268,7 +249,7 @@ class Collectives:
         arrays = _Arrays(x, out)
         parts = self._parts(counts, arrays)
         pairs = [_pairs.gathered(*each, its) for each, its in zip(arrays.each, parts)]
-        return self._run("all_gather", arrays, pairs, _call(name, counts=_joined(parts), stream=stream), wait)
+        return self._run("all_gather", arrays, pairs, call_of(name, stream), wait, counts=_counts(parts))
 
     @overload
     def gather(self, x: A, root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]) -> A | None: ...
@@ -301,7 +282,7 @@ class Collectives:
         arrays = _Arrays(x if is_root else _given(x), out)
         parts = self._parts(counts, arrays)
         pairs = [_pairs.gathered(*each, its, is_root) for each, its in zip(arrays.each, parts)]
-        return self._run("gather", arrays, pairs, _call(name, counts=_joined(parts), stream=stream), wait, root)
+        return self._run("gather", arrays, pairs, call_of(name, stream), wait, root, counts=_counts(parts))
 
     @overload
     def scatter(self, x: A, root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]) -> A: ...
@@ -337,7 +318,7 @@ class Collectives:
             _pairs.scattered_from(_given(given), result, its) if is_root else _pairs.received(result, its)
             for (given, result), its in zip(arrays.each, parts)
         ]
-        return self._run("scatter", arrays, pairs, _call(name, counts=_joined(parts), stream=stream), wait, root)
+        return self._run("scatter", arrays, pairs, call_of(name, stream), wait, root, counts=_counts(parts))
 
     @overload
     def all_to_all(self, x: A, *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]) -> A: ...
@@ -370,13 +351,12 @@ class Collectives:
         arrays = _Arrays(x, out)
         flats = [_flat(each, self.size) for each in arrays.counts_of_each(counts)]
         pairs = [_pairs.exchanged(*each, *self._sent_and_got(flat)) for each, flat in zip(arrays.each, flats)]
-        return self._run("all_to_all", arrays, pairs, _call(name, counts=_flattened(flats), stream=stream), wait)
+        return self._run("all_to_all", arrays, pairs, call_of(name, stream), wait, counts=flats)
 
     # --- how they run ------------------------------------------------------------------------------
 
     def _parts(self, counts: Any, arrays: _Arrays) -> list[Parts]:
-        arrays.parts = [Parts(self.rank, self.size, each) for each in arrays.counts_of_each(counts)]
-        return arrays.parts
+        return [Parts(self.rank, self.size, each) for each in arrays.counts_of_each(counts)]
 
     def _sent_and_got(self, flat: list[int] | None) -> tuple[Parts, Parts]:
         """The parts that this rank has for all, and those that all have for it."""
@@ -390,79 +370,21 @@ class Collectives:
         pairs: list[Pair],
         call: _c.kolo_call | None,
         wait: bool,
-        root: int = 0,
-        op: int = _c.KOLO_SUM,
+        *arguments: int,
+        counts: Sequence[list[int] | None] | None = None,
     ) -> Any:
-        if not arrays.is_list:
-            (pair,) = pairs
-            function, arguments = _single(what, pair, arrays.parts, root, op)
-            return self._start(what, pair, pair.value, call, wait, function, *arguments)
+        """`arguments` are those of the C function between the tensors and the call, `counts` those of each tensor."""
         if not pairs:
             raise UsageError("the list of arrays is empty")
-        dtype, is_device = pairs[0].memory.dtype, pairs[0].memory.is_device
-        for pair in pairs:
-            if pair.memory.dtype is not dtype:
-                both = f"{dtype.name} and {pair.memory.dtype.name}"
-                raise UsageError(f"arrays of one operation have one type, not {both}")
-            if pair.memory.is_device != is_device:
-                raise UsageError("arrays of one operation are all in host memory, or all in device memory")
-        if is_device:
-            call = call or _c.sized(_c.kolo_call, scale_before=1.0, scale_after=1.0)
-            call.memory = _c.KOLO_DEVICE
-        tensors = (_c.kolo_tensor * len(pairs))(
-            *(_c.kolo_tensor(pair.input_address, pair.result_address, pair.count) for pair in pairs)
-        )
+        each = zip(pairs, counts or itertools.repeat(None))
+        tensors = (_c.kolo_tensor * len(pairs))(*(pair.parameter(its) for pair, its in each))
         values = [pair.value for pair in pairs]
-        value = None if all(each is None for each in values) else values
-        arguments = (_COLLECTIVES[what], tensors, len(pairs), dtype.code, root, op)
-        return self._start(what, pairs, value, call, wait, library().kolo_grouped, *arguments)
-
-    def _start(
-        self,
-        what: str,
-        buffers: Any,
-        value: Any,
-        call: _c.kolo_call | None,
-        wait: bool,
-        function: Callable[..., int],
-        *arguments: Any,
-    ) -> Any:
+        value = values if arrays.is_list and any(each is not None for each in values) else values[0]
         name = call.name.decode() if call is not None and call.name else what
         # The group, too, lives until the operation is done.
-        ticket = Ticket(self._handle, (self, buffers), lambda _: value, self._subject(name))
-        ticket.begin(function, self._pointer, *arguments, call)
+        ticket = Ticket(self._handle, (self, pairs), lambda _: value, self._subject(name))
+        ticket.begin(getattr(library(), f"kolo_{what}"), self._pointer, tensors, len(pairs), *arguments, call)
         return ticket.wait() if wait else ticket
-
-
-def _single(what: str, pair: Pair, parts: list[Parts], root: int, op: int) -> tuple[Callable[..., int], tuple[Any, ...]]:
-    """The function for one tensor, and what it takes between group and call."""
-    lib = library()
-    if what == "gather":
-        return lib.kolo_gather, (_part_of(pair, pair.input, parts[0]), pair.result_address, root)
-    if what == "scatter":
-        return lib.kolo_scatter, (pair.input_address, _part_of(pair, pair.result, parts[0]), root)
-    if what == "broadcast" and pair.input is None:
-        return lib.kolo_broadcast, (pair.memory.parameter(), root)
-    roots = (root,) if what in ("broadcast", "reduce") else ()
-    ops = (op,) if what in ("all_reduce", "reduce", "reduce_scatter") else ()
-    return getattr(lib, "kolo_broadcast_from" if what == "broadcast" else f"kolo_{what}"), (*_from_to(pair), *roots, *ops)
-
-
-def _from_to(pair: Pair) -> tuple[Any, ...]:
-    """The arguments `input` and `result` of the C interface."""
-    result = pair.result
-    if result is not None:
-        return pair.input_address, result.parameter()
-    memory = pair.memory
-    return pair.input_address, _c.kolo_buffer(None, memory.count, memory.dtype.code, memory.parameter().memory)
-
-
-def _part_of(pair: Pair, memory: Memory | None, parts: Parts) -> _c.kolo_buffer:
-    """The buffer of this rank's part; at the root null where its part is in that of all."""
-    if memory is not None:
-        return memory.parameter()
-    both = pair.memory
-    return _c.kolo_buffer(None, parts.mine(pair.count), both.dtype.code, both.parameter().memory)
 
 
 def _given(x: Any) -> Any:
@@ -476,8 +398,6 @@ class _Arrays:
 
     def __init__(self, x: Any, out: Any) -> None:
         self.is_list = _is_list(x) or _is_list(out)
-        self.parts: list[Parts] = []
-        """Of each, where ranks have parts."""
         self.each: list[tuple[Any, Any]] = [(x, out)]
         if not self.is_list:
             return
@@ -499,13 +419,8 @@ class _Arrays:
         return each
 
 
-def _joined(parts: list[Parts]) -> list[int] | None:
-    """Counts of all arrays, one after the other; None if there are none."""
-    return _flattened([each.counts for each in parts])
-
-
-def _flattened(counts: list[list[int] | None]) -> list[int] | None:
-    return [count for each in counts for count in each or []] or None
+def _counts(parts: list[Parts]) -> list[list[int] | None]:
+    return [each.counts for each in parts]
 
 
 def _flat(counts: Any, size: int) -> list[int] | None:

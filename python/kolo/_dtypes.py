@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any, NamedTuple
+
+from ._library import library
+from ._names import numbered
 
 
 class DType(NamedTuple):
@@ -22,28 +26,34 @@ class DType(NamedTuple):
 
 
 _SIGNED, _UNSIGNED, _FLOAT, _BFLOAT, _COMPLEX, _BOOL = 0, 1, 2, 4, 5, 6
+_DLPACK = {"int": _SIGNED, "uint": _UNSIGNED, "float": _FLOAT, "bfloat": _BFLOAT, "complex": _COMPLEX, "bool": _BOOL}
 _FLOAT8_E4M3FN, _FLOAT8_E5M2 = 10, 12
+_FLOAT8 = {"float8_e4m3": ("float8_e4m3fn", _FLOAT8_E4M3FN), "float8_e5m2": ("float8_e5m2", _FLOAT8_E5M2)}
+"""What other libraries and DLPack call them."""
 
-DTYPES = (
-    DType(0, "float32", 4, "float32", (_FLOAT, 32)),
-    DType(1, "float64", 8, "float64", (_FLOAT, 64)),
-    DType(2, "float16", 2, "float16", (_FLOAT, 16)),
-    DType(3, "bfloat16", 2, "bfloat16", (_BFLOAT, 16)),
-    DType(4, "int32", 4, "int32", (_SIGNED, 32)),
-    DType(5, "int64", 8, "int64", (_SIGNED, 64)),
-    DType(6, "uint8", 1, "uint8", (_UNSIGNED, 8)),
-    DType(7, "int8", 1, "int8", (_SIGNED, 8)),
-    DType(8, "bool", 1, "bool", (_BOOL, 8)),
-    DType(9, "complex64", 8, "complex64", (_COMPLEX, 64)),
-    DType(10, "complex128", 16, "complex128", (_COMPLEX, 128)),
-    DType(11, "float8_e4m3", 1, "float8_e4m3fn", (_FLOAT8_E4M3FN, 8)),
-    DType(12, "float8_e5m2", 1, "float8_e5m2", (_FLOAT8_E5M2, 8)),
-)
 
-BY_CODE = {dtype.code: dtype for dtype in DTYPES}
-_BY_NAME = {dtype.name: dtype for dtype in DTYPES} | {dtype.numpy: dtype for dtype in DTYPES}
-_BY_DLPACK = {dtype.dlpack: dtype for dtype in DTYPES}
-_NAMES = ", ".join(dtype.numpy for dtype in DTYPES)
+def _dtype(code: int, name: str, itemsize: int) -> DType:
+    numpy, kind = _FLOAT8[name] if name in _FLOAT8 else (name, _DLPACK[name.rstrip("0123456789")])
+    return DType(code, name, itemsize, numpy, (kind, 8 * itemsize))
+
+
+@functools.lru_cache(maxsize=None)
+def dtypes() -> tuple[DType, ...]:
+    """All, in the order of the library, which names them."""
+    lib = library()
+    codes = numbered(lib.kolo_dtype_name, 1).items()
+    return tuple(_dtype(code, name, lib.kolo_dtype_size(code)) for name, code in codes)
+
+
+def of_code(code: int) -> DType:
+    """The type with this number in the C interface."""
+    return dtypes()[code - 1]
+
+
+@functools.lru_cache(maxsize=None)
+def _by_name() -> dict[str, DType]:
+    return {name: dtype for dtype in dtypes() for name in (dtype.name, dtype.numpy)}
+
 
 _KINDS = {"f": "float", "i": "int", "u": "uint", "c": "complex", "b": "bool"}
 _FORMATS = {**dict.fromkeys("efd", "f"), **dict.fromkeys("bhilqn", "i"), **dict.fromkeys("BHILQNc", "u"), "?": "b"}
@@ -51,13 +61,13 @@ _SWAPPED = "<" if sys.byteorder == "big" else ">"
 
 
 def unknown(what: object) -> TypeError:
-    return TypeError(f"elements of type {what} are not among those that Kolo takes: {_NAMES}")
+    return TypeError(f"elements of type {what} are not among those that Kolo takes: {', '.join(dtype.numpy for dtype in dtypes())}")
 
 
 def _of_kind(kind: str, itemsize: int, what: object) -> DType:
     name = "bool" if kind == "b" else f"{_KINDS.get(kind)}{8 * itemsize}"
     try:
-        return _BY_NAME[name]
+        return _by_name()[name]
     except KeyError:
         raise unknown(what) from None
 
@@ -90,10 +100,10 @@ def of_format(text: str, itemsize: int) -> DType:
 
 
 def of_dlpack(code: int, bits: int, lanes: int) -> DType:
-    dtype = _BY_DLPACK.get((code, bits))
-    if dtype is None or lanes != 1:
-        raise unknown(f"{code} of {bits} bits and {lanes} lanes (DLPack)")
-    return dtype
+    for dtype in dtypes():
+        if dtype.dlpack == (code, bits) and lanes == 1:
+            return dtype
+    raise unknown(f"{code} of {bits} bits and {lanes} lanes (DLPack)")
 
 
 _numpy_dtypes: dict[Any, DType] = {}
@@ -103,7 +113,7 @@ def of_numpy(dtype: Any) -> DType:
     """The type of a `numpy.dtype`, those of ml_dtypes included."""
     known = _numpy_dtypes.get(dtype)
     if known is None:
-        known = _BY_NAME.get(dtype.name)
+        known = _by_name().get(dtype.name)
         if known is None or known.numpy != dtype.name or not dtype.isnative:
             raise unknown(dtype)
         _numpy_dtypes[dtype] = known
@@ -115,7 +125,7 @@ def of_any(dtype: Any) -> DType:
     if isinstance(dtype, DType):
         return dtype
     name = dtype if isinstance(dtype, str) else str(dtype)
-    known = _BY_NAME.get(name.rpartition("torch.")[2] if not isinstance(dtype, str) else name)
+    known = _by_name().get(name.rpartition("torch.")[2] if not isinstance(dtype, str) else name)
     if known is None and dtype is not None:
         numpy = sys.modules.get("numpy")
         try:
@@ -130,7 +140,7 @@ def of_any(dtype: Any) -> DType:
 def _of_python(dtype: Any) -> DType:
     for own, name in ((float, "float64"), (int, "int64"), (bool, "bool"), (complex, "complex128")):
         if dtype is own:
-            return _BY_NAME[name]
+            return _by_name()[name]
     raise unknown(dtype)
 
 

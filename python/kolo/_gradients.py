@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import enum
 import json
-from ctypes import addressof, byref, c_char, c_double, c_int, c_size_t, c_uint32, c_void_p, string_at
+from ctypes import addressof, byref, c_char, c_char_p, c_double, c_int, c_size_t, c_uint32, c_void_p, string_at
 from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple, Sequence
 
 from . import _c, _dtypes
 from ._buffers import Memory, array_at, memory_of
-from ._collectives import OPS, choice
 from ._errors import UsageError, check
 from ._handle import Handle, Owned
 from ._library import library
+from ._names import choice, ops
 from ._wait import call, stepper, wait
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class GradientSet:
         is_device = view.memory == _c.KOLO_DEVICE
         owner = (self, self._user_memory[index])
         return Memory(
-            view.data, view.count, _dtypes.BY_CODE[view.dtype], owner, is_device=is_device, shape=self._shapes[index]
+            view.data, view.count, _dtypes.of_code(view.dtype), owner, is_device=is_device, shape=self._shapes[index]
         )
 
     def _at(self, which: int | str) -> int:
@@ -130,6 +130,17 @@ class GradientSet:
         """Marks a gradient as unused by this rank in this iteration: it counts as zeros, and has the average
         afterwards."""
         self._mark("absent", which, stream)
+
+    def give_up(self, *, stream: int | None = None) -> None:
+        """Marks as absent whatever is not marked in this iteration, for a rank that cannot compute it, such as one whose
+        batch raises. Go on with `wait` and the optimizer's step as the other ranks do, and all weights stay equal: what
+        this rank has marked counts, the rest counts as zeros. `stream`: whose work may use gradients in device memory.
+        """
+        self._is_open = True
+        if stream is None:
+            check(library().kolo_gradients_give_up(self._pointer))
+        else:
+            check(library().kolo_gradients_give_up_on(self._pointer, stream))
 
     def _mark(self, how: str, which: int | str, stream: int | None) -> None:
         index = self._at(which)
@@ -254,11 +265,15 @@ class GradientSet:
             self._owned.drop()
 
 
+def _named(values: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
+    """Those of a list are called by their index."""
+    return values if isinstance(values, Mapping) else {str(i): each for i, each in enumerate(values)}
+
+
 def _specs(gradients: Mapping[str, Any] | Sequence[Any]) -> dict[str, tuple[Gradient, Memory | None]]:
     """Gradients by name, each with the user's memory."""
-    named = gradients if isinstance(gradients, Mapping) else {str(i): each for i, each in enumerate(gradients)}
     specs: dict[str, tuple[Gradient, Memory | None]] = {}
-    for name, each in named.items():
+    for name, each in _named(gradients).items():
         spec = each if isinstance(each, Gradient) else Gradient(data=each)
         memory = None
         if spec.data is not None:
@@ -310,7 +325,8 @@ class Registers:
         """Agrees on a set of gradients with all ranks and plans its buckets. Collective.
 
         `gradients` are arrays, which Kolo then reads and writes where they are, or `kolo.Gradient`s, by name or in a
-        list. Names, shapes, types and options are the same on all ranks.
+        list: those of a flat buffer are `numpy.split(buffer, ends)`. Names, shapes, types and options are the same on
+        all ranks.
         `wire_dtype`: of what is sent, for example "bfloat16"; None: the option `wire_dtype`.
         `compression`: rules by name; None: the option `compression`.
         `divisor` of an average: "all_ranks", "contributing_ranks", or "samples", see `GradientSet.set_samples`.
@@ -319,7 +335,7 @@ class Registers:
         structs = [_struct(key, spec, memory) for key, (spec, memory) in specs.items()]
         options = _c.sized(
             _c.kolo_gradient_options,
-            op=choice(OPS, op, "op"),
+            op=choice(ops(), op, "op"),
             wire_dtype=_wire(wire_dtype),
             compression=compression.encode() if compression is not None else None,
             divisor=choice(_DIVISORS, divisor, "divisor"),
@@ -337,3 +353,22 @@ class Registers:
             keep=(self, specs, structs),
         )
         return GradientSet(self, pointer, name, specs)
+
+    def check_equal(self, name: str, tensors: Mapping[str, Any] | Sequence[Any]) -> None:
+        """Checks that arrays, such as the weights of a model, have the same names, types and bytes on all ranks, to the
+        certainty of a hash of 64 bits. Collective; `name` identifies the check on all ranks.
+
+        Errors: MismatchError, the same on every rank, naming the arrays that differ and the ranks that differ from rank
+                0. UsageError for device memory.
+        """
+        named = {key: memory_of(each, f"the array {key!r}") for key, each in _named(tensors).items()}
+        call(
+            library().kolo_check_equal,
+            self._pointer,
+            name.encode(),
+            (_c.kolo_buffer * len(named))(*(each.parameter() for each in named.values())),
+            (c_char_p * len(named))(*(key.encode() for key in named)),
+            len(named),
+            runtime=self._handle.pointer,
+            keep=(self, named),
+        )

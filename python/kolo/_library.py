@@ -10,7 +10,7 @@ from typing import Any, Iterator
 
 from . import _c
 
-NAME = "libkolo.so.1"
+NAME = "libkolo.so.2"
 
 
 def _candidates() -> Iterator[str]:

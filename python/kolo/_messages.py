@@ -19,7 +19,8 @@ ANY_RANK: int = _c.KOLO_ANY_RANK
 
 class Messages:
     """Messages need no other rank and no name. Those from one rank to another with one tag arrive in the order in
-    which they were sent. Arrays in device memory are used after the work enqueued on the legacy default stream.
+    which they were sent. Arrays in device memory are used after the work enqueued on `stream`, a cudaStream_t; None: the
+    legacy default stream.
 
     A list of arrays, of one type or of several, is one message. Its receive takes a list of as many arrays, each of the
     type and the number of elements of the one that was sent; any difference is a MismatchError that quotes both lists.
@@ -30,30 +31,30 @@ class Messages:
     _subject: Callable[..., Subject]
 
     @overload
-    def send(self, x: Any, peer: int, tag: int = ..., *, wait: Literal[True] = ...) -> None: ...
+    def send(self, x: Any, peer: int, tag: int = ..., *, stream: int | None = ..., wait: Literal[True] = ...) -> None: ...
     @overload
-    def send(self, x: Any, peer: int, tag: int = ..., *, wait: Literal[False]) -> Ticket[None]: ...
+    def send(self, x: Any, peer: int, tag: int = ..., *, stream: int | None = ..., wait: Literal[False]) -> Ticket[None]: ...
     @overload
-    def send(self, x: Any, peer: int, tag: int = ..., *, wait: bool) -> Ticket[None] | None: ...
+    def send(self, x: Any, peer: int, tag: int = ..., *, stream: int | None = ..., wait: bool) -> Ticket[None] | None: ...
 
-    def send(self, x: Any, peer: int, tag: int = 0, *, wait: bool = True) -> Ticket[None] | None:
+    def send(self, x: Any, peer: int, tag: int = 0, *, stream: int | None = None, wait: bool = True) -> Ticket[None] | None:
         """Sends the elements of `x` to rank `peer`. It is over when `x` may be changed again: at once for a small
         message, else not before the receiver has an array for it, so two ranks that first send and then receive wait
         for each other."""
         memory = _memories(x)
         subject = self._subject(f"send to rank {peer}, tag {tag}", peer)
         ticket = Ticket(self._handle, (self, memory), lambda _: None, subject)
-        ticket.begin(library().kolo_grouped_send, self._pointer, *_parameters(memory), peer, _tag(tag))
+        ticket.begin(library().kolo_send, self._pointer, *_parameters(memory), peer, _tag(tag), stream)
         return ticket.wait() if wait else ticket
 
     @overload
-    def recv(self, x: Any, peer: int = ..., tag: int = ..., *, wait: Literal[True] = ...) -> Received: ...
+    def recv(self, x: Any, peer: int = ..., tag: int = ..., *, stream: int | None = ..., wait: Literal[True] = ...) -> Received: ...
     @overload
-    def recv(self, x: Any, peer: int = ..., tag: int = ..., *, wait: Literal[False]) -> Ticket[Received]: ...
+    def recv(self, x: Any, peer: int = ..., tag: int = ..., *, stream: int | None = ..., wait: Literal[False]) -> Ticket[Received]: ...
     @overload
-    def recv(self, x: Any, peer: int = ..., tag: int = ..., *, wait: bool) -> Ticket[Received] | Received: ...
+    def recv(self, x: Any, peer: int = ..., tag: int = ..., *, stream: int | None = ..., wait: bool) -> Ticket[Received] | Received: ...
 
-    def recv(self, x: Any, peer: int = ANY_RANK, tag: int = 0, *, wait: bool = True) -> Ticket[Received] | Received:
+    def recv(self, x: Any, peer: int = ANY_RANK, tag: int = 0, *, stream: int | None = None, wait: bool = True) -> Ticket[Received] | Received:
         """Receives a message into `x`, which may be longer, from rank `peer` or from any; returns `Received(source,
         count)`.
 
@@ -65,7 +66,7 @@ class Messages:
         source = "any rank" if is_any else f"rank {peer}"
         subject = self._subject(f"recv from {source}, tag {tag}", None if is_any else peer)
         ticket = Ticket(self._handle, (self, memory), received, subject)
-        call = (library().kolo_grouped_recv, self._pointer, *_parameters(memory), peer, _tag(tag), None)
+        call = (library().kolo_recv, self._pointer, *_parameters(memory), peer, _tag(tag), stream, None)
         if wait:
             return _receive(ticket, call)
         ticket.begin(*call)

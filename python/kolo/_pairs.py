@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, NamedTuple, Sequence
 
+from . import _c
 from ._buffers import Memory, memory_of, new_array
 from ._errors import UsageError
 
@@ -16,23 +17,19 @@ class Pair(NamedTuple):
     result: Memory | None
     value: Any
     """What the call returns."""
-    count: int  # type: ignore[assignment]  # Of elements, and not of a value in the tuple.
-    """Elements of each rank's part, or of the whole tensor without parts."""
 
-    @property
-    def memory(self) -> Memory:
-        """One that has the type of both."""
+    def parameter(self, counts: Sequence[int] | None) -> _c.kolo_tensor:
+        """The same for the C interface, with the elements of each part where these differ."""
         memory = self.result or self.input
         assert memory is not None
-        return memory
-
-    @property
-    def input_address(self) -> int | None:
-        return self.input.address if self.input is not None else None
-
-    @property
-    def result_address(self) -> int | None:
-        return self.result.address if self.result is not None else None
+        tensor = _c.kolo_tensor(dtype=memory.dtype.code, memory=memory.kind)
+        if self.input is not None:
+            tensor.input, tensor.input_count = self.input.address, self.input.count
+        if self.result is not None:
+            tensor.result, tensor.result_count = self.result.address, self.result.count
+        if counts is not None:
+            tensor.counts, tensor.num_counts = (ctypes.c_size_t * len(counts))(*counts), len(counts)
+        return tensor
 
 
 class Parts:
@@ -102,9 +99,9 @@ def whole(x: Any, out: Any) -> Pair:
     """One tensor, in place unless there is another array `out`."""
     if out is None or out is x:
         memory = memory_of(x, "x", writable=True)
-        return Pair(None, memory, x, memory.count)
+        return Pair(None, memory, x)
     source = memory_of(x, "x")
-    return Pair(source, _result(out, source, source.count), out, source.count)
+    return Pair(source, _result(out, source, source.count), out)
 
 
 def copied(x: Any, out: Any, is_root: bool) -> Pair:
@@ -112,7 +109,7 @@ def copied(x: Any, out: Any, is_root: bool) -> Pair:
     if is_root or out is None:
         return whole(x, out)
     result = memory_of(out, "out", writable=True)
-    return Pair(result, result, out, result.count)  # No input is read here.
+    return Pair(result, result, out)  # No input is read here.
 
 
 def reduced(x: Any, out: Any, is_root: bool) -> Pair:
@@ -120,7 +117,7 @@ def reduced(x: Any, out: Any, is_root: bool) -> Pair:
     elsewhere, and has x copied there first."""
     if not is_root:
         source = memory_of(x, "x")
-        return Pair(None, source, None, source.count)  # It stays as it is.
+        return Pair(None, source, None)  # It stays as it is.
     pair = whole(x, out)
     if pair.input is not None and pair.result is not None:
         if pair.input.is_device:
@@ -133,29 +130,31 @@ def gathered(x: Any, out: Any, parts: Parts, has_result: bool = True) -> Pair:
     """This rank's part `x`, and the parts of all ranks `out`. Without x: in its place in `out`."""
     if x is None:
         result = memory_of(_needed(out), "out", writable=True)
-        return Pair(None, result, out, parts.each_of(result, "out"))
+        parts.each_of(result, "out")
+        return Pair(None, result, out)
     source = memory_of(x, "x")
     if source.count != parts.mine(source.count):
         raise UsageError(f"x has {source.count} elements where the counts say {parts.mine(0)}")
     if not has_result:
-        return Pair(source, None, None, source.count)
+        return Pair(source, None, None)
     total = parts.all(source.count)
     if out is None:
         shape = (parts.size, *source.shape) if parts.counts is None else (total,)
         out = _new_result(shape, source, x)
-    return Pair(source, _result(out, source, total), out, source.count)
+    return Pair(source, _result(out, source, total), out)
 
 
 def scattered(x: Any, out: Any, parts: Parts) -> Pair:
     """The parts of all ranks `x`, and this rank's part `out`. Without x: all parts are in `out`."""
     if x is None:
         result = memory_of(_needed(out), "out", writable=True)
-        return Pair(None, result, out, parts.each_of(result, "out"))
+        parts.each_of(result, "out")
+        return Pair(None, result, out)
     source = memory_of(x, "x")
     part = parts.mine(parts.each_of(source, "x"))
     if out is None:
         out = _new_result(parts.shape_of_part(source, "x"), source, x)
-    return Pair(source, _result(out, source, part), out, part)
+    return Pair(source, _result(out, source, part), out)
 
 
 def scattered_from(x: Any, out: Any, parts: Parts) -> Pair:
@@ -163,7 +162,8 @@ def scattered_from(x: Any, out: Any, parts: Parts) -> Pair:
     if out is None or out is not x:
         return scattered(x, out, parts)
     source = memory_of(x, "x")
-    return Pair(source, None, x, parts.mine(parts.each_of(source, "x")))
+    parts.each_of(source, "x")
+    return Pair(source, None, x)
 
 
 def received(out: Any, parts: Parts) -> Pair:
@@ -171,17 +171,18 @@ def received(out: Any, parts: Parts) -> Pair:
     result = memory_of(_needed(out), "out", writable=True)
     if result.count != parts.mine(result.count):
         raise UsageError(f"out has {result.count} elements where the counts say {parts.mine(0)}")
-    return Pair(None, result, out, result.count)
+    return Pair(None, result, out)
 
 
 def exchanged(x: Any, out: Any, sent: Parts, got: Parts) -> Pair:
     """A part for each rank `x`, and a part from each rank `out`. Without x: first those, then these are in `out`."""
     if x is None:
         result = memory_of(_needed(out), "out", writable=True)
-        return Pair(None, result, out, sent.each_of(result, "out"))
+        sent.each_of(result, "out")
+        return Pair(None, result, out)
     source = memory_of(x, "x")
     part = sent.each_of(source, "x")
     total = got.all(part)
     if out is None:
         out = _new_result(source.shape if got.counts is None else (total,), source, x)
-    return Pair(source, _result(out, source, total), out, part)
+    return Pair(source, _result(out, source, total), out)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Callable, Literal, overload
 
 from . import _c, _dtypes
 from ._buffers import Memory, array_at, memory_of
-from ._collectives import OPS, choice
+from ._collectives import call_of
 from ._errors import UsageError, check
 from ._handle import Handle, Owned
 from ._library import library
+from ._names import choice, ops
 from ._ticket import Ticket
 from ._types import RowOptions
 from ._wait import Subject
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _FORMS = {"auto": _c.KOLO_AUTO_FORM, "rows": _c.KOLO_ROWS, "table": _c.KOLO_TABLE}
-_OPS = {name: OPS[name] for name in ("sum", "average")}
 
 
 class Rows:
@@ -83,7 +83,7 @@ class _Results:
             if self._rows is None:
                 sums = [_Sums(self._group) for _ in self._widths]
                 pointers = (c_void_p * len(sums))(*(each.pointer for each in sums))
-                check(library().kolo_ticket_grouped_row_sums(ticket, pointers, len(sums)))
+                check(library().kolo_ticket_row_sums(ticket, pointers, len(sums)))
                 self._rows = [_result_of(each, width) for each, width in zip(sums, self._widths)]
             return self._rows if self._is_list else self._rows[0]
 
@@ -104,9 +104,12 @@ class _Given:
         self.width = shape[1]
         self.height = height
 
-    def parameter(self) -> _c.kolo_table_rows:
+    def parameter(self) -> _c.kolo_row_table:
         indices = cast(self.indices.address, POINTER(c_int64))
-        return _c.kolo_table_rows(self.height, self.width, indices, self.indices.count, self.rows.address)
+        rows = self.rows
+        return _c.kolo_row_table(
+            self.height, self.width, indices, self.indices.count, rows.address, rows.dtype.code, rows.kind
+        )
 
 
 def _given(indices: Any, rows: Any, height: Any) -> list[_Given]:
@@ -134,7 +137,7 @@ def _result_of(sums: _Sums, width: int) -> Rows:
     rows = _c.kolo_buffer()
     arguments = (byref(is_table), byref(indices), byref(num_indices), byref(rows))
     check(library().kolo_row_sums_get(sums.pointer, *arguments))
-    dtype = _dtypes.BY_CODE[rows.dtype]
+    dtype = _dtypes.of_code(rows.dtype)
     height = rows.count // width if width else 0
     is_device = rows.memory == _c.KOLO_DEVICE
     values: Any = Memory(rows.data, rows.count, dtype, sums, is_device=is_device, shape=(height, width))
@@ -203,27 +206,16 @@ class RowSums:
         sums: a `Memory`, of which `torch.as_tensor` and `cupy.asarray` make an array. `indices` are in host memory.
         """
         given = _given(indices, rows, height)
-        terms = _c.sized(
-            _c.kolo_row_table,
-            dtype=given[0].rows.dtype.code,
-            op=choice(_OPS, op, "op"),
+        options = _c.sized(
+            _c.kolo_row_options,
+            op=choice({each: ops()[each] for each in ("sum", "average")}, op, "op"),
             result=choice(_FORMS, result, "result"),
             exchange=choice(_FORMS, exchange, "exchange"),
-            scale_before=scale_before,
-            scale_after=scale_after,
-            memory=_c.KOLO_DEVICE if given[0].rows.is_device else _c.KOLO_HOST,
-            stream=stream,
         )
-        tables = (_c.kolo_table_rows * len(given))(*(each.parameter() for each in given))
+        call = call_of(name, stream, scale_before, scale_after)
+        tables = (_c.kolo_row_table * len(given))(*(each.parameter() for each in given))
         results = _Results(self, [each.width for each in given], isinstance(rows, (list, tuple)))
         ticket = Ticket(self._handle, (self, given), results, self._subject(name or "sparse_all_reduce"))
-        ticket.begin(
-            library().kolo_grouped_sparse_all_reduce,
-            self._pointer,
-            name.encode() if name else None,
-            byref(terms),
-            tables,
-            len(given),
-            None,
-        )
+        begin = library().kolo_sparse_all_reduce
+        ticket.begin(begin, self._pointer, tables, len(given), byref(options), call, None)
         return ticket.wait() if wait else ticket

@@ -26,7 +26,7 @@ class Callbacks:
         self.error: BaseException | None = None
         self._store = store
         self._value = b""  # Valid until the next call.
-        self._functions = (_c.STORE_SET(self._set), _c.STORE_GET(self._get))
+        self._functions = (_c.kolo_store_set(self._set), _c.kolo_store_get(self._get))
         self.struct = _c.sized(_c.kolo_store, set=self._functions[0], get=self._functions[1])
 
     def _set(self, _: Any, key: bytes, value: int | None, size: int) -> int:

@@ -9,6 +9,7 @@ import weakref
 
 import support
 
+support.load_the_library_named()
 support.enter_python_with_numpy()
 
 import numpy as np  # noqa: E402  (a Python that has it)
@@ -75,7 +76,7 @@ class Taken(unittest.TestCase):
         self.assertEqual(memory.dtype.numpy, dtype or expected.dtype.name)
 
     def test_every_dtype_of_numpy_in_every_way(self):
-        for dtype in _dtypes.DTYPES[:-2]:
+        for dtype in _dtypes.dtypes()[:-2]:
             if dtype.name == "bfloat16":
                 continue
             x = np.zeros((2, 3), dtype.numpy)

@@ -1,98 +1,80 @@
 #!/usr/bin/env -S python3 -B
-"""The ctypes declarations say what the C header says: constants, structs with their offsets, functions."""
+"""Python, the pages and the library say what the C header says."""
 
 import ctypes
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
 import support
 
-from kolo import _c
+support.load_the_library_named()
+sys.path.insert(0, str(support.ROOT / "scripts" / "lib"))
 
-INCLUDE = support.ROOT / "runtime" / "include"
-OPAQUE = r"kolo_(runtime|group|ticket|gradients|row_sums)"
+import c_interface  # noqa: E402  (the library and the path come first)
 
+import kolo  # noqa: E402
+from kolo import _c, _dtypes, _names  # noqa: E402
+from kolo._library import library  # noqa: E402
 
-def header():
-    """The text of kolo_c.h and of those that it includes, without comments and macros."""
-    text = (INCLUDE / "kolo" / "kolo_c.h").read_text(encoding="utf-8")
-    text = re.sub(r"#include <(kolo/.*)>", lambda name: (INCLUDE / name[1]).read_text(encoding="utf-8"), text)
-    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
-    text = re.sub(r"^[ \t]*#.*?(?<!\\)$", "", text, flags=re.MULTILINE | re.DOTALL)
-    return text.replace('extern "C" {', "")
-
-
-HEADER = header()
-STRUCTS = dict(re.findall(r"typedef struct (\w+) \{(.*?)\} \1;", HEADER, re.DOTALL))
-FUNCTIONS = {
-    name: (result, arguments)
-    for result, name, arguments in re.findall(
-        r"([\w][\w \n]*?[ *]+)(kolo_\w+)\(([^)]*)\);", re.sub(r"\{.*?\}", "", HEADER, flags=re.DOTALL)
-    )
-}
-
-
-def kind(text):
-    """How a type of C is passed: its size and whether it is a pointer."""
-    words = re.sub(r"\bconst\b", "", text)
-    pointers = words.count("*")
-    base = words.replace("*", "").split()[0]
-    if pointers:
-        return "pointer"
-    if base == "void":
-        return "void"
-    if base in STRUCTS:
-        return base
-    sizes = {"size_t": 8, "int32_t": 4, "int64_t": 8, "uint64_t": 8, "uint32_t": 4, "int": 4}
-    return "double" if base == "double" else sizes.get(base, 4)  # Names of enums are int32_t.
-
-
-def kind_of_ctypes(declared):
-    if declared is None:
-        return "void"
-    if declared in (ctypes.c_void_p, ctypes.c_char_p) or isinstance(declared, type(ctypes.POINTER(ctypes.c_int))):
-        return "pointer"
-    if issubclass(declared, ctypes.Structure):
-        return declared.__name__
-    return "double" if declared is ctypes.c_double else ctypes.sizeof(declared)
+DOCS = support.ROOT / "docs"
+STRUCTS = c_interface.structs()
 
 
 class Header(unittest.TestCase):
     def test_it_is_read_at_all(self):
-        self.assertGreater(len(FUNCTIONS), 50)
+        self.assertGreater(len(_c.FUNCTIONS), 50)
         self.assertGreater(len(STRUCTS), 10)
+        self.assertEqual(set(_c.FUNCTIONS), set(re.findall(r"\b(kolo_\w+)\(", c_interface.text())))
 
-    def test_constants(self):
-        constants = {}
-        for body in re.findall(r"enum\s*\{(.*?)\}", HEADER, re.DOTALL):
-            for entry in filter(str.strip, body.split(",")):
-                name, value = entry.split("=")
-                constants[name.strip()] = int(value)
-        declared = {name: value for name, value in vars(_c).items() if name.startswith("KOLO_")}
-        self.assertEqual(declared, constants)
+    def test_the_declarations_are_those_of_the_header(self):
+        subprocess.run([support.ROOT / "scripts" / "generate-ctypes", "--check"], check=True)
 
-    def test_functions(self):
-        self.assertEqual(set(_c.FUNCTIONS), set(FUNCTIONS))
-        for name, (result, arguments) in FUNCTIONS.items():
-            parameters = [each for each in arguments.split(",") if each.strip() not in ("", "void")]
-            with self.subTest(name):
-                declared_result, declared = _c.FUNCTIONS[name]
-                self.assertEqual([kind_of_ctypes(each) for each in declared], [kind(each) for each in parameters])
-                self.assertEqual(kind_of_ctypes(declared_result), kind(result))
+    def test_the_library_names_what_the_header_numbers(self):
+        names_of = {"status": library().kolo_status_name, "dtype": library().kolo_dtype_name, "op": library().kolo_op_name}
+        shorter = {"AUTH": "authentication", "CONFIG": "configuration", "IO": "I/O", "TIMEOUT": "time-out"}
+        for kind, name_of in names_of.items():
+            body = re.search(rf"typedef int32_t kolo_{kind};\s*enum \{{(.*?)\}}", c_interface.text(), re.DOTALL)[1]
+            numbers = {name: int(number) for name, number in re.findall(r"KOLO_(\w+) = (\d+)", body)}
+            numbers.pop("SAME_DTYPE", None)
+            for name, number in numbers.items():
+                expected = shorter.get(name, name.lower())
+                self.assertEqual(name_of(number).decode().replace(" ", "_"), expected.replace(" ", "_"))
+            self.assertIn(name_of(max(numbers.values()) + 1), (None, b"unknown"))
 
-    def test_struct_fields(self):
-        self.assertEqual({name for name in vars(_c) if name.startswith("kolo_")}, set(STRUCTS))
-        for name, body in STRUCTS.items():
-            fields = []
-            for line in filter(str.strip, body.split(";")):
-                callback = re.search(r"\(\*(\w+)\)", line)
-                names = callback[1] if callback else re.search(r"(\w+(?:, \w+)*)$", line.strip())[1]
-                fields += names.split(", ")
-            with self.subTest(name):
-                self.assertEqual([field for field, _ in getattr(_c, name)._fields_], fields)
+    def test_the_reference_names_every_operation(self):
+        named = re.search(r"`op` is ([\w, ]+)", kolo.Group.all_reduce.__doc__)[1]
+        self.assertEqual(re.split(r", (?:or )?", named), list(_names.ops()))
+
+    def test_the_page_says_which_dtypes_operations_take(self):
+        page = (DOCS / "how-to" / "operations.md").read_text(encoding="utf-8")
+        table = re.search(r"^\| \| `float32`.*?\n\n", page, re.MULTILINE | re.DOTALL)[0]
+        cells = [line[1:-1].split("|") for line in table.splitlines()]
+        columns = [re.findall(r"`(\w+)`", cell) for cell in cells[0]]
+        says = {
+            (op, dtype): bool(cell.strip())
+            for row in cells[2:]
+            for op in re.findall(r"`(\w+)`", row[0])
+            for dtypes, cell in zip(columns[1:], row[1:])
+            for dtype in dtypes
+        }
+        takes = library().kolo_op_takes
+        is_so = {
+            (op, dtype.name): bool(takes(number, dtype.code))
+            for op, number in _names.ops().items()
+            for dtype in _dtypes.dtypes()
+        }
+        self.assertEqual(says, is_so)
+
+    def test_the_page_lists_every_exit_status(self):
+        page = (DOCS / "failures.md").read_text(encoding="utf-8")
+        table = dict(re.findall(r"^\| (\d\d) \| ([^|]+) \|", page, re.MULTILINE))
+        for status in set(kolo.Status) - {kolo.Status.OK}:
+            name = library().kolo_status_name(status).decode()
+            self.assertIn(name, table[str(library().kolo_exit_status(status))])
 
     @unittest.skipUnless(shutil.which("cc"), "no C compiler")
     def test_struct_offsets(self):
@@ -109,7 +91,7 @@ class Header(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             program = f"#include <stdio.h>\n#include <kolo/kolo_c.h>\nint main(void) {{ {body} return 0; }}\n"
             subprocess.run(
-                ["cc", "-x", "c", "-", f"-I{INCLUDE}", "-o", f"{folder}/offsets"], input=program, text=True, check=True
+                ["cc", "-x", "c", "-", f"-I{c_interface.INCLUDE}", "-o", f"{folder}/offsets"], input=program, text=True, check=True
             )
             output = subprocess.run([f"{folder}/offsets"], capture_output=True, text=True, check=True).stdout
         self.assertEqual(output.splitlines(), expected)

@@ -43,7 +43,7 @@ class Scenes(unittest.TestCase):
         self.check("collectives", ranks=3)
 
     def test_gradients(self):
-        self.check("gradients,compression,rows")
+        self.check("gradients,given_up,equal,compression,rows")
 
     def test_messages_groups_and_memory(self):
         self.check("messages,grouped_messages,groups,arena", ranks=3)

@@ -9,25 +9,15 @@ import signal
 import sys
 import threading
 import time
+import weakref
 
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import kolo  # noqa: E402  (the path comes first)
+from kolo import _dtypes, _names  # noqa: E402
+from kolo._library import library  # noqa: E402
 
-NUMBERS = ("float32", "float64", "float16", "int32", "int64", "uint8", "int8")
-COMPLEX = ("complex64", "complex128")
-DTYPES_OF = {
-    "sum": NUMBERS + COMPLEX + ("bool",),
-    "average": NUMBERS + COMPLEX,
-    "min": NUMBERS + ("bool",),
-    "max": NUMBERS + ("bool",),
-    "prod": NUMBERS + ("bool",),
-    "bit_and": ("int32", "int64", "uint8", "int8", "bool"),
-    "bit_or": ("int32", "int64", "uint8", "int8", "bool"),
-    "bit_xor": ("int32", "int64", "uint8", "int8", "bool"),
-    "premul_sum": ("float32", "float64", "float16") + COMPLEX,
-}
 COMBINE = {
     "sum": np.add,
     "average": np.add,
@@ -39,6 +29,13 @@ COMBINE = {
     "bit_xor": np.bitwise_xor,
     "premul_sum": np.add,
 }
+
+
+def is_of_numpy(dtype):
+    try:
+        return bool(np.dtype(dtype))
+    except TypeError:
+        return False
 
 
 def contribution(rank, count, dtype):
@@ -72,8 +69,9 @@ def groups_of(job):
 
 def all_reduces(job):
     for group in groups_of(job):
-        for op, dtypes in DTYPES_OF.items():
-            for dtype, count in itertools.product(dtypes, (0, 1, 4, 17)):
+        for op, number in _names.ops().items():
+            dtypes = [dtype.name for dtype in _dtypes.dtypes() if library().kolo_op_takes(number, dtype.code)]
+            for dtype, count in itertools.product(filter(is_of_numpy, dtypes), (0, 1, 4, 17)):
                 check_all_reduce(group, op, dtype, count)
         check_all_reduce(group, "sum", "float32", 300_001)
         # The contributions round to 1, and so does their average.
@@ -247,6 +245,40 @@ def grouped_parts(group):
     got = [np.concatenate([np.full(table[each][rank], 10 * each + rank) for each in range(size)]) for table in tables]
     for result, expected in zip(group.all_to_all(sent, counts=tables), got):
         same(result, expected)
+
+
+def given_up(job):
+    """Gradients of a flat buffer, of which the last rank's batch raises after the first."""
+    flat = np.full(10, job.rank + 1, np.float32)
+    held = job.register_gradients("flat", np.split(flat, [3]))
+    for _ in range(2):
+        flat[:] = job.rank + 1
+        try:
+            held.ready(0)
+            if job.rank == job.size - 1:
+                raise ValueError("a bad batch")
+            held.ready(1)
+        except ValueError:
+            held.give_up()
+        held.wait(60)
+        ranks = np.arange(job.size) + 1.0
+        expected = np.repeat([ranks.mean(), ranks[:-1].sum() / job.size], [3, 7])
+        same(flat, expected.astype(np.float32))
+
+
+def equal(job):
+    weights = {"weight": np.full((3, 4), 2.0), "bias": np.arange(5)}
+    job.check_equal("weights", weights)
+    job.check_equal("weights in a list", list(weights.values()))
+    if job.rank == job.size - 1:
+        weights["bias"][1] = 7
+    try:
+        job.check_equal("weights", weights)
+    except kolo.MismatchError as error:
+        assert f"'bias' of rank {job.size - 1} differs from that of rank 0" in str(error), error
+        assert "'weight'" not in str(error), error
+    else:
+        raise AssertionError("weights that differ")
 
 
 def gradients(job):
@@ -620,7 +652,7 @@ def device_memory(job):
         (lambda: job.send(part, 0), "set the option `device`"),
         (lambda: job.all_gather(part), "pass `out`"),
         (lambda: job.all_gather(part, out=host), "out is in host memory, x in device memory"),
-        (lambda: job.all_reduce([part, host]), "all in host memory, or all in device memory"),
+        (lambda: job.all_reduce([part, host]), "one dtype and one kind of memory"),
         (lambda: job.reduce(parts, job.rank, out=other), "leave out `out`"),
         (lambda: job.sparse_all_reduce(one, row, 3, stream=0), "set the option `device`"),
         (lambda: job.sparse_all_reduce([one, one], [row, row_of_host], [3, 3]), "all in device memory"),
@@ -651,6 +683,30 @@ def dropped(job):
     job.barrier()
     job._handle.sweep()
     gc.collect()
+    dropped_before_the_others_begin(job)
+
+
+def dropped_before_the_others_begin(job):
+    """A finalizer waits for nobody, and the memory lives until the operation is done."""
+    x, row = np.full(10_000, float(job.rank + 1)), np.full((1, 4), float(job.rank))
+    held = weakref.ref(x), weakref.ref(row)
+    if job.rank > 0:
+        job.recv(np.empty(1), 0)  # Comes after rank 0 has dropped its tickets.
+    tickets = [
+        job.all_reduce(x, name="late", wait=False),
+        job.sparse_all_reduce(np.array([job.rank]), row, job.size, name="late rows", wait=False),
+        job.recv(np.empty(1), job.rank, 9, wait=False),
+    ]
+    del x, row, tickets
+    gc.collect()
+    if job.rank == 0:
+        assert all(each() is not None for each in held), "memory of an operation is freed"
+        for peer in range(1, job.size):
+            job.send(np.ones(1), peer)
+    job.send(np.ones(1), job.rank, 9)
+    job.barrier()
+    while any(each() is not None for each in held):
+        job._handle.sweep()
 
 
 def cycles(job):

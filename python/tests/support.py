@@ -1,6 +1,7 @@
 """Finds a Python with NumPy for the tests of this folder, and the library that they load.
 
-A test file is called as `NAME.py`, or as `NAME.py LIBRARY mpi=1 ucx=1` if it starts jobs. It imports this file first.
+A test file is called as `NAME.py [LIBRARY]`, or as `NAME.py LIBRARY mpi=1 ucx=1` if it starts jobs. It imports this file
+first.
 """
 
 import os
@@ -29,6 +30,12 @@ def enter_python_with_numpy():
             os.execv(python, [python, "-B", *sys.argv])
     print("skipped: no Python with NumPy was found; on Debian the package python3-numpy has it")
     sys.exit(77)
+
+
+def load_the_library_named():
+    """Lets the package load the library that the command names, if it does; else it looks for one."""
+    if len(sys.argv) > 1:
+        os.environ["KOLO_LIBRARY"] = sys.argv[1]
 
 
 def main():

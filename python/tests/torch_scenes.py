@@ -12,6 +12,7 @@ import resource
 import shutil
 import sys
 import tempfile
+import threading
 import warnings
 from datetime import timedelta
 
@@ -654,7 +655,9 @@ def patient():
 
 
 def starved():
-    """More futures at a time than descriptors."""
+    """More futures at a time than descriptors: no thread dies of it."""
+    died = []
+    threading.excepthook = lambda end: died.append(end.exc_value)
     dist.all_reduce(torch.ones(1), async_op=True).get_future().wait()  # Its thread has what it needs.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = max(int(each) for each in os.listdir("/proc/self/fd"))
@@ -665,6 +668,7 @@ def starved():
         future.wait()
     for i, tensor in enumerate(tensors):
         check(tensor, torch.full((2,), float(i * dist.get_world_size())), f"future {i}")
+    assert not died, died
 
 
 def mismatch():

@@ -453,6 +453,10 @@ def misuse():
     small = torch.full((3, 2), float(dist.get_rank())).t()
     kolo.torch.broadcast_parameters([small, torch.empty(0)], root=size - 1)
     assert torch.equal(small, torch.full((2, 3), size - 1.0))
+    turned = {"small": small, "half": torch.ones(3, dtype=torch.float16), "epoch": 3}
+    kolo.torch.check_equal(turned)
+    small[0, 1] = dist.get_rank()
+    expect_error(kolo.MismatchError, ["'small' of rank"], lambda: kolo.torch.check_equal(turned))
 
 
 def lost():

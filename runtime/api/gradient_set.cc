@@ -26,9 +26,9 @@ GradientSet::~GradientSet() { end(); }
 void GradientSet::end() noexcept {
   if (!group_ || !owner_->is_of_this_process() || !group_->iterations().uses_memory()) return;
   GradientIterations& iterations = group_->iterations();
-  const std::chrono::milliseconds limit = owner_->limit()->time;
+  const std::chrono::milliseconds limit = owner_->limit().time;
   try {
-    const std::string unmarked = iterations.unmarked();
+    const std::vector<std::size_t> unmarked = iterations.unmarked();
     try {
       const bool is_over = unmarked.empty() ? group_->wait(limit, &owner_->driver())
                                             : iterations.finish(limit, &owner_->driver());
@@ -40,7 +40,7 @@ void GradientSet::end() noexcept {
       const std::string why = fmt::format(
           "it destroyed gradient set '{}' in the middle of an iteration, {}", group_->name(),
           unmarked.empty() ? fmt::format("which is not over after {} ms", limit.count())
-                           : "without " + unmarked);
+                           : "without " + iterations.names_of(unmarked));
       log::error("left the job: " + why);
       owner_->abort(why);
     }
@@ -96,6 +96,20 @@ void GradientSet::absent(std::size_t index, NativeStream stream) {
   owner_->marked(*group_, owner_->within_group([&] { return group_->mark_absent(index, stream); }));
 }
 
+void GradientSet::give_up() {
+  for (const std::size_t index : group_->iterations().unmarked()) absent(index);
+}
+
+void GradientSet::give_up(NativeStream stream) {
+  for (const std::size_t index : group_->iterations().unmarked()) {
+    if (view(index).memory == MemoryKind::kDevice) {
+      absent(index, stream);
+    } else {
+      absent(index);
+    }
+  }
+}
+
 void GradientSet::set_samples(double samples) {
   between_iterations("set_samples()");
   owner_->within_group([&] { group_->set_samples(samples); });
@@ -105,7 +119,7 @@ void GradientSet::set_samples(double samples) {
 template <typename Wait>
 void GradientSet::wait_within(const Wait& wait_up_to) const {
   owner_->check_free();
-  const WaitLimit& limit = *owner_->limit();
+  const WaitLimit& limit = owner_->limit();
   if (owner_->within_group([&] { return wait_up_to(limit.time); })) return;
   throw KoloError({.code = ErrorCode::kTimeout,
                    .group = limit.group,
@@ -164,12 +178,12 @@ std::vector<std::byte> GradientSet::save_compression() const {
   return to_bytes(group_->save_compression());
 }
 
-void GradientSet::load_compression(std::span<const std::byte> state) {
+void GradientSet::load_compression(Span<const std::byte> state) {
   between_iterations("load_compression()");
   owner_->within_group([&] { group_->load_compression(compression_state_from(state)); });
 }
 
-void GradientSet::remap_compression(std::span<const std::vector<std::byte>> states) {
+void GradientSet::remap_compression(Span<const std::vector<std::byte>> states) {
   between_iterations("remap_compression()");
   owner_->within_group([&] {
     std::vector<CompressionState> old_ranks;
@@ -214,7 +228,7 @@ void GradientSet::between_iterations(std::string_view call) const {
   if (group_->iterations().in_flight()) {
     throw UsageError(fmt::format("{} belongs between wait() and the next ready() of set '{}'", call,
                                  group_->name()),
-                     owner_->limit()->group);
+                     owner_->limit().group);
   }
 }
 

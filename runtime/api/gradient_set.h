@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string_view>
 #include <vector>
 
 #include "comm/base/buffer_view.h"
 #include "comm/base/native_stream.h"
+#include "comm/base/span.h"
 #include "runtime/options/compression_stats.h"
 #include "runtime/options/plan_summary.h"
 
@@ -33,7 +33,8 @@ class GradientSet {
   GradientSet& operator=(GradientSet&&) noexcept;
   /// In the middle of an iteration it ends that first: afterwards no thread, peer or message uses
   /// the memory of its gradients. If all of them are marked, it waits for their values; otherwise
-  /// the iteration has no end, and this rank leaves the job, as by `Runtime::abort`. Logs errors.
+  /// the iteration has no end (`give_up` gives it one), and this rank leaves the job, as by
+  /// `Runtime::abort`. Logs errors.
   ~GradientSet();
 
   /// Number of gradients.
@@ -72,6 +73,18 @@ class GradientSet {
 
   /// The same for a gradient in device memory that the work enqueued on `stream` so far may use.
   void absent(std::size_t index, NativeStream stream);
+
+  /// Marks as absent whatever is not marked in the current iteration: for a rank that cannot
+  /// compute it, because its batch is bad or its loss is not finite, so that an exception need not
+  /// end the job. Go on with `wait` and the optimizer's step as the other ranks do, and all weights
+  /// stay equal: what this rank has marked counts, the rest counts as zeros. Where all ranks know
+  /// that none makes the step, each gives up, waits and leaves the values alone.
+  ///
+  /// Threads: no other thread marks gradients meanwhile. Cost and errors: as `absent`.
+  void give_up();
+
+  /// The same where the work enqueued on `stream` so far may use gradients in device memory.
+  void give_up(NativeStream stream);
 
   /// Sets this rank's number of samples, for this iteration and all later ones, in a set whose
   /// divisor is `Divisor::kSamples`. Call it before the first `ready`, and between `wait` and
@@ -144,10 +157,10 @@ class GradientSet {
   std::vector<std::byte> save_compression() const;
   /// Restores a state of the same set on the same number of ranks; training continues bit for bit.
   /// Errors: KoloError(kData) if the state belongs to another set; then nothing has changed.
-  void load_compression(std::span<const std::byte> state);
+  void load_compression(Span<const std::byte> state);
   /// Restores the states of all former ranks, in rank order, on any number of ranks and nodes. The
   /// sum of all residuals is preserved. Collective, with equal states.
-  void remap_compression(std::span<const std::vector<std::byte>> states);
+  void remap_compression(Span<const std::vector<std::byte>> states);
   /// Discards all residuals and logs a warning with their norm. Collective.
   void drop_residuals();
   /// Euclidean norm of the residual of one gradient on this rank; empty if it is sent dense.

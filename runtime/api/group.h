@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,7 +12,6 @@
 #include "comm/base/dtype.h"
 #include "comm/base/native_stream.h"
 #include "comm/base/reduction.h"
-#include "comm/message/received.h"
 #include "fusion/gradient.h"
 #include "runtime/api/gradient_set.h"
 #include "runtime/api/ticket.h"
@@ -22,9 +20,6 @@
 namespace kolo {
 
 class MemberState;
-
-/// Elements of each rank's part, by rank, the same on all ranks. Empty: all parts are equal.
-using PartCounts = std::span<const std::size_t>;
 
 /// Settings of a group; the same on all its members.
 struct GroupOptions {
@@ -88,222 +83,120 @@ class Group {
   GradientSet register_gradients(std::string_view name, std::vector<GradientSpec> gradients,
                                  GradientOptions options = {});
 
-  /// Combines `buffer` over all ranks in place. `reduction` is an operation that takes the dtype
-  /// (see `takes`), and may scale contributions and results; both are equal on all ranks but for
-  /// the scale of a premultiplied sum, which is the rank's own. `name` identifies the operation
-  /// on all ranks. The first use of a name costs one round of agreement; later uses reuse its plan,
-  /// and run one after the other. An operation with an empty name is named after its arguments:
-  /// all ranks then begin those with the same arguments in the same order.
-  ///
-  /// A buffer may be in device memory. It is then read and written after the work enqueued on
-  /// `stream` so far; with the ticket the result is there for every stream. All buffers of one call
-  /// are in memory of one kind, the same on all ranks. Elements stay on the device, unless bits are
-  /// combined, or a way through pinned host memory is predicted to be faster.
-  ///
-  /// The buffer must stay valid and untouched until the ticket is done, also when a wait has timed
-  /// out. Errors: UsageError at the call; every other error through the ticket.
-  Ticket all_reduce_async(std::string_view name, BufferView buffer,
-                          const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
-  /// The same, and waits for the result.
-  void all_reduce(std::string_view name, BufferView buffer,
-                  const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
+  // Operations begin at the call and go on in the background; a thread that waits for the ticket
+  // drives them itself. A blocking call is `all_reduce("x", x).wait()`.
+  //
+  // A call takes one tensor or a list. A list has one agreement, one plan and common messages, and
+  // each of its tensors gets what the operation on it alone would give it. A tensor is one buffer,
+  // which is changed in place, or an input, which is only read, and a result; see `Tensor`. Every
+  // buffer says how many elements it holds; one that a rank has no use for is not looked at, and
+  // may be empty. All buffers of a call have one dtype, are in memory of one kind, the same on all
+  // ranks, and overlap no other that is written, but for a broadcast that has a tensor twice. Lists
+  // and counts need not outlive the call; buffers stay valid and untouched until the ticket is
+  // done.
+  //
+  // `name` identifies the operation on all ranks. The first use of a name costs one round of
+  // agreement; later uses reuse its plan, and run one after the other. An operation with an empty
+  // name is named after its arguments: all ranks then begin those with the same arguments in the
+  // same order.
+  //
+  // Buffers in device memory are read and written after the work enqueued on `stream` so far; with
+  // the ticket the result is there for every stream. Elements stay on the device, unless bits are
+  // combined, or a way through pinned host memory is predicted to be faster.
+  //
+  // Errors: UsageError at the call; every other error through the ticket.
 
-  /// The same out of place: combines the elements at `input`, as many and of the
-  /// same dtype as `result` has, into `result`. The two must not overlap; `input` is only read.
-  /// Both must stay valid until the ticket is done.
-  Ticket all_reduce_async(std::string_view name, const void* input, BufferView result,
-                          const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
-  /// The same, and waits for the result.
-  void all_reduce(std::string_view name, const void* input, BufferView result,
-                  const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
+  /// Combines the input of all ranks into the result of every rank, of as many elements.
+  /// `reduction` is an operation that takes the dtype (see `takes`), and may scale contributions
+  /// and results; both are equal on all ranks but for the scale of a premultiplied sum, which is
+  /// the rank's own. Sums have the same bits on every run.
+  [[nodiscard]] Ticket all_reduce(std::string_view name, const Tensors& tensors,
+                                  const Reduction& reduction = ReduceOp::kSum,
+                                  NativeStream stream = {});
+  /// Copies the input of rank `root` to the result of all ranks. Either all ranks name one buffer,
+  /// or all name two, of which the other ranks' input is not used.
+  [[nodiscard]] Ticket broadcast(std::string_view name, const Tensors& tensors, int root,
+                                 NativeStream stream = {});
 
-  /// Copies `buffer` of rank `root` to all ranks. Name, stream, lifetime of the buffer and errors
-  /// are as for an all-reduce.
-  Ticket broadcast_async(std::string_view name, BufferView buffer, int root,
-                         NativeStream stream = {});
-  /// The same, and waits for the result.
-  void broadcast(std::string_view name, BufferView buffer, int root, NativeStream stream = {});
+  // The operations below that reduce take the dtypes of their operation, the others any dtype.
+  // Elements are moved bit by bit.
 
-  /// The same out of place, which all ranks call alike: copies the elements at `input` of rank
-  /// `root`, as many and of the same dtype as `result` has, to `result` of all ranks. The root's
-  /// two buffers must not overlap; elsewhere `input` is not read and may be null.
-  Ticket broadcast_async(std::string_view name, const void* input, BufferView result, int root,
-                         NativeStream stream = {});
-  /// The same, and waits for the result.
-  void broadcast(std::string_view name, const void* input, BufferView result, int root,
-                 NativeStream stream = {});
-
-  // The operations below that reduce take the dtypes of their operation, the others any dtype. Most
-  // have two buffers, which must not overlap: `input`, which is only read, and `result`. Name,
-  // stream, lifetime of buffers and errors are as for an all-reduce. Elements are moved bit by bit;
-  // sums have the same bits on every run.
-
-  /// Combines `input` of all ranks, as many elements as `result` has on every rank, into `result`
-  /// of rank `root`; elsewhere `result.data` may be null. Null `input`: in place, in `result`,
-  /// which stays as it is on the other ranks.
-  Ticket reduce_async(std::string_view name, const void* input, BufferView result, int root,
-                      const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
-  /// The same, and waits for the result.
-  void reduce(std::string_view name, const void* input, BufferView result, int root,
-              const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
-
-  /// Combines `input` of all ranks, which holds the parts of all ranks in their order, and writes
-  /// part r to `result` of rank r. Null `input`: in place; `result` holds all parts, of which only
-  /// this rank's changes.
-  Ticket reduce_scatter_async(std::string_view name, const void* input, BufferView result,
-                              const Reduction& reduction = ReduceOp::kSum, PartCounts counts = {},
-                              NativeStream stream = {});
-  /// The same, and waits for the result.
-  void reduce_scatter(std::string_view name, const void* input, BufferView result,
-                      const Reduction& reduction = ReduceOp::kSum, PartCounts counts = {},
-                      NativeStream stream = {});
-
-  /// Copies `input` of all ranks, in their order, to `result` of every rank. Null `input`: in
-  /// place; this rank's part lies in its place in `result`. A rank whose part is empty passes any
-  /// pointer but null.
-  Ticket all_gather_async(std::string_view name, const void* input, BufferView result,
-                          PartCounts counts = {}, NativeStream stream = {});
-  /// The same, and waits for the result.
-  void all_gather(std::string_view name, const void* input, BufferView result,
-                  PartCounts counts = {}, NativeStream stream = {});
-
-  /// Copies `input` of all ranks, in their order, to `result` of rank `root`; elsewhere `result`
-  /// may be null. Null `input.data` at the root: in place there; its part lies in its place in
-  /// `result`.
-  Ticket gather_async(std::string_view name, BufferView input, void* result, int root,
-                      PartCounts counts = {}, NativeStream stream = {});
-  /// The same, and waits for the result.
-  void gather(std::string_view name, BufferView input, void* result, int root,
-              PartCounts counts = {}, NativeStream stream = {});
-
-  /// Copies part r of `input` of rank `root`, which holds the parts of all ranks in their order, to
-  /// `result` of rank r; elsewhere `input` may be null. Null `result.data` at the root: in place
-  /// there; its part stays where it is in `input`.
-  Ticket scatter_async(std::string_view name, const void* input, BufferView result, int root,
-                       PartCounts counts = {}, NativeStream stream = {});
-  /// The same, and waits for the result.
-  void scatter(std::string_view name, const void* input, BufferView result, int root,
-               PartCounts counts = {}, NativeStream stream = {});
-
-  /// Copies part r of `input` of rank s to part s of `result` of rank r. Without `counts` all parts
-  /// are equal; else `counts[s * size() + r]`, the same on all ranks, is the number of elements
-  /// that rank s has for rank r. Null `input`: in place, where each two ranks exchange as many
-  /// elements both ways; of the parts for others a copy is sent, whose memory is kept with the
-  /// name. A rank that sends nothing passes any pointer but null.
-  Ticket all_to_all_async(std::string_view name, const void* input, BufferView result,
-                          PartCounts counts = {}, NativeStream stream = {});
-  /// The same, and waits for the result.
-  void all_to_all(std::string_view name, const void* input, BufferView result,
-                  PartCounts counts = {}, NativeStream stream = {});
-
-  // Grouped operations take several tensors of one dtype, in memory of one kind, with one
-  // agreement, one plan and common messages. Each tensor gets what the operation on it alone would
-  // give it, with equal parts or with its `counts`, which are the same on all ranks. Where an input
-  // may be null, it is null for all tensors or for none, but at the root of a gather. Buffers
-  // that are written overlap no other, but for a broadcast that has a tensor twice; all stay valid
-  // until the ticket is done. The list of tensors and their counts need not.
-
-  /// `all_reduce` of several tensors.
-  Ticket all_reduce_async(std::string_view name, const Tensors& tensors,
-                          const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
-  /// The same, and waits for the results.
-  void all_reduce(std::string_view name, const Tensors& tensors,
-                  const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
-  /// `broadcast` of several tensors. Out of place they have inputs on all ranks; elsewhere than at
-  /// the root these are not read, and may be any pointer but null.
-  Ticket broadcast_async(std::string_view name, const Tensors& tensors, int root,
-                         NativeStream stream = {});
-  /// The same, and waits for the results.
-  void broadcast(std::string_view name, const Tensors& tensors, int root, NativeStream stream = {});
-  /// `reduce` of several tensors.
-  Ticket reduce_async(std::string_view name, const Tensors& tensors, int root,
-                      const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
-  /// The same, and waits for the results.
-  void reduce(std::string_view name, const Tensors& tensors, int root,
-              const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
-  /// `reduce_scatter` of several tensors.
-  Ticket reduce_scatter_async(std::string_view name, const Tensors& tensors,
+  /// Combines the input of all ranks into the result of rank `root`, of as many elements. In place,
+  /// which it is on all ranks or on none, buffers of other ranks stay as they are.
+  [[nodiscard]] Ticket reduce(std::string_view name, const Tensors& tensors, int root,
                               const Reduction& reduction = ReduceOp::kSum,
                               NativeStream stream = {});
-  /// The same, and waits for the results.
-  void reduce_scatter(std::string_view name, const Tensors& tensors,
-                      const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
-  /// `all_gather` of several tensors.
-  Ticket all_gather_async(std::string_view name, const Tensors& tensors, NativeStream stream = {});
-  /// The same, and waits for the results.
-  void all_gather(std::string_view name, const Tensors& tensors, NativeStream stream = {});
-  /// `gather` of several tensors.
-  Ticket gather_async(std::string_view name, const Tensors& tensors, int root,
-                      NativeStream stream = {});
-  /// The same, and waits for the results.
-  void gather(std::string_view name, const Tensors& tensors, int root, NativeStream stream = {});
-  /// `scatter` of several tensors.
-  Ticket scatter_async(std::string_view name, const Tensors& tensors, int root,
-                       NativeStream stream = {});
-  /// The same, and waits for the results.
-  void scatter(std::string_view name, const Tensors& tensors, int root, NativeStream stream = {});
-  /// `all_to_all` of several tensors.
-  Ticket all_to_all_async(std::string_view name, const Tensors& tensors, NativeStream stream = {});
-  /// The same, and waits for the results.
-  void all_to_all(std::string_view name, const Tensors& tensors, NativeStream stream = {});
+  /// Combines the input of all ranks, which holds the parts of all ranks in their order, and writes
+  /// part r to the result of rank r. In place the buffer holds all parts, of which only this rank's
+  /// changes.
+  [[nodiscard]] Ticket reduce_scatter(std::string_view name, const Tensors& tensors,
+                                      const Reduction& reduction = ReduceOp::kSum,
+                                      NativeStream stream = {});
+  /// Copies the input of all ranks, in their order, to the result of every rank. In place, which it
+  /// is on all ranks or on none, this rank's part lies in its place in the buffer.
+  [[nodiscard]] Ticket all_gather(std::string_view name, const Tensors& tensors,
+                                  NativeStream stream = {});
+  /// Copies the input of all ranks, in their order, to the result of rank `root`. In place at the
+  /// root, whose one buffer is the result, its part lies in its place there; the one buffer of
+  /// another rank is its input.
+  [[nodiscard]] Ticket gather(std::string_view name, const Tensors& tensors, int root,
+                              NativeStream stream = {});
+  /// Copies part r of the input of rank `root`, which holds the parts of all ranks in their order,
+  /// to the result of rank r. In place at the root, whose one buffer is the input, its part stays
+  /// there; the one buffer of another rank is its result.
+  [[nodiscard]] Ticket scatter(std::string_view name, const Tensors& tensors, int root,
+                               NativeStream stream = {});
+  /// Copies part r of the input of rank s to part s of the result of rank r. Without counts all
+  /// parts are equal; else `counts[s * size() + r]`, the same on all ranks, is the number of
+  /// elements that rank s has for rank r. In place, which it is on all ranks or on none, each two
+  /// ranks exchange as many elements both ways; of the parts for others a copy is sent, whose
+  /// memory is kept with the name.
+  [[nodiscard]] Ticket all_to_all(std::string_view name, const Tensors& tensors,
+                                  NativeStream stream = {});
 
-  /// Sums rows of a table over all ranks: the gradient of an embedding. `rows` holds a row of
-  /// `table.width` elements for each of `indices`, which may repeat and come in any order. Each
-  /// rank has as many as it likes, or none. The result, in `sums`, is either the sorted indices
-  /// that some rank had, with a row for each, or the whole table. Where `options` leave a choice,
-  /// the cost model predicts both ways from the numbers of rows of this call; all ranks choose
-  /// alike.
+  /// Sums rows of tables over all ranks: the gradients of embeddings. Of each table a rank has a
+  /// row of `table.width` elements for each of its indices, which may repeat and come in any order;
+  /// as many as it likes, or none. The result, one of `Ticket::sums` for each table, is either the
+  /// sorted indices that some rank had, with a row for each, or the whole table. Where `options`
+  /// leave a choice, the cost model predicts both ways from the numbers of rows of this call; all
+  /// ranks choose alike. Tables of one call have one dtype, are in memory of one kind, and share
+  /// exchanges; in device memory all but those of rows. The memory of former results is used again.
   ///
-  /// A rank adds up its own rows of one index in their order, rounded to the dtype; the sums of
-  /// ranks are added in the order of ranks, rounded once more, and have the same bits on every run.
-  /// 16-bit floats are added in float32. A table that is exchanged is summed as by `all_reduce`. An
-  /// empty name is handled as by `all_reduce`.
+  /// A rank adds up its own rows of one index in their order, rounded to the dtype, at the call;
+  /// the sums of ranks are added in the order of ranks, rounded once more, by the thread that
+  /// drives Kolo, and have the same bits on every run. 16-bit floats are added in float32. A table
+  /// that is exchanged is summed as by `all_reduce`.
   ///
   /// Rows may be in device memory (`RowTable::memory`), and so is their sum then; indices are in
-  /// host memory. The device adds rows up after the work enqueued on `stream` so far, and its
-  /// library moves them.
+  /// host memory. The device adds rows up, and its library moves them. Rows stay valid until the
+  /// ticket is done; indices need not.
   ///
   /// Errors: UsageError at the call, for an index outside the table, naming it, for a dtype that is
   ///         no number, and for device memory without a device; KoloError(kMismatch), the same on
-  ///         every rank, for another table, operation or option; KoloError(kTimeout), after which
-  ///         `rows` must outlive the runtime and the name is not used again.
+  ///         every rank, for another table, operation or option.
   /// Cost:   a rank sends each of its distinct rows once and receives each row of the result once;
   ///         three small exchanges, and two pairs of operations that are planned for the numbers of
   ///         rows of this call. A table that is exchanged takes two small exchanges and an
   ///         all-reduce whose plan is kept.
-  void sparse_all_reduce(std::string_view name, const RowTable& table,
-                         std::span<const std::int64_t> indices, const void* rows, RowSums& sums,
-                         const RowOptions& options = {}, NativeStream stream = {});
-  /// The same in the background; the ticket has the result. `rows` stay valid until it is done,
-  /// `indices` need not; the memory of a former result is used again. This rank's rows are added up
-  /// at the call, those that it owns by the thread that drives Kolo.
-  RowTicket sparse_all_reduce_async(std::string_view name, const RowTable& table,
-                                    std::span<const std::int64_t> indices, const void* rows,
-                                    const RowOptions& options = {}, RowSums memory = {},
-                                    NativeStream stream = {});
-
-  /// `sparse_all_reduce` of several tables of one dtype, in memory of one kind, which share its
-  /// exchanges; in device memory all but those of rows. Each gets what the operation on it alone
-  /// would give it, in one of `sums`; where `options` leave a choice, each has its own.
-  void sparse_all_reduce(std::string_view name, std::span<const TableRows> tables,
-                         std::span<RowSums> sums, const RowOptions& options = {},
-                         NativeStream stream = {});
-  /// The same in the background. The list of tables need not stay valid.
-  RowTicket sparse_all_reduce_async(std::string_view name, std::span<const TableRows> tables,
-                                    const RowOptions& options = {},
-                                    std::vector<RowSums> memory = {}, NativeStream stream = {});
+  [[nodiscard]] Ticket sparse_all_reduce(std::string_view name, const OneOrMore<TableRows>& tables,
+                                         const RowOptions& options = {},
+                                         std::vector<RowSums> memory = {},
+                                         NativeStream stream = {});
 
   /// The ticket is done when every rank has called it.
-  Ticket barrier_async();
-  /// Returns when every rank has called it.
-  void barrier();
+  [[nodiscard]] Ticket barrier();
 
-  // Messages between two ranks, of any dtype, need no other rank and no name. Either buffer may be
-  // in device memory; it is then used after the work enqueued on `stream` so far. Those that one
-  // rank sends to another with one tag are received in the order in which they were sent. A rank
-  // may send to itself. Lifetime of buffers is as for an all-reduce.
+  // Messages between two ranks, of any dtype, need no other rank and no name. Those that one rank
+  // sends to another with one tag are received in the order in which they were sent. A rank may
+  // send to itself. Streams and lifetime of buffers are as above.
+  //
+  // A message has one buffer or several, of one dtype or of several, in memory of one kind. The
+  // receive of several has as many, each of the dtype and the number of elements that was sent; any
+  // difference is a mismatch that quotes both lists, and nothing is written. Unless they lie one
+  // behind another, each end copies them, by the thread that drives Kolo, to or from memory of the
+  // message's size that it takes meanwhile.
 
-  /// Sends `buffer` to rank `peer`. The ticket is done when the buffer may be reused: at once for a
+  /// Sends `buffers` to rank `peer`. The ticket is done when they may be reused: at once for a
   /// small message (at least up to 4 KiB, as long as less than 1 MiB of such messages waits to be
   /// received there), else not before the receiver has a buffer for it.
   ///
@@ -311,46 +204,18 @@ class Group {
   ///         is longer than the buffer of its receive or of another dtype; if the ticket is done by
   ///         then, the sender logs it. Later messages are not affected. A message that its receiver
   ///         never asks for is logged there when the runtime closes.
-  Ticket send_async(BufferView buffer, int peer, std::uint64_t tag = 0, NativeStream stream = {});
-  /// The same, and waits until the buffer may be reused.
-  void send(BufferView buffer, int peer, std::uint64_t tag = 0, NativeStream stream = {});
-
+  [[nodiscard]] Ticket send(const Buffers& buffers, int peer, std::uint64_t tag = 0,
+                            NativeStream stream = {});
   /// Receives a message with this tag from rank `peer`, or from whichever rank sends first if it is
-  /// `kAnyRank`, into `buffer`, which may be longer than the message.
+  /// `kAnyRank`, into `buffers`; a single one may be longer than the message. `Ticket::received`
+  /// tells the source and the number of elements.
   ///
-  /// Errors: as for `send_async`; KoloError(kPeerLost) if a rank that it may wait for is lost;
-  ///         KoloError(kCancelled) after `ReceiveTicket::cancel`.
+  /// Errors: as for `send`; KoloError(kPeerLost) if a rank that it may wait for is lost;
+  ///         KoloError(kCancelled) after `Ticket::cancel`; KoloError(kTimeout) after
+  ///         `operation_timeout`, naming peer and tag.
   /// Cost:   while a receive from any rank waits, all ranks are asked for signs of life.
-  ReceiveTicket recv_async(BufferView buffer, int peer, std::uint64_t tag = 0,
-                           NativeStream stream = {});
-  /// The same, and waits for the message; returns its source and its number of elements.
-  /// Errors: also KoloError(kTimeout) after `operation_timeout`, naming peer and tag. The receive
-  ///         is then withdrawn, and the call may be made again.
-  Received recv(BufferView buffer, int peer, std::uint64_t tag = 0, NativeStream stream = {});
-
-  // Grouped messages: several tensors, of one dtype or of several, in memory of one kind, as one
-  // message. The receive has as many buffers, each of the dtype and the number of elements of the
-  // tensor that was sent; any difference is a mismatch that quotes both lists, and nothing is
-  // written. A list of one tensor is a plain message. Buffers of one call must not overlap; the
-  // list need not outlive the call.
-  //
-  // Cost: as of one message of all elements. Unless the tensors lie one behind another, each end
-  //       copies them, by the thread that drives Kolo, to or from memory of the message's size that
-  //       it takes meanwhile.
-
-  /// `send_async` of several tensors.
-  Ticket send_async(std::span<const BufferView> tensors, int peer, std::uint64_t tag = 0,
-                    NativeStream stream = {});
-  /// The same, and waits until the buffers may be reused.
-  void send(std::span<const BufferView> tensors, int peer, std::uint64_t tag = 0,
-            NativeStream stream = {});
-  /// `recv_async` of several tensors.
-  ReceiveTicket recv_async(std::span<const BufferView> tensors, int peer, std::uint64_t tag = 0,
-                           NativeStream stream = {});
-  /// The same, and waits for the message; returns its source and the number of elements of all
-  /// tensors. Errors: as `recv` of one.
-  Received recv(std::span<const BufferView> tensors, int peer, std::uint64_t tag = 0,
-                NativeStream stream = {});
+  [[nodiscard]] Ticket recv(const Buffers& buffers, int peer, std::uint64_t tag = 0,
+                            NativeStream stream = {});
 
   /// From now on all ranks begin their collectives in this group, with names or without, in one
   /// order, as programs do in which the n-th call of each rank belongs together. Ranks whose n-th

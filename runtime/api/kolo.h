@@ -23,6 +23,7 @@
 #include "comm/base/error.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/rendezvous/store_rendezvous.h"
+#include "runtime/api/check_equal.h"
 #include "runtime/api/group.h"
 #include "runtime/options/options.h"
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include "comm/base/check.h"
 #include "comm/base/log.h"
@@ -21,9 +22,16 @@ std::vector<int> all_ranks(const ProcessGrid& grid) {
   return ranks;
 }
 
-std::shared_ptr<const WaitLimit> wait_limit(const Options& options, std::string group) {
-  return std::make_shared<const WaitLimit>(
-      WaitLimit{.time = options.operation_timeout, .group = std::move(group)});
+std::shared_ptr<TicketGroup> ticket_group(RuntimeState& runtime, std::string group) {
+  return std::shared_ptr<TicketGroup>(new TicketGroup{
+      .limit = {.time = runtime.options().operation_timeout, .group = std::move(group)},
+      .driver = runtime.driver(),
+      .threads = runtime.threads(),
+      .leave_job = [&runtime](std::string_view why) { runtime.abort(why); }});
+}
+
+std::uint64_t key_of(std::string_view name, std::uint64_t kind) {
+  return XXH3_64bits_withSeed(name.data(), name.size(), kind);
 }
 
 }  // namespace
@@ -36,9 +44,9 @@ MemberState::MemberState(RuntimeState& runtime)
       grid_(runtime.grid()),
       rank_(runtime.rank()),
       ranks_of_job_(all_ranks(grid_)),
-      limit_(wait_limit(options(), {})),
-      calls_(unused_operations_, rank_, grid_.world_size()),
-      messages_(engine_, runtime.driver(), runtime.device(), grid_.world_size(), limit_) {}
+      tickets_(ticket_group(runtime, {})),
+      calls_(tickets_->operations, rank_, grid_.world_size()),
+      messages_(tickets_->messages, runtime.device(), grid_.world_size()) {}
 
 MemberState::MemberState(RuntimeState& runtime, std::shared_ptr<GroupEngine> group)
     : runtime_(runtime),
@@ -47,14 +55,14 @@ MemberState::MemberState(RuntimeState& runtime, std::shared_ptr<GroupEngine> gro
       grid_(group_->grid()),
       rank_(group_->rank()),
       ranks_of_job_(group_->ranks()),
-      limit_(wait_limit(options(), group_->text())),
-      calls_(unused_operations_, rank_, grid_.world_size()),
-      messages_(engine_, runtime.driver(), runtime.device(), grid_.world_size(), limit_) {}
+      tickets_(ticket_group(runtime, group_->text())),
+      calls_(tickets_->operations, rank_, grid_.world_size()),
+      messages_(tickets_->messages, runtime.device(), grid_.world_size()) {}
 
 MemberState::~MemberState() {
   if (group_ == nullptr || closed_ || !runtime_.is_of_this_process()) return;
   try {
-    submit_operation(calls_.plain(OperationKind::kClose), {});
+    const Ticket left_alone = begin(OperationKind::kClose);
   } catch (const std::exception& e) {
     log::error(std::string("releasing a group: ") + e.what());
   }
@@ -66,7 +74,7 @@ void MemberState::check_free() const {
   runtime_.check_process();
   if (!has_joined_.load(std::memory_order_relaxed)) return;
   throw UsageError("this rank has joined; only join() may be called, until it returns",
-                   limit_->group);
+                   limit().group);
 }
 
 /// Errors of an engine, which name a verb, know their group, and those of the job have none.
@@ -76,12 +84,12 @@ void MemberState::rethrow_in_group() const {
     throw;
   } catch (const UsageError& e) {
     if (!e.error().group.empty()) throw;
-    throw UsageError(e.error().what, limit_->group);
+    throw UsageError(e.error().what, limit().group);
   } catch (const KoloError& e) {
     Error error = e.error();
     const bool is_of_caller = error.code == ErrorCode::kData || error.code == ErrorCode::kConfig;
     if (!is_of_caller || !error.verb.empty() || !error.group.empty()) throw;
-    error.group = limit_->group;
+    error.group = limit().group;
     throw KoloError(std::move(error));
   }
 }
@@ -93,46 +101,62 @@ const LinkCosts& MemberState::costs() const { return runtime_.costs(); }
 const Options& MemberState::options() const { return runtime_.options(); }
 Device* MemberState::device() const { return runtime_.device(); }
 Driver& MemberState::driver() { return *runtime_.driver(); }
-const std::shared_ptr<Driver>& MemberState::shared_driver() const { return runtime_.driver(); }
 
 /// Behind what `stream` does to a buffer in device memory.
-std::shared_ptr<const Event> MemberState::ready_event(const BufferView& buffer,
-                                                      NativeStream stream) {
-  if (buffer.memory != MemoryKind::kDevice || device() == nullptr) return nullptr;
+std::shared_ptr<const Event> MemberState::ready_event(MemoryKind memory, NativeStream stream) {
+  if (memory != MemoryKind::kDevice || device() == nullptr) return nullptr;
   std::shared_ptr<Event> event = device()->make_event();
   device()->record(stream, *event);
   return event;
 }
 
-Ticket MemberState::submit_operation(const std::shared_ptr<Operation>& operation,
-                                     NativeStream stream) {
+Ticket MemberState::begin(OperationKind kind, std::string_view name, const Tensors& tensors,
+                          NativeStream stream, int root, const Reduction& reduction) {
   check_free();
-  operation->ready = ready_event(operation->buffer, stream);
-  engine_.submit(operation);
-  driver().attend(Driver::Next::kUnknown);
-  return {operation->ticket, runtime_.driver(), limit_};
+  auto operation = within_group([&] { return calls_.make(kind, name, tensors, root, reduction); });
+  operation->ready = ready_event(operation->memory, stream);
+  return submit(std::move(operation), key_of(name, static_cast<std::uint64_t>(kind)));
 }
 
-void MemberState::run_operation(const std::shared_ptr<Operation>& operation, NativeStream stream) {
+Ticket MemberState::begin(OperationKind kind) {
   check_free();
-  operation->ready = ready_event(operation->buffer, stream);
-  engine_.submit(operation);
-  operation->ticket->wait_within(*limit_, &driver());
-  unused_operations_.give_back(operation);
+  return submit(calls_.plain(kind), static_cast<std::uint64_t>(kind));
 }
 
-void MemberState::submit_sequence(const std::shared_ptr<CallSequence>& call) {
+Ticket MemberState::begin_own(OperationKind kind, std::string_view name, const Tensors& tensors) {
   check_free();
-  engine_.submit(call);
-  driver().attend(Driver::Next::kUnknown);
+  auto operation = calls_.make(kind, name, tensors);
+  operation->space = NameSpace::kRuntime;
+  return submit(std::move(operation), key_of(name, static_cast<std::uint64_t>(kind)));
 }
 
-void MemberState::run_sequence(CallSequence& call) {
+Ticket MemberState::begin(Message::Kind kind, const Buffers& buffers, int peer, std::uint64_t tag,
+                          NativeStream stream) {
   check_free();
-  for (auto stage = call.next(); !stage.empty(); stage = call.next()) {
-    for (const auto& operation : stage) engine_.submit(operation);
-    for (const auto& operation : stage) operation->ticket->wait_within(*limit_, &driver());
-  }
+  auto message = within_group([&] { return messages_.make(kind, buffers, peer, tag, stream); });
+  const std::uint64_t terms[] = {static_cast<std::uint64_t>(kind), static_cast<std::uint64_t>(peer),
+                                 tag};
+  return submit(std::move(message), XXH3_64bits(terms, sizeof terms));
+}
+
+Ticket MemberState::begin(std::string_view name, Span<const TableRows> tables,
+                          const RowOptions& row_options, std::vector<RowSums> memory,
+                          NativeStream stream) {
+  check_free();
+  constexpr std::uint64_t kRows = 1000;  // apart from the kinds of operations
+  return submit(within_group([&] {
+                  check(memory.empty() || memory.size() == tables.size(),
+                        fmt::format("there is memory of {} results for {} tables", memory.size(),
+                                    tables.size()));
+                  memory.resize(tables.size());
+                  return std::make_shared<RowReduction>(plan_inputs(), name, tables, row_options,
+                                                        memory, RowDevice{device(), stream});
+                }),
+                key_of(name, kRows));
+}
+
+Ticket MemberState::submit(InFlight::What what, std::uint64_t key) {
+  return Ticket(std::make_shared<InFlight>(tickets_, engine_, std::move(what), key));
 }
 
 std::shared_ptr<GradientGroup> MemberState::register_group(std::shared_ptr<GradientGroup> group) {
@@ -144,7 +168,7 @@ std::shared_ptr<GradientGroup> MemberState::register_group(std::shared_ptr<Gradi
     engine_.submit(group);
   }
   try {
-    group->registration().wait_within(*limit_, &driver());
+    group->registration().wait_within(limit(), &driver());
   } catch (const KoloError&) {
     if (!group->registration().done()) late_registrations_.keep(std::move(group));
     throw;
@@ -213,16 +237,16 @@ int MemberState::join() {
   try {
     // As long as others begin something, they get on.
     std::uint64_t parts = join_->parts;
-    while (!join_->wait(limit_->time, &driver())) {
+    while (!join_->wait(limit().time, &driver())) {
       const std::uint64_t before = std::exchange(parts, join_->parts);
       if (parts != before) continue;
       throw KoloError(
           {.code = ErrorCode::kTimeout,
-           .group = limit_->group,
+           .group = limit().group,
            .verb = "join",
            .what = fmt::format("not all ranks have joined, and none has begun anything for {} ms; "
                                "operation_timeout sets this limit",
-                               limit_->time.count())});
+                               limit().time.count())});
     }
   } catch (const KoloError&) {
     if (join_->done()) leave();
@@ -235,7 +259,7 @@ void MemberState::abort(std::string_view why) { runtime_.abort(why); }
 
 void MemberState::close() {
   if (closed_) return;
-  run_operation(calls_.plain(OperationKind::kClose), {});
+  begin(OperationKind::kClose).wait();
   closed_ = true;
   if (group_ == nullptr && runtime_.timeline()) runtime_.timeline()->expect_complete();
 }

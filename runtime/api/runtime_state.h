@@ -9,11 +9,10 @@
 #include <vector>
 
 #include "comm/base/mutex.h"
+#include "runtime/api/in_flight.h"
 #include "runtime/api/kolo.h"
 #include "runtime/buckets/bucket_plan.h"
-#include "runtime/calls/call_sequence.h"
 #include "runtime/calls/operation_calls.h"
-#include "runtime/calls/operation_pool.h"
 #include "runtime/engine/connect.h"
 #include "runtime/engine/engines.h"
 #include "runtime/gradients/late_registrations.h"
@@ -56,14 +55,7 @@ class MemberState {
   const Options& options() const;
   Device* device() const;
   Driver& driver();
-  /// For a ticket, which may outlive the runtime.
-  const std::shared_ptr<Driver>& shared_driver() const;
-  const std::shared_ptr<const WaitLimit>& limit() const { return limit_; }
-  Engine& engine() { return engine_; }
-  MessageCalls& messages() {
-    check_free();
-    return messages_;
-  }
+  const WaitLimit& limit() const { return tickets_->limit; }
 
   /// Calls `call`. Errors: those of `call`; those of the caller name the group.
   template <typename Call>
@@ -75,21 +67,19 @@ class MemberState {
     }
   }
 
-  /// Starts the operation that `make(calls)` makes, behind what `stream` does to a buffer in device
-  /// memory; it goes on in the background. Errors: as `within_group`.
-  template <typename Make>
-  Ticket submit(NativeStream stream, const Make& make) {
-    return submit_operation(within_group([&] { return make(calls_); }), stream);
-  }
-  /// Runs one likewise, which the caller's thread drives.
-  template <typename Make>
-  void run(NativeStream stream, const Make& make) {
-    run_operation(within_group([&] { return make(calls_); }), stream);
-  }
-  /// The same of a call that several operations make up; the caller's thread runs those of host
-  /// memory.
-  void submit_sequence(const std::shared_ptr<CallSequence>& call);
-  void run_sequence(CallSequence& call);
+  // Begin an operation, behind what `stream` does to buffers in device memory; it goes on in the
+  // background. Errors: UsageError, which names the group.
+
+  Ticket begin(OperationKind kind, std::string_view name, const Tensors& tensors,
+               NativeStream stream = {}, int root = 0, const Reduction& reduction = ReduceOp::kSum);
+  /// kBarrier or kClose.
+  Ticket begin(OperationKind kind);
+  Ticket begin(Message::Kind kind, const Buffers& buffers, int peer, std::uint64_t tag,
+               NativeStream stream);
+  Ticket begin(std::string_view name, Span<const TableRows> tables, const RowOptions& row_options,
+               std::vector<RowSums> memory, NativeStream stream);
+  /// An operation for the library itself, whose name no user gives.
+  Ticket begin_own(OperationKind kind, std::string_view name, const Tensors& tensors);
 
   /// Returns the set when all ranks have agreed on it: `group`, or the one that this call repeats.
   std::shared_ptr<GradientGroup> register_group(std::shared_ptr<GradientGroup> group);
@@ -112,12 +102,11 @@ class MemberState {
 
  private:
   [[noreturn]] void rethrow_in_group() const;
-  Ticket submit_operation(const std::shared_ptr<Operation>& operation, NativeStream stream);
-  void run_operation(const std::shared_ptr<Operation>& operation, NativeStream stream);
+  Ticket submit(InFlight::What what, std::uint64_t key);
   std::vector<int> checked_members(const std::vector<int>& ranks,
                                    const GroupOptions& group_options) const;
   void bucket_ready(GradientGroup& group, const GradientIterations::ReadyBucket& bucket);
-  std::shared_ptr<const Event> ready_event(const BufferView& buffer, NativeStream stream);
+  std::shared_ptr<const Event> ready_event(MemoryKind memory, NativeStream stream);
 
   RuntimeState& runtime_;
   const std::shared_ptr<GroupEngine> group_;  // null for the job
@@ -126,10 +115,10 @@ class MemberState {
   const int rank_;
   std::atomic<bool> has_joined_ = false;  // written by the only thread that uses the group then
   const std::vector<int> ranks_of_job_;
-  const std::shared_ptr<const WaitLimit> limit_;  // shared with tickets
-  OperationPool unused_operations_;
+  const std::shared_ptr<TicketGroup>
+      tickets_;  // shared with tickets, which may outlive the runtime
   const OperationCalls calls_;
-  MessageCalls messages_;
+  const MessageCalls messages_;
   LateRegistrations late_registrations_;
   std::shared_ptr<JoinTicket> join_;  // null unless this rank has joined
   bool closed_ = false;
@@ -154,6 +143,7 @@ class RuntimeState {
   bool is_of_this_process() const { return threads_.is_of_this_process(); }
   /// As `Runtime::leave_thread`.
   void leave_thread() const { threads_.leave(); }
+  const UserThreads& threads() const { return threads_; }
 
   const std::shared_ptr<MemberState>& world() const { return world_; }
   int rank() const { return connection_.transport->rank(); }

@@ -5,41 +5,27 @@
 namespace kolo {
 namespace {
 
-// Numbers of the C interface are those of the enumerations, and stay as they are.
-static_assert(KOLO_FLOAT32 == static_cast<int>(DType::kFloat32));
-static_assert(KOLO_FLOAT64 == static_cast<int>(DType::kFloat64));
-static_assert(KOLO_FLOAT16 == static_cast<int>(DType::kFloat16));
-static_assert(KOLO_BFLOAT16 == static_cast<int>(DType::kBFloat16));
-static_assert(KOLO_INT32 == static_cast<int>(DType::kInt32));
-static_assert(KOLO_INT64 == static_cast<int>(DType::kInt64));
-static_assert(KOLO_UINT8 == static_cast<int>(DType::kUInt8));
-static_assert(KOLO_INT8 == static_cast<int>(DType::kInt8));
-static_assert(KOLO_BOOL == static_cast<int>(DType::kBool));
-static_assert(KOLO_COMPLEX64 == static_cast<int>(DType::kComplex64));
-static_assert(KOLO_COMPLEX128 == static_cast<int>(DType::kComplex128));
-static_assert(KOLO_FLOAT8_E4M3 == static_cast<int>(DType::kFloat8E4M3));
-static_assert(KOLO_FLOAT8_E5M2 == static_cast<int>(DType::kFloat8E5M2));
-
-static_assert(KOLO_SUM == static_cast<int>(ReduceOp::kSum));
-static_assert(KOLO_MIN == static_cast<int>(ReduceOp::kMin));
-static_assert(KOLO_MAX == static_cast<int>(ReduceOp::kMax));
-static_assert(KOLO_PROD == static_cast<int>(ReduceOp::kProd));
-static_assert(KOLO_AVERAGE == static_cast<int>(ReduceOp::kAverage));
-static_assert(KOLO_BIT_AND == static_cast<int>(ReduceOp::kBitAnd));
-static_assert(KOLO_BIT_OR == static_cast<int>(ReduceOp::kBitOr));
-static_assert(KOLO_BIT_XOR == static_cast<int>(ReduceOp::kBitXor));
-static_assert(KOLO_PREMUL_SUM == static_cast<int>(ReduceOp::kPremulSum));
-
+// Dtypes of the C interface are those of DType plus one, because zero says none; the other numbers
+// are those of their enumerations. A test compares the names.
+static_assert(KOLO_FLOAT8_E5M2 == std::size(kAllDTypes));
+static_assert(KOLO_PREMUL_SUM + 1 == std::size(kAllReduceOps));
 static_assert(KOLO_HOST == static_cast<int>(MemoryKind::kHost));
 static_assert(KOLO_DEVICE == static_cast<int>(MemoryKind::kDevice));
+
+constexpr bool is_dtype(kolo_dtype dtype) {
+  return dtype > KOLO_SAME_DTYPE && dtype <= KOLO_FLOAT8_E5M2;
+}
+constexpr bool is_op(kolo_op op) { return op >= KOLO_SUM && op <= KOLO_PREMUL_SUM; }
 
 }  // namespace
 
 DType dtype_of(kolo_dtype dtype) {
-  check(dtype >= 0 && dtype < static_cast<int>(std::size(kAllDTypes)),
-        fmt::format("{} is not a dtype", dtype));
-  return static_cast<DType>(dtype);
+  check(dtype != KOLO_SAME_DTYPE, "the dtype of elements is not set");
+  check(is_dtype(dtype), fmt::format("{} is not a dtype", dtype));
+  return static_cast<DType>(dtype - 1);
 }
+
+kolo_dtype dtype_of(DType dtype) { return static_cast<kolo_dtype>(dtype) + 1; }
 
 std::optional<DType> wire_dtype_of(kolo_dtype dtype) {
   if (dtype == KOLO_SAME_DTYPE) return std::nullopt;
@@ -47,8 +33,7 @@ std::optional<DType> wire_dtype_of(kolo_dtype dtype) {
 }
 
 ReduceOp op_of(kolo_op op) {
-  check(op >= 0 && op < static_cast<int>(std::size(kAllReduceOps)),
-        fmt::format("{} is not an operation", op));
+  check(is_op(op), fmt::format("{} is not an operation", op));
   return static_cast<ReduceOp>(op);
 }
 
@@ -65,7 +50,7 @@ BufferView buffer_of(const kolo_buffer& buffer) {
 kolo_buffer buffer_of(const BufferView& view) {
   return {.data = view.data,
           .count = view.count,
-          .dtype = static_cast<kolo_dtype>(view.dtype),
+          .dtype = dtype_of(view.dtype),
           .memory = view.memory == MemoryKind::kDevice ? KOLO_DEVICE : KOLO_HOST};
 }
 
@@ -73,10 +58,8 @@ CallArguments::CallArguments(const kolo_call* call) {
   const kolo_call given = complete(call, kolo_call KOLO_CALL_INIT, "call");
   name = text_or_empty(given.name);
   scales = {.before = given.scale_before, .after = given.scale_after};
-  if (given.counts != nullptr) counts = {given.counts, given.num_counts};
   stream = {given.stream};
-  memory = memory_of(given.memory);
-  if (given.wire_dtype != nullptr) wire_dtype = wire_dtype_of(*given.wire_dtype);
+  wire_dtype = wire_dtype_of(given.wire_dtype);
 }
 
 void CallArguments::check_unscaled() const {
@@ -84,8 +67,25 @@ void CallArguments::check_unscaled() const {
   check(!wire_dtype, "only all-reduce and reduce-scatter cast elements to a wire dtype");
 }
 
-void CallArguments::check_whole() const {
-  check(counts.empty(), "this operation knows no parts, so it takes no counts");
+}  // namespace kolo
+
+// The names are literals, which end with a null byte.
+
+const char* kolo_dtype_name(kolo_dtype dtype) {
+  return kolo::is_dtype(dtype) ? kolo::to_string(kolo::dtype_of(dtype)).data() : nullptr;
 }
 
-}  // namespace kolo
+size_t kolo_dtype_size(kolo_dtype dtype) {
+  return kolo::is_dtype(dtype) ? kolo::size_of(kolo::dtype_of(dtype)) : 0;
+}
+
+const char* kolo_op_name(kolo_op op) {
+  return kolo::is_op(op) ? kolo::to_string(kolo::op_of(op)).data() : nullptr;
+}
+
+int kolo_op_takes(kolo_op op, kolo_dtype dtype) {
+  return kolo::is_op(op) && kolo::is_dtype(dtype) &&
+                 kolo::takes(kolo::op_of(op), kolo::dtype_of(dtype))
+             ? 1
+             : 0;
+}

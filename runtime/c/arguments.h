@@ -36,6 +36,7 @@ void check_given(Pointer* pointer, std::string_view name) {
 }
 
 DType dtype_of(kolo_dtype dtype);
+kolo_dtype dtype_of(DType dtype);
 /// Empty for KOLO_SAME_DTYPE.
 std::optional<DType> wire_dtype_of(kolo_dtype dtype);
 ReduceOp op_of(kolo_op op);
@@ -50,14 +51,10 @@ struct CallArguments {
   Reduction reduction(kolo_op op) const { return {op_of(op), scales, wire_dtype}; }
   /// Errors: if it has a scale or a wire dtype, as the operation computes nothing.
   void check_unscaled() const;
-  /// Errors: if it has counts, as the operation knows no parts.
-  void check_whole() const;
 
   std::string_view name;
   Scales scales;
-  PartCounts counts;
   NativeStream stream;
-  MemoryKind memory;  ///< Of grouped tensors.
   std::optional<DType> wire_dtype;
 };
 

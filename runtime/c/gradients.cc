@@ -65,6 +65,22 @@ GradientOptions options_of(const kolo_gradient_options* options) {
           .divisor = static_cast<kolo::Divisor>(given.divisor)};
 }
 
+/// Registers what `make_specs` makes.
+template <typename MakeSpecs>
+kolo_status register_set(kolo_group* group, const char* name, const kolo_gradient_options* options,
+                         kolo_gradients** set, const MakeSpecs& make_specs) noexcept {
+  return guarded([&] {
+    check_given(group, "group");
+    check_given(set, "set");
+    *set = nullptr;
+    *set = new kolo_gradients{.set = group->group.register_gradients(
+                                  kolo::text_or_empty(name), make_specs(), options_of(options)),
+                              .plan = {},
+                              .statistics = {},
+                              .state = {}};
+  });
+}
+
 /// Calls `function` on a set that is given.
 template <typename Function>
 kolo_status on_set(kolo_gradients* set, const Function& function) noexcept {
@@ -133,16 +149,17 @@ nlohmann::json json_of(const kolo::CompressionStats& stats) {
 kolo_status kolo_register_gradients(kolo_group* group, const char* name,
                                     const kolo_gradient* gradients, size_t num_gradients,
                                     const kolo_gradient_options* options, kolo_gradients** set) {
-  return guarded([&] {
-    check_given(group, "group");
-    check_given(set, "set");
-    *set = nullptr;
-    *set = new kolo_gradients{
-        .set = group->group.register_gradients(
-            kolo::text_or_empty(name), specs_of(gradients, num_gradients), options_of(options)),
-        .plan = {},
-        .statistics = {},
-        .state = {}};
+  return register_set(group, name, options, set,
+                      [&] { return specs_of(gradients, num_gradients); });
+}
+
+kolo_status kolo_register_flat_gradients(kolo_group* group, const char* name, kolo_buffer buffer,
+                                         const size_t* sizes, size_t num_gradients,
+                                         const kolo_gradient_options* options,
+                                         kolo_gradients** set) {
+  return register_set(group, name, options, set, [&] {
+    check_given(sizes, "sizes");
+    return kolo::flat_gradients(kolo::buffer_of(buffer), {sizes, num_gradients});
   });
 }
 
@@ -180,6 +197,14 @@ kolo_status kolo_gradients_absent(kolo_gradients* set, size_t index) {
 
 kolo_status kolo_gradients_absent_on(kolo_gradients* set, size_t index, void* stream) {
   return on_set(set, [&](kolo::GradientSet& of) { of.absent(index, {stream}); });
+}
+
+kolo_status kolo_gradients_give_up(kolo_gradients* set) {
+  return on_set(set, [](kolo::GradientSet& of) { of.give_up(); });
+}
+
+kolo_status kolo_gradients_give_up_on(kolo_gradients* set, void* stream) {
+  return on_set(set, [&](kolo::GradientSet& of) { of.give_up({stream}); });
 }
 
 kolo_status kolo_gradients_set_samples(kolo_gradients* set, double samples) {
@@ -297,5 +322,23 @@ kolo_status kolo_gradients_residual_norm(kolo_gradients* set, const char* gradie
   return on_set(set, [&](const kolo::GradientSet& of) {
     check_given(norm, "norm");
     *norm = of.residual_norm(kolo::text_or_empty(gradient)).value_or(-1);
+  });
+}
+
+// --- Weights
+// --------------------------------------------------------------------------------------
+
+kolo_status kolo_check_equal(kolo_group* group, const char* name, const kolo_buffer* tensors,
+                             const char* const* names, size_t num_tensors) {
+  return guarded([&] {
+    check_given(group, "group");
+    std::vector<kolo::NamedTensor> named;
+    for (size_t i = 0; i < num_tensors; ++i) {
+      check_given(tensors, "tensors");
+      check_given(names, "names");
+      named.push_back({.name = std::string(kolo::text_or_empty(names[i])),
+                       .memory = kolo::buffer_of(tensors[i])});
+    }
+    kolo::check_equal(group->group, kolo::text_or_empty(name), named);
   });
 }

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "comm/base/mutex.h"
@@ -36,7 +35,8 @@ struct kolo_runtime {
 };
 
 struct kolo_ticket {
-  std::variant<kolo::Ticket, kolo::ReceiveTicket, kolo::RowTicket> ticket;
+  kolo::Ticket ticket;
+  std::size_t num_tables = 0;  // of a row-sparse all-reduce
 };
 
 struct kolo_gradients {

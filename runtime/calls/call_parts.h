@@ -4,13 +4,13 @@
 #include <cstddef>
 #include <functional>
 #include <numeric>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "comm/base/buffer_view.h"
 #include "comm/base/check.h"
 #include "comm/base/dtype.h"
 
@@ -22,7 +22,7 @@ namespace kolo {
   throw UsageError(name.empty() ? std::string(what) : fmt::format("'{}': {}", name, what));
 }
 
-inline bool is_even(std::span<const std::size_t> counts) {
+inline bool is_even(PartCounts counts) {
   return std::ranges::adjacent_find(counts, std::ranges::not_equal_to()) == counts.end();
 }
 
@@ -30,8 +30,7 @@ inline bool is_even(std::span<const std::size_t> counts) {
 class CallParts {
  public:
   /// Without `counts`, each of `world_size` ranks has `each` elements.
-  CallParts(std::string_view name, std::span<const std::size_t> counts, int world_size,
-            std::size_t each)
+  CallParts(std::string_view name, PartCounts counts, int world_size, std::size_t each)
       : counts_(counts), ranks_(static_cast<std::size_t>(world_size)), each_(each) {
     if (!counts.empty() && counts.size() != ranks_) {
       refuse_call(name, fmt::format("there are {} counts for {} ranks", counts.size(), world_size));
@@ -46,20 +45,12 @@ class CallParts {
   std::size_t before(int rank) const {
     const auto ranks = static_cast<std::size_t>(rank);
     if (counts_.empty()) return each_ * ranks;
-    const std::span<const std::size_t> first = counts_.first(ranks);
+    const PartCounts first = counts_.first(ranks);
     return std::accumulate(first.begin(), first.end(), std::size_t{0});
-  }
-  /// For `Operation::counts`.
-  void write_to(std::vector<std::size_t>& counts) const {
-    if (is_even(counts_)) {
-      counts.assign(1, of(0));
-    } else {
-      counts.assign(counts_.begin(), counts_.end());
-    }
   }
 
  private:
-  std::span<const std::size_t> counts_;
+  PartCounts counts_;
   std::size_t ranks_;
   std::size_t each_;
 };
@@ -68,7 +59,7 @@ class CallParts {
 struct PairSums {
   std::size_t sent = 0, received = 0;
 
-  PairSums(std::string_view name, std::span<const std::size_t> counts, int rank, int world_size) {
+  PairSums(std::string_view name, PartCounts counts, int rank, int world_size) {
     const auto ranks = static_cast<std::size_t>(world_size);
     const auto me = static_cast<std::size_t>(rank);
     if (counts.size() != ranks * ranks) {
@@ -82,11 +73,10 @@ struct PairSums {
   }
 };
 
-/// Without counts: the part of one rank where `count` elements are those of all.
-inline std::size_t part_of_all(std::string_view name, std::size_t count, int world_size,
-                               std::span<const std::size_t> counts) {
+/// The part of one rank where `count` elements are those of all, in equal parts.
+inline std::size_t part_of_all(std::string_view name, std::size_t count, int world_size) {
   const auto ranks = static_cast<std::size_t>(world_size);
-  if (counts.empty() && count % ranks != 0) {
+  if (count % ranks != 0) {
     refuse_call(name,
                 fmt::format("{} elements are not as many for each of {} ranks; give the counts",
                             count, world_size));
@@ -94,17 +84,20 @@ inline std::size_t part_of_all(std::string_view name, std::size_t count, int wor
   return count / ranks;
 }
 
-inline void check_count(std::string_view name, std::string_view buffer, std::size_t count,
-                        std::size_t expected) {
-  if (count != expected) {
-    refuse_call(name, fmt::format("the {} has {} elements where the counts say {}", buffer, count,
-                                  expected));
+/// The buffer is there, and has as many elements as the counts say, or else the other buffer.
+inline void check_buffer(std::string_view name, std::string_view what, const ConstBuffer& buffer,
+                         std::size_t expected, bool has_counts) {
+  if (buffer.count != expected) {
+    refuse_call(name, fmt::format("the {} has {} elements where the {} {}", what, buffer.count,
+                                  has_counts ? "counts say" : "other buffer says", expected));
+  }
+  if (buffer.data == nullptr && buffer.count > 0) {
+    refuse_call(name, fmt::format("the {} is null", what));
   }
 }
 
 /// In place each two ranks exchange as many elements both ways. `counts` are those of all pairs.
-inline void check_exchange(std::string_view name, std::span<const std::size_t> counts,
-                           int world_size) {
+inline void check_exchange(std::string_view name, PartCounts counts, int world_size) {
   const auto ranks = static_cast<std::size_t>(world_size);
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const std::size_t back = counts[i % ranks * ranks + i / ranks];

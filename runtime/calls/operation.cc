@@ -8,7 +8,6 @@
 #include <fmt/ranges.h>
 #include <xxhash.h>
 
-#include "fusion/gradient.h"
 #include "runtime/buckets/carrier.h"
 
 namespace kolo {
@@ -64,16 +63,6 @@ std::uint64_t hash_of(const std::vector<std::size_t>& numbers) {
   return XXH3_64bits(numbers.data(), numbers.size() * sizeof(std::size_t));
 }
 
-/// "float32 [10]", "float32 [10] each", "float32 [10, 20]".
-std::string describe_parts(DType dtype, const std::vector<std::size_t>& counts) {
-  if (counts.size() == 1) return describe_shape(dtype, counts) + " each";
-  if (counts.size() <= kMostInText) {
-    return fmt::format("{} [{}]", to_string(dtype), fmt::join(counts, ", "));
-  }
-  return fmt::format("{} in {} parts (hash {:016x})", to_string(dtype), counts.size(),
-                     hash_of(counts));
-}
-
 std::vector<std::size_t> counts_of(const std::vector<TensorBuffers>& tensors) {
   std::vector<std::size_t> counts;
   counts.reserve(tensors.size());
@@ -81,19 +70,15 @@ std::vector<std::size_t> counts_of(const std::vector<TensorBuffers>& tensors) {
   return counts;
 }
 
-bool has_uneven_tensors(const Operation& operation) {
-  return !operation.tensors.empty() && operation.counts.size() > 1;
-}
-
 /// "float32 [10, 0] + [7, 7]".
 std::string describe_uneven_tensors(const Operation& operation) {
   const std::vector<std::size_t>& counts = operation.counts;
   const std::size_t tensors = operation.tensors.size();
   const std::size_t parts = counts.size() / tensors;
-  const std::string_view dtype = to_string(operation.buffer.dtype);
+  const std::string_view dtype = to_string(operation.dtype);
   if (counts.size() > kMostInText) {
-    return fmt::format("{} in {} tensors of {} parts (hash {:016x})", dtype, tensors, parts,
-                       hash_of(counts));
+    const std::string of = tensors == 1 ? "" : fmt::format("{} tensors of ", tensors);
+    return fmt::format("{} in {}{} parts (hash {:016x})", dtype, of, parts, hash_of(counts));
   }
   std::vector<std::string> each;
   for (std::size_t i = 0; i < tensors; ++i) {
@@ -105,10 +90,10 @@ std::string describe_uneven_tensors(const Operation& operation) {
 
 /// "float32 [10] + [20]", "float32 [10] + [20] each".
 std::string describe_tensors(const Operation& operation) {
-  if (has_uneven_tensors(operation)) return describe_uneven_tensors(operation);
+  if (!operation.counts.empty()) return describe_uneven_tensors(operation);
   const std::vector<std::size_t> counts = counts_of(operation.tensors);
-  const std::string_view dtype = to_string(operation.buffer.dtype);
-  const std::string_view each = operation.counts.empty() ? "" : " each";
+  const std::string_view dtype = to_string(operation.dtype);
+  const std::string_view each = has_parts(operation.kind) ? " each" : "";
   if (counts.size() <= kMostInText) {
     return fmt::format("{} [{}]{}", dtype, fmt::join(counts, "] + ["), each);
   }
@@ -172,14 +157,7 @@ std::string Operation::signature() const {
 std::string Operation::arguments() const {
   std::string text(verb(kind));
   if (kind == OperationKind::kBarrier) return text;
-  const std::size_t shape[] = {buffer.count};
-  text += " ";
-  if (!tensors.empty()) {
-    text += describe_tensors(*this);
-  } else {
-    text +=
-        counts.empty() ? describe_shape(buffer.dtype, shape) : describe_parts(buffer.dtype, counts);
-  }
+  text += " " + describe_tensors(*this);
   if (reduces(kind)) text += " " + describe(op, common_scales(*this));
   if (wire) text += fmt::format(" as {}", to_string(*wire));
   if (has_root(kind)) {
@@ -188,7 +166,7 @@ std::string Operation::arguments() const {
   }
   if (out_of_place && agrees_on_place(kind)) text += " out of place";
   if (sends_copy()) text += " in place";
-  return buffer.memory == MemoryKind::kDevice ? text + " on device" : text;
+  return memory == MemoryKind::kDevice ? text + " on device" : text;
 }
 
 const std::string& Operation::default_name() {
@@ -199,36 +177,32 @@ const std::string& Operation::default_name() {
 }
 
 std::size_t Operation::count_in(std::size_t tensor, std::size_t part) const {
-  if (has_uneven_tensors(*this)) return counts[tensor * (counts.size() / tensors.size()) + part];
-  if (!tensors.empty()) return tensors[tensor].count;
-  if (counts.empty()) return buffer.count;
-  return counts.size() == 1 ? counts.front() : counts[part];
+  if (tensors.empty()) return 0;
+  if (counts.empty()) return tensors[tensor].count;
+  return counts[tensor * (counts.size() / tensors.size()) + part];
 }
 
 Goal Operation::goal_of_tensors(int world_size) const {
   const auto ranks = static_cast<std::size_t>(world_size);
   const std::size_t parts = kind == OperationKind::kAllToAll ? square(ranks) : ranks;
-  const std::size_t numbers = Carrier::of(buffer.dtype).per_element;
+  const std::size_t numbers = Carrier::of(dtype).per_element;
   std::vector<Goal> goals;
   for (std::size_t tensor = 0; tensor < std::max<std::size_t>(tensors.size(), 1); ++tensor) {
     const std::size_t count = count_in(tensor, 0) * numbers;
-    const bool are_equal = counts.size() <= 1;
     goals.push_back(goal_of(
         kind, root, world_size, count,
-        are_equal ? PartExtents(parts, count)
-                  : PartExtents(std::span(counts).subspan(tensor * parts, parts), numbers)));
+        counts.empty() ? PartExtents(parts, count)
+                       : PartExtents(std::span(counts).subspan(tensor * parts, parts), numbers)));
   }
   return Goal::of_tensors(goals);
 }
 
 OperationShape OperationShape::of(const Operation& operation) {
-  const bool has_parts = !operation.counts.empty();
   return {.kind = operation.kind,
-          .count = has_parts ? 0 : operation.buffer.count,
           .counts = operation.counts,
           .tensors = counts_of(operation.tensors),
-          .dtype = operation.buffer.dtype,
-          .memory = operation.buffer.memory,
+          .dtype = operation.dtype,
+          .memory = operation.memory,
           .out_of_place = operation.out_of_place,
           .op = operation.op,
           .scales = common_scales(operation),
@@ -238,10 +212,9 @@ OperationShape OperationShape::of(const Operation& operation) {
 }
 
 bool OperationShape::fits(const Operation& operation) const {
-  const std::size_t whole = operation.counts.empty() ? operation.buffer.count : 0;
-  return kind == operation.kind && count == whole && counts == operation.counts &&
+  return kind == operation.kind && counts == operation.counts &&
          std::ranges::equal(tensors, operation.tensors, {}, {}, &TensorBuffers::count) &&
-         dtype == operation.buffer.dtype && memory == operation.buffer.memory &&
+         dtype == operation.dtype && memory == operation.memory &&
          out_of_place == operation.out_of_place && op == operation.op &&
          scales == common_scales(operation) && wire == operation.wire && root == operation.root &&
          rows == operation.rows;

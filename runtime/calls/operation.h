@@ -45,10 +45,8 @@ struct Operation;
 /// The signature without the name, for comparing.
 struct OperationShape {
   OperationKind kind = OperationKind::kBarrier;
-  std::size_t count = 0;  ///< Of operations without parts.
   std::vector<std::size_t> counts = {};
-  /// Elements of each one's part, 0 where `counts` has them; empty if not grouped.
-  std::vector<std::size_t> tensors = {};
+  std::vector<std::size_t> tensors = {};  ///< Their elements, as `TensorBuffers::count`.
   DType dtype = DType::kFloat32;
   MemoryKind memory = MemoryKind::kHost;
   bool out_of_place = false;
@@ -63,25 +61,29 @@ struct OperationShape {
   bool fits(const Operation& operation) const;
 };
 
-/// One collective call on one buffer, or on several that are grouped, as a user's thread submits
-/// it.
+/// A rank's buffers of a tensor: what it has of it, part by part.
+struct TensorBuffers {
+  const void* input = nullptr;  ///< Out of place: the contribution; null where there is none.
+  void* result = nullptr;       ///< Null where there is none.
+  /// Elements of each part; of the tensor, if the operation knows no parts. 0 where they differ.
+  std::size_t count = 0;
+};
+
+/// One collective call, as a user's thread submits it.
 struct Operation {
   OperationKind kind = OperationKind::kBarrier;
   std::string name = {};
-  /// The rank's result, or everything that it contributes and receives, part by part.
-  BufferView buffer = {};
-  /// Out of place: the contribution; null where `buffer` holds it.
-  const void* input = nullptr;
+  DType dtype = DType::kFloat32;
+  MemoryKind memory = MemoryKind::kHost;
+  /// None for operations without elements. A part of the operation is made up of the parts of all
+  /// tensors, one after the other.
+  std::vector<TensorBuffers> tensors = {};
   /// The same on all ranks. Gathers and scatters always are; at a root that works in place the
   /// smaller buffer is its part of the other one.
   bool out_of_place = false;
-  /// Elements of each rank's part, or of each pair's, sender by sender; one number: all are equal.
-  /// Empty for operations without parts. Grouped, and not all parts of each tensor are equal: those
-  /// of the first tensor, then those of the next.
+  /// Where not all parts of each tensor are equal: elements of each rank's part, or of each pair's,
+  /// sender by sender; those of the first tensor, then those of the next.
   std::vector<std::size_t> counts = {};
-  /// Grouped: their buffers, instead of those above. A part of the operation is made up of the
-  /// parts of all tensors, one after the other.
-  std::vector<TensorBuffers> tensors = {};
   ReduceOp op = ReduceOp::kSum;
   Scales scales = {};
   /// `Reduction::wire_dtype`, where it is not that of the elements.
@@ -95,7 +97,7 @@ struct Operation {
   /// Its number, from 1, among those of a group that keeps one order; 0: the group keeps none.
   std::uint64_t place = 0;
   /// Memory that its buffers point to, kept until it is over; null for a caller's buffers.
-  std::shared_ptr<const void> memory = {};
+  std::shared_ptr<const void> kept = {};
   std::shared_ptr<TicketState> ticket = std::make_shared<TicketState>();
 
   /// The last default name, and the shape that it describes.
@@ -113,14 +115,14 @@ struct Operation {
   /// What all ranks must submit alike: "'x': all_reduce float32 [10] sum".
   std::string signature() const;
 
-  /// Elements of a part in one tensor; without tensors, of the part.
+  /// Elements of a part of one tensor.
   std::size_t count_in(std::size_t tensor, std::size_t part) const;
 
   /// An all-to-all in place: results would replace what is still to be sent.
   bool sends_copy() const { return kind == OperationKind::kAllToAll && !out_of_place; }
 
-  /// The goal for the numbers that carry its elements. In that of a group of tensors each part has
-  /// elements of all. Before: it moves elements, and every rank submits it alike.
+  /// The goal for the numbers that carry its elements, in which each part has elements of all
+  /// tensors. Before: it moves elements, and every rank submits it alike.
   Goal goal(int world_size) const { return merged(goal_of_tensors(world_size)); }
   /// The same, with parts for each tensor.
   Goal goal_of_tensors(int world_size) const;

@@ -10,7 +10,6 @@
 
 #include "comm/base/check.h"
 #include "fusion/overlap.h"
-#include "runtime/buckets/carrier.h"
 #include "runtime/calls/call_parts.h"
 
 namespace kolo {
@@ -20,37 +19,46 @@ void require(bool condition, std::string_view name, std::string_view what) {
   if (!condition) refuse_call(name, what);
 }
 
-void check_memory(std::string_view name, const void* data, std::size_t count) {
-  require(data != nullptr || count == 0, name, "a buffer is null");
-}
-
 /// Where buffers of a call may be.
 void check_kind(std::string_view name, MemoryKind memory) {
   require(memory != MemoryKind::kPinned, name, "pinned memory is host memory; call it that");
 }
 
-/// For callers whose input and result overlap.
-std::string_view advice(OperationKind kind) {
-  switch (kind) {
-    case OperationKind::kBroadcast:
-      return "pass one buffer to work in place";
-    case OperationKind::kScatter:
-      return "leave the root's result out to work in place";
-    default:
-      return "leave the input out to work in place";
+/// Where the elements of a call are, and what they are.
+struct Place {
+  DType dtype = DType::kFloat32;
+  MemoryKind memory = MemoryKind::kHost;
+};
+
+/// That of all buffers. A default one says nothing.
+Place common_place(std::string_view name, const Tensors& tensors) {
+  std::optional<Place> common;
+  const auto join = [&](const ConstBuffer& buffer) {
+    const bool says_something = buffer.data != nullptr || buffer.count > 0 ||
+                                buffer.dtype != Place().dtype || buffer.memory != Place().memory;
+    if (!says_something) return;
+    if (!common) common = {buffer.dtype, buffer.memory};
+    if (buffer.dtype == common->dtype && buffer.memory == common->memory) return;
+    refuse_call(name, fmt::format("there are buffers of {} in {} memory and of {} in {} memory; "
+                                  "those of one call have one dtype and one kind of memory",
+                                  to_string(common->dtype), to_string(common->memory),
+                                  to_string(buffer.dtype), to_string(buffer.memory)));
+  };
+  for (const Tensor& tensor : tensors) {
+    if (!tensor.is_in_place) join(tensor.input);
+    join(tensor.result);
   }
+  return common.value_or(Place());
 }
 
-/// The two buffers, of so many elements, have no byte in common.
-void check_apart(OperationKind kind, std::string_view name, const void* input,
-                 std::size_t input_count, const void* result, std::size_t result_count,
-                 DType dtype) {
-  if (input == nullptr || result == nullptr) return;
-  const auto* const from = static_cast<const std::byte*>(input);
-  const auto* const to = static_cast<const std::byte*>(result);
-  if (std::less_equal<>()(from + input_count * size_of(dtype), to)) return;
-  if (std::less_equal<>()(to + result_count * size_of(dtype), from)) return;
-  refuse_call(name, fmt::format("input and result overlap; {}", advice(kind)));
+/// The two buffers have no byte in common.
+void check_apart(std::string_view name, const ConstBuffer& input, const BufferView& result) {
+  if (input.data == nullptr || result.data == nullptr) return;
+  const auto* const from = static_cast<const std::byte*>(input.data);
+  const auto* const to = static_cast<const std::byte*>(result.data);
+  if (std::less_equal<>()(from + input.bytes(), to)) return;
+  if (std::less_equal<>()(to + result.bytes(), from)) return;
+  refuse_call(name, "input and result overlap; pass one buffer to work in place");
 }
 
 /// Refuses several tensors where one is written into another's memory. A broadcast may take one
@@ -66,88 +74,106 @@ void check_apart(OperationKind kind, std::string_view name, std::vector<UsedMemo
 
 /// The buffers of an operation on a tensor at this rank.
 struct Uses {
-  bool takes_all = false,
-       gives_all = false;  ///< The input, or the result, has a part for each rank.
-  bool reads_input = true;
-  bool needs_input = false, needs_result = true;
-  bool is_in_place = false;  ///< Without an input, on all ranks: both are in the result.
-  bool writes_result = true;
+  bool takes_all = false;  ///< The input has a part for each rank.
+  bool gives_all = false;  ///< The result does.
+  bool has_input = true;   ///< Out of place.
+  bool has_result = true;
+  bool writes_result = true;   ///< Also in place.
+  bool is_up_to_root = false;  ///< Whether it works in place, which other ranks do not know.
+  bool one_is_input = false;   ///< So a single buffer is the input, and no result.
 };
 
-Uses uses_of(OperationKind kind, bool is_root) {
+Uses uses_of(OperationKind kind, bool is_root, bool in_place) {
   switch (kind) {
     case OperationKind::kBroadcast:
-      return {.reads_input = is_root, .is_in_place = true, .writes_result = !is_root};
+      return {.has_input = is_root, .writes_result = !is_root || !in_place};
     case OperationKind::kReduce:
-      return {.needs_result = is_root, .is_in_place = true, .writes_result = is_root};
+      return {.has_result = is_root || in_place, .writes_result = is_root};
     case OperationKind::kReduceScatter:
-      return {.takes_all = true, .is_in_place = true};
+      return {.takes_all = true};
     case OperationKind::kAllGather:
-      return {.gives_all = true, .is_in_place = true};
+      return {.gives_all = true};
     case OperationKind::kGather:
       return {.gives_all = true,
-              .needs_input = !is_root,
-              .needs_result = is_root,
-              .writes_result = is_root};
+              .has_result = is_root,
+              .writes_result = is_root,
+              .is_up_to_root = true,
+              .one_is_input = !is_root};
     case OperationKind::kScatter:
-      return {.takes_all = true,
-              .reads_input = is_root,
-              .needs_input = is_root,
-              .needs_result = !is_root};
+      return {
+          .takes_all = true, .has_input = is_root, .is_up_to_root = true, .one_is_input = is_root};
     case OperationKind::kAllToAll:
-      return {.takes_all = true, .gives_all = true, .is_in_place = true};
+      return {.takes_all = true, .gives_all = true};
     default:
-      return {.is_in_place = true};
+      return {};
   }
 }
 
-/// Elements of the buffers of one tensor at one rank.
-struct BufferSizes {
-  std::size_t input = 0, result = 0;
-};
-
-/// Errors: UsageError unless there are as many counts as parts.
-BufferSizes sizes_of(OperationKind kind, std::string_view name, const TensorBuffers& tensor,
-                     int rank, int world_size) {
-  if (!tensor.counts.empty()) {
-    require(has_parts(kind), name, "this operation knows no parts, so it takes no counts");
-    if (kind == OperationKind::kAllToAll) {
-      const PairSums sums(name, tensor.counts, rank, world_size);
-      return {.input = sums.sent, .result = sums.received};
-    }
+/// The tensor without the buffers that the rank has no use for.
+Tensor used_of(Tensor tensor, const Uses& uses) {
+  if (tensor.is_in_place && uses.is_up_to_root) {
+    tensor.is_in_place = false;
+    if (uses.one_is_input) tensor.input = std::exchange(tensor.result, {});
   }
-  const Uses uses = uses_of(kind, false);
-  const CallParts parts(name, tensor.counts, world_size, tensor.count);
-  return {.input = uses.takes_all ? parts.sum() : parts.of(rank),
-          .result = uses.gives_all ? parts.sum() : parts.of(rank)};
+  if (!uses.has_input || tensor.is_in_place) tensor.input = {};
+  if (!uses.has_result) tensor.result = {};
+  return tensor;
 }
 
-bool has_elements(const TensorBuffers& tensor) {
-  return tensor.counts.empty()
-             ? tensor.count > 0
-             : std::ranges::any_of(tensor.counts, [](std::size_t count) { return count > 0; });
-}
+/// One tensor of an operation at a rank, whose buffers fit each other and the counts.
+struct CalledTensor {
+  Tensor used;
+  TensorBuffers buffers = {};
 
-/// Tells the operation of its tensors; `parts` is their number in each.
-void write_parts(Operation& operation, std::span<const TensorBuffers> tensors, std::size_t parts) {
-  const bool all_even = std::ranges::all_of(tensors, is_even, &TensorBuffers::counts);
-  std::size_t sum = 0;
-  for (const TensorBuffers& tensor : tensors) {
-    const std::size_t each = tensor.counts.empty() ? tensor.count : tensor.counts.front();
-    operation.tensors.push_back(
-        {.input = tensor.input, .result = tensor.result, .count = all_even ? each : 0});
-    sum += each;
-    if (all_even) continue;
-    std::vector<std::size_t>& counts = operation.counts;
-    if (tensor.counts.empty()) {
-      counts.resize(counts.size() + parts, each);
+  CalledTensor(OperationKind kind, std::string_view name, const Tensor& tensor, const Uses& uses,
+               int rank, int world_size)
+      : used(used_of(tensor, uses)) {
+    require(used.counts.empty() || has_parts(kind), name,
+            "this operation knows no parts, so it takes no counts");
+    const auto is_absent = [](const auto& buffer) {
+      return buffer.data == nullptr && buffer.count == 0;
+    };
+    // The part of a root that names one buffer is in that.
+    const bool is_root = uses.has_input && uses.has_result;
+    const bool finds_input =
+        uses.is_up_to_root && uses.gives_all && is_root && is_absent(used.input);
+    const bool finds_result =
+        uses.is_up_to_root && uses.takes_all && is_root && is_absent(used.result);
+    const bool has_input = uses.has_input && !used.is_in_place && !finds_input;
+    const bool has_result = uses.has_result && !finds_result;
+    // Without counts a buffer of one part says how long that is, or else one of all parts does.
+    const bool is_one_of_all = used.is_in_place && (uses.takes_all || uses.gives_all);
+    std::size_t each = 0;
+    if (!used.counts.empty()) {
+      each = used.counts.front();
+    } else if (has_result && !uses.gives_all && !is_one_of_all) {
+      each = used.result.count;
+    } else if (has_input && !uses.takes_all) {
+      each = used.input.count;
     } else {
-      counts.insert(counts.end(), tensor.counts.begin(), tensor.counts.end());
+      each = part_of_all(name, has_input ? used.input.count : used.result.count, world_size);
     }
+    std::size_t input = 0, result = 0, before = 0;
+    if (kind == OperationKind::kAllToAll && !used.counts.empty()) {
+      const PairSums sums(name, used.counts, rank, world_size);
+      input = sums.sent;
+      result = sums.received;
+      if (used.is_in_place) check_exchange(name, used.counts, world_size);
+    } else {
+      const CallParts parts(name, used.counts, world_size, each);
+      before = parts.before(rank);
+      input = uses.takes_all ? parts.sum() : parts.of(rank);
+      result = uses.gives_all ? parts.sum() : parts.of(rank);
+    }
+    if (used.is_in_place) result = std::max(input, result);
+    const bool has_counts = !used.counts.empty();
+    if (has_input) check_buffer(name, "input", used.input, input, has_counts);
+    if (has_result) check_buffer(name, "result", used.result, result, has_counts);
+    buffers = {.input = used.input.data, .result = used.result.data, .count = each};
+    if (finds_input) buffers.input = own_part(used.result.data, before, used.result.dtype);
+    if (finds_result) buffers.result = own_part(used.input.data, before, used.input.dtype);
   }
-  operation.buffer.count = all_even ? sum : 0;
-  if (has_parts(operation.kind) && all_even) operation.counts.assign(1, sum);
-}
+};
 
 /// The type to send, if it is not that of the elements.
 std::optional<DType> wire_of(std::string_view name, const Reduction& reduction, DType dtype,
@@ -170,6 +196,14 @@ void check_uncast(std::string_view name, const Reduction& reduction) {
           "only all-reduce and reduce-scatter cast elements to a wire dtype");
 }
 
+/// Tells the operation of the parts of a tensor, where those of one tensor or another differ.
+void append_counts(Operation& operation, const CalledTensor& tensor, std::size_t parts) {
+  const PartCounts given = tensor.used.counts;
+  std::vector<std::size_t>& counts = operation.counts;
+  if (given.empty()) counts.resize(counts.size() + parts, tensor.buffers.count);
+  counts.insert(counts.end(), given.begin(), given.end());
+}
+
 }  // namespace
 
 OperationCalls::New OperationCalls::plain(OperationKind kind) const {
@@ -178,273 +212,49 @@ OperationCalls::New OperationCalls::plain(OperationKind kind) const {
   return operation;
 }
 
-void OperationCalls::check_root(std::string_view name, int root) const {
-  if (root < 0 || root >= world_size_)
-    refuse_call(name, fmt::format("the root {} is not a rank", root));
-}
-
-OperationCalls::New OperationCalls::all_reduce(std::string_view name, const BufferView& buffer,
-                                               const Reduction& reduction) const {
-  check_memory(name, buffer.data, buffer.count);
-  check_reduction(name, reduction, buffer.dtype);
-  check_kind(name, buffer.memory);
-  const std::optional<DType> wire = wire_of(name, reduction, buffer.dtype, buffer.memory);
-  New operation = pool_.take(OperationKind::kAllReduce, name);
-  operation->buffer = buffer;
-  operation->op = reduction.op;
-  operation->scales = reduction.scales;
-  operation->wire = wire;
-  return operation;
-}
-
-OperationCalls::New OperationCalls::all_reduce(std::string_view name, const void* input,
-                                               const BufferView& result,
-                                               const Reduction& reduction) const {
-  require(input != nullptr && result.data != nullptr, name, "a buffer is null");
-  check_apart(OperationKind::kAllReduce, name, input, result.count, result.data, result.count,
-              result.dtype);
-  New operation = all_reduce(name, result, reduction);
-  operation->input = input;
-  operation->out_of_place = true;
-  return operation;
-}
-
-OperationCalls::New OperationCalls::broadcast(std::string_view name, const BufferView& buffer,
-                                              int root) const {
-  check_memory(name, buffer.data, buffer.count);
-  check_kind(name, buffer.memory);
-  check_root(name, root);
-  New operation = pool_.take(OperationKind::kBroadcast, name);
-  operation->buffer = buffer;
-  operation->root = root;
-  return operation;
-}
-
-OperationCalls::New OperationCalls::broadcast(std::string_view name, const void* input,
-                                              const BufferView& result, int root) const {
-  New operation = broadcast(name, result, root);
-  if (rank_ == root) {
-    require(input != nullptr || result.count == 0, name, "the root's input is null");
-    check_apart(OperationKind::kBroadcast, name, input, result.count, result.data, result.count,
-                result.dtype);
-  }
-  operation->input = input;
-  operation->out_of_place = true;
-  return operation;
-}
-
-OperationCalls::New OperationCalls::reduce(std::string_view name, const void* input,
-                                           const BufferView& result, int root,
-                                           const Reduction& reduction) const {
-  check_kind(name, result.memory);
-  check_root(name, root);
-  check_reduction(name, reduction, result.dtype);
-  check_uncast(name, reduction);
-  require(input != nullptr || result.data != nullptr || result.count == 0, name,
-          "both buffers are null");
-  check_apart(OperationKind::kReduce, name, input, result.count, result.data, result.count,
-              result.dtype);
-  New operation = pool_.take(OperationKind::kReduce, name);
-  operation->buffer = result;
-  operation->input = input;
-  operation->out_of_place = input != nullptr;
-  operation->root = root;
-  operation->op = reduction.op;
-  operation->scales = reduction.scales;
-  return operation;
-}
-
-OperationCalls::New OperationCalls::reduce_scatter(std::string_view name, const void* input,
-                                                   const BufferView& result,
-                                                   const Reduction& reduction,
-                                                   Counts counts) const {
-  check_kind(name, result.memory);
-  check_reduction(name, reduction, result.dtype);
-  const std::optional<DType> wire = wire_of(name, reduction, result.dtype, result.memory);
-  const bool in_place = input == nullptr;
-  const CallParts parts(
-      name, counts, world_size_,
-      in_place ? part_of_all(name, result.count, world_size_, counts) : result.count);
-  check_count(name, "result", result.count, in_place ? parts.sum() : parts.of(rank_));
-  check_memory(name, result.data, result.count);
-  check_apart(OperationKind::kReduceScatter, name, input, parts.sum(), result.data, result.count,
-              result.dtype);
-  New operation = pool_.take(OperationKind::kReduceScatter, name);
-  operation->buffer = result;
-  operation->input = input;
-  operation->out_of_place = !in_place;
-  operation->op = reduction.op;
-  operation->scales = reduction.scales;
-  operation->wire = wire;
-  parts.write_to(operation->counts);
-  return operation;
-}
-
-OperationCalls::New OperationCalls::all_gather(std::string_view name, const void* input,
-                                               const BufferView& result, Counts counts) const {
-  check_kind(name, result.memory);
-  const CallParts parts(name, counts, world_size_,
-                        part_of_all(name, result.count, world_size_, counts));
-  check_count(name, "result", result.count, parts.sum());
-  check_memory(name, result.data, result.count);
-  check_apart(OperationKind::kAllGather, name, input, parts.of(rank_), result.data, result.count,
-              result.dtype);
-  New operation = pool_.take(OperationKind::kAllGather, name);
-  operation->buffer = result;
-  operation->input = input;
-  operation->out_of_place = input != nullptr;
-  parts.write_to(operation->counts);
-  return operation;
-}
-
-OperationCalls::New OperationCalls::gather(std::string_view name, const BufferView& input,
-                                           void* result, int root, Counts counts) const {
-  check_kind(name, input.memory);
-  check_root(name, root);
-  const CallParts parts(name, counts, world_size_, input.count);
-  check_count(name, "input", input.count, parts.of(rank_));
-  const bool in_place = rank_ == root && input.data == nullptr;
-  if (!in_place) check_memory(name, input.data, input.count);
-  if (rank_ == root) {
-    check_memory(name, result, parts.sum());
-    check_apart(OperationKind::kGather, name, input.data, input.count, result, parts.sum(),
-                input.dtype);
-  }
-  New operation = pool_.take(OperationKind::kGather, name);
-  operation->buffer = input;
-  operation->buffer.data = result;
-  operation->input = in_place ? own_part(result, parts.before(rank_), input.dtype) : input.data;
-  operation->out_of_place = true;
-  operation->root = root;
-  parts.write_to(operation->counts);
-  return operation;
-}
-
-OperationCalls::New OperationCalls::scatter(std::string_view name, const void* input,
-                                            const BufferView& result, int root,
-                                            Counts counts) const {
-  check_kind(name, result.memory);
-  check_root(name, root);
-  const CallParts parts(name, counts, world_size_, result.count);
-  check_count(name, "result", result.count, parts.of(rank_));
-  const bool in_place = rank_ == root && result.data == nullptr;
-  if (!in_place) check_memory(name, result.data, result.count);
-  if (rank_ == root) {
-    check_memory(name, input, parts.sum());
-    check_apart(OperationKind::kScatter, name, input, parts.sum(), result.data, result.count,
-                result.dtype);
-  }
-  New operation = pool_.take(OperationKind::kScatter, name);
-  operation->buffer = result;
-  if (in_place) operation->buffer.data = own_part(input, parts.before(rank_), result.dtype);
-  operation->input = input;
-  operation->out_of_place = true;
-  operation->root = root;
-  parts.write_to(operation->counts);
-  return operation;
-}
-
-OperationCalls::New OperationCalls::all_to_all(std::string_view name, const void* input,
-                                               const BufferView& result, Counts counts) const {
-  check_kind(name, result.memory);
-  std::size_t sent = result.count;
-  if (!counts.empty()) {
-    const PairSums sums(name, counts, rank_, world_size_);
-    check_count(name, "result", result.count, sums.received);
-    sent = sums.sent;
-  }
-  const std::size_t each = part_of_all(name, result.count, world_size_, counts);
-  if (input == nullptr) check_exchange(name, counts, world_size_);
-  check_memory(name, result.data, result.count);
-  check_apart(OperationKind::kAllToAll, name, input, sent, result.data, result.count, result.dtype);
-  New operation = pool_.take(OperationKind::kAllToAll, name);
-  operation->buffer = result;
-  operation->input = input;
-  operation->out_of_place = input != nullptr;
-  const bool has_one_count = is_even(counts);
-  if (has_one_count) operation->counts.assign(1, counts.empty() ? each : counts.front());
-  if (!has_one_count) operation->counts.assign(counts.begin(), counts.end());
-  return operation;
-}
-
-OperationCalls::New OperationCalls::grouped(OperationKind kind, std::string_view name,
-                                            const Tensors& tensors, int root,
-                                            const Reduction& reduction) const {
-  const DType dtype = tensors.dtype;
-  require(!tensors.each.empty(), name, "there are no tensors");
-  check_kind(name, tensors.memory);
-  check_root(name, root);
-  if (reduces(kind)) check_reduction(name, reduction, dtype);
+OperationCalls::New OperationCalls::make(OperationKind kind, std::string_view name,
+                                         const Tensors& tensors, int root,
+                                         const Reduction& reduction) const {
+  require(!tensors.empty(), name, "there are no tensors");
+  const Place place = common_place(name, tensors);
+  check_kind(name, place.memory);
+  require(root >= 0 && root < world_size_, name, fmt::format("the root {} is not a rank", root));
+  if (reduces(kind)) check_reduction(name, reduction, place.dtype);
   if (kind != OperationKind::kAllReduce && kind != OperationKind::kReduceScatter) {
     check_uncast(name, reduction);
   }
-  const std::optional<DType> wire = wire_of(name, reduction, dtype, tensors.memory);
-  const Uses uses = uses_of(kind, rank_ == root);
-  const auto has_input = [](const TensorBuffers& tensor) {
-    return tensor.input != nullptr && has_elements(tensor);
-  };
-  const bool out_of_place = !uses.is_in_place || std::ranges::any_of(tensors.each, has_input);
-  const bool needs_input =
-      uses.needs_input || (uses.is_in_place && uses.reads_input && out_of_place);
-  const bool needs_result = uses.needs_result || !out_of_place;
-  // The root of a broadcast has a result of its own out of place.
-  const bool writes = uses.writes_result || (kind == OperationKind::kBroadcast && out_of_place);
-  std::vector<UsedMemory> used;
-  used.reserve(2 * tensors.each.size());
-  for (std::size_t i = 0; i < tensors.each.size(); ++i) {
-    const TensorBuffers& tensor = tensors.each[i];
-    auto [input, result] = sizes_of(kind, name, tensor, rank_, world_size_);
-    if (!out_of_place) result = std::max(input, result);
-    require(!needs_input || tensor.input != nullptr || input == 0, name, "one tensor has no input");
-    require(!needs_result || tensor.result != nullptr || result == 0, name,
-            "one tensor has no result");
-    if (kind == OperationKind::kAllToAll && !out_of_place) {
-      check_exchange(name, tensor.counts, world_size_);
-    }
-    if (uses.reads_input) {
-      check_apart(kind, name, tensor.input, input, tensor.result, result, dtype);
-    }
-    if (tensors.each.size() == 1) break;
-    if (uses.reads_input && tensor.input != nullptr) {
-      used.push_back({tensor.input, input * size_of(dtype), i, false});
-    }
-    if (tensor.result != nullptr && (writes || !out_of_place)) {
-      used.push_back({tensor.result, result * size_of(dtype), i, writes});
-    }
-  }
-  check_apart(kind, name, std::move(used));
   New operation = pool_.take(kind, name);
-  operation->out_of_place = out_of_place;
+  operation->dtype = place.dtype;
+  operation->memory = place.memory;
   operation->root = root;
   if (reduces(kind)) {
     operation->op = reduction.op;
     operation->scales = reduction.scales;
-    operation->wire = wire;
+    operation->wire = wire_of(name, reduction, place.dtype, place.memory);
   }
-  operation->buffer.dtype = dtype;
-  operation->buffer.memory = tensors.memory;
+  const bool are_even = std::ranges::all_of(tensors, is_even, &Tensor::counts);
   const auto ranks = static_cast<std::size_t>(world_size_);
-  write_parts(*operation, tensors.each, kind == OperationKind::kAllToAll ? ranks * ranks : ranks);
-  if (rank_ == root) find_own_parts(*operation, tensors.each);
-  return operation;
-}
-
-/// Where the root of a gather or scatter names one buffer of a tensor, its part is in that.
-void OperationCalls::find_own_parts(Operation& operation,
-                                    std::span<const TensorBuffers> given) const {
-  const bool gathers = operation.kind == OperationKind::kGather;
-  if (!gathers && operation.kind != OperationKind::kScatter) return;
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    TensorBuffers& tensor = operation.tensors[i];
-    const CallParts parts(operation.name, given[i].counts, world_size_, given[i].count);
-    const std::size_t before = parts.before(rank_);
-    if (gathers && tensor.input == nullptr) {
-      tensor.input = own_part(tensor.result, before, operation.buffer.dtype);
+  const std::size_t parts = kind == OperationKind::kAllToAll ? ranks * ranks : ranks;
+  std::vector<UsedMemory> used;  // where there are several tensors
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const Uses uses = uses_of(kind, rank_ == root, tensors[i].is_in_place);
+    require(uses.is_up_to_root || tensors[i].is_in_place == tensors.front().is_in_place, name,
+            fmt::format("tensors 0 and {} differ: one works in place and the other does not", i));
+    const CalledTensor tensor(kind, name, tensors[i], uses, rank_, world_size_);
+    const auto& [input, result, counts, in_place] = tensor.used;
+    check_apart(name, input, result);
+    if (tensors.size() > 1) {
+      used.push_back({input.data, input.bytes(), i, false});
+      used.push_back({result.data, result.bytes(), i, uses.writes_result});
     }
-    if (!gathers && tensor.result == nullptr) {
-      tensor.result = own_part(tensor.input, before, operation.buffer.dtype);
-    }
+    operation->out_of_place = !in_place;
+    operation->tensors.push_back(tensor.buffers);
+    if (are_even) continue;
+    operation->tensors.back().count = 0;
+    append_counts(*operation, tensor, parts);
   }
+  if (tensors.size() > 1) check_apart(kind, name, std::move(used));
+  return operation;
 }
 
 }  // namespace kolo

@@ -24,8 +24,7 @@ Byte* at(Buffer* buffer, const std::optional<std::size_t>& offset) {
 }
 
 TensorBuffers tensor_of(const Operation& operation, std::size_t index) {
-  TensorBuffers buffers{.input = operation.input, .result = operation.buffer.data};
-  if (!operation.tensors.empty()) buffers = operation.tensors[index];
+  TensorBuffers buffers = operation.tensors[index];
   if (operation.sends_copy()) buffers.input = buffers.result;
   return buffers;
 }
@@ -49,7 +48,7 @@ bool is_scaled(const Operation& operation) {
 /// Whether the device's library has what the operation asks for; the same on all ranks. Its
 /// collectives combine numbers.
 bool suits_native(const Operation& operation) {
-  return !reduces(operation.kind) || is_number_op(carried(operation.op, operation.buffer.dtype));
+  return !reduces(operation.kind) || is_number_op(carried(operation.op, operation.dtype));
 }
 
 /// Whether the work of one collective of that library is packed: what it combines is scaled by
@@ -94,7 +93,7 @@ BucketLayout on_device(const Operation& operation, const Goal& goal, const Bucke
 
 BucketLayout layout_of(const Operation& operation, const Goal& goal, const PlanContext& context) {
   const ProcessGrid& grid = context.grid;
-  const DType dtype = operation.buffer.dtype;
+  const DType dtype = operation.dtype;
   // Where contributions are read from tensors and results go to tensors, an algorithm tells them
   // apart if the bucket is out of place, whether or not they are the same tensors.
   const BucketLayout layout{.count = goal.count(),
@@ -109,7 +108,7 @@ BucketLayout layout_of(const Operation& operation, const Goal& goal, const PlanC
             .op = operation.op,
             .placement = Placement::kStaged};
   }
-  const bool is_on_device = operation.buffer.memory == MemoryKind::kDevice;
+  const bool is_on_device = operation.memory == MemoryKind::kDevice;
   return is_on_device ? on_device(operation, goal, layout, context) : layout;
 }
 
@@ -128,7 +127,7 @@ std::shared_ptr<WirePacker> make_wire_packer(const BucketLayout& layout,
 
 OperationTensors::OperationTensors(const Operation& operation, const Goal& goal, int rank) {
   const std::size_t tensors = std::max<std::size_t>(operation.tensors.size(), 1);
-  const std::size_t numbers = Carrier::of(operation.buffer.dtype).per_element;
+  const std::size_t numbers = Carrier::of(operation.dtype).per_element;
   std::vector<Place> ends(tensors, Place{.result = 0, .input = 0});
   const std::size_t parts = goal.parts_of_tensor();
   for (std::size_t i = 0; i < goal.size(); ++i) {
@@ -148,7 +147,7 @@ OperationTensors::OperationTensors(const Operation& operation, const Goal& goal,
 /// Appends the place of what `tensor` has of `part`; `ends` are those of what the tensors have had.
 void OperationTensors::append_place(const Operation& operation, std::size_t tensor,
                                     const Goal::Part& part, int rank, std::vector<Place>& ends) {
-  const DType dtype = Carrier::of(operation.buffer.dtype).dtype;
+  const DType dtype = Carrier::of(operation.dtype).dtype;
   const std::size_t bytes = part.extent.count * size_of(dtype);
   const bool contributes = part.contributes(rank);
   const bool receives = part.receives(rank);
@@ -166,7 +165,7 @@ void OperationTensors::append_place(const Operation& operation, std::size_t tens
     *end.input += bytes;
   }
   // On a device, a mirror or the schedule has copies.
-  const bool is_on_device = operation.buffer.memory == MemoryKind::kDevice;
+  const bool is_on_device = operation.memory == MemoryKind::kDevice;
   if (operation.sends_copy() && !is_on_device && !receives) {
     place.copy = copied_bytes_;
     copied_bytes_ += bytes;
@@ -196,13 +195,13 @@ void OperationTensors::append(std::vector<PinnedMirror::Copy>& runs,
 //
 //   result of tensor 0 | input of tensor 0 | result of tensor 1 | ...
 void OperationTensors::mirror_in(CopyLane& lane) {
-  struct Buffers {
+  struct Offsets {
     std::size_t result = 0, input = 0;
   };
-  std::vector<Buffers> buffers;  // by tensor: first their sizes, then where they begin
+  std::vector<Offsets> buffers;  // by tensor: first their sizes, then where they begin
   for (const Place& place : places_) {
     if (buffers.size() <= place.tensor) buffers.resize(place.tensor + 1);
-    Buffers& of = buffers[place.tensor];
+    Offsets& of = buffers[place.tensor];
     if (place.result) of.result = std::max(of.result, *place.result + place.bytes);
     if (place.input) of.input = std::max(of.input, *place.input + place.bytes);
   }
@@ -211,14 +210,14 @@ void OperationTensors::mirror_in(CopyLane& lane) {
     const std::size_t size = std::exchange(buffer, bytes);
     bytes += (size + kMirrorAlignment - 1) / kMirrorAlignment * kMirrorAlignment;
   };
-  for (Buffers& of : buffers) {
+  for (Offsets& of : buffers) {
     begin(of.result);
     begin(of.input);
   }
   mirror_ = std::make_shared<PinnedMirror>(lane, bytes);
   for (std::size_t i = 0; i < places_.size(); ++i) {
     Place& place = places_[i];
-    const Buffers& of = buffers[place.tensor];
+    const Offsets& of = buffers[place.tensor];
     if (place.result) place.result_in_mirror = of.result + *place.result;
     if (place.input) place.input_in_mirror = of.input + *place.input;
     segments_[i].data = place.result ? mirror_->data() + place.result_in_mirror : nullptr;
@@ -274,8 +273,7 @@ bool is_in_arena(const Operation& operation, std::span<const std::byte> shared) 
   const auto are_near = [&](const TensorBuffers& tensor) {
     return is_near(tensor.input) && is_near(tensor.result);
   };
-  return is_near(operation.input) && is_near(operation.buffer.data) &&
-         std::ranges::all_of(operation.tensors, are_near);
+  return std::ranges::all_of(operation.tensors, are_near);
 }
 
 PlannedOperation plan_operation(const Operation& operation, bool in_arenas,
@@ -292,7 +290,7 @@ PlannedOperation plan_operation(const Operation& operation, bool in_arenas,
       .bucket = plan_bucket(request_bucket(operation.name, bucket_goal, layout, inputs), inputs),
       .tensors = OperationTensors(operation, goal, context.transport.rank())};
   Binding& binding = planned.bucket.binding;
-  if (!layout.is_on_device() && operation.buffer.memory == MemoryKind::kDevice) {
+  if (!layout.is_on_device() && operation.memory == MemoryKind::kDevice) {
     planned.tensors.mirror_in(*context.copies);
     binding.mirror = planned.tensors.mirror();
   }

@@ -25,11 +25,11 @@ class OperationPool {
   /// Before: its ticket is done, and nobody else refers to it but to drop it.
   void give_back(std::shared_ptr<Operation> operation) {
     operation->ticket->reset();
-    operation->buffer = {};
-    operation->input = nullptr;
+    operation->dtype = DType::kFloat32;
+    operation->memory = MemoryKind::kHost;
+    operation->tensors.clear();
     operation->out_of_place = false;
     operation->counts.clear();
-    operation->tensors.clear();
     operation->op = ReduceOp::kSum;
     operation->scales = {};
     operation->wire.reset();
@@ -37,7 +37,7 @@ class OperationPool {
     operation->ready.reset();
     operation->rows.reset();
     operation->space = NameSpace::kUser;
-    operation->memory.reset();
+    operation->kept.reset();
     const SpinGuard lock(lock_);
     if (unused_.size() < kMost) unused_.push_back(std::move(operation));
   }

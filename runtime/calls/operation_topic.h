@@ -51,7 +51,7 @@ class OperationTopic final : public BucketOwner {
   void rejected(const Error& error) noexcept;
   /// The head's bucket is in device memory, as its buffer is.
   bool has_device_bucket() const {
-    return head().buffer.memory == MemoryKind::kDevice && !tensors_.mirror();
+    return head().memory == MemoryKind::kDevice && !tensors_.mirror();
   }
   /// A proposal that perhaps not all ranks made was rejected, here or elsewhere: those that did not
   /// make it get the error when they propose, which the next use does.

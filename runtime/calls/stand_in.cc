@@ -27,44 +27,45 @@ struct StandIn : Operation {
   std::shared_ptr<StandInMemory::Block> result_block, input_block;
 };
 
+/// Both buffers of all tensors; an input only out of place.
+struct WholeBuffers {
+  std::byte* result = nullptr;
+  std::byte* input = nullptr;
+};
+
 /// Gives it both buffers, and in the one that it contributes `count` neutral elements, if any.
-void give_host_memory(StandIn& part, std::size_t bytes, std::size_t count, DType dtype,
-                      ReduceOp op) {
+WholeBuffers give_host_memory(StandIn& part, std::size_t bytes, std::size_t count, DType dtype,
+                              ReduceOp op) {
   part.result_memory = allocate_aligned(bytes);
-  std::byte* contribution = part.result_memory.get();
-  part.buffer.data = contribution;
-  if (part.out_of_place) {
-    part.input_memory = allocate_aligned(bytes);
-    part.input = contribution = part.input_memory.get();
-  }
+  if (part.out_of_place) part.input_memory = allocate_aligned(bytes);
+  const WholeBuffers buffers{part.result_memory.get(), part.input_memory.get()};
+  std::byte* const contribution = part.out_of_place ? buffers.input : buffers.result;
   if (count > 0) fill_neutral({contribution, count, dtype}, op);
+  return buffers;
 }
 
 /// The same in device memory, where `ready` comes behind what is contributed.
-void give_device_memory(StandIn& part, StandInMemory& memory, std::size_t bytes, std::size_t count,
-                        DType dtype, ReduceOp op) {
+WholeBuffers give_device_memory(StandIn& part, StandInMemory& memory, std::size_t bytes,
+                                std::size_t count, DType dtype, ReduceOp op) {
   part.result_block = memory.take(bytes);
-  part.buffer.data = part.result_block->data();
   std::shared_ptr<StandInMemory::Block> contribution = part.result_block;
-  if (part.out_of_place) {
-    part.input_block = contribution = memory.take(bytes);
-    part.input = contribution->data();
-  }
-  if (count == 0) return;
+  if (part.out_of_place) part.input_block = contribution = memory.take(bytes);
+  const WholeBuffers buffers{part.result_block->data(),
+                             part.out_of_place ? contribution->data() : nullptr};
+  if (count == 0) return buffers;
   contribution->fill(memory.copies().up(), count, dtype, op);
   part.ready = std::shared_ptr<const Event>(contribution, &contribution->filled());
+  return buffers;
 }
 
-/// Divides the buffers among the tensors of a grouped operation of so many parts.
-void share_out(Operation& operation, std::size_t parts) {
+/// Divides the buffers among the tensors of an operation of so many parts.
+void share_out(const WholeBuffers& buffers, Operation& operation, std::size_t parts) {
   std::size_t first = 0;
   for (std::size_t i = 0; i < operation.tensors.size(); ++i) {
-    const std::size_t offset = first * size_of(operation.buffer.dtype);
+    const std::size_t offset = first * size_of(operation.dtype);
     TensorBuffers& tensor = operation.tensors[i];
-    if (operation.input != nullptr) {
-      tensor.input = static_cast<const std::byte*>(operation.input) + offset;
-    }
-    tensor.result = static_cast<std::byte*>(operation.buffer.data) + offset;
+    if (buffers.input != nullptr) tensor.input = buffers.input + offset;
+    tensor.result = buffers.result + offset;
     for (std::size_t part = 0; part < parts; ++part) first += operation.count_in(i, part);
   }
 }
@@ -139,7 +140,6 @@ std::vector<std::byte> to_bytes(const OperationTerms& terms) {
   ByteWriter writer(bytes);
   writer.text(terms.name);
   writer.number(static_cast<std::uint8_t>(shape.kind));
-  writer.number(std::uint64_t{shape.count});
   writer.number(narrow<std::uint32_t>(shape.counts.size()));
   for (const std::size_t count : shape.counts) writer.number(std::uint64_t{count});
   writer.number(narrow<std::uint32_t>(shape.tensors.size()));
@@ -164,7 +164,6 @@ std::optional<OperationTerms> operation_terms_from(std::span<const std::byte> by
   OperationShape& shape = terms.shape;
   terms.name = reader.text();
   shape.kind = reader.choice(kAllKinds);
-  shape.count = reader.number<std::uint64_t>();
   shape.counts.resize(reader.list(sizeof(std::uint64_t)));
   for (std::size_t& count : shape.counts) count = reader.number<std::uint64_t>();
   shape.tensors.resize(reader.list(sizeof(std::uint64_t)));
@@ -213,7 +212,8 @@ std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_
   part->kind = shape.kind;
   part->name = terms.name;
   part->space = terms.space;
-  part->buffer = {nullptr, shape.count, shape.dtype, shape.memory};
+  part->dtype = shape.dtype;
+  part->memory = shape.memory;
   part->counts = shape.counts;
   for (const std::size_t count : shape.tensors) part->tensors.push_back({.count = count});
   part->op = shape.op;
@@ -231,13 +231,12 @@ std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_
       shape.kind == OperationKind::kBroadcast || shape.kind == OperationKind::kScatter;
   const std::size_t contributed = only_receives ? 0 : numbers;
   const ReduceOp op = carried(shape.op, shape.dtype);
-  if (shape.memory == MemoryKind::kHost) {
-    give_host_memory(*part, bytes, contributed, carrier.dtype, op);
-  } else {
-    check(memory != nullptr, "a stand-in in device memory needs some");
-    give_device_memory(*part, *memory, bytes, contributed, carrier.dtype, op);
-  }
-  share_out(*part, goal.size());
+  const bool is_on_host = shape.memory == MemoryKind::kHost;
+  check(is_on_host || memory != nullptr, "a stand-in in device memory needs some");
+  const WholeBuffers buffers =
+      is_on_host ? give_host_memory(*part, bytes, contributed, carrier.dtype, op)
+                 : give_device_memory(*part, *memory, bytes, contributed, carrier.dtype, op);
+  share_out(buffers, *part, goal.size());
   return part;
 }
 

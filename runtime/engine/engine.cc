@@ -155,7 +155,8 @@ bool Engine::move() {
   return moved;
 }
 
-/// Takes what was submitted: gradients that are marked, operations, registrations.
+/// Takes what was submitted: gradients that are marked, operations, registrations; and the next
+/// operations of calls that several make up, so that these leave as soon.
 bool Engine::absorb() {
   activity_.begin(EngineVerb::kMark);
   queue_.drain(drained_);
@@ -173,7 +174,9 @@ bool Engine::absorb() {
   }
   const bool any = !drained_.empty();
   drained_.clear();
-  return any;
+  const bool has_next = !failure_ && sequences_.poll();
+  if (has_next && sequences_.is_idle()) attends_ = joining_.is_busy() || closing_.has_begun();
+  return any || has_next;
 }
 
 bool Engine::receive() {
@@ -202,7 +205,7 @@ bool Engine::agree() {
 
 /// Moves on what goes on over several agreements.
 bool Engine::attend() {
-  bool moved = sequences_.poll();
+  bool moved = false;
   if (joining_.is_busy() && joining_.poll()) moved = true;
   if (closing_.has_begun() && move_closing()) moved = true;
   attends_ = joining_.is_busy() || !sequences_.is_idle() || closing_.has_begun();

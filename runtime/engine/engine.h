@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "comm/base/clock.h"
-#include "comm/base/pause.h"
 #include "comm/coordinator/coordinator.h"
 #include "comm/message/messages.h"
 #include "comm/message/mirrored_messages.h"

@@ -8,6 +8,7 @@
 #include "comm/base/check.h"
 #include "comm/base/error.h"
 #include "comm/kernels/neutral.h"
+#include "fusion/gradient_checks.h"
 
 namespace kolo {
 GradientGroup::GradientGroup(std::string name, std::vector<GradientSpec> gradients,

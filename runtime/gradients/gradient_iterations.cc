@@ -208,7 +208,9 @@ bool GradientIterations::is_combined(std::size_t gradient) const {
 void GradientIterations::begin_waiting(TimePoint now) {
   if (!error_ && marks_ < size_) {
     throw UsageError(
-        fmt::format("wait() before ready() for {} of set '{}'", unmarked_names(), name_));
+        fmt::format("wait() before ready() for {} of set '{}'; give_up() ends an iteration of "
+                    "which a rank cannot compute more",
+                    names_of(find_unmarked()), name_));
   }
   prompt_waits_.waits(now);
   step_times_.begin_wait();
@@ -238,9 +240,15 @@ void GradientIterations::await_stop(Driver* driver) {
   wait_until(Deadline(std::chrono::milliseconds(0)), driver, settled, mutex_, changed_);
 }
 
-std::string GradientIterations::unmarked() const {
+std::vector<std::size_t> GradientIterations::unmarked() const {
   const MutexLock lock(mutex_);
-  return unmarked_names();
+  return find_unmarked();
+}
+
+std::string GradientIterations::names_of(const std::vector<std::size_t>& gradients) const {
+  std::vector<std::string_view> names;
+  for (const std::size_t gradient : gradients) names.push_back(gradients_[gradient].name);
+  return quoted(names);
 }
 
 bool GradientIterations::all_enqueued() const {
@@ -265,12 +273,12 @@ void GradientIterations::write(const Timeline::Span& waited) const {
   timeline_->wait(name_, waited);
 }
 
-std::string GradientIterations::unmarked_names() const {
-  std::vector<std::string_view> names;
+std::vector<std::size_t> GradientIterations::find_unmarked() const {
+  std::vector<std::size_t> gradients;
   for (std::size_t i = 0; i < size_; ++i) {
-    if (!marked_[i]) names.push_back(gradients_[i].name);
+    if (!marked_[i]) gradients.push_back(i);
   }
-  return quoted(names);
+  return gradients;
 }
 
 // --- The engine's thread ------------------------------------------------------------------------

@@ -89,8 +89,10 @@ class GradientIterations {
   /// Whether something may still use the memory of gradients: an iteration that is in flight, or a
   /// bucket that runs on although the set has failed.
   bool uses_memory() const { return in_flight() || running_ > 0; }
-  /// The gradients of this iteration that are not marked, for people.
-  std::string unmarked() const KOLO_EXCLUDES(mutex_);
+  /// The gradients of this iteration that are not marked.
+  std::vector<std::size_t> unmarked() const KOLO_EXCLUDES(mutex_);
+  /// Their names, for people.
+  std::string names_of(const std::vector<std::size_t>& gradients) const;
   /// Whether it has an error, which every later call throws.
   bool failed() const { return has_failed_.load(std::memory_order_acquire); }
   /// Threads that wait.
@@ -142,7 +144,7 @@ class GradientIterations {
   void take(std::size_t gradient, MarkCall call) KOLO_REQUIRES(mutex_);
   std::optional<ReadyBucket> count(std::size_t gradient) KOLO_REQUIRES(mutex_);
   void begin_next() KOLO_REQUIRES(mutex_);
-  std::string unmarked_names() const KOLO_REQUIRES(mutex_);
+  std::vector<std::size_t> find_unmarked() const KOLO_REQUIRES(mutex_);
   /// The iteration that is over, of which `wait` took so long.
   void write(const Timeline::Span& waited) const KOLO_REQUIRES(mutex_);
 

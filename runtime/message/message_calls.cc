@@ -11,43 +11,10 @@
 
 namespace kolo {
 
-MessageCalls::MessageCalls(Engine& engine, std::shared_ptr<Driver> driver, Device* device,
-                           int world_size, std::shared_ptr<const WaitLimit> limit)
-    : engine_(engine),
-      driver_(std::move(driver)),
-      device_(device),
-      world_size_(world_size),
-      limit_(std::move(limit)) {}
-
-MessageCalls::Call MessageCalls::begin(Message::Kind kind, std::span<const BufferView> tensors,
-                                       int peer, std::uint64_t tag, NativeStream stream) {
-  Call call = start(kind, tensors, peer, tag, stream);
-  driver_->attend(Driver::Next::kUnknown);
-  return call;
-}
-
-/// A call that fails or takes too long is not used again. After a time-out a receive whose message
-/// has not come is withdrawn; one whose message is on its way gets it.
-Received MessageCalls::run(Message::Kind kind, std::span<const BufferView> tensors, int peer,
-                           std::uint64_t tag, NativeStream stream) {
-  Call call = start(kind, tensors, peer, tag, stream);
-  try {
-    call->wait_within(*limit_, driver_.get());
-  } catch (const KoloError& e) {
-    if (call->kind == Message::Kind::kSend || call->done()) throw;
-    engine_.withdraw(call, e.error());
-    if (!call->wait(limit_->time, driver_.get())) throw;
-  }
-  const Received received = call->received;
-  give_back(std::move(call));
-  return received;
-}
-
-void MessageCalls::check_call(Message::Kind kind, std::span<const BufferView> tensors,
-                              int peer) const {
+void MessageCalls::check_call(Message::Kind kind, const Buffers& tensors, int peer) const {
   const bool sends = kind == Message::Kind::kSend;
   const auto refuse = [&](const std::string& what) {
-    throw UsageError((sends ? "send: " : "recv: ") + what, limit_->group);
+    throw UsageError((sends ? "send: " : "recv: ") + what);
   };
   if (tensors.empty()) refuse("there are no tensors");
   const MemoryKind memory = tensors.front().memory;
@@ -81,37 +48,21 @@ void MessageCalls::check_call(Message::Kind kind, std::span<const BufferView> te
   refuse(fmt::format("the peer {} is not a rank{}", peer, sends ? "" : ", and not kAnyRank"));
 }
 
-MessageCalls::Call MessageCalls::start(Message::Kind kind, std::span<const BufferView> tensors,
-                                       int peer, std::uint64_t tag, NativeStream stream) {
-  check_call(kind, tensors, peer);
-  Call call = take_unused();
+std::shared_ptr<MessageCall> MessageCalls::make(Message::Kind kind, const Buffers& buffers,
+                                                int peer, std::uint64_t tag,
+                                                NativeStream stream) const {
+  check_call(kind, buffers, peer);
+  std::shared_ptr<MessageCall> call = pool_.take();
   call->kind = kind;
   call->peer = peer;
   call->tag = tag;
-  call->set_parts(tensors);
-  call->ready = nullptr;
+  call->set_parts(buffers);
   if (call->memory() == MemoryKind::kDevice) {
     std::shared_ptr<Event> ready = device_->make_event();
     device_->record(stream, *ready);
     call->ready = std::move(ready);
   }
-  engine_.submit(std::shared_ptr<Message>(call));
   return call;
-}
-
-MessageCalls::Call MessageCalls::take_unused() {
-  const MutexLock lock(mutex_);
-  if (unused_.empty()) return std::make_shared<MessageCall>();
-  Call call = std::move(unused_.back());
-  unused_.pop_back();
-  return call;
-}
-
-/// Before: it is done, and nobody else refers to it but to drop it.
-void MessageCalls::give_back(Call call) {
-  call->reset();
-  const MutexLock lock(mutex_);
-  if (unused_.size() < kMostUnused) unused_.push_back(std::move(call));
 }
 
 }  // namespace kolo

@@ -2,53 +2,33 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
-#include <vector>
 
 #include "comm/base/buffer_view.h"
-#include "comm/base/mutex.h"
 #include "comm/base/native_stream.h"
 #include "comm/device/device.h"
-#include "runtime/engine/engine.h"
 #include "runtime/message/message_call.h"
-#include "runtime/wait/driver.h"
+#include "runtime/message/message_pool.h"
 
 namespace kolo {
 
-/// The calls of users' threads that send and receive: checks arguments, submits messages to the
-/// engine and waits for them. The contracts are those of `Runtime`. Threads: any.
+/// Makes messages of the calls of users' threads that send and receive, whose arguments it checks.
+/// The contracts are those of `Group`. Threads: any. Errors: UsageError.
 class MessageCalls {
  public:
-  /// `engine` and `device` outlive it. `device`: null without one. `limit` is that of each wait.
-  MessageCalls(Engine& engine, std::shared_ptr<Driver> driver, Device* device, int world_size,
-               std::shared_ptr<const WaitLimit> limit);
+  /// `pool` and `device` outlive it. `device`: null without one.
+  MessageCalls(MessagePool& pool, Device* device, int world_size)
+      : pool_(pool), device_(device), world_size_(world_size) {}
 
-  using Call = std::shared_ptr<MessageCall>;
-
-  /// Begins to send or receive one message, whose buffers are `tensors`, at least one.
-  Call begin(Message::Kind kind, std::span<const BufferView> tensors, int peer, std::uint64_t tag,
-             NativeStream stream);
-  /// The same, and waits until it is done.
-  Received run(Message::Kind kind, std::span<const BufferView> tensors, int peer, std::uint64_t tag,
-               NativeStream stream);
+  /// A message of these buffers, at least one.
+  std::shared_ptr<MessageCall> make(Message::Kind kind, const Buffers& buffers, int peer,
+                                    std::uint64_t tag, NativeStream stream) const;
 
  private:
-  /// As many as threads that are likely to call at the same time.
-  static constexpr std::size_t kMostUnused = 16;
+  void check_call(Message::Kind kind, const Buffers& buffers, int peer) const;
 
-  void check_call(Message::Kind kind, std::span<const BufferView> tensors, int peer) const;
-  Call start(Message::Kind kind, std::span<const BufferView> tensors, int peer, std::uint64_t tag,
-             NativeStream stream);
-  Call take_unused() KOLO_EXCLUDES(mutex_);
-  void give_back(Call call) KOLO_EXCLUDES(mutex_);
-
-  Engine& engine_;
-  const std::shared_ptr<Driver> driver_;
+  MessagePool& pool_;
   Device* const device_;
   const int world_size_;
-  const std::shared_ptr<const WaitLimit> limit_;
-  Mutex mutex_;
-  std::vector<Call> unused_ KOLO_GUARDED_BY(mutex_);  // so that blocking calls allocate nothing
 };
 
 }  // namespace kolo

@@ -44,16 +44,16 @@ std::string with_range(std::string_view help, const OptionRange& range) {
 
 OptionEntry bytes_option(std::string name, std::string_view help, std::size_t Options::*field,
                          std::size_t least) {
-  return {.name = std::move(name),
-          .value = "BYTES",
-          .help = fmt::format("{}; bytes with suffixes K, M and G, {} to {}", help,
-                              bytes_text(least), bytes_text(kMostBytes)),
-          .set =
-              [field, least](Options& options, const std::string& text) {
-                options.*field = parse_bytes(text, least, kMostBytes);
-              },
-          .get = [field](const Options& options) { return bytes_text(options.*field); },
-          .job_wide = true};
+  return {
+      .name = std::move(name),
+      .value = "BYTES",
+      .help = fmt::format("{}; bytes, {} to {}", help, bytes_text(least), bytes_text(kMostBytes)),
+      .set =
+          [field, least](Options& options, const std::string& text) {
+            options.*field = parse_bytes(text, least, kMostBytes);
+          },
+      .get = [field](const Options& options) { return bytes_text(options.*field); },
+      .job_wide = true};
 }
 
 /// The same, or "auto".
@@ -258,8 +258,8 @@ const std::vector<OptionEntry>& option_table() {
   };
   static const std::vector<OptionEntry> table = {
       auto_bytes_option("fusion_bytes",
-                        "largest bucket of gradients; 0 sends each gradient alone; auto takes the "
-                        "size that the cost model predicts to be fastest",
+                        "largest bucket of gradients; 0 sends each gradient alone; auto: the "
+                        "fastest, as predicted",
                         &Options::fusion_bytes, 0),
       text_option("algorithm", "[COLLECTIVE:]NAME",
                   fmt::format("algorithms for what they serve, separated by semicolons: {}; after "
@@ -277,10 +277,10 @@ const std::vector<OptionEntry>& option_table() {
           "accelerator of this rank: cpu (none), cuda (the GPU whose index is the local rank) or "
           "cuda:INDEX, 0 to 65535",
           &Options::device, false, check_device_name),
-      auto_bytes_option("device_fusion_bytes",
-                        "largest bucket of gradients in device memory; 0 sends each gradient "
-                        "alone; auto takes the size that the cost model predicts to be fastest",
-                        &Options::device_fusion_bytes, 0),
+      auto_bytes_option(
+          "device_fusion_bytes",
+          "largest bucket of gradients in device memory; 0 and auto: as of fusion_bytes",
+          &Options::device_fusion_bytes, 0),
       bytes_option("device_chunk_bytes",
                    "largest chunk of a bucket in device memory; chunks are pipelined",
                    &Options::device_chunk_bytes, 1),
@@ -296,8 +296,8 @@ const std::vector<OptionEntry>& option_table() {
       wire_option(),
       compression_option(),
       auto_bytes_option("chunk_bytes",
-                        "largest chunk of a bucket; chunks are pipelined; auto takes the size that "
-                        "the cost model predicts to be fastest",
+                        "largest chunk of a bucket; chunks are pipelined; auto: the fastest, as "
+                        "predicted",
                         &Options::chunk_bytes, 1),
       bytes_option("network_window",
                    "limit of the bytes of a bucket that are in flight between nodes, in at least "

@@ -100,8 +100,10 @@ struct Options {
   /// ranks (OMP_NUM_THREADS each) and one more thread per rank leave free.
   int reduce_threads = kAutoThreads;
 
+#if __cplusplus >= 202002L
   /// Equal in every field.
   friend bool operator==(const Options&, const Options&) = default;
+#endif
 };
 
 /// Returns `options` in which KOLO_* variables replace the fields that still have their defaults.

@@ -181,7 +181,7 @@ void on_first_rank(Runtime& runtime, const std::function<void()>& write) {
   }
   constexpr std::uint8_t kDone = 255;
   std::uint8_t outcome = failure ? static_cast<std::uint8_t>(failure->error().code) : kDone;
-  runtime.broadcast("outcome on rank 0", {&outcome, 1}, 0);
+  runtime.broadcast("outcome on rank 0", {&outcome, 1}, 0).wait();
   if (failure) throw KoloError(*std::move(failure));
   if (outcome == kDone) return;
   throw KoloError({.code = static_cast<ErrorCode>(outcome),

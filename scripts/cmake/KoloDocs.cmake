@@ -34,6 +34,6 @@ set(DOXYGEN_IMAGE_PATH ${PROJECT_SOURCE_DIR}/benchmarks/results ${PROJECT_SOURCE
 set(DOXYGEN_FILTER_PATTERNS "*.md=${PROJECT_SOURCE_DIR}/scripts/lib/doxygen-links")
 
 doxygen_add_docs(docs
-  README.md CONTRIBUTING.md CHANGELOG.md docs runtime/include/kolo/kolo.h ${public_headers}
+  README.md CONTRIBUTING.md CHANGELOG.md docs runtime/include/kolo/kolo.h runtime/include/kolo/torch.h ${public_headers}
   WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
   COMMENT "API reference: ${PROJECT_BINARY_DIR}/docs/api/index.html")

@@ -25,12 +25,14 @@ set(public_headers
   comm/base/half.h
   comm/base/native_stream.h
   comm/base/reduction.h
+  comm/base/span.h
   comm/message/received.h
   comm/rendezvous/key_value_store.h
   comm/rendezvous/rendezvous.h
   comm/rendezvous/store_rendezvous.h
   fusion/gradient.h
   runtime/options/compression_stats.h
+  runtime/api/check_equal.h
   runtime/api/gradient_set.h
   runtime/api/group.h
   runtime/api/kolo.h
@@ -57,13 +59,16 @@ if(KOLO_WITH_TRAINER)
   if(TARGET kolo_trainer_cuda)
     list(APPEND trainer_libraries kolo_trainer_cuda)
   endif()
+  foreach(library IN LISTS trainer_libraries)
+    target_compile_features(${library} INTERFACE cxx_std_20)
+  endforeach()
   install(TARGETS ${trainer_libraries} EXPORT koloTrainerTargets
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library
     INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT koloTrainerTargets NAMESPACE kolo:: DESTINATION ${package_folder} COMPONENT library)
 endif()
 
-foreach(name IN ITEMS kolo kolo_c kolo_c_gradients)
+foreach(name IN ITEMS kolo kolo_c kolo_c_gradients torch)
   kolo_install_header(runtime/include/kolo/${name}.h ${CMAKE_INSTALL_INCLUDEDIR}/kolo)
 endforeach()
 

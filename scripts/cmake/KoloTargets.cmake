@@ -5,7 +5,7 @@ find_package(CLI11 REQUIRED)
 include(KoloPrecompiledHeaders)
 
 function(kolo_target_defaults target)
-  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_compile_features(${target} PRIVATE cxx_std_20)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   set(warnings -Wall -Wextra -Wconversion -Wshadow $<$<BOOL:${KOLO_WERROR}>:-Werror>
     # Checks KOLO_GUARDED_BY and its kin (comm/base/thread_annotations.h).
@@ -45,6 +45,7 @@ endfunction()
 
 function(kolo_library_defaults target)
   kolo_target_defaults(${target})
+  target_compile_features(${target} INTERFACE cxx_std_17)  # What kolo.h includes is C++17.
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endfunction()
 

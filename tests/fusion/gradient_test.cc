@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "comm/base/error.h"
+#include "fusion/gradient_checks.h"
 
 namespace kolo {
 namespace {

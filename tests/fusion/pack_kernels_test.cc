@@ -1,5 +1,6 @@
 #include "fusion/pack_kernels.h"
 
+#include <algorithm>
 #include <vector>
 
 #include <gmock/gmock.h>

@@ -28,7 +28,7 @@ inline void sum_once(Runtime& job, int round) {
   std::vector<float> values(1000);
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<float>(whole(job.rank(), round, i));
-  job.all_reduce("once", {values.data(), values.size()});
+  job.all_reduce("once", {values.data(), values.size()}).wait();
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i] == static_cast<float>(sum_of_whole(job.world_size(), round, i))) continue;
     throw WrongSum("element " + std::to_string(i));
@@ -41,14 +41,13 @@ inline void fork_a_child(Runtime& job) {
   const BufferView view{values.data(), values.size()};
   GradientSet set = job.register_gradients("model", {{.name = "g", .shape = {10}}});
   std::vector<float> received(10);
-  ReceiveTicket late = job.recv_async({received.data(), received.size()}, job.rank(), 3);
+  Ticket late = job.recv({received.data(), received.size()}, job.rank(), 3);
   const pid_t child = ::fork();
   if (child == 0) {
     const std::function<void()> calls[] = {
-        [&] { job.all_reduce("x", view); },
-        [&] { job.all_reduce_async("x", view); },
-        [&] { job.barrier(); },
-        [&] { job.send(view, 0); },
+        [&] { job.all_reduce("x", view).wait(); },
+        [&] { job.barrier().wait(); },
+        [&] { job.send(view, 0).wait(); },
         [&] { job.group({job.rank()}); },
         [&] { job.register_gradients("more", {{.name = "g", .shape = {10}}}); },
         [&] { set.ready(0); },
@@ -72,7 +71,7 @@ inline void fork_a_child(Runtime& job) {
   int status = -1;
   ::waitpid(child, &status, 0);
   if (status != 0) throw std::runtime_error("the child ended with " + std::to_string(status));
-  job.send(view, job.rank(), 3);
+  job.send(view, job.rank(), 3).wait();
   late.wait();
   sum_once(job, 0);
 }
@@ -88,10 +87,10 @@ inline void drop_groups(Runtime& job, std::size_t count) {
     const BufferView view{values.data(), count};
     std::optional<Group> group(job.group(all, {.name = "dropped"}));
     const bool is_warm = round % 2 == 1;
-    if (is_warm) group->all_reduce("x", view);
+    if (is_warm) group->all_reduce("x", view).wait();
     for (std::size_t i = 0; i < count; ++i)
       values[i] = static_cast<float>(whole(job.rank(), round, i));
-    Ticket ticket = group->all_reduce_async("x", view);
+    Ticket ticket = group->all_reduce("x", view);
     if (round % 3 == 0) group->close();
     group.reset();
     ticket.wait();
@@ -113,8 +112,7 @@ inline void close_with_calls(Runtime& job, int more) {
   std::vector<Ticket> tickets;
   for (std::size_t call = 0; call < calls; ++call) {
     data.emplace_back(kCount, static_cast<float>(whole(rank, 0, call)));
-    tickets.push_back(
-        job.all_reduce_async("call " + std::to_string(call), {data.back().data(), kCount}));
+    tickets.push_back(job.all_reduce("call " + std::to_string(call), {data.back().data(), kCount}));
   }
   job.close();
   int failed = 0;

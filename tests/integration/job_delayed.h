@@ -22,7 +22,7 @@ namespace kolo::test {
 /// A collective under way, with its buffers.
 struct DelayedSum {
   std::vector<std::byte> input, result;
-  std::vector<TensorBuffers> tensors = {};  ///< Of a grouped one: the two halves of the buffers.
+  std::vector<Tensor> tensors = {};  ///< Of a grouped one: the two halves of the buffers.
   std::function<void()> begin = {}, wait = {};
   bool is_kept = true;  ///< Whether this rank has a result.
   RowSums rows = {};    ///< That of a row-sparse one.
@@ -73,7 +73,7 @@ class DelayedSums {
     // Ranks get different parts; together they are the same on all ranks.
     auto all = static_cast<std::int64_t>(own.value());
     const BufferView view{&all, 1, DType::kInt64};
-    job_.all_reduce("digest", view);
+    job_.all_reduce("digest", view).wait();
     digest.add(view);
   }
 
@@ -162,10 +162,17 @@ class DelayedSums {
   static void split(DelayedSum& sum, std::size_t parts_of_input, std::size_t parts_of_result,
                     std::size_t part, DType dtype) {
     const std::size_t first = part / 3;
-    sum.tensors = {{.input = sum.input.data(), .result = sum.result.data(), .count = first},
-                   {.input = sum.input.data() + parts_of_input * first * size_of(dtype),
-                    .result = sum.result.data() + parts_of_result * first * size_of(dtype),
-                    .count = part - first}};
+    const std::size_t rest = part - first, bytes = first * size_of(dtype);
+    sum.tensors = {{{sum.input.data(), parts_of_input * first, dtype},
+                    {sum.result.data(), parts_of_result * first, dtype}},
+                   {{sum.input.data() + parts_of_input * bytes, parts_of_input * rest, dtype},
+                    {sum.result.data() + parts_of_result * bytes, parts_of_result * rest, dtype}}};
+  }
+
+  /// From the input of a sum to its result.
+  static Tensor apart(const DelayedSum& sum, const BufferView& result, PartCounts counts = {}) {
+    return {
+        {sum.input.data(), sum.input.size() / size_of(result.dtype), result.dtype}, result, counts};
   }
 
   static void put_in_place(DelayedSum& sum) { std::ranges::copy(sum.input, sum.result.begin()); }
@@ -187,29 +194,27 @@ class DelayedSums {
       return *sums.back();
     };
     add("all_reduce", [](Group& of, const auto& name, auto& sum, const auto& view) {
-      return of.all_reduce_async(name, sum.input.data(), view, ReduceOp::kAverage);
+      return of.all_reduce(name, apart(sum, view), ReduceOp::kAverage);
     });
     put_in_place(add("in place", [](Group& of, const auto& name, auto&, const auto& view) {
-      return of.all_reduce_async(name, view, {ReduceOp::kSum, {.before = 0.3, .after = 1.7}});
+      return of.all_reduce(name, view, {ReduceOp::kSum, {.before = 0.3, .after = 1.7}});
     }));
     if (!is_complex(dtype)) {
       add("product", [](Group& of, const auto& name, auto& sum, const auto& view) {
-        return of.all_reduce_async(name, sum.input.data(), view, ReduceOp::kProd);
+        return of.all_reduce(name, apart(sum, view), ReduceOp::kProd);
       });
     }
     if (is_cast(dtype) && all_reduces_16_bits_) {
       add("rounded", [](Group& of, const auto& name, auto& sum, const auto& view) {
-        return of.all_reduce_async(name, sum.input.data(), view, kAverageAsBFloat16);
+        return of.all_reduce(name, apart(sum, view), kAverageAsBFloat16);
       });
     }
     add("premultiplied", [](Group& of, const auto& name, auto& sum, const auto& view) {
-      return of.all_reduce_async(name, sum.input.data(), view,
-                                 {ReduceOp::kPremulSum, {.before = 0.3 + of.rank()}});
+      return of.all_reduce(name, apart(sum, view),
+                           {ReduceOp::kPremulSum, {.before = 0.3 + of.rank()}});
     });
-    split(add("grouped all_reduce",
-              [dtype](Group& of, const auto& name, auto& sum, const auto&) {
-                return of.all_reduce_async(name, Tensors{.dtype = dtype, .each = sum.tensors});
-              }),
+    split(add("grouped all_reduce", [](Group& of, const auto& name, auto& sum,
+                                       const auto&) { return of.all_reduce(name, sum.tensors); }),
           1, 1, count, dtype);
   }
 
@@ -217,21 +222,19 @@ class DelayedSums {
     const int root = group.size() - 1;
     sums.push_back(make(group, "reduce", dtype, round, count, count,
                         [root](Group& of, const auto& name, auto& sum, const auto& view) {
-                          return of.reduce_async(
-                              name, sum.input.data(), view, root,
-                              {ReduceOp::kPremulSum, {.before = 0.7 * of.rank()}});
+                          return of.reduce(name, apart(sum, view), root,
+                                           {ReduceOp::kPremulSum, {.before = 0.7 * of.rank()}});
                         }));
     sums.back()->is_kept = group.rank() == root;
     sums.push_back(make(group, "reduce in place", dtype, round, count, count,
                         [root](Group& of, const auto& name, auto&, const auto& view) {
-                          return of.reduce_async(name, nullptr, view, root);
+                          return of.reduce(name, view, root);
                         }));
     put_in_place(*sums.back());
     sums.back()->is_kept = group.rank() == root;
     sums.push_back(make(group, "grouped reduce", dtype, round, count, count,
-                        [dtype, root](Group& of, const auto& name, auto& sum, const auto&) {
-                          return of.reduce_async(name, Tensors{.dtype = dtype, .each = sum.tensors},
-                                                 root);
+                        [root](Group& of, const auto& name, auto& sum, const auto&) {
+                          return of.reduce(name, sum.tensors, root);
                         }));
     split(*sums.back(), 1, 1, count, dtype);
     sums.back()->is_kept = group.rank() == root;
@@ -247,29 +250,27 @@ class DelayedSums {
     for (const std::size_t count : counts) uneven += count;
     sums.push_back(make(group, "reduce_scatter", dtype, round, all, part,
                         [](Group& of, const auto& name, auto& sum, const auto& view) {
-                          return of.reduce_scatter_async(name, sum.input.data(), view);
+                          return of.reduce_scatter(name, apart(sum, view));
                         }));
     sums.push_back(make(group, "reduce_scatter in place", dtype, round, all, all,
                         [](Group& of, const auto& name, auto&, const auto& view) {
-                          return of.reduce_scatter_async(name, nullptr, view);
+                          return of.reduce_scatter(name, view);
                         }));
     put_in_place(*sums.back());
     if (is_cast(dtype)) {
       sums.push_back(make(group, "rounded reduce_scatter", dtype, round, all, part,
                           [](Group& of, const auto& name, auto& sum, const auto& view) {
-                            return of.reduce_scatter_async(name, sum.input.data(), view,
-                                                           kAverageAsBFloat16);
+                            return of.reduce_scatter(name, apart(sum, view), kAverageAsBFloat16);
                           }));
     }
-    sums.push_back(make(
-        group, "uneven", dtype, round, uneven + 1, counts[static_cast<std::size_t>(group.rank())],
-        [counts](Group& of, const auto& name, auto& sum, const auto& view) {
-          return of.reduce_scatter_async(name, sum.input.data(), view, ReduceOp::kAverage, counts);
-        }));
+    sums.push_back(
+        make(group, "uneven", dtype, round, uneven, counts[static_cast<std::size_t>(group.rank())],
+             [counts](Group& of, const auto& name, auto& sum, const auto& view) {
+               return of.reduce_scatter(name, apart(sum, view, counts), ReduceOp::kAverage);
+             }));
     sums.push_back(make(group, "grouped reduce_scatter", dtype, round, all, part,
-                        [dtype](Group& of, const auto& name, auto& sum, const auto&) {
-                          return of.reduce_scatter_async(
-                              name, Tensors{.dtype = dtype, .each = sum.tensors});
+                        [](Group& of, const auto& name, auto& sum, const auto&) {
+                          return of.reduce_scatter(name, sum.tensors);
                         }));
     split(*sums.back(), ranks, 1, part, dtype);
   }
@@ -283,15 +284,17 @@ class DelayedSums {
       indices->push_back(i * i * (job_.rank() + 3) % (i % 2 == 0 ? 20 : 200));
     }
     sum->input = contribution(DType::kFloat32, round, indices->size() * kWidth);
-    auto ticket = std::make_shared<std::optional<RowTicket>>();
+    auto ticket = std::make_shared<std::optional<Ticket>>();
     DelayedSum& of = *sum;
     sum->begin = [&group, &of, exchange, indices, ticket] {
-      *ticket = group.sparse_all_reduce_async(
-          exchange == RowForm::kRows ? "rows" : "table",
-          {.height = kHeight, .width = kWidth, .dtype = DType::kFloat32}, *indices, of.input.data(),
-          {.exchange = exchange});
+      const kolo::TableRows rows{
+          .table = {.height = kHeight, .width = kWidth, .dtype = DType::kFloat32},
+          .indices = *indices,
+          .rows = of.input.data()};
+      *ticket = group.sparse_all_reduce(exchange == RowForm::kRows ? "rows" : "table", rows,
+                                        {.exchange = exchange});
     };
-    sum->wait = [&of, ticket] { of.rows = (*ticket)->sums(); };
+    sum->wait = [&of, ticket] { of.rows = std::move((*ticket)->sums().front()); };
     sums.push_back(std::move(sum));
   }
 

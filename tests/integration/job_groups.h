@@ -32,7 +32,7 @@ class Groups {
     // The results differ from group to group; together they are the same on all ranks.
     auto all = static_cast<std::int64_t>(own.value());
     const BufferView view{&all, 1, DType::kInt64};
-    job_.all_reduce("digest", view);
+    job_.all_reduce("digest", view).wait();
     digest.add(view);
   }
 
@@ -49,7 +49,9 @@ class Groups {
       mine = mine * 31 + static_cast<unsigned char>(c);
     }
     std::vector<Id> ids(static_cast<std::size_t>(job_.world_size()));
-    job_.all_gather("ids of nodes", &mine, {ids.data(), ids.size(), DType::kInt64});
+    job_.all_gather("ids of nodes",
+                    {{&mine, 1, DType::kInt64}, {ids.data(), ids.size(), DType::kInt64}})
+        .wait();
     const auto own_place = std::count(ids.begin(), ids.begin() + job_.rank(), mine);
     std::vector<int> of_node, of_place;
     for (auto node = ids.begin(); node != ids.end(); ++node) {
@@ -77,9 +79,9 @@ class Groups {
     const auto view = [](std::vector<float>& data) {
       return BufferView{data.data(), data.size(), DType::kFloat32};
     };
-    group.all_reduce("sum", input.data(), view(sum));
-    group.reduce("root", input.data(), view(rooted), group.size() - 1);
-    group.reduce_scatter("parts", input.data(), view(part));
+    group.all_reduce("sum", {input, sum}).wait();
+    group.reduce("root", {input, rooted}, group.size() - 1).wait();
+    group.reduce_scatter("parts", {input, part}).wait();
     pass_on(group, input);
     for (std::size_t i = 0; i < input.size(); ++i) {
       int expected = 0;
@@ -100,10 +102,10 @@ class Groups {
     const auto view = [](std::vector<float>& data) {
       return BufferView{data.data(), data.size(), DType::kFloat32};
     };
-    Ticket sent = group.send_async(view(mine), (group.rank() + 1) % ranks);
-    const Received got = group.recv(view(received), kAnyRank);
+    Ticket sent = group.send(view(mine), (group.rank() + 1) % ranks);
+    const Received got = group.recv(view(received), kAnyRank).received();
     sent.wait();
-    group.broadcast("of rank 0", view(expected = mine), 0);
+    group.broadcast("of rank 0", view(expected = mine), 0).wait();
     const bool is_right = got.source == source && got.count == mine.size();
     if (!is_right || (source == 0 && received != expected)) {
       throw WrongSum("a group's message is wrong");

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 
 #include "tests/integration/job_values.h"
+#include "tests/support/calls/sum_rows.h"
 
 /// Operations that move more than 4 GiB: a message, collectives on one huge buffer, and collectives
 /// in which rank 0 has a huge part and every other rank a small one.
@@ -75,10 +76,10 @@ inline void move_huge_message(Runtime& job) {
   const Zeros bytes = zeros(kHugeBytes);
   if (job.rank() == 0) {
     set_huge_marks(bytes.get());
-    job.send({bytes.get(), kHugeBytes, DType::kUInt8}, last);
+    job.send({bytes.get(), kHugeBytes, DType::kUInt8}, last).wait();
   }
   if (job.rank() == last) {
-    const Received got = job.recv({bytes.get(), kHugeBytes, DType::kUInt8}, 0);
+    const Received got = job.recv({bytes.get(), kHugeBytes, DType::kUInt8}, 0).received();
     if (got.count != kHugeBytes) throw WrongSum("the message has another length");
     expect_huge_marks(bytes.get(), 1, "the message");
   }
@@ -92,7 +93,7 @@ inline BufferView huge_view(const Zeros& memory) {
 inline void all_reduce_huge(Runtime& job) {
   const Zeros bytes = zeros(kHugeBytes);
   set_huge_marks(bytes.get());
-  job.all_reduce("summed", huge_view(bytes));
+  job.all_reduce("summed", huge_view(bytes)).wait();
   expect_huge_marks(bytes.get(), job.world_size(), "all_reduce");
 }
 
@@ -101,14 +102,14 @@ inline void reduce_huge(Runtime& job) {
   const int last = job.world_size() - 1;
   const Zeros bytes = zeros(kHugeBytes);
   set_huge_marks(bytes.get());
-  job.reduce("summed", nullptr, huge_view(bytes), last);
+  job.reduce("summed", huge_view(bytes), last).wait();
   expect_huge_marks(bytes.get(), job.rank() == last ? job.world_size() : 1, "reduce");
 }
 
 inline void broadcast_huge(Runtime& job) {
   const Zeros bytes = zeros(kHugeBytes);
   if (job.rank() == 0) set_huge_marks(bytes.get());
-  job.broadcast("copied", huge_view(bytes), 0);
+  job.broadcast("copied", huge_view(bytes), 0).wait();
   expect_huge_marks(bytes.get(), 1, "broadcast");
 }
 
@@ -125,7 +126,7 @@ inline void sum_huge_table(Runtime& job) {
     rows[rows.size() - kWidth + mark % kWidth] = huge_mark(mark);
   }
   RowSums sums;
-  job.sparse_all_reduce("table", table, indices, rows.data(), sums, {.exchange = RowForm::kTable});
+  sum_rows(job, "table", table, indices, rows.data(), sums, {.exchange = RowForm::kTable});
   expect_huge_marks(static_cast<std::uint8_t*>(sums.rows().data), 1, "sparse_all_reduce");
 }
 
@@ -142,7 +143,7 @@ class HugeParts {
   void all_gather() const {
     const Zeros all = zeros(total());
     write(all.get(), job_.rank());
-    job_.all_gather("gathered", nullptr, view(all, total()), counts_);
+    job_.all_gather("gathered", {view(all, total()), counts_}).wait();
     for (int rank = 1; rank < job_.world_size(); ++rank) expect_small(at(all, rank), rank);
     expect_huge_marks(all.get(), 1, "all_gather");
   }
@@ -151,7 +152,7 @@ class HugeParts {
   void reduce_scatter() const {
     const Zeros all = zeros(total());
     for (int rank = 0; rank < job_.world_size(); ++rank) write(all.get(), rank);
-    job_.reduce_scatter("summed", nullptr, view(all, total()), ReduceOp::kSum, counts_);
+    job_.reduce_scatter("summed", {view(all, total()), counts_}).wait();
     if (job_.rank() == 0) return expect_huge_marks(all.get(), job_.world_size(), "reduce_scatter");
     expect_small(at(all, job_.rank()), job_.rank() * job_.world_size());
   }
@@ -163,7 +164,7 @@ class HugeParts {
     const Zeros part = zeros(mine), all = zeros(job_.rank() == last ? total() : 1);
     if (job_.rank() == 0) set_huge_marks(part.get());
     std::memset(part.get(), job_.rank(), job_.rank() == 0 ? 0 : mine);
-    job_.gather("gathered", view(part, mine), all.get(), last, counts_);
+    job_.gather("gathered", {view(part, mine), of_all(all, last), counts_}, last).wait();
     if (job_.rank() != last) return;
     for (int rank = 1; rank < job_.world_size(); ++rank) expect_small(at(all, rank), rank);
     expect_huge_marks(all.get(), 1, "gather");
@@ -177,7 +178,7 @@ class HugeParts {
     for (int rank = 0; job_.rank() == last && rank < job_.world_size(); ++rank) {
       write(all.get(), rank);
     }
-    job_.scatter("scattered", all.get(), view(part, mine), last, counts_);
+    job_.scatter("scattered", {of_all(all, last), view(part, mine), counts_}, last).wait();
     if (job_.rank() == 0) return expect_huge_marks(part.get(), 1, "scatter");
     expect_small(part.get(), job_.rank());
   }
@@ -194,7 +195,7 @@ class HugeParts {
     // The huge part is the last one of rank 0, and the first one of the last rank.
     std::memset(input.get(), job_.rank() + 1, job_.rank() == 0 ? small : sent);
     if (job_.rank() == 0) set_huge_marks(input.get() + small);
-    job_.all_to_all("exchanged", input.get(), view(result, received), counts);
+    job_.all_to_all("exchanged", {view(input, sent), view(result, received), counts}).wait();
     std::uint8_t* part = result.get();
     for (int rank = 0; rank < job_.world_size(); ++rank) {
       const bool is_huge = rank == 0 && job_.rank() == last;
@@ -211,6 +212,10 @@ class HugeParts {
   std::size_t ranks() const { return static_cast<std::size_t>(job_.world_size()); }
   std::size_t total() const { return kHugeBytes + (ranks() - 1) * kSmallBytes; }
 
+  /// The parts of all at the root, else nothing.
+  BufferView of_all(const Zeros& all, int root) const {
+    return job_.rank() == root ? view(all, total()) : BufferView();
+  }
   static BufferView view(const Zeros& memory, std::size_t count) {
     return {memory.get(), count, DType::kUInt8};
   }

@@ -80,7 +80,7 @@ void reduce_and_check(Runtime& job, DType dtype, std::size_t count, int round, D
   const std::string name =
       std::string(to_string(dtype)) + " tensor of " + std::to_string(count) + " elements";
   const kolo::BufferView view{values.data(), count, dtype};
-  job.all_reduce(name, view);
+  job.all_reduce(name, view).wait();
   for (std::size_t i = 0; i < count; ++i) {
     if (values[i] == static_cast<T>(sum_of_whole(job.world_size(), round, i))) continue;
     throw WrongSum(name + ": element " + std::to_string(i) + " is wrong");
@@ -95,9 +95,9 @@ void all_reduce_round(Runtime& job, int round, Digest& digest) {
     reduce_and_check<std::int32_t>(job, DType::kInt32, count, round, digest);
   }
   std::int64_t greatest = job.rank();
-  job.all_reduce("greatest rank", {&greatest, 1, DType::kInt64}, ReduceOp::kMax);
+  job.all_reduce("greatest rank", {&greatest, 1, DType::kInt64}, ReduceOp::kMax).wait();
   if (greatest != job.world_size() - 1) throw WrongSum("greatest rank: wrong");
-  job.barrier();
+  job.barrier().wait();
 }
 
 /// Gradients in memory of the caller and of the runtime, computed in another order on every rank.
@@ -264,7 +264,7 @@ void mismatch(Runtime& job, const std::string& call, const std::string& field) {
   std::vector<float> values(count);
   try {
     if (call == "all_reduce") {
-      job.all_reduce(name, {values.data(), count, dtype}, op);
+      job.all_reduce(name, {values.data(), count, dtype}, op).wait();
     } else {
       job.register_gradients(
           "set",
@@ -284,8 +284,10 @@ void part(Runtime& job, bool by_exception) {
   if (job.rank() != job.world_size() - 1) return endless(job, "all_reduce");
   if (by_exception) throw std::runtime_error("this rank has had enough");
   std::vector<float> values(1000);
-  for (int i = 0; i < 10; ++i)
-    job.all_reduce_async("alone " + std::to_string(i), {values.data(), values.size()});
+  std::vector<kolo::Ticket> alone;
+  for (int i = 0; i < 10; ++i) {
+    alone.push_back(job.all_reduce("alone " + std::to_string(i), values));
+  }
   job.close();
 }
 
@@ -304,7 +306,7 @@ void jobs(Runtime& job) {
 void idle(Runtime& job) {
   Digest digest;
   Gradients(job).round(0, digest);
-  job.barrier();
+  job.barrier().wait();
   say(job, "idle");
   while (std::cin.get() != std::char_traits<char>::eof()) {
   }
@@ -323,13 +325,12 @@ void messages_round(Runtime& job, int round) {
       out[i] = static_cast<float>(whole(job.rank(), round, i));
     std::vector<kolo::Ticket> sent;
     for (int peer = 0; peer < job.world_size(); ++peer) {
-      sent.push_back(job.send_async({out.data(), count, DType::kFloat32}, peer, tag));
+      sent.push_back(job.send({out.data(), count, DType::kFloat32}, peer, tag));
     }
     std::vector<bool> heard(static_cast<std::size_t>(job.world_size()));
     for (int i = 0; i < job.world_size(); ++i) {
       const bool names_peer = round % 2 == 0;
-      const kolo::Received got =
-          job.recv({in.data(), in.size(), DType::kFloat32}, names_peer ? i : kolo::kAnyRank, tag);
+      const kolo::Received got = job.recv(in, names_peer ? i : kolo::kAnyRank, tag).received();
       heard.at(static_cast<std::size_t>(got.source)) = true;
       if (got.count != count) throw WrongSum("a message has another length");
       for (std::size_t k = 0; k < count; ++k) {
@@ -341,7 +342,7 @@ void messages_round(Runtime& job, int round) {
       if (!each) throw WrongSum("a rank was not heard");
     }
     for (kolo::Ticket& ticket : sent) ticket.wait();
-    job.barrier();  // Nobody's message of the next round comes from any rank in this one.
+    job.barrier().wait();  // Nobody's message of the next round comes from any rank in this one.
   }
 }
 
@@ -360,8 +361,8 @@ void unfit(Runtime& job, const std::string& field) {
                               is_long ? DType::kFloat32 : DType::kInt64};
   const int last = job.world_size() - 1;
   try {
-    if (job.rank() == 0) job.send({values.data(), values.size(), DType::kFloat32}, last, kTag);
-    if (job.rank() == last) job.recv(into, 0, kTag);
+    if (job.rank() == 0) job.send(values, last, kTag).wait();
+    if (job.rank() == last) job.recv(into, 0, kTag).wait();
   } catch (const kolo::KoloError& e) {
     say(job, "refused with " + std::to_string(exit_status(e.error().code)) + ": " + e.error().what);
   }
@@ -377,8 +378,7 @@ void receive(Runtime& job) {
     std::string line;
     std::getline(std::cin, line);
   } else {
-    job.recv({values.data(), values.size(), DType::kFloat32},
-             job.rank() % 2 == 0 ? last : kolo::kAnyRank, 5);
+    job.recv(values, job.rank() % 2 == 0 ? last : kolo::kAnyRank, 5).wait();
   }
 }
 

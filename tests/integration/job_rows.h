@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/integration/job_values.h"
+#include "tests/support/calls/sum_rows.h"
 
 namespace kolo::test {
 
@@ -24,15 +25,14 @@ class TableRows {
                                     : fraction(job_.rank(), round, i));
     }
     const RowTable table{.height = kHeight, .width = kWidth, .dtype = DType::kFloat32};
-    job_.sparse_all_reduce("rows", table, indices, rows.data(), sums_,
-                           {.result = RowForm::kTable, .exchange = RowForm::kRows});
+    sum_rows(job_, "rows", table, indices, rows.data(), sums_,
+             {.result = RowForm::kTable, .exchange = RowForm::kRows});
     if (round % 2 == 0) check(round);
     digest.add(sums_.rows());
     if (round % 2 != 0) return;
-    job_.sparse_all_reduce("table", table, indices, rows.data(), sums_,
-                           {.exchange = RowForm::kTable});
+    sum_rows(job_, "table", table, indices, rows.data(), sums_, {.exchange = RowForm::kTable});
     check(round);
-    job_.sparse_all_reduce("auto", table, indices, rows.data(), sums_, {.result = RowForm::kTable});
+    sum_rows(job_, "auto", table, indices, rows.data(), sums_, {.result = RowForm::kTable});
     check(round);
   }
 

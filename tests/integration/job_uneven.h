@@ -115,7 +115,7 @@ class RunsOutOfData {
     }
     std::int64_t last[] = {job_.join(), 0};
     last[1] = -last[0];
-    job_.all_reduce("last to join", {last, 2, DType::kInt64}, ReduceOp::kMax);
+    job_.all_reduce("last to join", {last, 2, DType::kInt64}, ReduceOp::kMax).wait();
     if (last[0] != -last[1]) throw WrongSum("ranks differ about the last one to join");
     for (std::size_t index = 0; index < gradients_.size(); ++index) {
       digest.add(gradients_.view(index));
@@ -132,7 +132,7 @@ class RunsOutOfData {
     for (const std::string& each : {std::string("known"), name}) {
       std::vector<float> values(5000);
       fill(values.data(), values.size(), step);
-      job_.all_reduce(each, {values.data(), values.size(), DType::kFloat32});
+      job_.all_reduce(each, {values.data(), values.size(), DType::kFloat32}).wait();
       check(values.data(), values.size(), step, active, each);
     }
     gradients_.wait();
@@ -153,8 +153,8 @@ class RunsOutOfData {
     if (joined < 0) return;
     std::vector<float> large(100'000);
     const BufferView view{large.data(), large.size(), DType::kFloat32};
-    expect_refusal([&] { job_.recv(view, joined); });
-    expect_refusal([&] { job_.send(view, joined); });
+    expect_refusal([&] { job_.recv(view, joined).wait(); });
+    expect_refusal([&] { job_.send(view, joined).wait(); });
     expect_refusal([&] { (void)job_.group(all); });
   }
 

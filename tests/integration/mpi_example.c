@@ -29,6 +29,7 @@ static kolo_gradient gradient(const char* name, const size_t* count, void* data)
   spec.name = name;
   spec.shape = count;
   spec.num_dimensions = 1;
+  spec.dtype = KOLO_FLOAT32;
   spec.data = data;
   return spec;
 }

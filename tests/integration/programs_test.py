@@ -310,9 +310,8 @@ class Programs(unittest.TestCase):
         for names, kind, help_text in re.findall(r"^  (--\S+) (\S+)\s+(.*)$", options, re.M):
             *others, name = names.split(",")
             kind, _, default = kind.rpartition("=") if re.search(r"=[\w-]+$", kind) else (kind, "", "")
-            variable = "KOLO_" + name[2:].upper().replace("-", "_")
             flags = f"`{name}`" + "".join(f" (`{other}`)" for other in others)
-            rows.append(f"| {flags} | `{variable}` | {kind.replace('|', ' or ')} | {default or '-'} | {help_text} |")
+            rows.append(f"| {flags} | {kind.replace('|', ' or ')} | {default or '-'} | {help_text} |")
         self.assertGreater(len(rows), 20)
         page = ROOT / "docs" / "options.md"
         text = page.read_text(encoding="utf-8")

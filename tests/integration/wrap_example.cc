@@ -45,7 +45,7 @@ float train() {
 
   std::vector<float> weights(kFeatures), weights_gradient(kFeatures);
   float bias = 0, bias_gradient = 0, loss = 0;
-  runtime.broadcast("weights", weights, 0);  // all start alike
+  runtime.broadcast("weights", weights, 0).wait();  // all start alike
 
   auto gradients =
       runtime.register_gradients("model", {{.name = "weights", .data = weights_gradient},
@@ -70,7 +70,7 @@ float train() {
     for (std::size_t i = 0; i < kFeatures; ++i) weights[i] -= kLearningRate * weights_gradient[i];
     bias -= kLearningRate * bias_gradient;
   }
-  runtime.all_reduce("loss", {&loss, 1}, kolo::ReduceOp::kAverage);
+  runtime.all_reduce("loss", {&loss, 1}, kolo::ReduceOp::kAverage).wait();
   if (runtime.rank() == 0) std::printf("loss %.6f on %d ranks\n", loss, runtime.world_size());
   return loss;
 }

@@ -11,6 +11,7 @@
 
 #include "comm/base/clock.h"
 #include "runtime/engine/engine.h"
+#include "tests/support/calls/in_place.h"
 #include "tests/support/device/host_group.h"
 #include "tests/support/device/moved_buffers.h"
 #include "tests/support/device/seeded_host_device.h"

@@ -40,7 +40,7 @@ void require_writable(Runtime& runtime, const RunFolder& folder) {
   std::string why;
   if (runtime.rank() == 0) why = prepare(folder);
   std::int64_t fails = why.empty() ? 0 : 1;
-  runtime.broadcast("the run's folder", {&fails, 1, DType::kInt64}, 0);
+  runtime.broadcast("the run's folder", {&fails, 1, DType::kInt64}, 0).wait();
   if (fails == 0) return;
   if (why.empty()) why = "rank 0 cannot write " + folder.path().string();
   throw KoloError({.code = ErrorCode::kIo, .rank = runtime.rank(), .what = why});
@@ -49,7 +49,7 @@ void require_writable(Runtime& runtime, const RunFolder& folder) {
 /// Rank 0 alone reads the folder: views of a shared file system may differ.
 std::optional<std::uint64_t> step_of_rank_0(Runtime& runtime, std::optional<std::uint64_t> step) {
   std::int64_t value = step ? static_cast<std::int64_t>(*step) : -1;
-  runtime.broadcast("the checkpoint to resume from", {&value, 1, DType::kInt64}, 0);
+  runtime.broadcast("the checkpoint to resume from", {&value, 1, DType::kInt64}, 0).wait();
   if (value < 0) return std::nullopt;
   return static_cast<std::uint64_t>(value);
 }
@@ -69,7 +69,7 @@ Opened open(Runtime& runtime, const std::filesystem::path& checkpoint) {
     opened.trouble = error.error().what;
   }
   std::int64_t troubles = opened.saved == nullptr ? 1 : 0;
-  runtime.all_reduce("ranks that cannot resume", {&troubles, 1, DType::kInt64});
+  runtime.all_reduce("ranks that cannot resume", {&troubles, 1, DType::kInt64}).wait();
   if (troubles > 0) opened.saved.reset();
   return opened;
 }
@@ -115,25 +115,18 @@ void require_no_checkpoints(Runtime& runtime, const RunFolder& folder) {
 }  // namespace
 
 AgreementRound::AgreementRound(Runtime& runtime)
-    : runtime_(runtime), memory_(std::make_unique<Memory>()) {
-  memory_->all.resize(kWords * static_cast<std::size_t>(runtime.world_size()));
-}
-
-AgreementRound::~AgreementRound() {
-  // A job that failed leaves the exchange open, and the runtime may still write to its memory.
-  if (ticket_ && !ticket_->done()) static_cast<void>(memory_.release());
-}
+    : runtime_(runtime), all_(kWords * static_cast<std::size_t>(runtime.world_size())) {}
 
 void AgreementRound::begin(std::span<const std::uint64_t, kWords> mine) {
-  std::ranges::copy(mine, memory_->mine);
-  ticket_ = runtime_.all_gather_async("checkpoints", memory_->mine,
-                                      {memory_->all.data(), memory_->all.size(), DType::kInt64});
+  std::ranges::copy(mine, mine_);
+  const BufferView all{all_.data(), all_.size(), DType::kInt64};
+  ticket_ = runtime_.all_gather("checkpoints", {{mine_, kWords, DType::kInt64}, all});
 }
 
 std::span<const std::uint64_t> AgreementRound::take() {
   ticket_->wait();
   ticket_.reset();
-  return memory_->all;
+  return all_;
 }
 
 Checkpointer::Checkpointer(Runtime& runtime, Options options, Stateful& state)

@@ -31,7 +31,6 @@ class AgreementRound {
   using Words = std::vector<std::uint64_t>;  // kWords of each rank, by rank
 
   explicit AgreementRound(Runtime& runtime);
-  ~AgreementRound();
   AgreementRound(const AgreementRound&) = delete;
   AgreementRound& operator=(const AgreementRound&) = delete;
 
@@ -42,13 +41,10 @@ class AgreementRound {
   std::span<const std::uint64_t> take();
 
  private:
-  struct Memory {
-    std::uint64_t mine[kWords];
-    Words all;
-  };
   Runtime& runtime_;
-  std::unique_ptr<Memory> memory_;
-  std::optional<Ticket> ticket_;
+  std::uint64_t mine_[kWords] = {};
+  Words all_;
+  std::optional<Ticket> ticket_;  // last: it is over before memory goes
 };
 
 /// Saves the state of training while training goes on: every so many steps, when the run is asked

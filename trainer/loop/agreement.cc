@@ -17,7 +17,9 @@ std::vector<std::string> gather_text(Runtime& runtime, std::string text) {
   constexpr std::size_t kBytes = 64;
   text.resize(kBytes);
   std::string all(kBytes * static_cast<std::size_t>(runtime.world_size()), '\0');
-  runtime.all_gather("texts of settings", text.data(), {all.data(), all.size(), DType::kUInt8});
+  const ConstBuffer mine{text.data(), text.size(), DType::kUInt8};
+  const BufferView everybodys{all.data(), all.size(), DType::kUInt8};
+  runtime.all_gather("texts of settings", {mine, everybodys}).wait();
   std::vector<std::string> texts;
   for (std::size_t at = 0; at < all.size(); at += kBytes) {
     texts.emplace_back(all.substr(at, kBytes).c_str());
@@ -29,7 +31,8 @@ std::vector<std::string> gather_text(Runtime& runtime, std::string text) {
 
 std::vector<std::uint64_t> gather(Runtime& runtime, std::string_view name, std::uint64_t value) {
   std::vector<std::uint64_t> values(static_cast<std::size_t>(runtime.world_size()));
-  runtime.all_gather(name, &value, {values.data(), values.size(), DType::kInt64});
+  const ConstBuffer mine{&value, 1, DType::kInt64};
+  runtime.all_gather(name, {mine, {values.data(), values.size(), DType::kInt64}}).wait();
   return values;
 }
 

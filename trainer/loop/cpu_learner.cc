@@ -48,7 +48,7 @@ std::unique_ptr<Model> make_model(const Config& config, Runtime& runtime, const 
   ModelSetting setting = model_setting(config, task);
   if (config.sync_batch_norm) {
     setting.sum_over_ranks = [&runtime](std::string_view name, std::span<double> values) {
-      runtime.all_reduce(name, {values.data(), values.size(), DType::kFloat64});
+      runtime.all_reduce(name, {values.data(), values.size(), DType::kFloat64}).wait();
     };
   }
   const ModelEntry& entry = catalog.models.at(config.model);
@@ -76,8 +76,9 @@ class BufferMeans final : public Stateful {
     if (own_.empty()) return;
     // One exchange for all: they are small and many.
     std::vector<float> means = own_;
-    runtime_.all_reduce("buffers", {means.data(), means.size(), DType::kFloat32},
-                        ReduceOp::kAverage);
+    runtime_
+        .all_reduce("buffers", {means.data(), means.size(), DType::kFloat32}, ReduceOp::kAverage)
+        .wait();
     set(means);
   }
   /// Gives it back what it had before.

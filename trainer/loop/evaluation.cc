@@ -38,7 +38,7 @@ DataLoader make_held_out_loader(const Config& config, const Runtime& runtime,
 
 LossSums sum_over_ranks(Runtime& runtime, std::string_view name, LossSums sums) {
   std::array<double, 3> values{sums.loss, sums.score, sums.rows};
-  runtime.all_reduce(name, {values.data(), values.size(), DType::kFloat64});
+  runtime.all_reduce(name, {values.data(), values.size(), DType::kFloat64}).wait();
   return {.loss = values[0], .score = values[1], .rows = values[2]};
 }
 

@@ -1,7 +1,9 @@
 #include "trainer/loop/job.h"
 
+#include <cstddef>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -11,6 +13,22 @@
 #include "trainer/precision/precision.h"
 
 namespace kolo::trainer {
+
+namespace {
+
+/// Parameters and buffers, by name.
+std::vector<NamedTensor> tensors_of(const ParameterSet& parameters) {
+  std::vector<NamedTensor> tensors;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    tensors.push_back({parameters[i].name(), parameters[i].value()});
+  }
+  for (const Buffer& buffer : parameters.buffers()) {
+    tensors.push_back({buffer.name, buffer.value.span()});
+  }
+  return tensors;
+}
+
+}  // namespace
 
 JobIdentity job_identity(const Config& config, const Runtime& runtime, const Task& task) {
   const Options& options = runtime.options();
@@ -64,8 +82,7 @@ float row_weight(const Config& config, const Runtime& runtime, const Task& task,
 
 Summary describe_job(const Config& config, Runtime& runtime, const Task& task, Learner& learner,
                      std::vector<CurvePoint> curve) {
-  const std::uint64_t hash = learner.parameters().hash();
-  require_equal(runtime, "the weights after training", hash);
+  check_equal(runtime, "the weights after training", tensors_of(learner.parameters()));
   const Options& options = runtime.options();
   const PlanSummary plan = learner.plan();
   const DType wire = options.wire_dtype.value_or(gradient_dtype(config, options));
@@ -88,7 +105,7 @@ Summary describe_job(const Config& config, Runtime& runtime, const Task& task, L
                   .compression_decisions = plan.compression_decisions,
                   .fusion_bytes = plan.fusion_bytes,
                   .shard = config.shard,
-                  .weights_hash = hash,
+                  .weights_hash = learner.parameters().hash(),
                   .curve = std::move(curve)};
   if (const auto memory = learner.memory()) {
     summary.optimizer_bytes = memory->optimizer_bytes;

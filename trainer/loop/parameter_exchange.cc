@@ -31,11 +31,11 @@ void broadcast_values(Runtime& runtime, ParameterSet& parameters) {
   std::vector<Ticket> tickets;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const BufferView values = view_of(parameters[i].value());
-    tickets.push_back(runtime.broadcast_async("parameter " + parameters[i].name(), values, 0));
+    tickets.push_back(runtime.broadcast("parameter " + parameters[i].name(), values, 0));
   }
   for (Buffer& buffer : parameters.buffers()) {
     const BufferView values = view_of(buffer.value.span());
-    tickets.push_back(runtime.broadcast_async("buffer " + buffer.name, values, 0));
+    tickets.push_back(runtime.broadcast("buffer " + buffer.name, values, 0));
   }
   for (Ticket& ticket : tickets) ticket.wait();
 }
@@ -44,11 +44,12 @@ void RowExchange::begin(std::size_t parameter) {
   const Parameter& table = parameters_[parameter];
   const RowGradient& gradient = *table.rows();
   Sum& sum = sums_[parameter];
-  sum.ticket = runtime_.sparse_all_reduce_async(
-      "rows of " + table.name(),
-      {.height = table.shape()[0], .width = gradient.width(), .dtype = DType::kFloat32},
-      gradient.indices(), gradient.values().data(), {.op = ReduceOp::kAverage},
-      std::move(sum.memory));
+  const TableRows rows{
+      .table = {.height = table.shape()[0], .width = gradient.width(), .dtype = DType::kFloat32},
+      .indices = gradient.indices(),
+      .rows = gradient.values().data()};
+  sum.ticket = runtime_.sparse_all_reduce("rows of " + table.name(), rows,
+                                          {.op = ReduceOp::kAverage}, std::move(sum.memory));
 }
 
 void RowExchange::finish() {
@@ -60,7 +61,8 @@ void RowExchange::finish(std::size_t parameter) {
   if (!sum.ticket) return;
   sum.memory = sum.ticket->sums();
   sum.ticket.reset();
-  const BufferView rows = sum.memory.rows();
+  const RowSums& sums = sum.memory.front();
+  const BufferView rows = sums.rows();
   const std::span<const float> averages(static_cast<const float*>(rows.data), rows.count);
   RowGradient& gradient = *parameters_[parameter].rows();
   const std::size_t width = gradient.width();
@@ -68,8 +70,7 @@ void RowExchange::finish(std::size_t parameter) {
   for (std::size_t i = 0; i < averages.size() / width; ++i) {
     const std::span<const float> row = averages.subspan(i * width, width);
     if (std::ranges::all_of(row, [](float value) { return value == 0.0f; })) continue;
-    const auto index =
-        sum.memory.is_table() ? static_cast<std::int64_t>(i) : sum.memory.indices()[i];
+    const auto index = sums.is_table() ? static_cast<std::int64_t>(i) : sums.indices()[i];
     gradient.append(index, row, 1.0f);
   }
 }

@@ -46,8 +46,8 @@ class RowExchange {
 
  private:
   struct Sum {
-    std::optional<RowTicket> ticket;  // while it is under way
-    RowSums memory;
+    std::optional<Ticket> ticket;  // while it is under way
+    std::vector<RowSums> memory;   // of the last result
   };
 
   void finish(std::size_t parameter);

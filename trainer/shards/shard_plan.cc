@@ -83,8 +83,8 @@ std::vector<TensorNorms::Squares> tensor_squares_over_ranks(Runtime& runtime,
     all[rank * parameters + i] = norms.squares_of(i, plan.range(i, rank));
   }
   if (ranks > 1) {
-    runtime.all_gather("squares of tensors", nullptr,
-                       {all.data(), 2 * all.size(), DType::kFloat64});
+    const BufferView in_place{all.data(), 2 * all.size(), DType::kFloat64};
+    runtime.all_gather("squares of tensors", in_place).wait();
   }
   std::vector<Squares> whole(parameters);
   for (std::size_t i = 0; i < all.size(); ++i) whole[i % parameters] += all[i];
@@ -94,7 +94,7 @@ std::vector<TensorNorms::Squares> tensor_squares_over_ranks(Runtime& runtime,
 double norm_over_ranks(Runtime& runtime, ShardSquares squares) {
   double& sum = squares.of_shard;
   if (runtime.world_size() > 1) {
-    runtime.all_reduce("gradient norm", {&sum, 1, DType::kFloat64});
+    runtime.all_reduce("gradient norm", {&sum, 1, DType::kFloat64}).wait();
   }
   return std::sqrt(sum + squares.of_rows);
 }

@@ -135,10 +135,9 @@ class ShardedGradients {
     if (--bucket.left > 0) return;
     bucket.left = plan_.buckets()[number].segments.size();
     const bool is_in_place = keep_ == Keep::kWhole;
-    const std::span<float> result = is_in_place ? bucket.whole : bucket.shard;
-    bucket.reduction = runtime_.reduce_scatter_async(
-        fmt::format("gradients {}", number), is_in_place ? nullptr : bucket.whole.data(),
-        {result.data(), result.size(), DType::kFloat32},
+    bucket.reduction = runtime_.reduce_scatter(
+        fmt::format("gradients {}", number),
+        is_in_place ? Tensors(bucket.whole) : Tensors(bucket.whole, bucket.shard),
         {ReduceOp::kAverage, {}, runtime_.options().wire_dtype});
     in_flight_.push_back(number);
     if (!is_in_place) take_memory(number);
@@ -369,9 +368,7 @@ class ShardedOptimizer final : public ParameterUpdater {
   }
   /// Sends the values of a bucket to all ranks.
   void begin_gather(std::size_t bucket) {
-    const std::span<float> values = values_[bucket];
-    gathers_[bucket] = runtime_.all_gather_async(fmt::format("weights {}", bucket), nullptr,
-                                                 {values.data(), values.size(), DType::kFloat32});
+    gathers_[bucket] = runtime_.all_gather(fmt::format("weights {}", bucket), values_[bucket]);
     for (const ShardPlan::Segment& segment : plan_.buckets()[bucket].segments) {
       parameters_[segment.parameter].expect_value();
     }

@@ -13,7 +13,7 @@ from jax.experimental import io_callback
 import kolo
 from kolo import UsageError
 
-from .. import _collectives, _dtypes
+from .. import _dtypes, _names
 from ._trees import combine
 
 _LINEAR = ("sum", "average")
@@ -36,7 +36,7 @@ def jit_all_reduce(group: kolo.Group, tree: Any, op: str = "sum") -> Any:
         raise UsageError(f"kolo.jax.jit_all_reduce needs JAX 0.7 or later, and this is {jax.__version__}")
     leaves, structure = jax.tree.flatten(tree)
     arrays = [jnp.asarray(leaf) for leaf in leaves]
-    _collectives.choice(_collectives.OPS, op, "op")
+    _names.choice(_names.ops(), op, "op")
     for array in arrays:
         _dtypes.of_any(array.dtype)
     if jax.sharding.get_abstract_mesh().manual_axes:

@@ -17,7 +17,7 @@ from torch.distributed.rendezvous import register_rendezvous_handler
 from ._creation import create, jobs
 from ._hooks import bf16_hook, fp16_hook, topk_hook
 from ._optimizer import DistributedOptimizer
-from ._parameters import broadcast_parameters
+from ._parameters import broadcast_parameters, check_equal
 from ._rendezvous import handler
 from ._top_k import TopKState
 
@@ -26,6 +26,7 @@ __all__ = [
     "TopKState",
     "bf16_hook",
     "broadcast_parameters",
+    "check_equal",
     "fp16_hook",
     "register",
     "topk_hook",

@@ -92,8 +92,12 @@ def _processor_time_of(thread: threading.Thread) -> float:
 
 
 def _sleeps(thread: threading.Thread) -> bool:
-    with open(f"/proc/self/task/{thread.native_id}/stat", encoding="ascii", errors="replace") as file:
-        return file.read().rpartition(") ")[2].startswith("S")
+    """Whether it is known to sleep: without a descriptor left nobody can tell."""
+    try:
+        with open(f"/proc/self/task/{thread.native_id}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(") ")[2].startswith("S")
+    except OSError:
+        return False
 
 
 class _Watch(NamedTuple):

@@ -12,16 +12,11 @@ import kolo
 from kolo import UsageError
 
 from ._operations import Operations
-from ._tensors import Staging, check_dense, moved_memory, tensor_at
+from ._tensors import Staging, check_dense, moved_memory, resolved, tensor_at
 
 AnyGroup = Union[ProcessGroup, kolo.Group, None]
 
-_FLOATS = {
-    torch.float32: "float32",
-    torch.float64: "float64",
-    torch.float16: "float16",
-    torch.bfloat16: "bfloat16",
-}
+_FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
 def group_of(group: AnyGroup) -> kolo.Group:
@@ -66,7 +61,7 @@ class ParameterGradients:
         group = _with_room(group, kind, parameters.values())
         self.set = group.register_gradients(
             group._new_name(kind),
-            {name: kolo.Gradient(tuple(each.shape), _FLOATS[each.dtype]) for name, each in parameters.items()},
+            {name: kolo.Gradient(tuple(each.shape), each.dtype) for name, each in parameters.items()},
             **options,
         )
         self.names = self.set.names
@@ -141,6 +136,19 @@ def broadcast_parameters(
         staging.finish()
 
 
+def check_equal(
+    tensors: torch.nn.Module | Mapping[str, Any] | Iterable[Tensor], name: str = "weights", group: AnyGroup = None
+) -> None:
+    """Checks that all ranks have the same values, bit by bit: of a module's parameters and buffers, of the tensors in a
+    state dict, or of these tensors. Collective. Errors: MismatchError, the same on every rank, naming the tensors that
+    differ and the ranks that differ from rank 0."""
+    if isinstance(tensors, torch.nn.Module):
+        tensors = tensors.state_dict(keep_vars=True)
+    named = tensors if isinstance(tensors, Mapping) else {str(i): each for i, each in enumerate(tensors)}
+    hashed = {key: each.detach().cpu().contiguous() for key, each in named.items() if isinstance(each, Tensor)}
+    group_of(group).check_equal(name, {key: moved_memory(resolved(each)) for key, each in hashed.items()})
+
+
 def _checked(named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
     parameters: dict[str, Tensor] = {}
     for name, parameter in named_parameters:
@@ -149,7 +157,7 @@ def _checked(named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor
         if parameter.device.type != "cpu":
             raise UsageError(f"the parameter {name!r} is on {parameter.device}; kolo.torch takes those on the CPU")
         if parameter.dtype not in _FLOATS:
-            types = ", ".join(_FLOATS.values())
+            types = ", ".join(map(str, _FLOATS))
             raise UsageError(f"the parameter {name!r} is of {parameter.dtype}; kolo.torch averages {types}")
         parameters[name] = parameter
     if not parameters:

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import Any, Sequence
 
 import torch
 
 from kolo import Memory, UsageError, _dtypes
 
-_BY_TORCH = {
-    torch.float32: "float32",
-    torch.float64: "float64",
-    torch.float16: "float16",
-    torch.bfloat16: "bfloat16",
-    torch.int32: "int32",
-    torch.int64: "int64",
-    torch.uint8: "uint8",
-    torch.int8: "int8",
-    torch.bool: "bool",
-    torch.complex64: "complex64",
-    torch.complex128: "complex128",
-    torch.float8_e4m3fn: "float8_e4m3",
-    torch.float8_e5m2: "float8_e5m2",
-}
-_DTYPES = {dtype: _dtypes.of_any(name) for dtype, name in _BY_TORCH.items()}
-_TORCH_DTYPES = {own: dtype for dtype, own in _DTYPES.items()}
-_BYTES = _dtypes.of_any("uint8")
+
+@functools.lru_cache(maxsize=None)
+def _known(dtype: torch.dtype) -> _dtypes.DType | None:
+    """Kolo's; None for a type that it does not take."""
+    return next((own for own in _dtypes.dtypes() if getattr(torch, own.numpy, None) is dtype), None)
 
 
 def number_memory(tensor: torch.Tensor) -> Memory:
@@ -34,17 +22,18 @@ def number_memory(tensor: torch.Tensor) -> Memory:
 
     Errors: UsageError for a type that Kolo does not take.
     """
-    dtype = _DTYPES.get(tensor.dtype)
+    dtype = _known(tensor.dtype)
     if dtype is None:
-        raise UsageError(f"Kolo reduces no elements of {tensor.dtype}, only those of {', '.join(map(str, _DTYPES))}")
+        names = ", ".join(f"torch.{own.numpy}" for own in _dtypes.dtypes())
+        raise UsageError(f"Kolo reduces no elements of {tensor.dtype}, only those of {names}")
     return Memory(tensor.data_ptr(), tensor.numel(), dtype, tensor)
 
 
 def moved_memory(tensor: torch.Tensor) -> Memory:
     """The same for operations that only move elements, of any type: of unknown ones the bytes."""
-    dtype = _DTYPES.get(tensor.dtype)
+    dtype = _known(tensor.dtype)
     if dtype is None:
-        return Memory(tensor.data_ptr(), tensor.numel() * tensor.element_size(), _BYTES, tensor)
+        return Memory(tensor.data_ptr(), tensor.numel() * tensor.element_size(), "uint8", tensor)
     return Memory(tensor.data_ptr(), tensor.numel(), dtype, tensor)
 
 
@@ -69,7 +58,7 @@ def tensor_at(memory: Memory) -> torch.Tensor:
 
     Errors: UsageError for a type that torch does not have.
     """
-    dtype = _TORCH_DTYPES.get(memory.dtype)
+    dtype = getattr(torch, memory.dtype.numpy, None)
     if dtype is None:
         raise UsageError(f"torch has no elements of type {memory.dtype.name}")
     if memory.count == 0:

@@ -11,16 +11,14 @@
 namespace kolo {
 namespace {
 
-static_assert(sizeof(std::size_t) == sizeof(std::int64_t), "counts travel as int64");
-
-RowCall call_of(std::span<const TableRows> tables, const RowOptions& options) {
+RowCall call_of(Span<const TableRows> tables, const RowOptions& options) {
   RowCall call{.tables = {}, .options = options};
   for (const TableRows& each : tables) call.tables.push_back(each.table);
   return call;
 }
 
 /// Errors: UsageError, unless such rows can be summed so.
-void require_valid(std::string_view name, const RowCall& call, std::span<const TableRows> tables) {
+void require_valid(std::string_view name, const RowCall& call, Span<const TableRows> tables) {
   const auto require = [&](bool condition, std::string_view what) {
     if (!condition) throw UsageError(fmt::format("'{}': {}", name, what));
   };
@@ -49,8 +47,8 @@ void require_valid(std::string_view name, const RowCall& call, std::span<const T
 
 /// The memory of former results is written again, so no rows are in it, and no two results share
 /// it.
-void require_apart(std::string_view name, std::span<const TableRows> tables,
-                   std::span<const RowSums> results) {
+void require_apart(std::string_view name, Span<const TableRows> tables,
+                   Span<const RowSums> results) {
   std::vector<UsedMemory> used;
   for (std::size_t i = 0; i < tables.size(); ++i) {
     const BufferView former = results[i].rows();
@@ -71,8 +69,8 @@ void require_apart(std::string_view name, std::span<const TableRows> tables,
 }  // namespace
 
 RowReduction::RowReduction(const PlanInputs& inputs, std::string_view name,
-                           std::span<const TableRows> tables, const RowOptions& options,
-                           std::span<RowSums> results, const RowDevice& device)
+                           Span<const TableRows> tables, const RowOptions& options,
+                           Span<RowSums> results, const RowDevice& device)
     : inputs_(inputs),
       call_(call_of(tables, options)),
       name_(name.empty() ? to_string(call_) : name),
@@ -119,24 +117,23 @@ std::vector<RowSums> RowReduction::take() {
 
 CallSequence::Stage RowReduction::agree() {
   phase_ = Phase::kAgreed;
-  Buffers descriptions;
+  std::vector<Tensor> descriptions;
   for (TableSum& sum : *sums_) descriptions.push_back(sum.describe());
-  auto operation = calls_.grouped(OperationKind::kAllGather, name_,
-                                  {.dtype = DType::kInt64, .each = descriptions});
+  auto operation = calls_.make(OperationKind::kAllGather, name_, descriptions);
   operation->rows = call_;
-  operation->memory = sums_;
+  operation->kept = sums_;
   return {std::move(operation)};
 }
 
 CallSequence::Stage RowReduction::count() {
   phase_ = Phase::kCounted;
-  Buffers counts;
+  std::vector<Tensor> counts;
   for (TableSum& sum : *sums_) counts.push_back(sum.count());
-  return {step(OperationKind::kAllGather, "counts", {.dtype = DType::kInt64, .each = counts})};
+  return {step(OperationKind::kAllGather, "counts", counts)};
 }
 
 CallSequence::Stage RowReduction::exchange() {
-  Buffers indices;
+  std::vector<Tensor> indices;
   Rows rows, tables;
   for (TableSum& sum : *sums_) {
     if (sum.exchanges_rows()) {
@@ -144,15 +141,14 @@ CallSequence::Stage RowReduction::exchange() {
       indices.push_back(sent.indices);
       rows.add(sent.rows, sum.ready());
     } else {
-      const TensorBuffers table = sum.spread();
+      const Tensor table = sum.spread();
       tables.add(table, sum.ready());
     }
   }
   phase_ = indices.empty() ? Phase::kGathered : Phase::kSent;
   Stage stage;
   if (!indices.empty()) {
-    stage.push_back(step(OperationKind::kAllToAll, "indices to owners",
-                         {.dtype = DType::kInt64, .each = indices}));
+    stage.push_back(step(OperationKind::kAllToAll, "indices to owners", indices));
   }
   append(stage, OperationKind::kAllToAll, "rows to owners", rows);
   const RowOptions& options = call_.options;
@@ -163,16 +159,16 @@ CallSequence::Stage RowReduction::exchange() {
 
 CallSequence::Stage RowReduction::sum_up() {
   phase_ = Phase::kSummed;
-  Buffers numbers;
+  std::vector<Tensor> numbers;
   for (TableSum& sum : *sums_) {
     if (sum.exchanges_rows()) numbers.push_back(sum.sum_up());
   }
-  return {step(OperationKind::kAllGather, "sums", {.dtype = DType::kInt64, .each = numbers})};
+  return {step(OperationKind::kAllGather, "sums", numbers)};
 }
 
 CallSequence::Stage RowReduction::share() {
   phase_ = Phase::kGathered;
-  Buffers indices;
+  std::vector<Tensor> indices;
   Rows rows;
   for (TableSum& sum : *sums_) {
     if (!sum.exchanges_rows()) continue;
@@ -180,29 +176,25 @@ CallSequence::Stage RowReduction::share() {
     indices.push_back(shared.indices);
     rows.add(shared.rows, sum.ready());
   }
-  Stage stage{
-      step(OperationKind::kAllGather, "indices", {.dtype = DType::kInt64, .each = indices})};
+  Stage stage{step(OperationKind::kAllGather, "indices", indices)};
   append(stage, OperationKind::kAllGather, "rows", rows);
   return stage;
 }
 
-void RowReduction::Rows::add(const TensorBuffers& buffers, std::shared_ptr<const Event> behind) {
-  each.push_back(buffers);
+void RowReduction::Rows::add(const Tensor& tensor, std::shared_ptr<const Event> behind) {
+  each.push_back(tensor);
   ready.push_back(std::move(behind));
 }
 
 void RowReduction::append(Stage& stage, OperationKind kind, std::string_view what, const Rows& rows,
                           const Reduction& reduction) const {
-  const auto [dtype, memory] = std::pair(any_table().dtype, any_table().memory);
   if (rows.each.empty()) return;
-  if (memory == MemoryKind::kHost) {
-    stage.push_back(step(kind, what, {.dtype = dtype, .each = rows.each}, reduction));
+  if (any_table().memory == MemoryKind::kHost) {
+    stage.push_back(step(kind, what, rows.each, reduction));
     return;
   }
   for (std::size_t i = 0; i < rows.each.size(); ++i) {
-    stage.push_back(step(kind, fmt::format("{} of {}", what, i),
-                         {.dtype = dtype, .each = {&rows.each[i], 1}, .memory = memory},
-                         reduction));
+    stage.push_back(step(kind, fmt::format("{} of {}", what, i), rows.each[i], reduction));
     stage.back()->ready = rows.ready[i];
   }
 }
@@ -211,9 +203,9 @@ std::shared_ptr<Operation> RowReduction::step(OperationKind kind, std::string_vi
                                               const Tensors& tensors,
                                               const Reduction& reduction) const {
   // No step's name ends in another one's, so steps of different calls have different names.
-  auto operation = calls_.grouped(kind, fmt::format("{}: {}", name_, what), tensors, 0, reduction);
+  auto operation = calls_.make(kind, fmt::format("{}: {}", name_, what), tensors, 0, reduction);
   operation->space = NameSpace::kStep;
-  operation->memory = sums_;
+  operation->kept = sums_;
   return operation;
 }
 

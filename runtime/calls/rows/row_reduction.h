@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,8 +37,8 @@ class RowReduction final : public CallSequence {
   /// Adds up this rank's rows. The inputs of plans, the rows of `tables` and the device, outlive it
   /// until it is over; the memory of `results`, one for each table and empty then, is used again.
   /// Errors: UsageError; KoloError(kResources).
-  RowReduction(const PlanInputs& inputs, std::string_view name, std::span<const TableRows> tables,
-               const RowOptions& options, std::span<RowSums> results, const RowDevice& device = {});
+  RowReduction(const PlanInputs& inputs, std::string_view name, Span<const TableRows> tables,
+               const RowOptions& options, Span<RowSums> results, const RowDevice& device = {});
 
   std::string subject() const override { return name_; }
   Stage next() override;
@@ -58,7 +57,6 @@ class RowReduction final : public CallSequence {
     kGathered,  ///< All have the sums, and the tables that were exchanged.
     kOver,
   };
-  using Buffers = std::vector<TensorBuffers>;
 
   const RowTable& any_table() const { return call_.tables.front(); }
   Stage agree();
@@ -68,10 +66,10 @@ class RowReduction final : public CallSequence {
   Stage share();
   /// Rows of some tables, with what they are to be behind.
   struct Rows {
-    Buffers each;
+    std::vector<Tensor> each;
     std::vector<std::shared_ptr<const Event>> ready;
 
-    void add(const TensorBuffers& buffers, std::shared_ptr<const Event> behind);
+    void add(const Tensor& tensor, std::shared_ptr<const Event> behind);
   };
   /// Appends what is done with rows; nothing if there are none.
   void append(Stage& stage, OperationKind kind, std::string_view what, const Rows& rows,

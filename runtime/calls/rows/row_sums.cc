@@ -17,9 +17,8 @@ RowSums& RowSums::operator=(RowSums&& other) noexcept {
 }
 RowSums::~RowSums() = default;
 
-std::span<const std::int64_t> RowSums::indices() const {
-  return memory_ ? std::span<const std::int64_t>(memory_->indices)
-                 : std::span<const std::int64_t>();
+Span<const std::int64_t> RowSums::indices() const {
+  return memory_ ? Span<const std::int64_t>(memory_->indices) : Span<const std::int64_t>();
 }
 
 }  // namespace kolo

@@ -3,12 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 
 #include "comm/base/buffer_view.h"
 #include "comm/base/dtype.h"
 #include "comm/base/element.h"
 #include "comm/base/reduction.h"
+#include "comm/base/span.h"
 
 namespace kolo {
 
@@ -25,14 +25,17 @@ struct RowTable {
   std::size_t row_bytes() const { return width * size_of(dtype); }
   std::size_t bytes() const { return height * row_bytes(); }
 
-  friend bool operator==(const RowTable&, const RowTable&) = default;
+  friend bool operator==(const RowTable& a, const RowTable& b) {
+    return a.height == b.height && a.width == b.width && DType(a.dtype) == DType(b.dtype) &&
+           a.memory == b.memory;
+  }
 };
 
 /// One rank's rows of a table: one for each of `indices`, row after row. The memory is the
 /// caller's, and of the table's kind.
 struct TableRows {
   RowTable table;
-  std::span<const std::int64_t> indices = {};
+  Span<const std::int64_t> indices = {};
   const void* rows = nullptr;
 };
 
@@ -54,7 +57,9 @@ struct RowOptions {
   /// row, rounded once more after it is scaled.
   Scales scales = {};
 
-  friend bool operator==(const RowOptions&, const RowOptions&) = default;
+  friend bool operator==(const RowOptions& a, const RowOptions& b) {
+    return a.op == b.op && a.result == b.result && a.exchange == b.exchange && a.scales == b.scales;
+  }
 };
 
 /// The result of a row-sparse all-reduce, equal on all ranks. Keeps its memory for further calls,
@@ -74,7 +79,7 @@ class RowSums {
   /// Whether rows were exchanged, and not the table.
   bool exchanged_rows() const { return exchanged_rows_; }
   /// The rows that some rank had, ascending. Empty if the table was exchanged.
-  std::span<const std::int64_t> indices() const;
+  Span<const std::int64_t> indices() const;
   /// One sum for each index, or for each row of the table; row after row.
   BufferView rows() const { return rows_; }
 

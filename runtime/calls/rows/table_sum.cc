@@ -22,6 +22,12 @@ std::vector<std::size_t> times(const std::vector<std::size_t>& rows, std::size_t
   return elements;
 }
 
+/// Numbers that travel as int64.
+BufferView counts_in(Span<std::size_t> numbers) {
+  static_assert(sizeof(std::size_t) == sizeof(std::int64_t));
+  return {numbers.data(), numbers.size(), DType::kInt64};
+}
+
 std::shared_ptr<RowMemory> make_memory(MemoryKind kind, const RowDevice& device) {
   auto memory = std::make_shared<RowMemory>();
   memory->kind = kind;
@@ -33,12 +39,6 @@ std::shared_ptr<RowMemory> make_memory(MemoryKind kind, const RowDevice& device)
     memory->backend = std::make_unique<DeviceRows>(*device.device);
   }
   return memory;
-}
-
-/// For a rank that has nothing to send: a null input would mean an operation in place.
-const void* input_at(const void* data) {
-  static constexpr std::byte kNothing{};
-  return data != nullptr ? data : &kNothing;
 }
 
 }  // namespace
@@ -80,21 +80,19 @@ void TableSum::add_up(const TableRows& given) {
   rows_ = sums;
 }
 
-TensorBuffers TableSum::describe() {
+Tensor TableSum::describe() {
   RowMemory& memory = *memory_;
   memory.description = describe_rows(memory.own.indices, inputs_.grid.world_size());
   memory.descriptions.resize(ranks() * memory.description.size());
-  return {.input = memory.description.data(),
-          .result = memory.descriptions.data(),
-          .count = memory.description.size()};
+  return {memory.description, memory.descriptions};
 }
 
-TensorBuffers TableSum::count() {
+Tensor TableSum::count() {
   RowMemory& memory = *memory_;
   owners_.emplace(memory.descriptions, inputs_.grid.world_size(), table_.height);
   memory.own_counts = owners_->counts(memory.own.indices);
   memory.counts.resize(ranks() * ranks());
-  return {.input = memory.own_counts.data(), .result = memory.counts.data(), .count = ranks()};
+  return {counts_in(memory.own_counts), counts_in(memory.counts)};
 }
 
 void TableSum::choose() {
@@ -114,21 +112,21 @@ TableSum::IndicesAndRows TableSum::send() {
   RowMemory& memory = *memory_;
   memory.received.resize(traffic().received(inputs_.rank));
   memory.elements = times(memory.counts, table_.width);
-  return {.indices = {.input = input_at(memory.own.indices.data()),
-                      .result = memory.received.data(),
-                      .counts = memory.counts},
-          .rows = {.input = input_at(rows_),
-                   .result = memory.received_rows.resize(
-                       memory.received.size() * table_.row_bytes(), backend()),
-                   .counts = memory.elements}};
+  const std::size_t own = memory.own.indices.size();
+  const ConstBuffer rows{rows_, own * table_.width, table_.dtype, table_.memory};
+  std::byte* const received =
+      memory.received_rows.resize(memory.received.size() * table_.row_bytes(), backend());
+  return {
+      .indices = {memory.own.indices, memory.received, memory.counts},
+      .rows = {rows, elements(received, memory.received.size() * table_.width), memory.elements}};
 }
 
-TensorBuffers TableSum::sum_up() {
+Tensor TableSum::sum_up() {
   RowMemory& memory = *memory_;
   memory.owned.assign(memory.received, table_.height);
   memory.owned_count = memory.owned.indices.size();
   memory.owned_counts.resize(ranks());
-  return {.input = &memory.owned_count, .result = memory.owned_counts.data(), .count = 1};
+  return {counts_in({&memory.owned_count, 1}), counts_in(memory.owned_counts)};
 }
 
 TableSum::IndicesAndRows TableSum::share() {
@@ -144,13 +142,13 @@ TableSum::IndicesAndRows TableSum::share() {
   backend().sum_rows(memory.owned.groups(), memory.received_rows.data(), table_,
                      1.0 / divisor * options_.scales.after, rows + before * table_.row_bytes());
   memory.elements = times(memory.owned_counts, table_.width);
-  return {.indices = {.result = memory.indices.data(), .counts = memory.owned_counts},
-          .rows = {.result = rows, .counts = memory.elements}};
+  return {.indices = {memory.indices, memory.owned_counts},
+          .rows = {elements(rows, all * table_.width), memory.elements}};
 }
 
-TensorBuffers TableSum::spread() {
+Tensor TableSum::spread() {
   spread_over_table(memory_->own.indices, rows_);
-  return {.result = memory_->table.data(), .count = whole_table().count};
+  return whole_table();
 }
 
 void TableSum::finish() {
@@ -164,8 +162,7 @@ void TableSum::finish() {
   }
   result_.rows_ = result_.is_table_
                       ? whole_table()
-                      : BufferView{memory.rows.data(), memory.indices.size() * table_.width,
-                                   table_.dtype, table_.memory};
+                      : elements(memory.rows.data(), memory.indices.size() * table_.width);
   result_.memory_ = std::move(memory_);
 }
 
@@ -175,7 +172,7 @@ void TableSum::spread_over_table(std::span<const std::int64_t> indices, const st
 }
 
 BufferView TableSum::whole_table() const {
-  return {memory_->table.data(), table_.height * table_.width, table_.dtype, table_.memory};
+  return elements(memory_->table.data(), table_.height * table_.width);
 }
 
 }  // namespace kolo

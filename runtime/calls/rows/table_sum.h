@@ -38,26 +38,26 @@ class TableSum {
            RowSums& result, const RowDevice& device);
 
   /// How many rows this rank has and where they lie; for an all-gather.
-  TensorBuffers describe();
+  Tensor describe();
   /// How many of them each owner has; for an all-gather.
-  TensorBuffers count();
+  Tensor count();
   /// Decides whether rows are exchanged; else the table is, as it is without this call.
   void choose();
   bool exchanges_rows() const { return exchanges_rows_; }
 
   struct IndicesAndRows {
-    TensorBuffers indices, rows;
+    Tensor indices, rows;
   };
 
   /// Rows for their owners; for all-to-alls.
   IndicesAndRows send();
   /// Adds up the rows that this rank owns, and gives their number; for an all-gather.
-  TensorBuffers sum_up();
+  Tensor sum_up();
   /// Sums for all; for all-gathers in place.
   IndicesAndRows share();
 
   /// The table, instead; for an all-reduce in place.
-  TensorBuffers spread();
+  Tensor spread();
 
   /// Behind what rows have become so far; null where they have.
   std::shared_ptr<const Event> ready() const { return backend().done(); }
@@ -75,6 +75,10 @@ class TableSum {
   std::size_t ranks() const { return static_cast<std::size_t>(inputs_.grid.world_size()); }
   RowTraffic traffic() const {
     return {.ranks = inputs_.grid.world_size(), .counts = memory_->counts};
+  }
+  /// Rows of so many elements in all, as a table's.
+  BufferView elements(std::byte* rows, std::size_t count) const {
+    return {rows, count, table_.dtype, table_.memory};
   }
   RowBackend& backend() const { return *(memory_ ? memory_ : result_.memory_)->backend; }
   void add_up(const TableRows& given);

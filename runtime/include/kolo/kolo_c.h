@@ -2,14 +2,15 @@
 #define KOLO_KOLO_C_H
 
 /*
- * Kolo's C interface: the one binary interface that stays compatible, in libkolo.so.1. This header
+ * Kolo's C interface: the one binary interface that stays compatible, in libkolo.so.2. This header
  * holds the job, groups, collectives and messages, and includes that of gradients.
  *
  *     kolo_runtime* runtime = NULL;
  *     if (kolo_open(NULL, &runtime) != KOLO_OK) return fail();  // mpirun, torchrun, srun or alone
  *     kolo_group* world = kolo_world(runtime);
  *     float x[1000] = ...;
- *     kolo_all_reduce(world, NULL, (kolo_buffer){x, 1000, KOLO_FLOAT32}, KOLO_SUM, NULL, NULL);
+ *     kolo_tensor tensor = KOLO_TENSOR(x, 1000, KOLO_FLOAT32);
+ *     kolo_all_reduce(world, &tensor, 1, KOLO_SUM, NULL, NULL);
  *     kolo_release(runtime);
  *
  * Meaning, lifetimes, threads and costs are those of the C++ interface, <kolo/kolo.h>, where this
@@ -20,11 +21,12 @@
  * Structs: those that begin with `size` may grow. Set it to sizeof, which the _INIT macros do with
  *          every default; a program built with an older header keeps working.
  * Handles: each is released once. A null one is KOLO_USAGE, or for functions without a status an
- *          empty answer. Release tickets whenever you like, groups, gradient sets and row
- *          sums before the runtime that they come from.
- * Text:    UTF-8, ends with a null byte. A `const char*` that a function returns belongs to the
- *          handle that was its argument, until the next call of the same function with it.
- * Calls back: only those of a `kolo_store`, in the thread that calls `kolo_open`.
+ *          empty answer. A release ends what the handle began: afterwards nothing touches memory of
+ *          the program. Release tickets whenever you like, groups, gradient sets and row sums
+ * before the runtime that they come from. Text:    UTF-8, ends with a null byte. A `const char*`
+ * that a function returns belongs to the handle that was its argument, until the next call of the
+ * same function with it. Calls back: only those of a `kolo_store`, in the thread that calls
+ * `kolo_open`.
  */
 
 #include <stddef.h>
@@ -81,21 +83,26 @@ const char* kolo_version(void);
 
 typedef int32_t kolo_dtype;
 enum {
-  KOLO_FLOAT32 = 0,
-  KOLO_FLOAT64 = 1,
-  KOLO_FLOAT16 = 2,
-  KOLO_BFLOAT16 = 3,
-  KOLO_INT32 = 4,
-  KOLO_INT64 = 5,
-  KOLO_UINT8 = 6,
-  KOLO_INT8 = 7,
-  KOLO_BOOL = 8,        /* A byte of value 0 or 1. */
-  KOLO_COMPLEX64 = 9,   /* Two float32. */
-  KOLO_COMPLEX128 = 10, /* Two float64. */
-  KOLO_FLOAT8_E4M3 = 11,
-  KOLO_FLOAT8_E5M2 = 12,
-  KOLO_SAME_DTYPE = -1 /* As a wire dtype: that of the gradient, or of the options. */
+  /* As a wire dtype: that of the elements, or of the options. Elements have a dtype. */
+  KOLO_SAME_DTYPE = 0,
+  KOLO_FLOAT32 = 1,
+  KOLO_FLOAT64 = 2,
+  KOLO_FLOAT16 = 3,
+  KOLO_BFLOAT16 = 4,
+  KOLO_INT32 = 5,
+  KOLO_INT64 = 6,
+  KOLO_UINT8 = 7,
+  KOLO_INT8 = 8,
+  KOLO_BOOL = 9,        /* A byte of value 0 or 1. */
+  KOLO_COMPLEX64 = 10,  /* Two float32. */
+  KOLO_COMPLEX128 = 11, /* Two float64. */
+  KOLO_FLOAT8_E4M3 = 12,
+  KOLO_FLOAT8_E5M2 = 13
 };
+/* "float32", ..., and the bytes of an element; NULL and 0 for a number that is no dtype. Dtypes are
+ * numbered without a gap. */
+const char* kolo_dtype_name(kolo_dtype dtype);
+size_t kolo_dtype_size(kolo_dtype dtype);
 
 typedef int32_t kolo_op;
 enum {
@@ -109,6 +116,10 @@ enum {
   KOLO_BIT_XOR = 7,
   KOLO_PREMUL_SUM = 8 /* The sum of contributions, each times `scale_before` of its rank. */
 };
+/* "sum", ...; NULL for a number that is no operation. Operations are numbered without a gap. */
+const char* kolo_op_name(kolo_op op);
+/* 1 if the operation is defined on elements of the dtype, else 0. */
+int kolo_op_takes(kolo_op op, kolo_dtype dtype);
 
 typedef int32_t kolo_memory;
 enum {
@@ -123,6 +134,26 @@ typedef struct kolo_buffer {
   kolo_dtype dtype;
   kolo_memory memory;
 } kolo_buffer;
+
+/* One tensor of a collective. A buffer that a rank has no use for is not looked at, and may be
+ * NULL, of 0 elements. */
+typedef struct kolo_tensor {
+  const void* input;  /* Only read. NULL, of 0 elements: the tensor is in place. */
+  size_t input_count; /* Elements. */
+  void* result;       /* Or what the collective works on in place. */
+  size_t result_count;
+  /* Elements of each rank's part, one count for each rank (in an all-to-all for each pair, sender
+   * by sender), the same on all ranks. NULL: all parts are equal. */
+  const size_t* counts;
+  size_t num_counts;
+  kolo_dtype dtype;
+  kolo_memory memory;
+} kolo_tensor;
+/* Initialisers of a tensor in host memory whose parts are equal: in place, and of two buffers. */
+#define KOLO_TENSOR(data, count, dtype) \
+  { NULL, 0, data, count, NULL, 0, dtype, KOLO_HOST }
+#define KOLO_TENSOR_TO(input, input_count, result, result_count, dtype) \
+  { input, input_count, result, result_count, NULL, 0, dtype, KOLO_HOST }
 
 /* --- The job ---------------------------------------------------------------------------------- */
 
@@ -243,7 +274,7 @@ uint64_t kolo_network_bytes_sent(const kolo_group* group);
 
 /* --- Collectives ------------------------------------------------------------------------------ */
 
-/* What calls of an operation have in common; all fields may stay at their defaults. */
+/* What calls of a collective have in common; all fields may stay at their defaults. */
 typedef struct kolo_call {
   size_t size;
   /* Identifies the operation on all ranks. NULL: it is named after its arguments; operations with
@@ -252,91 +283,57 @@ typedef struct kolo_call {
   const char* name;
   double scale_before; /* Multiplies contributions. */
   double scale_after;  /* Multiplies the result. */
-  /* Elements of each rank's part, of `num_counts` = ranks (for an all-to-all ranks * ranks, sender
-   * by sender), the same on all ranks; for `kolo_grouped` as many for each tensor. NULL: all parts
-   * are equal. */
-  const size_t* counts;
-  size_t num_counts;
-  void* stream;       /* For device memory: a cudaStream_t. */
-  kolo_memory memory; /* For `kolo_grouped`: of all tensors. */
+  void* stream;        /* For device memory: a cudaStream_t. */
   /* What an all-reduce or reduce-scatter of float32 or float64 in host memory sends, without
-   * scales: KOLO_BFLOAT16. NULL: the elements as they are. */
-  const kolo_dtype* wire_dtype;
+   * scales: KOLO_BFLOAT16. */
+  kolo_dtype wire_dtype;
 } kolo_call;
 #define KOLO_CALL_INIT \
-  { sizeof(kolo_call), NULL, 1.0, 1.0, NULL, 0, NULL, KOLO_HOST, NULL }
+  { sizeof(kolo_call), NULL, 1.0, 1.0, NULL, KOLO_SAME_DTYPE }
 
 /*
- * Operations on one buffer, or on two that must not overlap: `input`, which is only read, and
- * `result`. With NULL as `ticket` a call blocks until the operation is over. Otherwise it starts
- * it and gives a ticket; the buffers then stay valid and untouched until the ticket is done.
- * `call` may be NULL.
+ * Each collective takes a list of tensors of one dtype, in memory of one kind, with one agreement
+ * and common messages; each gets what the collective on it alone would give it. Buffers that are
+ * written overlap no other. Whether tensors are in place is the same on all ranks; in a gather and
+ * a scatter the root says so. `call` may be NULL.
+ *
+ * With NULL as `ticket` a call blocks until the operation is over; if `operation_timeout` passes,
+ * it ends it as `kolo_ticket_release` does. Otherwise it starts it and gives a ticket; the buffers
+ * then stay valid and untouched until the ticket is done or released. The list and its counts need
+ * not.
  */
 
-/* Combines all ranks' elements; NULL as `input`: those of `result`. */
-kolo_status kolo_all_reduce(kolo_group* group, const void* input, kolo_buffer result, kolo_op op,
-                            const kolo_call* call, kolo_ticket** ticket);
-/* Copies `buffer` of rank `root` to all ranks. */
-kolo_status kolo_broadcast(kolo_group* group, kolo_buffer buffer, int32_t root,
-                           const kolo_call* call, kolo_ticket** ticket);
-/* The same out of place, on all ranks: `input` of rank `root`, the only one that is read, becomes
- * everybody's `result`. */
-kolo_status kolo_broadcast_from(kolo_group* group, const void* input, kolo_buffer result,
-                                int32_t root, const kolo_call* call, kolo_ticket** ticket);
-/* Combines all ranks' elements on rank `root`; NULL as `input`: those of `result`. */
-kolo_status kolo_reduce(kolo_group* group, const void* input, kolo_buffer result, int32_t root,
-                        kolo_op op, const kolo_call* call, kolo_ticket** ticket);
-/* Combines all ranks' `input`, which holds a part for each rank; each gets its part as `result`.
- * NULL as `input`: `result` holds all parts, and this rank's is combined in its place. */
-kolo_status kolo_reduce_scatter(kolo_group* group, const void* input, kolo_buffer result,
+/* Combines all ranks' elements. */
+kolo_status kolo_all_reduce(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
+                            kolo_op op, const kolo_call* call, kolo_ticket** ticket);
+/* Copies the elements of rank `root` to all ranks. Only the root's input is read. */
+kolo_status kolo_broadcast(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
+                           int32_t root, const kolo_call* call, kolo_ticket** ticket);
+/* Combines all ranks' elements on rank `root`. Out of place the others need no result. */
+kolo_status kolo_reduce(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
+                        int32_t root, kolo_op op, const kolo_call* call, kolo_ticket** ticket);
+/* Combines all ranks' inputs, which hold a part for each rank; each gets its part as result. In
+ * place: the result holds all parts, and this rank's is combined in its place. */
+kolo_status kolo_reduce_scatter(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                                 kolo_op op, const kolo_call* call, kolo_ticket** ticket);
-/* Copies each rank's `input` to its part of `result` on all ranks; NULL as `input`: this rank's
- * part is in its place. */
-kolo_status kolo_all_gather(kolo_group* group, const void* input, kolo_buffer result,
+/* Copies each rank's input to its part of the result on all ranks. In place: this rank's part is in
+ * its place. */
+kolo_status kolo_all_gather(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                             const kolo_call* call, kolo_ticket** ticket);
-/* Copies each rank's `input` to its part of `result` on rank `root`; NULL elsewhere. NULL as the
- * root's `input.data`: its part is in its place. */
-kolo_status kolo_gather(kolo_group* group, kolo_buffer input, void* result, int32_t root,
-                        const kolo_call* call, kolo_ticket** ticket);
-/* Copies part r of `input` of rank `root` to `result` of rank r; `input` is NULL elsewhere. NULL as
- * the root's `result.data`: its part stays where it is. */
-kolo_status kolo_scatter(kolo_group* group, const void* input, kolo_buffer result, int32_t root,
-                         const kolo_call* call, kolo_ticket** ticket);
-/* Copies part r of `input` of rank s to part s of `result` of rank r. NULL as `input`: in place,
- * where each two ranks exchange as many elements both ways. */
-kolo_status kolo_all_to_all(kolo_group* group, const void* input, kolo_buffer result,
+/* Copies each rank's input to its part of the result on rank `root`; the others have no result. In
+ * place at the root: its part is in its place. */
+kolo_status kolo_gather(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
+                        int32_t root, const kolo_call* call, kolo_ticket** ticket);
+/* Copies part r of the input of rank `root` to the result of rank r; the others have no input. The
+ * root without a result: its part stays where it is. */
+kolo_status kolo_scatter(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
+                         int32_t root, const kolo_call* call, kolo_ticket** ticket);
+/* Copies part r of the input of rank s to part s of the result of rank r. In place each two ranks
+ * exchange as many elements both ways. */
+kolo_status kolo_all_to_all(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                             const kolo_call* call, kolo_ticket** ticket);
 /* Is over when every rank has called it. */
 kolo_status kolo_barrier(kolo_group* group, kolo_ticket** ticket);
-
-typedef int32_t kolo_collective;
-enum {
-  KOLO_ALL_REDUCE = 0,
-  KOLO_BROADCAST = 1,
-  KOLO_REDUCE = 2,
-  KOLO_REDUCE_SCATTER = 3,
-  KOLO_ALL_GATHER = 4,
-  KOLO_GATHER = 5,
-  KOLO_SCATTER = 6,
-  KOLO_ALL_TO_ALL = 7
-};
-
-/* The buffers of one of several tensors. */
-typedef struct kolo_tensor {
-  /* NULL in place; for all tensors or for none. In a broadcast out of place only the root's is
-   * read, and other ranks pass anything but NULL. The root of a gather passes it or not. */
-  const void* input;
-  void* result; /* May be NULL at the root of a scatter, which is in place then. */
-  size_t count; /* Elements of each rank's part, or of the whole tensor without parts. */
-} kolo_tensor;
-
-/* One collective on several tensors, with one agreement and common messages. `root` and `op` count
- * where the collective has them. `counts` of the call are those of the first tensor, then those of
- * the next, and stand for `count` of all tensors; `memory` is that of all. The array need not
- * outlive the call. */
-kolo_status kolo_grouped(kolo_group* group, kolo_collective collective, const kolo_tensor* tensors,
-                         size_t num_tensors, kolo_dtype dtype, int32_t root, kolo_op op,
-                         const kolo_call* call, kolo_ticket** ticket);
 
 /* This rank has run out of data: takes part in what the others do, until all have joined. Writes
  * the rank that joined last. */
@@ -348,25 +345,24 @@ enum { KOLO_ANY_RANK = -1 };
 
 typedef struct kolo_received {
   int32_t source; /* Rank that sent it. */
-  size_t count;   /* Elements. */
+  size_t count;   /* Elements, of all buffers. */
 } kolo_received;
 
-/* Sends to rank `peer`. The operation is over when the buffer may be reused. Buffers of messages in
- * device memory are used after the work enqueued on the legacy default stream. */
-kolo_status kolo_send(kolo_group* group, kolo_buffer buffer, int32_t peer, uint64_t tag,
-                      kolo_ticket** ticket);
+/*
+ * A message is one buffer, or a list of them, of one dtype or of several, in memory of one kind.
+ * The receive of one buffer may have a longer one; that of a list has as many buffers, each of the
+ * dtype and count that was sent. Buffers in device memory are used after the work enqueued on
+ * `stream`, a cudaStream_t. `ticket` is as for collectives.
+ */
+
+/* Sends to rank `peer`. The operation is over when the buffers may be reused. */
+kolo_status kolo_send(kolo_group* group, const kolo_buffer* buffers, size_t num_buffers,
+                      int32_t peer, uint64_t tag, void* stream, kolo_ticket** ticket);
 /* Receives from rank `peer`, or from KOLO_ANY_RANK. `received` may be NULL; with a ticket see
  * `kolo_ticket_received`. */
-kolo_status kolo_recv(kolo_group* group, kolo_buffer buffer, int32_t peer, uint64_t tag,
-                      kolo_received* received, kolo_ticket** ticket);
-/* The same of several tensors, of one dtype or of several, in memory of one kind, as one message.
- * The receive has as many buffers, each of the dtype and count that was sent, and gets the number
- * of elements of all. The array need not outlive the call. */
-kolo_status kolo_grouped_send(kolo_group* group, const kolo_buffer* tensors, size_t num_tensors,
-                              int32_t peer, uint64_t tag, kolo_ticket** ticket);
-kolo_status kolo_grouped_recv(kolo_group* group, const kolo_buffer* tensors, size_t num_tensors,
-                              int32_t peer, uint64_t tag, kolo_received* received,
-                              kolo_ticket** ticket);
+kolo_status kolo_recv(kolo_group* group, const kolo_buffer* buffers, size_t num_buffers,
+                      int32_t peer, uint64_t tag, void* stream, kolo_received* received,
+                      kolo_ticket** ticket);
 
 /* --- Tickets ---------------------------------------------------------------------------------- */
 
@@ -378,14 +374,16 @@ kolo_status kolo_ticket_wait(kolo_ticket* ticket, int64_t timeout_ms, int* done)
 /* A descriptor that becomes readable when it is done, for poll, epoll or an event loop. It belongs
  * to the ticket; only poll it. */
 kolo_status kolo_ticket_event(kolo_ticket* ticket, int* descriptor);
-/* What a receive got, once it is done without an error. */
+/* Waits for a receive, and writes what it got. */
 kolo_status kolo_ticket_received(kolo_ticket* ticket, kolo_received* received);
 /* Takes a receive back: unless its message has come or is on its way, the ticket is soon done with
  * KOLO_CANCELLED, and the message goes to the next receive. Wait for the ticket before the buffer
  * is freed. Does not block; any thread; does nothing if it is done. KOLO_USAGE for other
  * operations. */
 kolo_status kolo_ticket_cancel(kolo_ticket* ticket);
-/* Forgets it; the operation goes on. NULL is fine. */
+/* Of an operation that is not done, it ends that first, so that nothing uses its buffers
+ * afterwards: it waits for it, and if `operation_timeout` passes, a receive is taken back, and from
+ * any other operation this rank leaves the job, as by `kolo_abort`. NULL is fine. */
 void kolo_ticket_release(kolo_ticket* ticket);
 
 #ifdef __cplusplus

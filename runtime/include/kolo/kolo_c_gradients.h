@@ -27,7 +27,7 @@ typedef struct kolo_gradient {
   kolo_dtype wire_dtype;
 } kolo_gradient;
 #define KOLO_GRADIENT_INIT \
-  { sizeof(kolo_gradient), NULL, NULL, 0, KOLO_FLOAT32, KOLO_HOST, NULL, NULL, KOLO_SAME_DTYPE }
+  { sizeof(kolo_gradient), NULL, NULL, 0, KOLO_SAME_DTYPE, KOLO_HOST, NULL, NULL, KOLO_SAME_DTYPE }
 
 typedef int32_t kolo_divisor;
 enum {
@@ -51,6 +51,12 @@ typedef struct kolo_gradient_options {
 kolo_status kolo_register_gradients(kolo_group* group, const char* name,
                                     const kolo_gradient* gradients, size_t num_gradients,
                                     const kolo_gradient_options* options, kolo_gradients** set);
+/* The same of gradients that lie one after another in `buffer`, of so many elements each, and are
+ * called by their index: "0", "1", ... */
+kolo_status kolo_register_flat_gradients(kolo_group* group, const char* name, kolo_buffer buffer,
+                                         const size_t* sizes, size_t num_gradients,
+                                         const kolo_gradient_options* options,
+                                         kolo_gradients** set);
 /* In the middle of an iteration it ends that first, so that nothing uses the memory of gradients
  * afterwards: it waits for the values if all gradients are marked; otherwise this rank leaves the
  * job, as by `kolo_abort`. NULL is fine. */
@@ -70,6 +76,11 @@ kolo_status kolo_gradients_ready_on(kolo_gradients* set, size_t index, void* str
 /* Marks a gradient as unused by this rank in this iteration. */
 kolo_status kolo_gradients_absent(kolo_gradients* set, size_t index);
 kolo_status kolo_gradients_absent_on(kolo_gradients* set, size_t index, void* stream);
+/* Marks as unused whatever is not marked in this iteration: for a rank that cannot compute it. Go
+ * on with `kolo_gradients_wait` and the optimizer's step as the other ranks do. */
+kolo_status kolo_gradients_give_up(kolo_gradients* set);
+/* The same where the work enqueued on `stream` may use gradients in device memory. */
+kolo_status kolo_gradients_give_up_on(kolo_gradients* set, void* stream);
 /* This rank's number of samples, from this iteration on. */
 kolo_status kolo_gradients_set_samples(kolo_gradients* set, double samples);
 /* Waits for at most `timeout_ms` (negative: `operation_timeout`, after which it is an error) until
@@ -118,6 +129,14 @@ kolo_status kolo_gradients_remap(kolo_gradients* set, const void* const* states,
 /* Euclidean norm of a gradient's residual at this rank; -1 if it is sent dense. */
 kolo_status kolo_gradients_residual_norm(kolo_gradients* set, const char* gradient, double* norm);
 
+/* --- Weights ---------------------------------------------------------------------------------- */
+
+/* Checks that tensors in host memory have the same names, dtypes and bytes on all ranks.
+ * Collective. KOLO_MISMATCH, the same on every rank, names the tensors that differ and the ranks
+ * that differ from rank 0. `names` has one for each; `name` identifies the check on all ranks. */
+kolo_status kolo_check_equal(kolo_group* group, const char* name, const kolo_buffer* tensors,
+                             const char* const* names, size_t num_tensors);
+
 /* --- Row-sparse all-reduce ---------------------------------------------------------------------
  */
 
@@ -126,61 +145,40 @@ typedef struct kolo_row_sums kolo_row_sums; /* A result, whose memory is used ag
 typedef int32_t kolo_row_form;
 enum { KOLO_AUTO_FORM = 0, KOLO_ROWS = 1, KOLO_TABLE = 2 };
 
+/* This rank's rows of one table. */
 typedef struct kolo_row_table {
-  size_t size;
-  size_t height; /* Rows. */
-  size_t width;  /* Elements of a row. */
+  size_t height;          /* Rows of the table. */
+  size_t width;           /* Elements of a row. */
+  const int64_t* indices; /* In host memory; they may repeat. */
+  size_t num_indices;
+  const void* rows; /* One for each of `indices`. */
   kolo_dtype dtype;
+  kolo_memory memory; /* Of rows and their sums. */
+} kolo_row_table;
+
+typedef struct kolo_row_options {
+  size_t size;
   kolo_op op;             /* KOLO_SUM or KOLO_AVERAGE. */
   kolo_row_form result;   /* KOLO_AUTO_FORM: that of the exchange. */
   kolo_row_form exchange; /* KOLO_AUTO_FORM: the one that is predicted to take less time. */
-  double scale_before;    /* Multiplies contributions of floating-point elements. */
-  double scale_after;     /* Multiplies the result. */
-  kolo_memory memory;     /* Of rows and their sums; indices are in host memory. */
-  void* stream;           /* For device memory: a cudaStream_t. */
-} kolo_row_table;
-#define KOLO_ROW_TABLE_INIT                                                                    \
-  {                                                                                            \
-    sizeof(kolo_row_table), 0, 0, KOLO_FLOAT32, KOLO_SUM, KOLO_AUTO_FORM, KOLO_AUTO_FORM, 1.0, \
-        1.0, KOLO_HOST, NULL                                                                   \
-  }
+} kolo_row_options;
+#define KOLO_ROW_OPTIONS_INIT \
+  { sizeof(kolo_row_options), KOLO_SUM, KOLO_AUTO_FORM, KOLO_AUTO_FORM }
 
 kolo_status kolo_row_sums_create(kolo_row_sums** sums);
 void kolo_row_sums_release(kolo_row_sums* sums);
-/* Sums rows of a table over all ranks: `rows` holds one for each of `indices`, which may repeat.
- * NULL as `name`: it is named after its arguments. */
-kolo_status kolo_sparse_all_reduce(kolo_group* group, const char* name, const kolo_row_table* table,
-                                   const int64_t* indices, size_t num_indices, const void* rows,
-                                   kolo_row_sums* sums);
-/* The same in the background: `kolo_ticket_row_sums` gives the result. `rows` stay valid until the
- * ticket is done, `indices` need not. `sums`, whose memory is used again, may be NULL; it is empty
- * then. */
-kolo_status kolo_sparse_all_reduce_async(kolo_group* group, const char* name,
-                                         const kolo_row_table* table, const int64_t* indices,
-                                         size_t num_indices, const void* rows, kolo_row_sums* sums,
-                                         kolo_ticket** ticket);
-/* Moves the result of a ticket that is done without an error to `sums`, once. */
-kolo_status kolo_ticket_row_sums(kolo_ticket* ticket, kolo_row_sums* sums);
-
-/* This rank's rows of one of several tables. */
-typedef struct kolo_table_rows {
-  size_t height; /* Rows. */
-  size_t width;  /* Elements of a row. */
-  const int64_t* indices;
-  size_t num_indices;
-  const void* rows; /* One for each of `indices`. */
-} kolo_table_rows;
-
-/* The same of several tables, which share their exchanges. Of `terms` neither height nor width
- * counts; all else holds for all tables. `sums` has a handle for each table. A `ticket` that is not
- * NULL makes it run in the background; `sums` may be NULL then. */
-kolo_status kolo_grouped_sparse_all_reduce(kolo_group* group, const char* name,
-                                           const kolo_row_table* terms,
-                                           const kolo_table_rows* tables, size_t num_tables,
-                                           kolo_row_sums* const* sums, kolo_ticket** ticket);
-/* Moves the results of such a ticket to as many `sums`, once. */
-kolo_status kolo_ticket_grouped_row_sums(kolo_ticket* ticket, kolo_row_sums* const* sums,
-                                         size_t num_tables);
+/* Sums rows of tables of one dtype, in memory of one kind, over all ranks; tables of one call share
+ * their exchanges. `sums` has a handle for each table, whose memory is used again. With NULL as
+ * `ticket` it has the results then; else `kolo_ticket_row_sums` gives them, `sums` may be NULL and
+ * is empty, and `rows` stay valid until the ticket is done or released. `options` and `call` may be
+ * NULL. */
+kolo_status kolo_sparse_all_reduce(kolo_group* group, const kolo_row_table* tables,
+                                   size_t num_tables, const kolo_row_options* options,
+                                   const kolo_call* call, kolo_row_sums* const* sums,
+                                   kolo_ticket** ticket);
+/* Waits for such a ticket, and moves its results to `sums`, one for each table, once. */
+kolo_status kolo_ticket_row_sums(kolo_ticket* ticket, kolo_row_sums* const* sums,
+                                 size_t num_tables);
 /* Writes 1 if the result is the whole table, 0 if it is the rows of `indices`. */
 kolo_status kolo_row_sums_get(kolo_row_sums* sums, int* is_table, const int64_t** indices,
                               size_t* num_indices, kolo_buffer* rows);

@@ -1,5 +1,6 @@
 #include "comm/base/half.h"
 
+#include <bit>
 #include <cmath>
 #include <limits>
 

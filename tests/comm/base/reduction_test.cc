@@ -1,5 +1,6 @@
 #include "comm/base/reduction.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>

@@ -11,11 +11,11 @@ INSTANTIATE_TEST_SUITE_P(Host, DeviceConformance, testing::Values(threads_case()
 INSTANTIATE_TEST_SUITE_P(Host, HostDeviceFamily, testing::Values(threads_case()), device_case_name);
 
 TEST(HostDevice, StreamsRunBesideTheirCallerAndEachOther) {
+  // Each can only go on while the other runs, and neither while the caller does nothing but wait.
+  std::atomic<int> turn{0};  // outlives the streams, which may look once more
   HostDevice device;
   const auto first = device.make_stream(), second = device.make_stream();
   const auto met = device.make_event();
-  // Each can only go on while the other runs, and neither while the caller does nothing but wait.
-  std::atomic<int> turn{0};
   const auto play = [&turn](int mine) {
     return [&turn, mine] {
       if (turn < 100 && turn % 2 == mine) ++turn;

@@ -1,6 +1,7 @@
 #include "comm/kernels/reduce_kernels.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstring>

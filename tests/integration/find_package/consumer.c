@@ -8,10 +8,10 @@ int main(void) {
   kolo_place place = KOLO_PLACE_INIT;
   kolo_status status = kolo_open(NULL, &runtime);
   for (int i = 0; i < 1000; ++i) values[i] = 1;
-  kolo_buffer buffer = {values, 1000, KOLO_FLOAT32, KOLO_HOST};
+  kolo_tensor tensor = KOLO_TENSOR(values, 1000, KOLO_FLOAT32);
   if (status == KOLO_OK) status = kolo_get_place(runtime, &place);
   if (status == KOLO_OK) {
-    status = kolo_all_reduce(kolo_world(runtime), NULL, buffer, KOLO_SUM, NULL, NULL);
+    status = kolo_all_reduce(kolo_world(runtime), &tensor, 1, KOLO_SUM, NULL, NULL);
   }
   kolo_release(runtime);
   if (status != KOLO_OK) {

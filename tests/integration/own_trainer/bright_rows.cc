@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <fstream>
 #include <memory>
+#include <span>
 
 #include <kolo/trainer/config.h>
 #include <kolo/trainer/data/dataset.h>

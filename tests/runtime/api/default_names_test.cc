@@ -12,12 +12,12 @@ namespace kolo {
 namespace {
 
 TEST(Operation, WithoutANameIsNamedByItsArguments) {
-  Operation operation{.kind = OperationKind::kAllReduce, .buffer = {nullptr, 10, DType::kFloat32}};
+  Operation operation{.kind = OperationKind::kAllReduce, .tensors = {{.count = 10}}};
   EXPECT_EQ(operation.default_name(), "all_reduce float32 [10] sum");
   const std::vector<std::function<void()>> changes = {
-      [&] { operation.buffer.count = 11; },
-      [&] { operation.buffer.dtype = DType::kBFloat16; },
-      [&] { operation.buffer.memory = MemoryKind::kDevice; },
+      [&] { operation.tensors[0].count = 11; },
+      [&] { operation.dtype = DType::kBFloat16; },
+      [&] { operation.memory = MemoryKind::kDevice; },
       [&] { operation.op = ReduceOp::kMax; },
       [&] { operation.scales.after = 0.5; },
       [&] { operation.wire = DType::kBFloat16; },
@@ -28,7 +28,7 @@ TEST(Operation, WithoutANameIsNamedByItsArguments) {
       },
       [&] { operation.kind = OperationKind::kAllGather; },
       [&] {
-        operation.counts = {4, 7};
+        operation.counts = {4, 7, 1, 2};
       },
       [&] { operation.out_of_place = true; },
   };
@@ -42,7 +42,7 @@ TEST(OperationPool, KeepsTheDefaultNameForTheNextCall) {
   OperationPool pool;
   const auto take = [&] {
     auto operation = pool.take(OperationKind::kAllReduce, "");
-    operation->buffer.count = 10;
+    operation->tensors.push_back({.count = 10});
     return operation;
   };
   auto first = take();

@@ -26,7 +26,7 @@ inline BufferView view(std::vector<float>& data) {
 /// Sums one buffer over all ranks and checks the result.
 inline void all_reduce_works(Runtime& runtime, const std::string& name, std::size_t count = 100) {
   std::vector<float> data(count, static_cast<float>(runtime.rank() + 1));
-  runtime.all_reduce(name, view(data));
+  runtime.all_reduce(name, view(data)).wait();
   const int n = runtime.world_size();
   for (float value : data) {
     require(value == static_cast<float>(n * (n + 1) / 2), name + ": " + std::to_string(value));

@@ -65,9 +65,9 @@ TEST_P(RuntimeGroupedMessages, GoAroundARing) {
     for (int round = 0; round < 10; ++round) {
       for (const std::size_t count : kTensorCounts) {
         ThreeTensors out = ThreeTensors::of(runtime.rank(), count), in(count);
-        Ticket sent = runtime.send_async(out.views(), next, count);
+        Ticket sent = runtime.send(out.views(), next, count);
         const Received received =
-            runtime.recv(in.views(), round % 2 == 0 ? previous : kAnyRank, count);
+            runtime.recv(in.views(), round % 2 == 0 ? previous : kAnyRank, count).received();
         require(received.source == previous, "source");
         require_tensors(in, received);
         sent.wait();
@@ -82,18 +82,18 @@ TEST_P(RuntimeGroupedMessages, BlockingSendsMeetReceivesInTheBackground) {
     const int n = runtime.world_size();
     for (const std::size_t count : kTensorCounts) {
       std::vector<ThreeTensors> in(static_cast<std::size_t>(n), ThreeTensors(count));
-      std::vector<ReceiveTicket> receives;
-      for (ThreeTensors& each : in) receives.push_back(runtime.recv_async(each.views(), kAnyRank));
+      std::vector<Ticket> receives;
+      for (ThreeTensors& each : in) receives.push_back(runtime.recv(each.views(), kAnyRank));
       ThreeTensors out = ThreeTensors::of(runtime.rank(), count);
-      for (int peer = 0; peer < n; ++peer) runtime.send(out.views(), peer);
+      for (int peer = 0; peer < n; ++peer) runtime.send(out.views(), peer).wait();
       std::vector<int> sources;
       for (std::size_t i = 0; i < in.size(); ++i) {
-        require_tensors(in[i], receives[i].wait());
+        require_tensors(in[i], receives[i].received());
         sources.push_back(receives[i].received().source);
       }
       std::ranges::sort(sources);
       require(std::ranges::adjacent_find(sources) == sources.end(), "one message of each rank");
-      runtime.barrier();
+      runtime.barrier().wait();
     }
   });
 }
@@ -104,14 +104,14 @@ TEST_P(RuntimeGroupedMessages, DifferencesFailOnBothSidesAndHarmNothingElse) {
   RuntimeJob(GetParam(), test_options()).run([&](Runtime& runtime) {
     ThreeTensors tensors = ThreeTensors::of(0, 10'000), in(10'000);
     if (runtime.rank() == 0) {
-      texts.set(0, error_of([&] { runtime.send(tensors.views(), last, 3); }));
-      runtime.send(tensors.views(), last, 3);
+      texts.set(0, error_of([&] { runtime.send(tensors.views(), last, 3).wait(); }));
+      runtime.send(tensors.views(), last, 3).wait();
     }
     if (runtime.rank() == last) {
       std::vector<BufferView> fewer = in.views();
       fewer[2].count = 7;
-      texts.set(last, error_of([&] { runtime.recv(fewer, 0, 3); }));
-      require_tensors(in, runtime.recv(in.views(), 0, 3));
+      texts.set(last, error_of([&] { runtime.recv(fewer, 0, 3).wait(); }));
+      require_tensors(in, runtime.recv(in.views(), 0, 3).received());
     }
     all_reduce_works(runtime, "after an error");
   });
@@ -133,14 +133,14 @@ TEST(RuntimeGroupedMessage, AListOfOneTensorIsAPlainMessage) {
       std::vector<float> out = ThreeTensors::of(0, count).floats, in(count + 2, -1.0F);
       const std::vector<BufferView> list_out = {view(out)}, list_in = {view(in)};
       if (runtime.rank() == 0) {
-        runtime.send(list_out, 1);
-        runtime.send(view(out), 1);
+        runtime.send(list_out, 1).wait();
+        runtime.send(view(out), 1).wait();
         continue;
       }
       for (const bool receives_list : {false, true}) {
         std::ranges::fill(in, -1.0F);
         const Received received =
-            receives_list ? runtime.recv(list_in, 0) : runtime.recv(view(in), 0);
+            (receives_list ? runtime.recv(list_in, 0) : runtime.recv(view(in), 0)).received();
         require(received.count == count, "count");
         require(std::ranges::equal(out, std::span(in).first(count)), "values");
         require(in[count] == -1.0F, "nothing behind the message");
@@ -157,18 +157,18 @@ TEST(RuntimeGroupedMessage, AReceiveThatTookTooLongIsWithdrawn) {
     Runtime runtime = job->join(run.rank());
     ThreeTensors out = ThreeTensors::of(1, 20'000), never(20'000), in(20'000);
     if (run.rank() == 0) {
-      EXPECT_THAT(error_of([&] { runtime.recv(never.views(), 1, 4); }),
+      EXPECT_THAT(error_of([&] { runtime.recv(never.views(), 1, 4).wait(); }),
                   AllOf(HasSubstr("time-out"), HasSubstr("a receive from rank 1 with tag 4")));
-      ReceiveTicket cancelled = runtime.recv_async(never.views(), kAnyRank, 4);
-      ReceiveTicket received = runtime.recv_async(in.views(), 1, 4);
+      Ticket cancelled = runtime.recv(never.views(), kAnyRank, 4);
+      Ticket received = runtime.recv(in.views(), 1, 4);
       cancelled.cancel();
       EXPECT_THAT(error_of([&] { cancelled.wait(); }), HasSubstr("cancelled: "));
       meet(run, late);
-      require_tensors(in, received.wait());
+      require_tensors(in, received.received());
       EXPECT_TRUE(never == ThreeTensors(20'000));
     } else {
       meet(run, late);
-      runtime.send(out.views(), 0, 4);
+      runtime.send(out.views(), 0, 4).wait();
     }
     meet(run, there);
   });
@@ -182,14 +182,15 @@ TEST(RuntimeGroupedMessage, MisuseIsRefusedAtTheCall) {
     mixed[2].memory = MemoryKind::kDevice;
     std::vector<BufferView> on_device = tensors.views();
     for (BufferView& each : on_device) each.memory = MemoryKind::kDevice;
-    EXPECT_THAT(error_of([&] { runtime.send(std::vector<BufferView>(), 0); }),
+    EXPECT_THAT(error_of([&] { runtime.send(std::vector<BufferView>(), 0).wait(); }),
                 HasSubstr("send: there are no tensors"));
-    EXPECT_THAT(error_of([&] { runtime.recv(null, 0); }), HasSubstr("recv: buffer 1 is null"));
-    EXPECT_THAT(error_of([&] { runtime.send(mixed, 0); }),
+    EXPECT_THAT(error_of([&] { runtime.recv(null, 0).wait(); }),
+                HasSubstr("recv: buffer 1 is null"));
+    EXPECT_THAT(error_of([&] { runtime.send(mixed, 0).wait(); }),
                 HasSubstr("buffer 2 is in device memory and buffer 0 in host memory"));
-    EXPECT_THAT(error_of([&] { runtime.recv(on_device, 0); }),
+    EXPECT_THAT(error_of([&] { runtime.recv(on_device, 0).wait(); }),
                 HasSubstr("set the option `device`"));
-    EXPECT_THAT(error_of([&] { runtime.send(tensors.views(), 2); }),
+    EXPECT_THAT(error_of([&] { runtime.send(tensors.views(), 2).wait(); }),
                 HasSubstr("send: the peer 2 is not a rank"));
     all_reduce_works(runtime, "after misuse");
   });

@@ -62,7 +62,7 @@ TEST(RuntimeGroupedRows, GiveEachTableWhatItAloneWouldGet) {
   options_of_job.arena_bytes = std::size_t{16} << 20;  // Each call without a name has plans.
   for (const int ranks : {1, 2, 5}) {
     RuntimeJob(ranks, options_of_job).run([&](Runtime& runtime) {
-      std::vector<RowSums> sums(5);
+      std::vector<RowSums> sums;
       for (unsigned seed = 0; seed < 4; ++seed) {
         const DType dtype = seed % 2 == 0 ? DType::kFloat32 : DType::kBFloat16;
         const Tables tables(tables_of(dtype), ranks, seed);
@@ -74,10 +74,10 @@ TEST(RuntimeGroupedRows, GiveEachTableWhatItAloneWouldGet) {
                                      .exchange = exchange,
                                      .scales = {.before = seed == 3 ? 0.3 : 1, .after = 1.7}};
             const std::vector<TableRows> mine = tables.of(runtime.rank());
-            runtime.sparse_all_reduce("tables", mine, sums, options);
-            tables.require_sums(sums, options, "seed " + std::to_string(seed));
-            sums = runtime.sparse_all_reduce_async("", mine, options, std::move(sums)).all_sums();
-            tables.require_sums(sums, options, "background, seed " + std::to_string(seed));
+            for (const char* name : {"tables", ""}) {
+              sums = runtime.sparse_all_reduce(name, mine, options, std::move(sums)).sums();
+              tables.require_sums(sums, options, "seed " + std::to_string(seed));
+            }
           }
         }
       }
@@ -97,9 +97,9 @@ TEST(RuntimeGroupedRows, GiveEachTableItsOwnExchange) {
         {.table = {.height = 100'000, .width = 64, .dtype = DType::kFloat32},
          .indices = one,
          .rows = rows.data()}};
-    std::vector<RowSums> sums(2);
+    std::vector<RowSums> sums;
     for (int turn = 0; turn < 3; ++turn) {
-      runtime.sparse_all_reduce("mixed", tables, sums);
+      sums = runtime.sparse_all_reduce("mixed", tables, {}, std::move(sums)).sums();
       require(!sums[0].exchanged_rows() && sums[0].is_table(), "all rows of a small table");
       require(sums[1].exchanged_rows() && sums[1].indices().size() == 2, "few rows of a large one");
       require(static_cast<const float*>(sums[0].rows().data)[255] == 2, "a sum of both ranks");
@@ -115,18 +115,16 @@ TEST(RuntimeGroupedRows, OfManyTicketsComeInAnyOrder) {
     for (unsigned call = 0; call < 4; ++call) {
       calls.emplace_back(tables_of(DType::kFloat64), runtime.size(), call);
     }
-    std::vector<RowTicket> tickets;
+    std::vector<Ticket> tickets;
     for (const Tables& call : calls) {
-      tickets.push_back(runtime.sparse_all_reduce_async("tables", call.of(runtime.rank()),
-                                                        {.exchange = RowForm::kRows}));
+      tickets.push_back(runtime.sparse_all_reduce("tables", call.of(runtime.rank()),
+                                                  {.exchange = RowForm::kRows}));
     }
     all_reduce_works(runtime, "meanwhile");
     for (std::size_t i = calls.size(); i-- > 0;) {
-      require(tickets[i].tables() == 5, "tables");
-      calls[i].require_sums(tickets[i].all_sums(), {}, "call " + std::to_string(i));
-      require(tickets[i].all_sums()[0].rows().count == 0, "results are given once");
+      calls[i].require_sums(tickets[i].sums(), {}, "call " + std::to_string(i));
+      require(tickets[i].sums()[0].rows().count == 0, "results are given once");
     }
-    require(error_of([&] { tickets[0].sums(); }).starts_with("usage: "), "one of several results");
   });
 }
 
@@ -141,11 +139,9 @@ TEST(RuntimeGroupedRows, MismatchesAreTheSameErrorOnAllRanks) {
     TableRows second{.table = {.height = 9, .width = 8, .dtype = DType::kFloat32},
                      .indices = one,
                      .rows = row.data()};
-    std::vector<RowSums> sums(2);
     std::string all;
     const auto call = [&](const std::vector<TableRows>& tables) {
-      all += error_of(
-          [&] { runtime.sparse_all_reduce("x", tables, std::span(sums).first(tables.size())); });
+      all += error_of([&] { runtime.sparse_all_reduce("x", tables).wait(); });
     };
     const bool is_odd = runtime.rank() == 1;
     call(is_odd ? std::vector{first} : std::vector{first, second});
@@ -153,7 +149,7 @@ TEST(RuntimeGroupedRows, MismatchesAreTheSameErrorOnAllRanks) {
     second.table.height = is_odd ? 10 : 9;
     call({first, second});
     second.table.height = 9;
-    runtime.sparse_all_reduce("x", std::vector{first, second}, sums);
+    runtime.sparse_all_reduce("x", std::vector{first, second}).wait();
     texts.set(runtime.rank(), all);
   });
   EXPECT_EQ(texts.all()[0], texts.all()[1]);
@@ -174,13 +170,14 @@ TEST(RuntimeGroupedRows, MisuseThrowsAtTheCall) {
                          .rows = row.data()};
     const auto misuse = [&](const std::vector<TableRows>& tables, std::size_t results,
                             const char* part) {
-      std::vector<RowSums> sums(results);
-      const std::string error = error_of([&] { runtime.sparse_all_reduce("x", tables, sums); });
+      const std::string error = error_of([&] {
+        runtime.sparse_all_reduce("x", tables, {}, std::vector<RowSums>(results)).wait();
+      });
       require(error.starts_with("usage: ") && error.find(part) != std::string::npos, error);
     };
     TableRows other = fine;
     misuse({}, 0, "there are no tables");
-    misuse({fine, fine}, 1, "1 results for 2 tables");
+    misuse({fine, fine}, 1, "memory of 1 results for 2 tables");
     other.indices = outside;
     misuse({fine, other}, 2, "table 1 of 'x': index 4 at position 1");
     other.rows = nullptr;

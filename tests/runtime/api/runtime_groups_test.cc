@@ -26,7 +26,7 @@ constexpr std::size_t kSmall = std::size_t{1} << 17;
 /// A sum over a group of what each rank of the job has: its rank plus one.
 void group_sums(Group& group, int rank_in_job, const std::string& name = "x") {
   std::vector<float> data(100, static_cast<float>(rank_in_job + 1));
-  group.all_reduce(name, view(data));
+  group.all_reduce(name, view(data)).wait();
   float expected = 0;
   for (int rank : group.ranks_of_job()) expected += static_cast<float>(rank + 1);
   require(std::ranges::all_of(data, [=](float value) { return value == expected; }), "group sum");
@@ -66,17 +66,17 @@ TEST(RuntimeGroups, MeetNoOperationOfTheProgram) {
     // names apart, so ranks may differ about what comes first.
     std::vector<float> sum{static_cast<float>(runtime.rank() + 1), 10};
     std::vector<float> all(2);
-    const float mine = static_cast<float>(runtime.rank() + 5);
-    const auto add = [&] { return runtime.all_reduce_async("barrier", view(sum)); };
-    const auto gather = [&] { return runtime.all_gather_async("split", &mine, view(all)); };
+    const std::vector<float> mine{static_cast<float>(runtime.rank() + 5)};
+    const auto add = [&] { return runtime.all_reduce("barrier", view(sum)); };
+    const auto gather = [&] { return runtime.all_gather("split", {mine, all}); };
     if (runtime.rank() == 0) {
       Ticket added = add(), gathered = gather();
-      runtime.barrier();
+      runtime.barrier().wait();
       require(runtime.split(0, 0, {.arena_bytes = kSmall})->size() == 2, "split");
       added.wait();
       gathered.wait();
     } else {
-      runtime.barrier();
+      runtime.barrier().wait();
       require(runtime.split(0, 0, {.arena_bytes = kSmall})->size() == 2, "split");
       add().wait();
       gather().wait();
@@ -126,7 +126,7 @@ TEST(RuntimeGroups, OfSeveralThreadsMoveIndependently) {
         for (int turn = 0; turn < 5; ++turn) {
           Group group = runtime.group(ranks, {.name = name, .arena_bytes = kSmall});
           for (int use = 0; use < 20; ++use) group_sums(group, rank);
-          group.barrier();
+          group.barrier().wait();
         }
       } catch (const std::exception& e) {
         failed = true;
@@ -162,13 +162,13 @@ TEST(RuntimeGroups, KeepTheirMessagesApart) {
       for (Group* const group : sent) {
         outgoing.emplace_back(count, value(*group, group->rank()));
         tickets.push_back(
-            group->send_async(view(outgoing.back()), (group->rank() + 1) % group->size(), 7));
+            group->send(view(outgoing.back()), (group->rank() + 1) % group->size(), 7));
       }
       for (Group* const group : received) {
         std::vector<float> data(count);
         const int source = (group->rank() + group->size() - 1) % group->size();
         const bool from_any = group == &upward || group == &even_odd;
-        const Received got = group->recv(view(data), from_any ? kAnyRank : source, 7);
+        const Received got = group->recv(view(data), from_any ? kAnyRank : source, 7).received();
         require(got.source == source && got.count == count, "source and count");
         require(std::ranges::count(data, value(*group, source)) == std::ssize(data), "elements");
       }
@@ -242,22 +242,22 @@ TEST(RuntimeGroups, NameThemselvesInTimeOuts) {
     };
     if (runtime.rank() == 1) {
       late([&] { group.join(); });
-      fails_in("'late' [1, 0]", ErrorCode::kUsage, [&] { group.barrier(); });
+      fails_in("'late' [1, 0]", ErrorCode::kUsage, [&] { group.barrier().wait(); });
       ++stages;
       while (!error_of([&] { group.join(); }).empty()) {
       }
-      late([&] { group.all_reduce("one", view(one)); });
-      Ticket ticket = group.all_reduce_async("other", view(other));
-      late([&] { ticket.wait(); });
-      late([&] { group.recv(view(received), 1, 7); });
+      Ticket first = group.all_reduce("one", one), second = group.all_reduce("other", other);
+      late([&] { first.wait(); });
+      late([&] { group.recv(view(received), 1, 7).wait(); });
       late([&] { group.register_gradients("model", spec()); });
       ++stages;
+      second.wait();
     } else {
       while (stages < 1) std::this_thread::yield();
       group.join();
       while (stages < 2) std::this_thread::yield();
-      group.all_reduce("one", view(one));
-      group.all_reduce("other", view(other));
+      group.all_reduce("one", view(one)).wait();
+      group.all_reduce("other", view(other)).wait();
     }
     GradientSet set = group.register_gradients("model", spec());
     if (runtime.rank() == 1) {
@@ -280,15 +280,17 @@ TEST(RuntimeGroups, NameThemselvesInErrorsOfUse) {
     const auto wrong = [](const std::function<void()>& call) {
       fails_in("[1, 0]", ErrorCode::kUsage, call);
     };
-    wrong([&] { group.broadcast("x", view(data), 2); });
-    wrong([&] { group.all_gather_async("x", nullptr, view(data)); });
-    wrong([&] { group.all_to_all("x", Tensors{.dtype = DType::kFloat32}); });
-    wrong([&] { group.send(view(data), 2, 0); });
+    wrong([&] { group.broadcast("x", view(data), 2).wait(); });
+    wrong([&] { group.all_gather("x", data).wait(); });
+    wrong([&] { group.all_to_all("x", Tensors()).wait(); });
+    wrong([&] { group.send(view(data), 2, 0).wait(); });
     wrong([&] { group.group({0, 5}); });
     wrong([&] {
       const std::int64_t outside = 2;
-      group.sparse_all_reduce_async("rows", {.height = 2, .width = 3, .dtype = DType::kFloat32},
-                                    std::span(&outside, 1), data.data(), {});
+      const TableRows rows{.table = {.height = 2, .width = 3, .dtype = DType::kFloat32},
+                           .indices = std::span(&outside, 1),
+                           .rows = data.data()};
+      group.sparse_all_reduce("rows", rows).wait();
     });
     wrong([&] { group.register_gradients("", {}); });
     GradientSet set = group.register_gradients("model", {{.name = "g", .shape = {3}}});
@@ -305,10 +307,10 @@ TEST(RuntimeGroups, NameThemselvesInErrorsOfUse) {
     const GradientSet newer = group.register_gradients("model", {{.name = "g", .shape = {3}}});
     wrong([&] { set.ready(0); });
     group.close();
-    fails_in("[1, 0]", ErrorCode::kShutdown, [&] { group.barrier(); });
-    require(
-        error_of([&] { runtime.broadcast("x", view(data), 2); }).find("group") == std::string::npos,
-        "the job is no group");
+    fails_in("[1, 0]", ErrorCode::kShutdown, [&] { group.barrier().wait(); });
+    require(error_of([&] { runtime.broadcast("x", view(data), 2).wait(); }).find("group") ==
+                std::string::npos,
+            "the job is no group");
   });
 }
 
@@ -330,7 +332,7 @@ TEST(RuntimeGroups, RefuseWrongRanks) {
     group.close();
     std::string error;
     try {
-      group.barrier();
+      group.barrier().wait();
     } catch (const KoloError& e) {
       error = e.what();
     }

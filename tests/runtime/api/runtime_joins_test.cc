@@ -42,9 +42,9 @@ TEST(RuntimeJoin, TakesPartUntilAllHaveJoined) {
         std::fill_n(gradient, 1000, static_cast<float>(runtime.rank() + step));
         set.ready(0);
         std::vector<float> data(50, static_cast<float>(runtime.rank() + step));
-        runtime.all_reduce("x", view(data));
+        runtime.all_reduce("x", view(data)).wait();
         require(data[49] == sum, "a wrong sum");
-        runtime.barrier();
+        runtime.barrier().wait();
         set.wait();
         require(std::abs(gradient[999] - mean) < 1e-4f, "a wrong average");
       }
@@ -61,7 +61,7 @@ TEST(RuntimeJoin, OfAGroupConcernsNothingElse) {
     if (runtime.rank() == 2) return all_reduce_works(runtime, "all");
     Group pair = runtime.group({0, 1}, {.arena_bytes = std::size_t{1} << 20});
     std::vector<float> data{1};
-    if (pair.rank() == 1) pair.all_reduce("x", view(data));
+    if (pair.rank() == 1) pair.all_reduce("x", view(data)).wait();
     require(pair.join() >= 0, "nobody was last");
     require(data[0] == 1, "a wrong sum");
     all_reduce_works(runtime, "all");
@@ -74,8 +74,7 @@ TEST(RuntimeJoin, WhatNeedsDataOfARankThatHasJoinedIsAnErrorOnAllOthers) {
   RuntimeJob(kRanks, test_options()).run([&](Runtime& runtime) {
     if (runtime.rank() < kRanks - 1) {
       std::vector<float> mine(1), all(kRanks);
-      errors.set(runtime.rank(),
-                 error_of([&] { runtime.all_gather("all", mine.data(), view(all)); }));
+      errors.set(runtime.rank(), error_of([&] { runtime.all_gather("all", {mine, all}).wait(); }));
     }
     runtime.join();
     all_reduce_works(runtime, "x");
@@ -97,38 +96,38 @@ TEST(RuntimeJoin, MessagesAndGroupsWithARankThatHasJoinedAreErrorsAndHarmNothing
       require(error.find("mismatch: ") == 0 && error.find(why) != std::string::npos, error);
     };
     if (rank == kJoined) {
-      runtime.send(view(small), 0, 1);
+      runtime.send(view(small), 0, 1).wait();
     } else {
       if (rank == 0) {
-        require(runtime.recv(view(got), kJoined, 1).count == 10, "a message was lost");
+        require(runtime.recv(view(got), kJoined, 1).received().count == 10, "a message was lost");
       }
-      refused([&] { runtime.recv(view(got), kJoined, 1); },
+      refused([&] { runtime.recv(view(got), kJoined, 1).wait(); },
               "rank 2 has joined and sends nothing until rank " + std::to_string(rank) +
                   " joins, too: a receive from rank 2 with tag 1");
-      refused([&] { runtime.send(view(large), kJoined, 2); },
+      refused([&] { runtime.send(view(large), kJoined, 2).wait(); },
               "rank 2 has joined and receives nothing until rank " + std::to_string(rank) +
                   " joins, too: rank " + std::to_string(rank) +
                   " sends 100000 elements of float32 with tag 2");
       groups.set(rank, error_of([&] { runtime.group({0, 1, 2}, {.name = "all"}); }));
       splits.set(rank, error_of([&] { runtime.split(0, 0); }));
       Group pair = runtime.group({0, 1}, {.arena_bytes = std::size_t{1} << 20});
-      pair.all_reduce("x", view(large));
+      pair.all_reduce("x", view(large)).wait();
       require(large[0] == 4, "a wrong sum");
-      Ticket sent = pair.send_async(view(large), 1 - rank);
-      require(pair.recv(view(got), kAnyRank).source == 1 - rank, "a wrong source");
+      Ticket sent = pair.send(view(large), 1 - rank);
+      require(pair.recv(view(got), kAnyRank).received().source == 1 - rank, "a wrong source");
       sent.wait();
       if (rank == 0) {
-        runtime.send(view(small), 1, 3);
+        runtime.send(view(small), 1, 3).wait();
       } else {
-        require(runtime.recv(view(got), kAnyRank, 3).source == 0, "a wrong source");
-        runtime.send(view(small), kJoined, 4);
+        require(runtime.recv(view(got), kAnyRank, 3).received().source == 0, "a wrong source");
+        runtime.send(view(small), kJoined, 4).wait();
       }
     }
     runtime.join();
     if (rank == kJoined) {
-      require(runtime.recv(view(got), kAnyRank, 4).source == 1, "a message was lost");
+      require(runtime.recv(view(got), kAnyRank, 4).received().source == 1, "a message was lost");
     }
-    runtime.group({0, 1, 2}, {.name = "all", .arena_bytes = std::size_t{1} << 20}).barrier();
+    runtime.group({0, 1, 2}, {.name = "all", .arena_bytes = std::size_t{1} << 20}).barrier().wait();
     all_reduce_works(runtime, "x", 50);
   });
   EXPECT_THAT(groups.all(),
@@ -141,13 +140,13 @@ TEST(RuntimeJoin, AReceiveFromAnyRankFailsOnceAllOthersHaveJoined) {
   RuntimeJob(3, test_options()).run([](Runtime& runtime) {
     std::vector<float> data(1);
     if (runtime.rank() == 0) {
-      require(runtime.recv(view(data), kAnyRank).source == 1, "a wrong source");
-      const std::string error = error_of([&] { runtime.recv(view(data), kAnyRank); });
+      require(runtime.recv(view(data), kAnyRank).received().source == 1, "a wrong source");
+      const std::string error = error_of([&] { runtime.recv(view(data), kAnyRank).wait(); });
       require(error.find("all other ranks have joined and send nothing until rank 0 joins, too") !=
                   std::string::npos,
               error);
     } else if (runtime.rank() == 1) {
-      runtime.send(view(data), 0);
+      runtime.send(view(data), 0).wait();
     }
     runtime.join();
   });
@@ -172,8 +171,9 @@ TEST(RuntimeJoin, HasADeadline) {
           "no time-out");
       std::vector<float> data(10);
       for (const std::string& error :
-           {error_of([&] { runtime.all_reduce("x", view(data)); }),
-            error_of([&] { runtime.close(); }), error_of([&] { runtime.send(view(data), 1); })}) {
+           {error_of([&] { runtime.all_reduce("x", view(data)).wait(); }),
+            error_of([&] { runtime.close(); }),
+            error_of([&] { runtime.send(view(data), 1).wait(); })}) {
         require(error.find("this rank has joined") != std::string::npos, error);
       }
       meet(run, timed_out);

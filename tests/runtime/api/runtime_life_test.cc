@@ -40,7 +40,7 @@ TEST(RuntimeLife, AnExceptionOnOneRankFailsTheOthersInsteadOfHangingThem) {
       meet(run, done);
       if (run.rank() == 1) throw std::logic_error("bug of the user");
       errors.set(run.rank(), error_of([&] { all_reduce_works(runtime, "x"); }));
-      later.set(run.rank(), error_of([&] { runtime.barrier(); }));
+      later.set(run.rank(), error_of([&] { runtime.barrier().wait(); }));
     } catch (const std::logic_error&) {
     }
   });
@@ -166,7 +166,7 @@ TEST(RuntimeLife, AGradientSetThatGoesUnmarkedEndsTheJob) {
                    set.wait();
                  }
                }));
-    if (runtime.rank() == 1) errors.set(1, error_of([&] { runtime.barrier(); }));
+    if (runtime.rank() == 1) errors.set(1, error_of([&] { runtime.barrier().wait(); }));
   });
   EXPECT_THAT(errors.all(),
               Each(AllOf(HasSubstr("peer lost"), HasSubstr("rank 1: left the job"),
@@ -217,7 +217,7 @@ TEST(RuntimeLife, LeavesNoDescriptorAndNoThreadBehind) {
         Runtime runtime = job.join(run.rank());
         meet(run, joined);
         if (run.rank() == 0) throw std::logic_error("bug of the user");
-        error_of([&] { runtime.barrier(); });
+        error_of([&] { runtime.barrier().wait(); });
       } catch (const std::logic_error&) {
       }
     });

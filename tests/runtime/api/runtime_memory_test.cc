@@ -51,34 +51,34 @@ TEST_P(RuntimeMemory, IsReadByPeersUntilTheCallReturns) {
       const auto rank_of = [&](std::size_t i) { return static_cast<float>(i / count + 1); };
       for (int use = 0; use < 3; ++use) {
         part.fill(mine);
-        runtime.all_gather("all_gather " + size, part.data(), whole.view());
+        runtime.all_gather("all_gather " + size, {part.view(), whole.view()}).wait();
         part.fill(-1);
         for (std::size_t i = 0; i < count * ranks; ++i) {
           require(whole.data()[i] == rank_of(i), "all_gather");
         }
-        runtime.all_to_all("all_to_all " + size, whole.data(), parts.view());
+        runtime.all_to_all("all_to_all " + size, {whole.view(), parts.view()}).wait();
         whole.fill(-1);
         require(parts.is_all(mine), "all_to_all");
         parts.fill(mine);
-        runtime.reduce_scatter("reduce_scatter " + size, parts.data(), result.view());
+        runtime.reduce_scatter("reduce_scatter " + size, {parts.view(), result.view()}).wait();
         parts.fill(-1);
         require(result.is_all(sum), "reduce_scatter");
         part.fill(mine);
-        runtime.reduce("reduce " + size, part.data(), result.view(), last);
+        runtime.reduce("reduce " + size, {part.view(), result.view()}, last).wait();
         part.fill(-1);
         require(runtime.rank() != last || result.is_all(sum), "reduce");
         parts.fill(3);
-        runtime.scatter("scatter " + size, parts.data(), result.view(), last);
+        runtime.scatter("scatter " + size, {parts.view(), result.view()}, last).wait();
         parts.fill(-1);
         require(result.is_all(3), "scatter");
         part.fill(mine);
-        runtime.gather("gather " + size, part.view(), whole.data(), last);
+        runtime.gather("gather " + size, {part.view(), whole.view()}, last).wait();
         part.fill(-1);
         for (std::size_t i = 0; i < count * ranks && runtime.rank() == last; ++i) {
           require(whole.data()[i] == rank_of(i), "gather");
         }
         part.fill(runtime.rank() == last ? 5 : 0);
-        runtime.broadcast("broadcast " + size, part.view(), last);
+        runtime.broadcast("broadcast " + size, part.view(), last).wait();
         require(part.is_all(5), "broadcast");
       }
     }
@@ -92,13 +92,13 @@ TEST_P(RuntimeMemory, ServesGroups) {
     SharedFloats whole(runtime, 10'000 * static_cast<std::size_t>(group.size()));
     for (int use = 0; use < 3; ++use) {
       part.fill(static_cast<float>(group.rank() + use));
-      group.all_gather("x", part.data(), whole.view());
+      group.all_gather("x", {part.view(), whole.view()}).wait();
       part.fill(-1);
       for (int rank = 0; rank < group.size(); ++rank) {
         require(whole.data()[10'000 * rank] == static_cast<float>(rank + use), "all_gather");
       }
     }
-    runtime.barrier();
+    runtime.barrier().wait();
   });
 }
 

@@ -44,8 +44,8 @@ TEST_P(RuntimeMessages, GoAroundARing) {
     for (int round = 0; round < 20; ++round) {
       for (const std::size_t count : std::initializer_list<std::size_t>{0, 1, 1000, 100'000}) {
         std::vector<float> out = values_of(runtime.rank(), count), in(count + 1);
-        Ticket sent = runtime.send_async(view(out), next, count);
-        require_values(in, runtime.recv(view(in), previous, count), count);
+        Ticket sent = runtime.send(view(out), next, count);
+        require_values(in, runtime.recv(view(in), previous, count).received(), count);
         sent.wait();
       }
     }
@@ -60,10 +60,10 @@ TEST_P(RuntimeMessages, ArriveWhileNobodyWaits) {
     Runtime runtime = job->join(run.rank());
     const int n = runtime.world_size();
     std::vector<float> out = values_of(runtime.rank(), 300'000), in(out.size());
-    ReceiveTicket received = runtime.recv_async(view(in), kAnyRank);
-    Ticket sent = runtime.send_async(view(out), (runtime.rank() + 1) % n);
+    Ticket received = runtime.recv(view(in), kAnyRank);
+    Ticket sent = runtime.send(view(out), (runtime.rank() + 1) % n);
     run.poll_until([] { return false; }, [&] { return received.done() && sent.done(); });
-    require_values(in, received.wait(), out.size());
+    require_values(in, received.received(), out.size());
     sent.wait();
     meet(run, there);
   });
@@ -80,11 +80,11 @@ TEST_P(RuntimeMessages, SeveralThreadsSendAndReceive) {
         std::vector<float> out = values_of(runtime.rank(), count);
         std::vector<Ticket> sent;
         for (std::size_t peer = 0; peer < ranks; ++peer) {
-          sent.push_back(runtime.send_async(view(out), static_cast<int>(peer), tag + 3 * round));
+          sent.push_back(runtime.send(view(out), static_cast<int>(peer), tag + 3 * round));
         }
         for (std::size_t i = 0; i < ranks; ++i) {
           std::vector<float> in(count);
-          require_values(in, runtime.recv(view(in), kAnyRank, tag + 3 * round), count);
+          require_values(in, runtime.recv(view(in), kAnyRank, tag + 3 * round).received(), count);
         }
         for (Ticket& ticket : sent) ticket.wait();
       }
@@ -97,9 +97,9 @@ TEST_P(RuntimeMessages, ReachTheirOwnRank) {
   RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
     for (const std::size_t count : std::initializer_list<std::size_t>{0, 7, 500'000}) {
       std::vector<float> out = values_of(runtime.rank(), count), in(count);
-      ReceiveTicket received = runtime.recv_async(view(in), runtime.rank());
-      runtime.send(view(out), runtime.rank());
-      require_values(in, received.wait(), count);
+      Ticket received = runtime.recv(view(in), runtime.rank());
+      runtime.send(view(out), runtime.rank()).wait();
+      require_values(in, received.received(), count);
     }
   });
 }
@@ -110,10 +110,10 @@ TEST_P(RuntimeMessages, ErrorsReachBothSidesAndHarmNothingElse) {
   RuntimeJob(GetParam(), test_options()).run([&](Runtime& runtime) {
     std::vector<float> data(10'000), few(10);
     if (runtime.rank() == 0) {
-      texts.set(0, error_of([&] { runtime.send(view(data), last, 3); }));
+      texts.set(0, error_of([&] { runtime.send(view(data), last, 3).wait(); }));
     }
     if (runtime.rank() == last) {
-      const std::string text = error_of([&] { runtime.recv(view(few), 0, 3); });
+      const std::string text = error_of([&] { runtime.recv(view(few), 0, 3).wait(); });
       if (last != 0) texts.set(last, text);
     }
     all_reduce_works(runtime, "after an error");
@@ -136,11 +136,11 @@ TEST(RuntimeMessage, AWaitThatTakesTooLongNamesPeerAndTag) {
   run_ranks(2, [&, job = std::make_shared<RuntimeJob>(2, options)](const RankRun& run) {
     Runtime runtime = job->join(run.rank());
     if (run.rank() == 0) {
-      EXPECT_THAT(error_of([&] { runtime.recv(view(never), 1, 42); }),
+      EXPECT_THAT(error_of([&] { runtime.recv(view(never), 1, 42).wait(); }),
                   AllOf(HasSubstr("time-out"), HasSubstr("a receive from rank 1 with tag 42")));
-      EXPECT_THAT(error_of([&] { runtime.recv_async(view(never), kAnyRank, 43).wait(); }),
+      EXPECT_THAT(error_of([&] { runtime.recv(view(never), kAnyRank, 43).wait(); }),
                   AllOf(HasSubstr("time-out"), HasSubstr("a receive from any rank with tag 43")));
-      EXPECT_THAT(error_of([&] { runtime.send(view(large), 1, 44); }),
+      EXPECT_THAT(error_of([&] { runtime.send(view(large), 1, 44).wait(); }),
                   AllOf(HasSubstr("time-out"), HasSubstr("a send to rank 1 with tag 44")));
     }
     meet(run, there);
@@ -156,14 +156,14 @@ TEST(RuntimeMessage, AReceiveThatTookTooLongIsWithdrawn) {
     Runtime runtime = job->join(run.rank());
     std::vector<float> out = values_of(1, 50'000), never(out.size(), -1), in(out.size());
     if (run.rank() == 0) {
-      EXPECT_THAT(error_of([&] { runtime.recv(view(never), 1); }), HasSubstr("time-out"));
-      ReceiveTicket received = runtime.recv_async(view(in), 1);
+      EXPECT_THAT(error_of([&] { runtime.recv(view(never), 1).wait(); }), HasSubstr("time-out"));
+      Ticket received = runtime.recv(view(in), 1);
       meet(run, late);
-      require_values(in, received.wait(), in.size());
+      require_values(in, received.received(), in.size());
       EXPECT_EQ(never.front(), -1);
     } else {
       meet(run, late);
-      runtime.send(view(out), 0);
+      runtime.send(view(out), 0).wait();
     }
     meet(run, there);
   });
@@ -176,21 +176,21 @@ TEST(RuntimeMessage, AReceiveIsTakenBack) {
     Runtime runtime = job->join(run.rank());
     std::vector<float> out = values_of(1, 50'000), never(out.size(), -1), in(out.size());
     if (run.rank() == 0) {
-      ReceiveTicket cancelled = runtime.recv_async(view(never), kAnyRank, 7);
-      ReceiveTicket received = runtime.recv_async(view(in), 1, 7);
+      Ticket cancelled = runtime.recv(view(never), kAnyRank, 7);
+      Ticket received = runtime.recv(view(in), 1, 7);
       cancelled.cancel();
       EXPECT_THAT(error_of([&] { cancelled.wait(); }),
                   AllOf(HasSubstr("cancelled: "), HasSubstr("a receive from any rank with tag 7")));
       EXPECT_TRUE(cancelled.done());
       cancelled.cancel();
       meet(run, late);
-      require_values(in, received.wait(), in.size());
+      require_values(in, received.received(), in.size());
       received.cancel();  // Too late: what it received stays.
-      require_values(in, received.wait(), in.size());
+      require_values(in, received.received(), in.size());
       EXPECT_EQ(never.front(), -1);
     } else {
       meet(run, late);
-      runtime.send(view(out), 0, 7);
+      runtime.send(view(out), 0, 7).wait();
     }
     meet(run, there);
   });
@@ -203,19 +203,19 @@ TEST(RuntimeMessage, AReceiveIsTakenBackOrHasItsMessage) {
       const std::vector<float> out = values_of(1, count);
       for (int round = 0; round < 200; ++round) {
         std::vector<float> first(count, -1), second(count, -1);
-        runtime.barrier();
+        runtime.barrier().wait();
         if (runtime.rank() == 1) {
           std::vector<float> sent = out;
-          runtime.send(view(sent), 0);
+          runtime.send(view(sent), 0).wait();
           continue;
         }
-        ReceiveTicket receive = runtime.recv_async(view(first), 1);
+        Ticket receive = runtime.recv(view(first), 1);
         for (int spin = 0; spin < 50 * (round % 20); ++spin) std::this_thread::yield();
         receive.cancel();
         if (error_of([&] { receive.wait(); }).empty()) {
-          require_values(first, receive.wait(), count);
+          require_values(first, receive.received(), count);
         } else {
-          require_values(second, runtime.recv(view(second), 1), count);
+          require_values(second, runtime.recv(view(second), 1).received(), count);
           require(first[0] == -1, "a message for a receive that was taken back");
         }
       }
@@ -228,7 +228,7 @@ TEST(RuntimeMessage, TakingBackMayMeetTheEndOfTheJob) {
   for (int round = 0; round < 20; ++round) {
     RuntimeJob(2, test_options()).run([](Runtime& runtime) {
       std::vector<float> data(4);
-      ReceiveTicket receive = runtime.recv_async(view(data), 1 - runtime.rank());
+      Ticket receive = runtime.recv(view(data), 1 - runtime.rank());
       std::thread other([&] { receive.cancel(); });
       runtime.close();
       other.join();
@@ -243,14 +243,14 @@ TEST(RuntimeMessage, MisuseIsRefusedAtTheCall) {
     BufferView on_device = view(data), null = view(data);
     on_device.memory = MemoryKind::kDevice;
     null.data = nullptr;
-    EXPECT_THAT(error_of([&] { runtime.send(view(data), 2); }),
+    EXPECT_THAT(error_of([&] { runtime.send(view(data), 2).wait(); }),
                 HasSubstr("send: the peer 2 is not a rank"));
-    EXPECT_THAT(error_of([&] { runtime.send(view(data), kAnyRank); }),
+    EXPECT_THAT(error_of([&] { runtime.send(view(data), kAnyRank).wait(); }),
                 HasSubstr("peer -1 is not a rank"));
-    EXPECT_THAT(error_of([&] { runtime.recv(view(data), -2); }), HasSubstr("not kAnyRank"));
-    EXPECT_THAT(error_of([&] { runtime.recv(on_device, 0); }),
+    EXPECT_THAT(error_of([&] { runtime.recv(view(data), -2).wait(); }), HasSubstr("not kAnyRank"));
+    EXPECT_THAT(error_of([&] { runtime.recv(on_device, 0).wait(); }),
                 HasSubstr("set the option `device`"));
-    EXPECT_THAT(error_of([&] { runtime.send(null, 0); }), HasSubstr("is null"));
+    EXPECT_THAT(error_of([&] { runtime.send(null, 0).wait(); }), HasSubstr("is null"));
     all_reduce_works(runtime, "after misuse");
   });
 }
@@ -258,10 +258,10 @@ TEST(RuntimeMessage, MisuseIsRefusedAtTheCall) {
 TEST(RuntimeMessage, IsNoCallAfterTheEnd) {
   RuntimeJob(2, test_options()).run([](Runtime& runtime) {
     std::vector<float> data(4);
-    ReceiveTicket never = runtime.recv_async(view(data), 1 - runtime.rank());
+    Ticket never = runtime.recv(view(data), 1 - runtime.rank());
     runtime.close();
     EXPECT_THAT(error_of([&] { never.wait(); }), HasSubstr("shutdown"));
-    EXPECT_THAT(error_of([&] { runtime.send(view(data), 0); }), HasSubstr("shutdown"));
+    EXPECT_THAT(error_of([&] { runtime.send(view(data), 0).wait(); }), HasSubstr("shutdown"));
   });
 }
 

@@ -25,9 +25,10 @@ TEST(RuntimeMismatch, IsTheSameErrorOnAllRanksAndTheNextOperationWorks) {
   RuntimeJob(kRanks, test_options()).run([&](Runtime& runtime) {
     const bool odd = runtime.rank() == 1;
     std::vector<float> data(odd ? 20 : 64);
-    shapes.set(runtime.rank(), error_of([&] { runtime.all_reduce("x", view(data)); }));
+    shapes.set(runtime.rank(), error_of([&] { runtime.all_reduce("x", view(data)).wait(); }));
     all_reduce_works(runtime, "x");
-    names.set(runtime.rank(), error_of([&] { runtime.all_reduce(odd ? "y" : "z", view(data)); }));
+    names.set(runtime.rank(),
+              error_of([&] { runtime.all_reduce(odd ? "y" : "z", view(data)).wait(); }));
     all_reduce_works(runtime, "z");
     sets.set(runtime.rank(), error_of([&] {
                runtime.register_gradients("model",
@@ -71,8 +72,9 @@ TEST(RuntimeMismatch, IsFoundOnceAllThreadsWait) {
     std::thread has_ended([&] { all_reduce_works(runtime, "first"); });
     has_ended.join();
     std::vector<float> data(10);
-    errors.set(runtime.rank(),
-               error_of([&] { runtime.all_reduce(runtime.rank() == 0 ? "a" : "b", view(data)); }));
+    errors.set(runtime.rank(), error_of([&] {
+                 runtime.all_reduce(runtime.rank() == 0 ? "a" : "b", view(data)).wait();
+               }));
   });
   EXPECT_THAT(errors.all(), Each(AllOf(HasSubstr("mismatch"), HasSubstr("rank 0 waits for 'a'"),
                                        HasSubstr("rank 1 waits for 'b'"))));
@@ -97,10 +99,10 @@ TEST(RuntimeMismatch, OfOptionsEndsEveryRankAtTheStart) {
 TEST(RuntimeCalls, TakeBuffersOfAnyElementType) {
   RuntimeJob(2, test_options()).run([](Runtime& runtime) {
     double value = 1e-5 * (runtime.rank() + 1);
-    runtime.all_reduce("value", {&value, 1}, ReduceOp::kMax);
+    runtime.all_reduce("value", {&value, 1}, ReduceOp::kMax).wait();
     require(value == 2e-5, "the maximum");
     std::vector<std::int64_t> numbers(3, std::int64_t{1} << 40);
-    runtime.all_reduce("numbers", numbers);
+    runtime.all_reduce("numbers", numbers).wait();
     require(numbers[2] == std::int64_t{1} << 41, "the sum");
     std::vector<double> gradient(5, runtime.rank() + 0.5);
     GradientSet set = runtime.register_gradients("model", {{.name = "g", .data = gradient}});
@@ -158,8 +160,11 @@ TEST(RuntimeMisuse, IsAnErrorAtTheCallAndHarmsNothing) {
     }
 
     std::vector<float> data(4);
-    expect(error_of([&] { runtime.all_reduce("x", {nullptr, 4, DType::kFloat32}); }), "null");
-    expect(error_of([&] { runtime.broadcast("x", view(data), 2); }), "root");
+    expect(error_of([&] {
+             runtime.all_reduce("x", {nullptr, 4, DType::kFloat32}).wait();
+           }),
+           "null");
+    expect(error_of([&] { runtime.broadcast("x", view(data), 2).wait(); }), "root");
     expect(error_of([&] { runtime.register_gradients("none", {}); }), "at least one");
     all_reduce_works(runtime, "x");
   });

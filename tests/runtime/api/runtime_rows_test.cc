@@ -11,6 +11,7 @@
 
 #include "tests/runtime/api/runtime_calls.h"
 #include "tests/runtime/calls/rows/expected_rows.h"
+#include "tests/support/calls/sum_rows.h"
 
 namespace kolo::test {
 namespace {
@@ -52,14 +53,10 @@ TEST(RuntimeRows, AreSummedInTheOrderOfRanks) {
               of_ranks.push_back(draw_rows(seed, rank, table, most_rows));
             }
             const Rows& mine = of_ranks[static_cast<std::size_t>(runtime.rank())];
-            runtime.sparse_all_reduce("rows", table, mine.indices, mine.elements.data(), sums,
-                                      options);
+            sum_rows(runtime, "rows", table, mine.indices, mine.elements.data(), sums, options);
             const Sums expected = expected_sums(of_ranks, table, op, scales);
             require_right(sums, expected, table, "seed " + std::to_string(seed));
-            sums = runtime
-                       .sparse_all_reduce_async("", table, mine.indices, mine.elements.data(),
-                                                options, std::move(sums))
-                       .sums();
+            sum_rows(runtime, "", table, mine.indices, mine.elements.data(), sums, options);
             require_right(sums, expected, table, "background, seed " + std::to_string(seed));
             require(form == RowForm::kAuto || sums.is_table() == (form == RowForm::kTable),
                     "the form that was asked for");
@@ -82,16 +79,17 @@ TEST(RuntimeRows, OfManyTicketsComeInAnyOrder) {
         of_calls[call].push_back(draw_rows(call, rank, table, 90));
       }
     }
-    std::map<int, RowTicket> tickets;
+    std::map<int, Ticket> tickets;
     for (int i = 0; i < kCalls; ++i) {
       const int call = (i * (runtime.rank() == 1 ? 5 : 1) + runtime.rank()) % kCalls;
       const Rows& mine =
           of_calls[static_cast<std::size_t>(call)][static_cast<std::size_t>(runtime.rank())];
       const RowForm exchange = call % 2 == 0 ? RowForm::kRows : RowForm::kTable;
       tickets.emplace(
-          call, runtime.sparse_all_reduce_async("call " + std::to_string(call), table,
-                                                std::vector<std::int64_t>(mine.indices),
-                                                mine.elements.data(), {.exchange = exchange}));
+          call, runtime.sparse_all_reduce(
+                    "call " + std::to_string(call),
+                    TableRows{table, std::vector<std::int64_t>(mine.indices), mine.elements.data()},
+                    {.exchange = exchange}));
     }
     all_reduce_works(runtime, "meanwhile");
     for (auto& [call, ticket] : tickets) {
@@ -99,9 +97,9 @@ TEST(RuntimeRows, OfManyTicketsComeInAnyOrder) {
       }
       require(ticket.done() && ticket.event() >= 0, "done");
       const auto& of_ranks = of_calls[static_cast<std::size_t>(call)];
-      require_right(ticket.sums(), expected_sums(of_ranks, table, ReduceOp::kSum), table,
+      require_right(ticket.sums().front(), expected_sums(of_ranks, table, ReduceOp::kSum), table,
                     "call " + std::to_string(call));
-      require(ticket.sums().rows().count == 0, "a result is given once");
+      require(ticket.sums().front().rows().count == 0, "a result is given once");
     }
   });
 }
@@ -114,19 +112,22 @@ TEST(RuntimeRows, OfOneNameRunInTheirOrder) {
     const std::vector<float> rows{1, 2, 3, 4};
     {
       Group all = runtime.group({2, 1, 0}, {.arena_bytes = std::size_t{1} << 17});
-      all.sparse_all_reduce_async("x", table, one, rows.data(), {.exchange = RowForm::kRows});
+      const TableRows mine{table, one, rows.data()};
+      const Ticket dropped = all.sparse_all_reduce("x", mine, {.exchange = RowForm::kRows});
     }
-    std::vector<RowTicket> tickets;
+    std::vector<Ticket> tickets;
     for (const float& row : rows) {
-      tickets.push_back(runtime.sparse_all_reduce_async(
-          "x", table, one, &row, {.exchange = row == 3 ? RowForm::kTable : RowForm::kRows}));
+      tickets.push_back(
+          runtime.sparse_all_reduce("x", TableRows{table, one, &row},
+                                    {.exchange = row == 3 ? RowForm::kTable : RowForm::kRows}));
     }
     for (std::size_t i = rows.size(); i-- > 0;) {
-      const RowSums sums = tickets[i].sums();
+      const std::vector<RowSums> results = tickets[i].sums();
+      const RowSums& sums = results.front();
       require(sums.is_table() == (i == 2), "the form of its call");
       require(static_cast<const float*>(sums.rows().data)[2] == rows[i], "the rows of its call");
     }
-    runtime.barrier();
+    runtime.barrier().wait();
   });
 }
 
@@ -136,19 +137,25 @@ TEST(RuntimeRows, OfATicketFailAsOthersDo) {
     const std::vector<std::int64_t> one{0};
     const std::vector<float> rows(4, 1);
     const std::size_t height = runtime.rank() == 2 ? 5 : 4;
-    RowTicket odd = runtime.sparse_all_reduce_async(
-        "x", {.height = height, .width = 2, .dtype = DType::kFloat32}, one, rows.data());
+    Ticket odd = runtime.sparse_all_reduce(
+        "x", TableRows{{.height = height, .width = 2, .dtype = DType::kFloat32}, one, rows.data()});
     const std::string all = error_of([&] { odd.wait(); });
-    require(runtime.sparse_all_reduce_async(
-                       "x", {.height = 4, .width = 2, .dtype = DType::kFloat32}, one, rows.data())
-                    .sums()
-                    .rows()
-                    .count > 0,
-            "the next use works");
+    require(
+        runtime.sparse_all_reduce(
+                   "x",
+                   TableRows{{.height = 4, .width = 2, .dtype = DType::kFloat32}, one, rows.data()})
+                .sums()
+                .front()
+                .rows()
+                .count > 0,
+        "the next use works");
     require(error_of([&] {
-              runtime.sparse_all_reduce_async("y",
-                                              {.height = 4, .width = 2, .dtype = DType::kFloat32},
-                                              std::vector<std::int64_t>{4}, rows.data());
+              runtime
+                  .sparse_all_reduce("y",
+                                     TableRows{{.height = 4, .width = 2, .dtype = DType::kFloat32},
+                                               std::vector<std::int64_t>{4},
+                                               rows.data()})
+                  .wait();
             }).starts_with("usage: "),
             "misuse throws at the call");
     texts.set(runtime.rank(), all);
@@ -168,8 +175,8 @@ TEST(RuntimeRows, OfATicketThatOthersDoNotSubmitFailAtOnce) {
     const std::vector<std::int64_t> one{0};
     const std::vector<float> row(2, 1);
     const std::string name = runtime.rank() == 0 ? "x" : "y";
-    RowTicket ticket = runtime.sparse_all_reduce_async(
-        name, {.height = 4, .width = 2, .dtype = DType::kFloat32}, one, row.data());
+    Ticket ticket = runtime.sparse_all_reduce(
+        name, TableRows{{.height = 4, .width = 2, .dtype = DType::kFloat32}, one, row.data()});
     texts.set(runtime.rank(), error_of([&] { ticket.wait(); }));
   });
   for (const std::string& text : texts.all()) {
@@ -185,8 +192,8 @@ TEST(RuntimeRows, OfATicketFailWithTheJob) {
     if (runtime.rank() == 1) return runtime.abort("has had enough");
     const std::vector<std::int64_t> one{0};
     const std::vector<float> row(2, 1);
-    RowTicket ticket = runtime.sparse_all_reduce_async(
-        "x", {.height = 4, .width = 2, .dtype = DType::kFloat32}, one, row.data());
+    Ticket ticket = runtime.sparse_all_reduce(
+        "x", TableRows{{.height = 4, .width = 2, .dtype = DType::kFloat32}, one, row.data()});
     texts.set(runtime.rank(), error_of([&] { ticket.wait(); }));
   });
   EXPECT_NE(texts.all()[0].find("rank 1: left the job: has had enough"), std::string::npos)
@@ -200,8 +207,8 @@ TEST(RuntimeRows, OfOneIndexOnAllRanks) {
     const std::vector<std::int64_t> indices(100, 6);
     const std::vector<float> rows(200, 1);
     RowSums sums;
-    runtime.sparse_all_reduce("same", {.height = 7, .width = 2, .dtype = DType::kFloat32}, indices,
-                              rows.data(), sums, {.exchange = RowForm::kRows});
+    sum_rows(runtime, "same", {.height = 7, .width = 2, .dtype = DType::kFloat32}, indices,
+             rows.data(), sums, {.exchange = RowForm::kRows});
     require(sums.indices().size() == 1 && sums.indices()[0] == 6, "one index");
     const auto* const sum = static_cast<const float*>(sums.rows().data);
     require(sums.rows().count == 2 && sum[0] == 400 && sum[1] == 400, "one row");
@@ -215,14 +222,14 @@ TEST(RuntimeRows, ChooseTheCheaperExchange) {
     const std::vector<std::int64_t> one{runtime.rank()};
     const std::vector<float> row(64, 1);
     const RowTable large{.height = 100'000, .width = 64, .dtype = DType::kFloat32};
-    runtime.sparse_all_reduce("few", large, one, row.data(), sums);
+    sum_rows(runtime, "few", large, one, row.data(), sums);
     require(sums.exchanged_rows() && !sums.is_table(), "few rows of a large table");
     require(sums.indices().size() == 2, "two rows");
     std::vector<std::int64_t> all(4000);
     std::iota(all.begin(), all.end(), 0);
     const std::vector<float> rows(all.size() * 64, 1);
-    runtime.sparse_all_reduce("all", {.height = 4000, .width = 64, .dtype = DType::kFloat32}, all,
-                              rows.data(), sums);
+    sum_rows(runtime, "all", {.height = 4000, .width = 64, .dtype = DType::kFloat32}, all,
+             rows.data(), sums);
     require(!sums.exchanged_rows() && sums.is_table(), "all rows of a table");
     require(static_cast<const float*>(sums.rows().data)[0] == 2, "their sum");
   });
@@ -238,9 +245,8 @@ TEST(RuntimeRows, LeaveNamesToOtherOperations) {
       for (const char* name : {"x: rows", "x: counts", "x: indices", "x: sums", "x: table"}) {
         all_reduce_works(runtime, name);
       }
-      runtime.sparse_all_reduce("x", {.height = 4, .width = 4, .dtype = DType::kFloat32}, indices,
-                                rows.data(), sums,
-                                {.exchange = turn == 1 ? RowForm::kTable : RowForm::kRows});
+      sum_rows(runtime, "x", {.height = 4, .width = 4, .dtype = DType::kFloat32}, indices,
+               rows.data(), sums, {.exchange = turn == 1 ? RowForm::kTable : RowForm::kRows});
       require(turn == 1 || sums.indices().size() == 4, "indices");
     }
   });
@@ -271,19 +277,19 @@ TEST(RuntimeRows, MismatchesAreTheSameErrorOnAllRanks) {
                             ? other
                             : Case{{.height = 4, .width = 2, .dtype = DType::kFloat32}, {}};
       all += error_of([&] {
-               runtime.sparse_all_reduce("x", mine.table, indices, rows.data(), sums, mine.options);
+               sum_rows(runtime, "x", mine.table, indices, rows.data(), sums, mine.options);
              }) +
              "\n";
-      runtime.sparse_all_reduce("x", {.height = 4, .width = 2, .dtype = DType::kFloat32}, indices,
-                                rows.data(), sums, {.result = RowForm::kRows});
+      sum_rows(runtime, "x", {.height = 4, .width = 2, .dtype = DType::kFloat32}, indices,
+               rows.data(), sums, {.result = RowForm::kRows});
       require(sums.indices().size() == 2, "the next use works");
     }
     all += error_of([&] {
       if (runtime.rank() == 1) {
         all_reduce_works(runtime, "y");
       } else {
-        runtime.sparse_all_reduce("y", {.height = 4, .width = 2, .dtype = DType::kFloat32}, indices,
-                                  rows.data(), sums);
+        sum_rows(runtime, "y", {.height = 4, .width = 2, .dtype = DType::kFloat32}, indices,
+                 rows.data(), sums);
       }
     });
     all_reduce_works(runtime, "y");
@@ -306,7 +312,7 @@ TEST(RuntimeRows, MisuseThrowsAtTheCall) {
     const auto misuse = [&](const RowTable& table, const std::vector<std::int64_t>& indices,
                             const void* data, const RowOptions& options, const char* part) {
       const std::string error =
-          error_of([&] { runtime.sparse_all_reduce("x", table, indices, data, sums, options); });
+          error_of([&] { sum_rows(runtime, "x", table, indices, data, sums, options); });
       require(error.starts_with("usage: ") && error.find(part) != std::string::npos, error);
     };
     misuse({.height = 4, .width = 2, .dtype = DType::kFloat32}, {0, 4}, rows.data(), {},
@@ -321,8 +327,8 @@ TEST(RuntimeRows, MisuseThrowsAtTheCall) {
            {.scales = {.before = 2}}, "elements of int32 cannot be scaled");
     misuse({.height = 4, .width = 2, .dtype = DType::kFloat32}, {0}, rows.data(),
            {.result = RowForm::kRows, .exchange = RowForm::kTable}, "does not tell");
-    runtime.sparse_all_reduce("x", {.height = 4, .width = 2, .dtype = DType::kFloat32},
-                              std::vector<std::int64_t>{1}, rows.data(), sums);
+    sum_rows(runtime, "x", {.height = 4, .width = 2, .dtype = DType::kFloat32},
+             std::vector<std::int64_t>{1}, rows.data(), sums);
   });
 }
 
@@ -342,8 +348,8 @@ TEST(RuntimeRows, OfSeveralThreads) {
             of_ranks.push_back(draw_rows(seed, rank, table, 20));
           }
           const Rows& mine = of_ranks[static_cast<std::size_t>(group.rank())];
-          group.sparse_all_reduce(name, table, mine.indices, mine.elements.data(), sums,
-                                  {.exchange = RowForm::kRows});
+          sum_rows(group, name, table, mine.indices, mine.elements.data(), sums,
+                   {.exchange = RowForm::kRows});
           require_right(sums, expected_sums(of_ranks, table, ReduceOp::kSum), table, name);
         }
       } catch (const std::exception& e) {
@@ -366,12 +372,13 @@ TEST(RuntimeRows, AreNotThoseOfTheResultThatIsUsedAgain) {
     const std::vector<float> rows{1, 2, 3, 4};
     RowSums sums, others;
     const auto sum_up = [&](const void* from, RowSums& to) {
-      runtime.sparse_all_reduce("x", table, indices, from, to, {.result = RowForm::kRows});
+      sum_rows(runtime, "x", table, indices, from, to, {.result = RowForm::kRows});
     };
     sum_up(rows.data(), sums);
     const std::string error = error_of([&] { sum_up(sums.rows().data, sums); });
     require(error.starts_with("usage") && error.find("rows of table 0 lie in") != error.npos,
             error);
+    sum_up(rows.data(), sums);
     sum_up(sums.rows().data, others);
     require(static_cast<const float*>(others.rows().data)[3] == 4, "the last element");
   });

@@ -29,7 +29,7 @@ TEST(RuntimeStall, IsTheSameErrorOnAllRanksAfterStallAbort) {
     // Rank 1 is busy until the others have given up.
     if (run.rank() == 1) run.poll_until([] { return false; }, [&] { return given_up == 2; });
     std::vector<float> data(10);
-    errors.set(run.rank(), error_of([&] { runtime.all_reduce("late", view(data)); }));
+    errors.set(run.rank(), error_of([&] { runtime.all_reduce("late", view(data)).wait(); }));
     ++given_up;
     all_reduce_works(runtime, "next");
   });
@@ -53,8 +53,8 @@ TEST(RuntimeStall, ADifferentCallAtOnePlaceOfAnOrderIsAnErrorOnAllRanks) {
     all_reduce_works(runtime, "");
     all_reduce_works(runtime, "named");
     std::vector<float> data(10);
-    Ticket ticket = run.rank() == 1 ? runtime.broadcast_async("", view(data), 2)
-                                    : runtime.all_reduce_async("", view(data));
+    Ticket ticket =
+        run.rank() == 1 ? runtime.broadcast("", view(data), 2) : runtime.all_reduce("", view(data));
     run.poll_until([] { return false; }, [&] { return ticket.done(); });
     errors.set(run.rank(), error_of([&] { ticket.wait(); }));
     all_reduce_works(runtime, "");
@@ -82,7 +82,7 @@ TEST(RuntimeStall, ATableSaysWhatTheMissingRankDidLast) {
     all_reduce_works(runtime, "first");
     if (run.rank() == 1) run.poll_until([] { return false; }, [&] { return has_given_up.load(); });
     std::vector<float> data(10);
-    error_of([&] { runtime.all_reduce("late", view(data)); });
+    error_of([&] { runtime.all_reduce("late", view(data)).wait(); });
     has_given_up = true;
   });
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),

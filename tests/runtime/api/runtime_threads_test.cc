@@ -28,7 +28,7 @@ void out_of_place_works(Runtime& runtime, std::size_t count) {
   for (int use = 0; use < 2; ++use) {
     const std::vector<float> input(count, static_cast<float>(runtime.rank() + 1));
     std::vector<float> sum(count);
-    runtime.all_reduce("apart " + std::to_string(count), input.data(), view(sum));
+    runtime.all_reduce("apart " + std::to_string(count), {input, sum}).wait();
     const auto is = [](float expected) { return [=](float value) { return value == expected; }; };
     require(std::ranges::all_of(sum, is(static_cast<float>(n * (n + 1) / 2))), "out of place");
     require(std::ranges::all_of(input, is(static_cast<float>(runtime.rank() + 1))), "input");
@@ -51,11 +51,11 @@ TEST_P(RuntimeThreads, AllReduceBroadcastAndBarrier) {
       all_reduce_works(runtime, "changes shape", static_cast<std::size_t>(iteration) + 1);
       for (int root = 0; root < runtime.world_size(); ++root) {
         std::vector<float> data(77, static_cast<float>(runtime.rank()));
-        runtime.broadcast("weights " + std::to_string(root), view(data), root);
+        runtime.broadcast("weights " + std::to_string(root), view(data), root).wait();
         for (float value : data) require(value == static_cast<float>(root), "broadcast");
       }
       ++arrived;
-      runtime.barrier();
+      runtime.barrier().wait();
       require(arrived >= runtime.world_size() * (iteration + 1), "left the barrier too early");
     }
     require(runtime.network_bytes_sent() == 0, "one node has no network");
@@ -75,23 +75,23 @@ TEST_P(RuntimeThreads, CollectivesOfParts) {
       for (int use = 0; use < 3; ++use) {
         const std::vector<float> one(count, mine);
         std::vector<float> all(count * ranks), spread(count * ranks), part(count);
-        runtime.all_gather("all_gather " + size, one.data(), view(all));
+        runtime.all_gather("all_gather " + size, {one, all}).wait();
         for (std::size_t i = 0; i < all.size(); ++i) {
           require(all[i] == part_of_rank(i / count), "all_gather");
         }
-        Ticket ticket = runtime.all_to_all_async("all_to_all " + size, all.data(), view(spread));
-        runtime.reduce_scatter("reduce_scatter " + size, all.data(), view(part));
+        Ticket ticket = runtime.all_to_all("all_to_all " + size, {all, spread});
+        runtime.reduce_scatter("reduce_scatter " + size, {all, part}).wait();
         for (float value : part)
           require(value == mine * static_cast<float>(ranks), "reduce_scatter");
         ticket.wait();
         for (float value : spread) require(value == mine, "all_to_all");
-        runtime.reduce("reduce " + size, one.data(), view(part), 0);
+        runtime.reduce("reduce " + size, {one, part}, 0).wait();
         if (runtime.rank() == 0) {
           for (float value : part) require(value == sum, "reduce");
         }
-        runtime.scatter("scatter " + size, all.data(), view(part), 0);
+        runtime.scatter("scatter " + size, {all, part}, 0).wait();
         for (float value : part) require(value == mine, "scatter");
-        runtime.gather("gather " + size, view(part), spread.data(), 0);
+        runtime.gather("gather " + size, {part, spread}, 0).wait();
         if (runtime.rank() == 0) require(spread == all, "gather");
       }
     }
@@ -120,32 +120,30 @@ TEST_P(RuntimeThreads, GroupedCollectives) {
       // By the buffers of each tensor.
       const auto buffers = [&](std::vector<std::vector<float>>* from,
                                std::vector<std::vector<float>>& to) {
-        std::vector<TensorBuffers> all;
+        std::vector<Tensor> all;
         for (std::size_t i = 0; i < to.size(); ++i) {
-          all.push_back({.input = from == nullptr ? nullptr : (*from)[i].data(),
-                         .result = to[i].data(),
-                         .count = kCounts[i]});
+          all.push_back(from == nullptr ? Tensor(to[i]) : Tensor((*from)[i], to[i]));
         }
         return all;
       };
-      const std::vector<TensorBuffers> in_place = buffers(nullptr, parts);
-      runtime.all_reduce("all_reduce", {.dtype = DType::kFloat32, .each = in_place});
+      const std::vector<Tensor> in_place = buffers(nullptr, parts);
+      runtime.all_reduce("all_reduce", in_place).wait();
       require_all(parts, sum, "all_reduce");
-      runtime.broadcast("broadcast", {.dtype = DType::kFloat32, .each = in_place}, 0);
-      const std::vector<TensorBuffers> gathered = buffers(&parts, wholes);
-      runtime.all_gather("all_gather", {.dtype = DType::kFloat32, .each = gathered});
+      runtime.broadcast("broadcast", in_place, 0).wait();
+      const std::vector<Tensor> gathered = buffers(&parts, wholes);
+      runtime.all_gather("all_gather", gathered).wait();
       require_all(wholes, sum, "all_gather");
-      const std::vector<TensorBuffers> scattered = buffers(&inputs, parts);
-      runtime.reduce_scatter("reduce_scatter", {.dtype = DType::kFloat32, .each = scattered});
+      const std::vector<Tensor> scattered = buffers(&inputs, parts);
+      runtime.reduce_scatter("reduce_scatter", scattered).wait();
       require_all(parts, sum, "reduce_scatter");
-      runtime.scatter("scatter", {.dtype = DType::kFloat32, .each = scattered}, 0);
+      runtime.scatter("scatter", scattered, 0).wait();
       require_all(parts, 1.0F, "scatter");
-      runtime.gather("gather", {.dtype = DType::kFloat32, .each = gathered}, 0);
+      runtime.gather("gather", gathered, 0).wait();
       if (runtime.rank() == 0) require_all(wholes, 1.0F, "gather");
-      runtime.reduce("reduce", {.dtype = DType::kFloat32, .each = in_place}, 0);
+      runtime.reduce("reduce", in_place, 0).wait();
       if (runtime.rank() == 0) require_all(parts, static_cast<float>(ranks), "reduce");
-      const std::vector<TensorBuffers> exchanged = buffers(&inputs, wholes);
-      runtime.all_to_all("all_to_all", {.dtype = DType::kFloat32, .each = exchanged});
+      const std::vector<Tensor> exchanged = buffers(&inputs, wholes);
+      runtime.all_to_all("all_to_all", exchanged).wait();
       for (std::size_t i = 0; i < wholes.size(); ++i) {
         for (std::size_t at = 0; at < wholes[i].size(); ++at) {
           require(wholes[i][at] == static_cast<float>(at / kCounts[i] + 1), "all_to_all");
@@ -165,7 +163,7 @@ TEST_P(RuntimeThreads, ManyAsynchronousOperationsInAnyOrder) {
       const std::size_t which = (i + 7 * static_cast<std::size_t>(runtime.rank())) % kOperations;
       data[which].assign(10 + which, 1.0F);
       tickets.push_back(
-          runtime.all_reduce_async("operation " + std::to_string(which), view(data[which])));
+          runtime.all_reduce("operation " + std::to_string(which), view(data[which])));
     }
     for (Ticket& ticket : tickets) ticket.wait();
     for (Ticket& ticket : tickets) require(ticket.done(), "a ticket stays done");
@@ -302,7 +300,8 @@ TEST_P(RuntimeThreads, DividesGradientsThatSeveralThreadsMarkByTheirWeights) {
   });
 }
 
-// Operations that nobody waits for are moved by the engine's thread.
+// Operations that nobody waits for are moved by the engine's thread, also when the last ones of
+// that name were waited for at once, so that a wait was expected.
 TEST_P(RuntimeThreads, WorkGoesOnWhileNobodyWaits) {
   std::atomic<int> arrived{0};
   RuntimeJob job(GetParam(), test_options());
@@ -310,7 +309,9 @@ TEST_P(RuntimeThreads, WorkGoesOnWhileNobodyWaits) {
     Runtime runtime = job.join(run.rank());
     for (int round = 0; round < 20; ++round) {
       std::vector<float> data(5000, 1.0F);
-      const Ticket ticket = runtime.all_reduce_async("x", view(data));
+      runtime.all_reduce("x", data).wait();
+      data.assign(5000, 1.0F);
+      const Ticket ticket = runtime.all_reduce("x", data);
       run.poll_until([] { return false; }, [&] { return ticket.done(); });
       require(data[4999] == static_cast<float>(run.world_size()), "sum");
     }
@@ -361,13 +362,13 @@ TEST_P(RuntimeThreads, ThreadsThatWaitForDifferentThingsDriveInTurns) {
           all_reduce_works(runtime, "blocking", 100);
         } else if (thread.rank() == 2) {
           std::vector<float> one(700, 1.0F), two(7, 2.0F);
-          Ticket first = runtime.all_reduce_async("first", view(one));
-          Ticket second = runtime.all_reduce_async("second", view(two));
+          Ticket first = runtime.all_reduce("first", view(one));
+          Ticket second = runtime.all_reduce("second", view(two));
           second.wait();
           first.wait();
           require(one[699] == n && two[6] == 2 * n, "sum");
         } else {
-          runtime.barrier();
+          runtime.barrier().wait();
         }
       }
     });
@@ -383,8 +384,8 @@ TEST_P(RuntimeThreads, TwoJobsInOneProcess) {
     require(b.rank() == run.world_size() - 1 - run.rank(), "rank");
     for (int i = 0; i < 3; ++i) {
       std::vector<float> in_a(10, 1.0F), in_b(20, 10.0F);
-      Ticket ticket = a.all_reduce_async("x", view(in_a));
-      b.all_reduce("x", view(in_b));
+      Ticket ticket = a.all_reduce("x", view(in_a));
+      b.all_reduce("x", view(in_b)).wait();
       ticket.wait();
       require(in_a[9] == static_cast<float>(run.world_size()), "first job");
       require(in_b[19] == static_cast<float>(10 * run.world_size()), "second job");
@@ -400,7 +401,7 @@ TEST_P(RuntimeThreads, CloseIsFinalAndMayBeRepeated) {
     all_reduce_works(runtime, "x");
     runtime.close();
     runtime.close();
-    errors.set(runtime.rank(), error_of([&] { runtime.barrier(); }));
+    errors.set(runtime.rank(), error_of([&] { runtime.barrier().wait(); }));
     require(!error_of([&] {
                runtime.register_gradients("late", {{.name = "g", .shape = {1}}});
              }).empty(),

@@ -7,6 +7,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -31,8 +35,8 @@ TEST(RuntimeTickets, AreWaitedForPieceByPieceAndThroughADescriptor) {
   RuntimeJob(2, test_options()).run([&](Runtime& runtime) {
     std::vector<float> data(10, 1.0F), message(3);
     if (runtime.rank() == 0) {
-      Ticket sum = runtime.all_reduce_async("sum", view(data));
-      ReceiveTicket receive = runtime.recv_async(view(message), 1);
+      Ticket sum = runtime.all_reduce("sum", view(data));
+      Ticket receive = runtime.recv(view(message), 1);
       require(!sum.wait_for(milliseconds(0)) && !sum.wait_for(milliseconds(5)), "sum too early");
       require(!receive.wait_for(milliseconds(5)), "message too early");
       require(!is_readable(sum.event(), milliseconds(0)), "readable too early");
@@ -46,8 +50,8 @@ TEST(RuntimeTickets, AreWaitedForPieceByPieceAndThroughADescriptor) {
       require(is_readable(Ticket(over).event(), milliseconds(0)), "a descriptor made afterwards");
     } else {
       while (!may_begin) std::this_thread::yield();
-      runtime.all_reduce("sum", view(data));
-      runtime.send(view(message), 0);
+      runtime.all_reduce("sum", view(data)).wait();
+      runtime.send(view(message), 0).wait();
     }
     require(data == std::vector<float>(10, 2.0F), "the sum");
   });
@@ -57,7 +61,7 @@ TEST(RuntimeTickets, GiveTheErrorOfTheOperationPieceByPiece) {
   Texts errors(2);
   RuntimeJob(2, test_options()).run([&](Runtime& runtime) {
     std::vector<float> data(runtime.rank() == 0 ? 10 : 11);
-    Ticket ticket = runtime.all_reduce_async("x", view(data));
+    Ticket ticket = runtime.all_reduce("x", view(data));
     errors.set(runtime.rank(), error_of([&] {
                  while (!ticket.wait_for(milliseconds(20))) {
                  }
@@ -75,7 +79,7 @@ TEST(RuntimeTickets, AStallEndsAWaitThroughADescriptor) {
   RuntimeJob(2, options).run([&](Runtime& runtime) {
     if (runtime.rank() == 0) {
       std::vector<float> data(10);
-      Ticket ticket = runtime.all_reduce_async("x", view(data));
+      Ticket ticket = runtime.all_reduce("x", view(data));
       const bool has_ended = is_readable(ticket.event(), milliseconds(60'000));
       is_over = true;
       require(has_ended, "no end");
@@ -159,11 +163,11 @@ TEST(RuntimeTickets, OperationsWithoutNamesMeetByTheirArguments) {
     std::vector<float> first(3, 1.0F), second(3, 10.0F), other(5, 100.0F);
     std::vector<float> copied(3, static_cast<float>(runtime.rank()));
     std::vector<Ticket> tickets;
-    if (runtime.rank() == 0) tickets.push_back(runtime.all_reduce_async("", view(other)));
-    tickets.push_back(runtime.all_reduce_async("", view(first)));
-    tickets.push_back(runtime.all_reduce_async("", view(second)));
-    tickets.push_back(runtime.broadcast_async("", view(copied), 1));
-    if (runtime.rank() == 1) tickets.push_back(runtime.all_reduce_async("", view(other)));
+    if (runtime.rank() == 0) tickets.push_back(runtime.all_reduce("", view(other)));
+    tickets.push_back(runtime.all_reduce("", view(first)));
+    tickets.push_back(runtime.all_reduce("", view(second)));
+    tickets.push_back(runtime.broadcast("", view(copied), 1));
+    if (runtime.rank() == 1) tickets.push_back(runtime.all_reduce("", view(other)));
     for (Ticket& ticket : tickets) ticket.wait();
     require(first.front() == 2 && second.front() == 20 && other.front() == 200, "sums");
     require(copied.front() == 1, "a copy");
@@ -174,7 +178,7 @@ TEST(RuntimeTickets, OperationsWithoutNamesThatNeverMeetAreNamedInTheError) {
   Texts errors(2);
   RuntimeJob(2, test_options()).run([&](Runtime& runtime) {
     std::vector<float> data(runtime.rank() == 0 ? 3 : 4);
-    errors.set(runtime.rank(), error_of([&] { runtime.all_reduce("", view(data)); }));
+    errors.set(runtime.rank(), error_of([&] { runtime.all_reduce("", view(data)).wait(); }));
   });
   EXPECT_THAT(errors.all()[0], HasSubstr("all_reduce float32 [3] sum"));
   EXPECT_THAT(errors.all()[1], HasSubstr("all_reduce float32 [4] sum"));
@@ -186,13 +190,145 @@ TEST(RuntimeTickets, ARankThatAbortsTellsTheOthersWhy) {
     all_reduce_works(runtime, "x");
     if (runtime.rank() == 1) runtime.abort("has seen enough");
     errors.set(runtime.rank(), error_of([&] {
-                 for (;;) runtime.barrier();
+                 for (;;) runtime.barrier().wait();
                }));
   });
   for (const std::string& error : errors.all()) {
     EXPECT_THAT(error,
                 AllOf(HasSubstr("peer lost"), HasSubstr("rank 1: left the job: has seen enough")));
   }
+}
+
+// --- Tickets that nobody holds any more ----------------------------------------------------------
+
+/// Rank 1 begins when rank 0 has, and is about to drop its ticket; so rank 0 comes back from that
+/// only if it waits for its peer.
+class Drop {
+ public:
+  using Begin = std::function<Ticket(Runtime& runtime)>;
+
+  void run(Runtime& runtime, const Begin& begin) {
+    if (runtime.rank() == 0) {
+      {
+        const Ticket dropped = begin(runtime);
+        may_begin_ = true;
+      }
+      require(has_begun_, "the operation of a ticket that was dropped goes on");
+    } else {
+      while (!may_begin_) std::this_thread::yield();
+      has_begun_ = true;
+      begin(runtime).wait();
+    }
+    runtime.barrier().wait();
+  }
+
+ private:
+  std::atomic<bool> may_begin_{false}, has_begun_{false};
+};
+
+TEST(RuntimeDroppedTickets, WaitForWhatIsInFlight) {
+  Drop drops[4];
+  RuntimeJob(2, test_options()).run([&](Runtime& runtime) {
+    auto data = std::make_unique<std::vector<float>>(500'000, 1.0F);
+    drops[0].run(runtime, [&](Runtime& of) { return of.all_reduce("sum", *data); });
+    require(*data == std::vector<float>(data->size(), 2.0F), "the sum");
+    drops[1].run(runtime, [&](Runtime& of) {
+      return of.rank() == 0 ? of.send(*data, 1) : of.recv(*data, 0);
+    });
+    drops[2].run(runtime, [&](Runtime& of) {
+      return of.rank() == 0 ? of.recv(*data, 1) : of.send(*data, 0);
+    });
+    const std::vector<std::int64_t> indices{0, 3};
+    const TableRows rows{.table = {.height = 4, .width = 100, .dtype = DType::kFloat32},
+                         .indices = indices,
+                         .rows = data->data()};
+    drops[3].run(runtime, [&](Runtime& of) { return of.sparse_all_reduce("rows", rows); });
+    data.reset();
+    Ticket copied = runtime.barrier();
+    copied = runtime.barrier();  // No memory: the first one is left alone.
+    copied.wait();
+  });
+}
+
+// Rank 1 has no part in what rank 0 has begun, and might never have: nobody waits for it.
+TEST(RuntimeDroppedTickets, LeaveTheJobWhileAnExceptionUnwinds) {
+  Texts errors(2);
+  std::atomic<bool> has_left{false};
+  RuntimeJob(2, test_options()).run([&](Runtime& runtime) {
+    if (runtime.rank() == 0) {
+      try {
+        std::vector<float> data(100'000);
+        const Ticket dropped = runtime.all_reduce("x", data);
+        throw std::runtime_error("something else");
+      } catch (const std::runtime_error&) {
+        has_left = true;
+      }
+    }
+    while (!has_left) std::this_thread::yield();
+    errors.set(runtime.rank(), error_of([&] { runtime.barrier().wait(); }));
+  });
+  for (const std::string& error : errors.all()) {
+    EXPECT_THAT(error, AllOf(HasSubstr("rank 0: left the job"),
+                             HasSubstr("'x': all_reduce float32 [100000] sum was dropped by an "
+                                       "exception")));
+  }
+}
+
+TEST(RuntimeDroppedTickets, LeaveTheJobWhenPeersDoNotCome) {
+  Options options = test_options();
+  options.operation_timeout = milliseconds(100);
+  options.stall_abort = std::chrono::minutes(1);
+  Texts errors(2);
+  std::atomic<bool> has_left{false};
+  RuntimeJob(2, options).run([&](Runtime& runtime) {
+    if (runtime.rank() == 0) {
+      std::vector<float> data(100'000);
+      { const Ticket dropped = runtime.all_reduce("x", data); }
+      data = {};
+      has_left = true;
+    }
+    while (!has_left) std::this_thread::yield();
+    errors.set(runtime.rank(), error_of([&] { runtime.barrier().wait(); }));
+  });
+  for (const std::string& error : errors.all()) {
+    EXPECT_THAT(error, AllOf(HasSubstr("rank 0: left the job"),
+                             HasSubstr("it was not done within operation_timeout")));
+  }
+}
+
+// The job goes on, and the message is the next receive's.
+TEST(RuntimeDroppedTickets, TakeReceivesBack) {
+  Options options = test_options();
+  options.operation_timeout = milliseconds(300);
+  std::atomic<bool> may_send{false};
+  RuntimeJob(2, options).run([&](Runtime& runtime) {
+    std::vector<float> data(100'000, static_cast<float>(runtime.rank()));
+    if (runtime.rank() == 0) {
+      { const Ticket late = runtime.recv(data, 1); }
+      try {
+        const Ticket unwound = runtime.recv(data, 1);
+        throw std::runtime_error("something else");
+      } catch (const std::runtime_error&) {
+      }
+      require(data.back() == 0, "the buffer of a receive that was taken back");
+      may_send = true;
+      require(runtime.recv(data, 1).received().count == data.size(), "the message");
+      require(data.back() == 1, "what was sent");
+    } else {
+      while (!may_send) std::this_thread::yield();
+      runtime.send(data, 0).wait();
+    }
+  });
+}
+
+TEST(RuntimeTickets, OfOtherOperationsHaveNoMessageAndNoRows) {
+  RuntimeJob(1, test_options()).run([](Runtime& runtime) {
+    std::vector<float> data(3);
+    Ticket sum = runtime.all_reduce("x", data);
+    EXPECT_THAT(error_of([&] { sum.received(); }), HasSubstr("not that of a receive"));
+    EXPECT_THAT(error_of([&] { sum.cancel(); }), HasSubstr("not that of a receive"));
+    EXPECT_THAT(error_of([&] { sum.sums(); }), HasSubstr("not that of a row-sparse all-reduce"));
+  });
 }
 
 }  // namespace

@@ -50,22 +50,24 @@ TEST(RuntimeWire, AnAllReduceRoundsContributionsAndResultOnce) {
          {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{1000}}) {
       const std::vector<float> expected = expected_sums(kRanks, count);
       std::vector<float> data = contribution(runtime.rank(), count);
-      runtime.all_reduce("", view(data), kSumAsBfloat16);
+      runtime.all_reduce("", view(data), kSumAsBfloat16).wait();
       require(data == expected, "in place");
       const std::vector<float> input = contribution(runtime.rank(), count + 1);
       std::vector<float> result(count + 1);
-      runtime.all_reduce("", input.data(), {result.data(), count, DType::kFloat32}, kSumAsBfloat16);
+      const std::span<float> without_last(result.data(), count);
+      runtime.all_reduce("", {std::span(input).first(count), without_last}, kSumAsBfloat16).wait();
       require(std::vector<float>(result.begin(), result.end() - 1) == expected, "out of place");
     }
     std::vector<float> first = contribution(runtime.rank(), 7);
     std::vector<float> second = contribution(runtime.rank(), 300);
-    const TensorBuffers both[] = {{.result = first.data(), .count = 7},
-                                  {.result = second.data(), .count = 300}};
-    runtime.all_reduce("both", {.dtype = DType::kFloat32, .each = both}, kSumAsBfloat16);
+    const Tensor both[] = {first, second};
+    runtime.all_reduce("both", both, kSumAsBfloat16).wait();
     require(first == expected_sums(kRanks, 7) && second == expected_sums(kRanks, 300), "grouped");
     std::vector<double> wide(5, 1.0 + 1.0 / 512);  // rounds to 1
-    runtime.all_reduce("wide", {wide.data(), wide.size(), DType::kFloat64},
-                       {ReduceOp::kAverage, {}, DType::kBFloat16});
+    runtime
+        .all_reduce("wide", {wide.data(), wide.size(), DType::kFloat64},
+                    {ReduceOp::kAverage, {}, DType::kBFloat16})
+        .wait();
     require(wide == std::vector<double>(5, 1.0), "an average of float64");
   });
 }
@@ -85,13 +87,12 @@ TEST(RuntimeWire, AReduceScatterHasTheBitsOfAnAllReduce) {
     const std::vector<float> own = contribution(runtime.rank(), kAll);
     for (int use = 0; use < 2; ++use) {
       std::vector<float> result(kCounts[rank] + 1);
-      runtime.reduce_scatter("out of place", own.data(),
-                             {result.data(), kCounts[rank], DType::kFloat32}, kSumAsBfloat16,
-                             kCounts);
+      const std::span<float> without_last(result.data(), kCounts[rank]);
+      runtime.reduce_scatter("out of place", {own, without_last, kCounts}, kSumAsBfloat16).wait();
       result.pop_back();
       require(result == expected, "out of place");
       std::vector<float> all = own;
-      runtime.reduce_scatter("in place", nullptr, view(all), kSumAsBfloat16, kCounts);
+      runtime.reduce_scatter("in place", {all, kCounts}, kSumAsBfloat16).wait();
       require(part(all) == expected, "in place");
       std::vector<float> others = own;
       std::copy(expected.begin(), expected.end(),
@@ -101,9 +102,8 @@ TEST(RuntimeWire, AReduceScatterHasTheBitsOfAnAllReduce) {
     std::vector<float> first(2), second(100);
     const std::vector<float> of_first = contribution(runtime.rank(), kRanks * 2);
     const std::vector<float> of_second = contribution(runtime.rank(), kRanks * 100);
-    const TensorBuffers both[] = {{of_first.data(), first.data(), 2},
-                                  {of_second.data(), second.data(), 100}};
-    runtime.reduce_scatter("both", {.dtype = DType::kFloat32, .each = both}, kSumAsBfloat16);
+    const Tensor both[] = {{of_first, first}, {of_second, second}};
+    runtime.reduce_scatter("both", both, kSumAsBfloat16).wait();
     const std::vector<float> of_all = expected_sums(kRanks, kRanks * 100);
     require(std::equal(first.begin(), first.end(), of_all.begin() + runtime.rank() * 2) &&
                 std::equal(second.begin(), second.end(), of_all.begin() + runtime.rank() * 100),
@@ -117,7 +117,8 @@ TEST(RuntimeWire, RanksThatDifferInItDisagree) {
   job.run([&](Runtime& runtime) {
     std::vector<float> data(10);
     const Reduction reduction = runtime.rank() == 0 ? Reduction() : kSumAsBfloat16;
-    errors.set(runtime.rank(), error_of([&] { runtime.all_reduce("x", view(data), reduction); }));
+    errors.set(runtime.rank(),
+               error_of([&] { runtime.all_reduce("x", view(data), reduction).wait(); }));
   });
   EXPECT_THAT(errors.all(),
               Each(HasSubstr("rank 1 submits 'x': all_reduce float32 [10] sum as bfloat16")));
@@ -129,11 +130,11 @@ TEST(RuntimeWire, IsRefusedWhereNothingCasts) {
     std::vector<float> data(4);
     const Reduction scaled{ReduceOp::kSum, {.before = 2}, DType::kBFloat16};
     const Reduction as_float16{ReduceOp::kSum, {}, DType::kFloat16};
-    EXPECT_THAT(error_of([&] { runtime.all_reduce("x", view(data), scaled); }),
+    EXPECT_THAT(error_of([&] { runtime.all_reduce("x", view(data), scaled).wait(); }),
                 HasSubstr("elements that are cast are not scaled as well"));
-    EXPECT_THAT(error_of([&] { runtime.all_reduce("x", view(data), as_float16); }),
+    EXPECT_THAT(error_of([&] { runtime.all_reduce("x", view(data), as_float16).wait(); }),
                 HasSubstr("float32 does not travel as float16"));
-    EXPECT_THAT(error_of([&] { runtime.reduce("x", nullptr, view(data), 0, kSumAsBfloat16); }),
+    EXPECT_THAT(error_of([&] { runtime.reduce("x", view(data), 0, kSumAsBfloat16).wait(); }),
                 HasSubstr("only all-reduce and reduce-scatter cast"));
   });
 }

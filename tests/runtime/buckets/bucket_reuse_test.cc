@@ -29,8 +29,9 @@ std::string sum(EngineJob& job, const std::string& name, std::size_t count, floa
   for (std::size_t rank = 0; rank < world; ++rank) {
     data[rank].assign(count, value + static_cast<float>(rank));
     operations.push_back(
-        job.submit(static_cast<int>(rank),
-                   {.kind = OperationKind::kAllReduce, .name = name, .buffer = view(data[rank])}));
+        job.submit(static_cast<int>(rank), {.kind = OperationKind::kAllReduce,
+                                            .name = name,
+                                            .tensors = test::in_place(view(data[rank]))}));
   }
   job.finish(operations);
   float expected = 0;
@@ -83,7 +84,7 @@ TEST_P(BucketReuse, NewNamesNeverRunOutWhereSeveralComeAtOnce) {
         data.emplace_back(20, static_cast<float>(rank + 1));
         operations.push_back(job.submit(rank, {.kind = OperationKind::kAllReduce,
                                                .name = "tensor " + std::to_string(8 * burst + each),
-                                               .buffer = view(data.back())}));
+                                               .tensors = test::in_place(view(data.back()))}));
       }
     }
     job.finish(operations);
@@ -119,9 +120,10 @@ TEST_P(BucketReuse, NewNamesNeverRunOutWhileRanksAreApart) {
       if (next[rank] > *std::ranges::min_element(next) + 40) continue;
       for (std::size_t burst = random() % 8; burst > 0 && next[rank] < kUses; --burst) {
         const std::size_t use = next[rank]++;
-        operations.push_back(job.submit(static_cast<int>(rank), {.kind = OperationKind::kAllReduce,
-                                                                 .name = names[use],
-                                                                 .buffer = view(data[rank][use])}));
+        operations.push_back(
+            job.submit(static_cast<int>(rank), {.kind = OperationKind::kAllReduce,
+                                                .name = names[use],
+                                                .tensors = test::in_place(view(data[rank][use]))}));
       }
       job.poll(random() % 20);
     }
@@ -150,10 +152,10 @@ TEST_P(BucketReuse, WhatARejectedOperationHadIsUsedAgain) {
       std::vector<std::shared_ptr<Operation>> operations;
       std::vector<std::thread> waiting;
       for (int rank = 0; rank < job.world_size(); ++rank) {
-        operations.push_back(
-            job.submit(rank, {.kind = OperationKind::kAllReduce,
-                              .name = rank == odd_one ? "y" : "x",
-                              .buffer = view(data[static_cast<std::size_t>(rank)])}));
+        operations.push_back(job.submit(
+            rank, {.kind = OperationKind::kAllReduce,
+                   .name = rank == odd_one ? "y" : "x",
+                   .tensors = test::in_place(view(data[static_cast<std::size_t>(rank)]))}));
         waiting.emplace_back([ticket = operations.back()->ticket] {
           try {
             ticket->wait(std::chrono::milliseconds(0));
@@ -211,9 +213,11 @@ TEST_P(BucketReuse, ASignatureThatCannotBePlannedHarmsNoOther) {
   std::vector<std::shared_ptr<Operation>> operations;
   for (int rank = 0; rank < job.world_size(); ++rank) {
     auto& mine = halves[static_cast<std::size_t>(rank)];
-    operations.push_back(job.submit(rank, {.kind = OperationKind::kAllReduce,
-                                           .name = "x",
-                                           .buffer = {mine.data(), 50, DType::kBFloat16}}));
+    operations.push_back(
+        job.submit(rank, {.kind = OperationKind::kAllReduce,
+                          .name = "x",
+                          .dtype = DType::kBFloat16,
+                          .tensors = test::in_place({mine.data(), 50, DType::kBFloat16})}));
   }
   job.finish(operations);
   for (const auto& operation : operations)

@@ -25,6 +25,20 @@ TEST(CErrors, StatusesHaveNamesAndExitStatuses) {
   EXPECT_THAT(kolo_version(), HasSubstr("."));
 }
 
+TEST(CTypes, HaveNamesAndSizes) {
+  EXPECT_STREQ(kolo_dtype_name(KOLO_FLOAT8_E5M2), "float8_e5m2");
+  EXPECT_EQ(kolo_dtype_size(KOLO_COMPLEX128), 16U);
+  for (const kolo_dtype none : {-1, 0, KOLO_FLOAT8_E5M2 + 1}) {
+    EXPECT_EQ(kolo_dtype_name(none), nullptr);
+    EXPECT_EQ(kolo_dtype_size(none), 0U);
+    EXPECT_EQ(kolo_op_takes(KOLO_SUM, none), 0);
+  }
+  EXPECT_STREQ(kolo_op_name(KOLO_PREMUL_SUM), "premul_sum");
+  EXPECT_EQ(kolo_op_name(KOLO_PREMUL_SUM + 1), nullptr);
+  EXPECT_EQ(kolo_op_takes(KOLO_PREMUL_SUM, KOLO_BFLOAT16), 1);
+  EXPECT_EQ(kolo_op_takes(KOLO_PREMUL_SUM, KOLO_INT8), 0);
+}
+
 TEST(CErrors, BelongToTheThreadWhoseCallFailed) {
   EXPECT_EQ(kolo_open(nullptr, nullptr), KOLO_USAGE);
   ASSERT_NE(kolo_last_error(), nullptr);
@@ -81,24 +95,31 @@ TEST(CErrors, UsageIsAnErrorAtTheCallAndHarmsNothing) {
   run_job(2, [](kolo_runtime* runtime) {
     kolo_group* const world = kolo_world(runtime);
     std::vector<float> data(3);
-    kolo_buffer bad = view(data);
-    bad.dtype = 77;
-    require(kolo_all_reduce(world, nullptr, bad, KOLO_SUM, nullptr, nullptr) == KOLO_USAGE,
-            "dtype");
+    kolo_tensor tensor = in_place(data);
+    tensor.dtype = 77;
+    require(kolo_all_reduce(world, &tensor, 1, KOLO_SUM, nullptr, nullptr) == KOLO_USAGE, "dtype");
     require(std::string(kolo_last_error()->what) == "77 is not a dtype", kolo_last_error()->what);
-    require(kolo_all_reduce(world, nullptr, view(data), 55, nullptr, nullptr) == KOLO_USAGE, "op");
-    require(kolo_all_reduce(nullptr, nullptr, view(data), KOLO_SUM, nullptr, nullptr) == KOLO_USAGE,
+    tensor = {};
+    tensor.result = data.data();
+    tensor.result_count = 3;
+    require(kolo_all_reduce(world, &tensor, 1, KOLO_SUM, nullptr, nullptr) == KOLO_USAGE,
+            "no dtype");
+    require(std::string(kolo_last_error()->what) == "the dtype of elements is not set",
+            kolo_last_error()->what);
+    tensor = in_place(data);
+    require(kolo_all_reduce(world, &tensor, 1, 55, nullptr, nullptr) == KOLO_USAGE, "op");
+    require(kolo_all_reduce(nullptr, &tensor, 1, KOLO_SUM, nullptr, nullptr) == KOLO_USAGE,
             "group");
+    require(kolo_all_reduce(world, nullptr, 1, KOLO_SUM, nullptr, nullptr) == KOLO_USAGE,
+            "tensors");
     kolo_call call = KOLO_CALL_INIT;
     call.scale_after = 2;
-    require(kolo_broadcast(world, view(data), 0, &call, nullptr) == KOLO_USAGE, "scale");
-    const kolo_dtype wire = KOLO_BFLOAT16;
+    require(kolo_broadcast(world, &tensor, 1, 0, &call, nullptr) == KOLO_USAGE, "scale");
     call.scale_after = 1;
-    call.wire_dtype = &wire;
-    require(kolo_broadcast(world, view(data), 0, &call, nullptr) == KOLO_USAGE, "wire dtype");
+    call.wire_dtype = KOLO_BFLOAT16;
+    require(kolo_broadcast(world, &tensor, 1, 0, &call, nullptr) == KOLO_USAGE, "wire dtype");
     kolo_ticket* ticket = nullptr;
-    require(kolo_reduce(world, nullptr, view(data), 9, KOLO_SUM, nullptr, &ticket) == KOLO_USAGE,
-            "root");
+    require(kolo_reduce(world, &tensor, 1, 9, KOLO_SUM, nullptr, &ticket) == KOLO_USAGE, "root");
     require(ticket == nullptr, "no ticket of what was refused");
     const char* value = nullptr;
     ok(kolo_get_setting(runtime, "mismatch_after", &value));
@@ -126,7 +147,8 @@ TEST(CErrors, InsideAGroupNameTheGroup) {
     kolo_group* pair = nullptr;
     ok(kolo_group_create(kolo_world(runtime), ranks, 2, &options, &pair));
     std::vector<float> data(3);
-    require(kolo_broadcast(pair, view(data), 9, nullptr, nullptr) == KOLO_USAGE, "root");
+    const kolo_tensor tensor = in_place(data);
+    require(kolo_broadcast(pair, &tensor, 1, 9, nullptr, nullptr) == KOLO_USAGE, "root");
     require(kolo_last_error()->group == std::string("'pair' [1, 0]"), kolo_last_error()->group);
     require(std::string(kolo_last_error()->text).starts_with("group 'pair' [1, 0]: "),
             kolo_last_error()->text);
@@ -141,23 +163,19 @@ TEST(CErrors, DeviceMemoryNeedsADevice) {
   run_job(2, [](kolo_runtime* runtime) {
     kolo_group* const world = kolo_world(runtime);
     float in[4] = {}, out[8] = {};
-    const kolo_buffer on_device{out, 8, KOLO_FLOAT32, KOLO_DEVICE};
-    const kolo_tensor tensor{in, out, 4};
-    kolo_call call = KOLO_CALL_INIT;
-    call.memory = KOLO_DEVICE;
+    const kolo_buffer message{out, 8, KOLO_FLOAT32, KOLO_DEVICE};
+    kolo_tensor tensor = KOLO_TENSOR_TO(in, 4, out, 8, KOLO_FLOAT32);
+    tensor.memory = KOLO_DEVICE;
     const auto expect_error = [&](kolo_status status) {
       require(status == KOLO_USAGE, "a usage error");
       require(
           std::string(kolo_last_error()->what).find("set the option `device`") != std::string::npos,
           kolo_last_error()->what);
     };
-    expect_error(kolo_all_gather(world, in, on_device, nullptr, nullptr));
-    expect_error(kolo_grouped(world, KOLO_ALL_GATHER, &tensor, 1, KOLO_FLOAT32, 0, KOLO_SUM, &call,
-                              nullptr));
-    expect_error(kolo_send(world, on_device, 0, 0, nullptr));
-    call.memory = 1;
-    require(kolo_grouped(world, KOLO_ALL_GATHER, &tensor, 1, KOLO_FLOAT32, 0, KOLO_SUM, &call,
-                         nullptr) == KOLO_USAGE,
+    expect_error(kolo_all_gather(world, &tensor, 1, nullptr, nullptr));
+    expect_error(kolo_send(world, &message, 1, 0, 0, nullptr, nullptr));
+    tensor.memory = 1;
+    require(kolo_all_gather(world, &tensor, 1, nullptr, nullptr) == KOLO_USAGE,
             "no such kind of memory");
     ok(kolo_barrier(world, nullptr));
   });
@@ -168,9 +186,10 @@ TEST(CErrors, AMismatchNamesBothRanks) {
     std::vector<float> data(kolo_group_rank(kolo_world(runtime)) == 0 ? 3 : 4);
     kolo_call call = KOLO_CALL_INIT;
     call.name = "loss";
-    require(kolo_all_reduce(kolo_world(runtime), nullptr, view(data), KOLO_SUM, &call, nullptr) ==
-                KOLO_MISMATCH,
-            "a mismatch");
+    const kolo_tensor tensor = in_place(data);
+    require(
+        kolo_all_reduce(kolo_world(runtime), &tensor, 1, KOLO_SUM, &call, nullptr) == KOLO_MISMATCH,
+        "a mismatch");
     const kolo_error& error = *kolo_last_error();
     require(std::string(error.text).find("'loss': all_reduce float32 [3]") != std::string::npos &&
                 std::string(error.text).find("float32 [4]") != std::string::npos,
@@ -190,8 +209,8 @@ TEST(CErrors, AThreadThatLetsAnotherOneWaitIsNotWaitedFor) {
       helper.join();
     } else {
       float data = 0;
-      const kolo_buffer view{&data, 1, KOLO_FLOAT32, KOLO_HOST};
-      status = kolo_all_reduce(world, nullptr, view, KOLO_SUM, nullptr, nullptr);
+      const kolo_tensor tensor = KOLO_TENSOR(&data, 1, KOLO_FLOAT32);
+      status = kolo_all_reduce(world, &tensor, 1, KOLO_SUM, nullptr, nullptr);
     }
     require(status == KOLO_MISMATCH, "neither rank can submit anything more");
   });

@@ -22,6 +22,7 @@ kolo_gradient gradient(const char* name, const std::size_t* shape, void* data) {
   spec.name = name;
   spec.shape = shape;
   spec.num_dimensions = 1;
+  spec.dtype = KOLO_FLOAT32;
   spec.data = data;
   return spec;
 }
@@ -81,6 +82,47 @@ TEST(CGradients, AreRefusedWithoutAShapeAndInSharedMemory) {
     refused(2, "gradients 'embedding' and 'output' of one set share memory");
     gradients[0].num_dimensions = 0;
     refused(1, "gradient 'embedding' has no dimensions");
+  });
+}
+
+TEST(CGradients, OfAFlatBufferMayBeGivenUp) {
+  run_job(2, [](kolo_runtime* runtime) {
+    kolo_group* const world = kolo_world(runtime);
+    const auto me = static_cast<float>(kolo_group_rank(world));
+    std::vector<float> flat(5, me + 1);
+    const std::size_t sizes[] = {2, 3};
+    const kolo_buffer buffer = {flat.data(), flat.size(), KOLO_FLOAT32, KOLO_HOST};
+    kolo_gradients* set = nullptr;
+    require(kolo_register_flat_gradients(world, "model", buffer, sizes, 1, nullptr, &set) ==
+                    KOLO_USAGE &&
+                set == nullptr,
+            "a buffer that is not filled");
+    ok(kolo_register_flat_gradients(world, "model", buffer, sizes, 2, nullptr, &set));
+    ok(kolo_gradients_ready(set, 0));
+    if (me == 0) ok(kolo_gradients_ready(set, 1));
+    ok(kolo_gradients_give_up(set));
+    ok(kolo_gradients_wait(set, -1, nullptr));
+    require(flat == std::vector<float>({1.5F, 1.5F, 0.5F, 0.5F, 0.5F}), "the averages");
+    require(kolo_gradients_give_up_on(set, nullptr) == KOLO_OK, "no gradient is on a device");
+    ok(kolo_gradients_wait(set, -1, nullptr));
+    kolo_gradients_release(set);
+  });
+}
+
+TEST(CWeights, AreCheckedToBeEqual) {
+  run_job(2, [](kolo_runtime* runtime) {
+    kolo_group* const world = kolo_world(runtime);
+    std::vector<float> weight(5, 1), bias(3, 2);
+    const kolo_buffer tensors[] = {{weight.data(), weight.size(), KOLO_FLOAT32, KOLO_HOST},
+                                   {bias.data(), bias.size(), KOLO_FLOAT32, KOLO_HOST}};
+    const char* const names[] = {"weight", "bias"};
+    ok(kolo_check_equal(world, "weights", tensors, names, 2));
+    bias[2] = static_cast<float>(kolo_group_rank(world));
+    require(kolo_check_equal(world, "weights", tensors, names, 2) == KOLO_MISMATCH, "no mismatch");
+    require(
+        std::string(kolo_last_error()->what).find("'bias' of rank 1 differs from that of rank 0") !=
+            std::string::npos,
+        kolo_last_error()->what);
   });
 }
 
@@ -223,13 +265,14 @@ TEST(CRows, AreSummed) {
     kolo_group* const world = kolo_world(runtime);
     const int64_t indices[] = {3, kolo_group_rank(world)};
     const std::vector<float> rows{1, 2, 3, 4};
-    kolo_row_table table = KOLO_ROW_TABLE_INIT;
-    table.height = 1000;
-    table.width = 2;
-    table.exchange = KOLO_ROWS;
-    kolo_row_sums* sums = nullptr;
-    ok(kolo_row_sums_create(&sums));
-    ok(kolo_sparse_all_reduce(world, "embedding", &table, indices, 2, rows.data(), sums));
+    kolo_row_table tables[] = {{1000, 2, indices, 2, rows.data(), KOLO_FLOAT32, KOLO_HOST},
+                               {4, 1, indices, 1, rows.data(), KOLO_FLOAT32, KOLO_HOST}};
+    kolo_row_options options = KOLO_ROW_OPTIONS_INIT;
+    options.exchange = KOLO_ROWS;
+    kolo_row_sums* both[2] = {};
+    for (kolo_row_sums*& each : both) ok(kolo_row_sums_create(&each));
+    kolo_row_sums* const sums = both[0];
+    ok(kolo_sparse_all_reduce(world, tables, 1, &options, nullptr, both, nullptr));
     int is_table = 1;
     const int64_t* found = nullptr;
     std::size_t count = 0;
@@ -237,53 +280,47 @@ TEST(CRows, AreSummed) {
     ok(kolo_row_sums_get(sums, &is_table, &found, &count, &result));
     require(is_table == 0 && count == 3 && found[2] == 3, "three rows");
     require(static_cast<const float*>(result.data)[4] == 2, "a row of both ranks");
+    kolo_call call = KOLO_CALL_INIT;
+    call.name = "embedding";
     kolo_ticket* ticket = nullptr;
-    ok(kolo_sparse_all_reduce_async(world, "embedding", &table, indices, 2, rows.data(), sums,
-                                    &ticket));
+    ok(kolo_sparse_all_reduce(world, tables, 1, &options, &call, both, &ticket));
     int done = 0;
     ok(kolo_ticket_wait(ticket, -1, &done));
-    ok(kolo_ticket_row_sums(ticket, sums));
+    ok(kolo_ticket_row_sums(ticket, both, 1));
     ok(kolo_row_sums_get(sums, &is_table, &found, &count, &result));
     require(done == 1 && is_table == 0 && count == 3 && found[2] == 3, "three rows of a ticket");
     require(static_cast<const float*>(result.data)[4] == 2, "a row of a ticket");
-    ok(kolo_ticket_row_sums(ticket, sums));
+    ok(kolo_ticket_row_sums(ticket, both, 1));
     ok(kolo_row_sums_get(sums, nullptr, nullptr, &count, nullptr));
     require(count == 0, "a result is given once");
-    table.scale_before = 0.5;
-    table.scale_after = 4;
-    ok(kolo_sparse_all_reduce(world, nullptr, &table, indices, 2, rows.data(), sums));
+    kolo_ticket_release(ticket);
+    call.name = nullptr;
+    call.scale_before = 0.5;
+    call.scale_after = 4;
+    ok(kolo_sparse_all_reduce(world, tables, 1, &options, &call, both, nullptr));
     ok(kolo_row_sums_get(sums, nullptr, nullptr, nullptr, &result));
     require(static_cast<const float*>(result.data)[4] == 4, "a scaled row of both ranks");
-    table.memory = KOLO_DEVICE;
-    require(
-        kolo_sparse_all_reduce(world, nullptr, &table, indices, 2, rows.data(), sums) == KOLO_USAGE,
-        "device memory without a device");
+    tables[0].memory = KOLO_DEVICE;
+    require(kolo_sparse_all_reduce(world, tables, 1, nullptr, nullptr, both, nullptr) == KOLO_USAGE,
+            "device memory without a device");
     require(std::string(kolo_last_error()->text).find("the option `device`") != std::string::npos,
             "which option names one");
-    table.size = offsetof(kolo_row_table, scale_before);  // As in an older header.
-    ok(kolo_sparse_all_reduce(world, nullptr, &table, indices, 2, rows.data(), sums));
-    ok(kolo_row_sums_get(sums, nullptr, nullptr, nullptr, &result));
-    require(static_cast<const float*>(result.data)[4] == 2, "a row without scales");
-    kolo_ticket_release(ticket);
-    const kolo_table_rows tables[] = {{1000, 2, indices, 2, rows.data()},
-                                      {4, 1, indices, 1, rows.data()}};
-    kolo_row_sums* both[] = {sums, nullptr};
-    ok(kolo_row_sums_create(&both[1]));
-    ok(kolo_grouped_sparse_all_reduce(world, nullptr, &table, tables, 2, both, nullptr));
+    tables[0].memory = KOLO_HOST;
+    ok(kolo_sparse_all_reduce(world, tables, 2, &options, nullptr, both, nullptr));
     ok(kolo_row_sums_get(both[0], nullptr, nullptr, &count, &result));
     require(count == 3 && static_cast<const float*>(result.data)[4] == 2,
             "the first of two tables");
-    ok(kolo_grouped_sparse_all_reduce(world, nullptr, &table, tables, 2, both, &ticket));
+    ok(kolo_sparse_all_reduce(world, tables, 2, &options, nullptr, nullptr, &ticket));
     ok(kolo_ticket_wait(ticket, -1, nullptr));
-    require(kolo_ticket_grouped_row_sums(ticket, both, 1) == KOLO_USAGE, "too few results");
-    ok(kolo_ticket_grouped_row_sums(ticket, both, 2));
+    require(kolo_ticket_row_sums(ticket, both, 1) == KOLO_USAGE, "too few results");
+    ok(kolo_ticket_row_sums(ticket, both, 2));
     ok(kolo_row_sums_get(both[1], nullptr, &found, &count, &result));
     require(count == 1 && found[0] == 3 && static_cast<const float*>(result.data)[0] == 2,
             "the second of two tables");
     kolo_row_sums_release(both[1]);
     kolo_ticket_release(ticket);
     ok(kolo_barrier(world, &ticket));
-    require(kolo_ticket_row_sums(ticket, sums) == KOLO_USAGE, "a ticket of something else");
+    require(kolo_ticket_row_sums(ticket, both, 1) == KOLO_USAGE, "a ticket of something else");
     ok(kolo_ticket_wait(ticket, -1, nullptr));
     kolo_ticket_release(ticket);
     kolo_row_sums_release(sums);

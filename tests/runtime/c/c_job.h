@@ -71,17 +71,19 @@ class Store {
 };
 
 /// Opens rank `rank` of a job of threads.
-inline kolo_runtime* open_rank(Store& shared, int rank, int ranks) {
+inline kolo_runtime* open_rank(Store& shared, int rank, int ranks,
+                               const std::vector<kolo_setting>& more) {
   Store::View view{.store = &shared, .last = {}};
   const kolo_store store = Store::callbacks(view);
-  const kolo_setting settings[] = {{"node_id", "a"},
-                                   {"arena_bytes", "4M"},
-                                   {"group_arena_bytes", "16M"},
-                                   {"mismatch_after", "50"},
-                                   {"calibrate", "off"}};
+  std::vector<kolo_setting> settings{{"node_id", "a"},
+                                     {"arena_bytes", "4M"},
+                                     {"group_arena_bytes", "16M"},
+                                     {"mismatch_after", "50"},
+                                     {"calibrate", "off"}};
   kolo_open_options options = KOLO_OPEN_OPTIONS_INIT;
-  options.settings = settings;
-  options.num_settings = std::size(settings);
+  settings.insert(settings.end(), more.begin(), more.end());
+  options.settings = settings.data();
+  options.num_settings = settings.size();
   options.store = &store;
   options.rank = rank;
   options.world_size = ranks;
@@ -90,8 +92,9 @@ inline kolo_runtime* open_rank(Store& shared, int rank, int ranks) {
   return runtime;
 }
 
-/// Calls `body` on every rank, each in a thread, and releases its runtime.
-inline void run_job(int ranks, const std::function<void(kolo_runtime*)>& body) {
+/// Calls `body` on every rank, each in a thread, and releases its runtime. `more` are settings.
+inline void run_job(int ranks, const std::function<void(kolo_runtime*)>& body,
+                    const std::vector<kolo_setting>& more = {}) {
   Store store;
   std::vector<std::thread> threads;
   std::vector<std::string> failures(static_cast<std::size_t>(ranks));
@@ -99,7 +102,7 @@ inline void run_job(int ranks, const std::function<void(kolo_runtime*)>& body) {
     threads.emplace_back([&, rank] {
       kolo_runtime* runtime = nullptr;
       try {
-        runtime = open_rank(store, rank, ranks);
+        runtime = open_rank(store, rank, ranks, more);
         body(runtime);
       } catch (const std::exception& e) {
         failures[static_cast<std::size_t>(rank)] = e.what();
@@ -114,6 +117,18 @@ inline void run_job(int ranks, const std::function<void(kolo_runtime*)>& body) {
 
 inline kolo_buffer view(std::vector<float>& data) {
   return {data.data(), data.size(), KOLO_FLOAT32, KOLO_HOST};
+}
+
+inline kolo_tensor in_place(std::vector<float>& data) {
+  return KOLO_TENSOR(data.data(), data.size(), KOLO_FLOAT32);
+}
+
+inline kolo_tensor to(const std::vector<float>& input, std::vector<float>& result) {
+  return KOLO_TENSOR_TO(input.data(), input.size(), result.data(), result.size(), KOLO_FLOAT32);
+}
+
+inline kolo_tensor input_alone(const std::vector<float>& input) {
+  return KOLO_TENSOR_TO(input.data(), input.size(), nullptr, 0, KOLO_FLOAT32);
 }
 
 }  // namespace c_test

@@ -69,10 +69,12 @@ Reduced reduced_by(const SumCase& what, const std::string& algorithm, std::uint6
     const OperationCalls calls(pool, rank, job.world_size());
     const auto row = static_cast<std::size_t>(rank);
     const BufferView result{outputs[row].data(), result_count, what.dtype};
-    const Reduction sum{ReduceOp::kSum, {}, what.wire};
-    operations.push_back(job.submit(
-        rank, what.is_scattered ? *calls.reduce_scatter("sum", inputs[row].data(), result, sum, {})
-                                : *calls.reduce("sum", inputs[row].data(), result, 1, sum)));
+    const ConstBuffer input{inputs[row].data(), what.count, what.dtype};
+    const OperationKind kind =
+        what.is_scattered ? OperationKind::kReduceScatter : OperationKind::kReduce;
+    operations.push_back(
+        job.submit(rank, *calls.make(kind, "sum", {input, result}, what.is_scattered ? 0 : 1,
+                                     {ReduceOp::kSum, {}, what.wire})));
   }
   job.finish(operations);
   Reduced all;
@@ -97,9 +99,10 @@ std::vector<float> sum_of_16(const std::vector<int>& nodes, const Options& optio
     auto& mine = data[static_cast<std::size_t>(rank)];
     const Bytes elements = contribution({.nodes = nodes, .count = 16}, rank);
     std::memcpy(mine.data() + offset, elements.data(), elements.size());
-    operations.push_back(job.submit(rank, {.kind = OperationKind::kAllReduce,
-                                           .name = "sum",
-                                           .buffer = {mine.data(), count, DType::kFloat32}}));
+    operations.push_back(
+        job.submit(rank, {.kind = OperationKind::kAllReduce,
+                          .name = "sum",
+                          .tensors = test::in_place({mine.data(), count, DType::kFloat32})}));
   }
   job.finish(operations);
   for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
@@ -162,9 +165,9 @@ Bytes parts_of_all_reduce(const SumCase& what, const std::string& algorithm) {
     OperationPool pool;
     const OperationCalls calls(pool, rank, job.world_size());
     operations.push_back(job.submit(
-        rank, *calls.all_reduce(
-                  "sum", {buffers[static_cast<std::size_t>(rank)].data(), what.count, what.dtype},
-                  {ReduceOp::kSum, {}, what.wire})));
+        rank, *calls.make(OperationKind::kAllReduce, "sum",
+                          {buffers[static_cast<std::size_t>(rank)].data(), what.count, what.dtype},
+                          0, {ReduceOp::kSum, {}, what.wire})));
   }
   job.finish(operations);
   for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");

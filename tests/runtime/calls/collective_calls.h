@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,140 +78,76 @@ inline CollectiveBuffers buffers_for(const Goal& goal, int rank, bool is_call_in
 /// The call of one collective by one rank.
 struct CollectiveCall {
   std::string name;
-  bool takes_counts = true;
-  std::function<std::shared_ptr<Operation>(
-      const OperationCalls& calls, const std::string& name, CollectiveBuffers& buffers,
-      const std::vector<std::size_t>& counts, int root, bool in_place)>
-      make;
-  std::function<Goal(const std::vector<std::size_t>& counts, int root)> goal;
+  OperationKind kind = OperationKind::kAllReduce;
+  bool takes_counts = true;  ///< Ranks may have different counts.
+
+  /// For an operation with parts; for an all-to-all between each two ranks as many as both have.
+  std::vector<std::size_t> parts(const std::vector<std::size_t>& counts) const {
+    if (!takes_counts || !has_parts(kind)) return {};
+    if (kind != OperationKind::kAllToAll) return counts;
+    std::vector<std::size_t> pairs;
+    for (const std::size_t from : counts) {
+      for (const std::size_t to : counts) pairs.push_back(from + to);
+    }
+    return pairs;
+  }
+
+  Tensor tensor(CollectiveBuffers& buffers, PartCounts parts, bool in_place) const {
+    const bool by_root = kind == OperationKind::kGather || kind == OperationKind::kScatter;
+    if (in_place && !by_root) return {buffers.result, parts};
+    return {buffers.input, buffers.result, parts};
+  }
+
+  std::shared_ptr<Operation> make(const OperationCalls& calls, const std::string& of,
+                                  CollectiveBuffers& buffers,
+                                  const std::vector<std::size_t>& counts, int root,
+                                  bool in_place) const {
+    const std::vector<std::size_t> given = parts(counts);
+    return calls.make(kind, of, tensor(buffers, given, in_place), root);
+  }
+
+  Goal goal(const std::vector<std::size_t>& counts, int root) const {
+    const int ranks = static_cast<int>(counts.size());
+    const auto total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+    switch (kind) {
+      case OperationKind::kBroadcast:
+        return Goal::broadcast(root, ranks, total);
+      case OperationKind::kReduce:
+        return Goal::reduce(root, ranks, total);
+      case OperationKind::kReduceScatter:
+        return Goal::reduce_scatter(counts);
+      case OperationKind::kAllGather:
+        return Goal::all_gather(counts);
+      case OperationKind::kGather:
+        return Goal::gather(root, counts);
+      case OperationKind::kScatter:
+        return Goal::scatter(root, counts);
+      case OperationKind::kAllToAll: {
+        const std::vector<std::size_t> even(counts.size() * counts.size(), counts[0]);
+        return Goal::all_to_all(ranks, takes_counts ? parts(counts) : even);
+      }
+      default:
+        return Goal::all_reduce(ranks, counts[0]);
+    }
+  }
 };
 
-inline const float* input_of(const CollectiveBuffers& buffers, bool in_place) {
-  static constexpr float kNothing = 0;
-  if (in_place) return nullptr;
-  return buffers.input.empty() ? &kNothing : buffers.input.data();
-}
-
-/// Elements of the part of the rank that calls.
-inline std::size_t own_count(const OperationCalls& calls, const std::vector<std::size_t>& counts) {
-  return counts[static_cast<std::size_t>(calls.rank())];
-}
-
 inline std::vector<CollectiveCall> collective_calls() {
-  const auto total = [](const std::vector<std::size_t>& counts) {
-    std::size_t sum = 0;
-    for (const std::size_t count : counts) sum += count;
-    return sum;
-  };
-  return {
-      {.name = "broadcast",
-       .make =
-           [=](const auto& calls, const auto& name, auto& b, const auto& counts, int root,
-               bool in_place) {
-             BufferView result = view(b.result);
-             result.count = total(counts);
-             return in_place ? calls.broadcast(name, result, root)
-                             : calls.broadcast(name, input_of(b, in_place), result, root);
-           },
-       .goal =
-           [=](const auto& counts, int root) {
-             return Goal::broadcast(root, static_cast<int>(counts.size()), total(counts));
-           }},
-      {.name = "reduce",
-       .make =
-           [=](const auto& calls, const auto& name, auto& b, const auto& counts, int root,
-               bool in_place) {
-             BufferView result = view(b.result);
-             result.count = total(counts);
-             return calls.reduce(name, input_of(b, in_place), result, root, ReduceOp::kSum);
-           },
-       .goal =
-           [=](const auto& counts, int root) {
-             return Goal::reduce(root, static_cast<int>(counts.size()), total(counts));
-           }},
-      {.name = "reduce_scatter",
-       .make =
-           [](const auto& calls, const auto& name, auto& b, const auto& counts, int,
-              bool in_place) {
-             return calls.reduce_scatter(name, input_of(b, in_place), view(b.result),
-                                         ReduceOp::kSum, counts);
-           },
-       .goal = [](const auto& counts, int) { return Goal::reduce_scatter(counts); }},
-      {.name = "all_gather",
-       .make =
-           [](const auto& calls, const auto& name, auto& b, const auto& counts, int,
-              bool in_place) {
-             return calls.all_gather(name, input_of(b, in_place), view(b.result), counts);
-           },
-       .goal = [](const auto& counts, int) { return Goal::all_gather(counts); }},
-      {.name = "gather",
-       .make =
-           [](const auto& calls, const auto& name, auto& b, const auto& counts, int root,
-              bool in_place) {
-             const std::size_t mine = own_count(calls, counts);
-             const bool is_here = in_place && calls.rank() == root;
-             float* const input = is_here ? nullptr : b.input.data();
-             return calls.gather(name, {input, mine, DType::kFloat32}, b.result.data(), root,
-                                 counts);
-           },
-       .goal = [](const auto& counts, int root) { return Goal::gather(root, counts); }},
-      {.name = "scatter",
-       .make =
-           [](const auto& calls, const auto& name, auto& b, const auto& counts, int root,
-              bool in_place) {
-             const std::size_t mine = own_count(calls, counts);
-             const bool is_here = in_place && calls.rank() == root;
-             float* const result = is_here ? nullptr : b.result.data();
-             return calls.scatter(name, b.input.data(), {result, mine, DType::kFloat32}, root,
-                                  counts);
-           },
-       .goal = [](const auto& counts, int root) { return Goal::scatter(root, counts); }},
-      {.name = "all_to_all",
-       .takes_counts = false,
-       .make =
-           [](const auto& calls, const auto& name, auto& b, const auto&, int, bool in_place) {
-             return calls.all_to_all(name, input_of(b, in_place), view(b.result), {});
-           },
-       .goal =
-           [](const auto& counts, int) {
-             return Goal::all_to_all(
-                 static_cast<int>(counts.size()),
-                 std::vector<std::size_t>(counts.size() * counts.size(), counts[0]));
-           }},
-  };
+  using Kind = OperationKind;
+  return {{.name = "broadcast", .kind = Kind::kBroadcast},
+          {.name = "reduce", .kind = Kind::kReduce},
+          {.name = "reduce_scatter", .kind = Kind::kReduceScatter},
+          {.name = "all_gather", .kind = Kind::kAllGather},
+          {.name = "gather", .kind = Kind::kGather},
+          {.name = "scatter", .kind = Kind::kScatter},
+          {.name = "all_to_all", .kind = Kind::kAllToAll, .takes_counts = false}};
 }
 
 /// Those, with all_reduce and an all_to_all in which each pair of ranks has parts of its own size.
 inline std::vector<CollectiveCall> every_collective_call() {
-  const auto pairs = [](const std::vector<std::size_t>& counts) {
-    std::vector<std::size_t> all;
-    for (const std::size_t from : counts) {
-      for (const std::size_t to : counts) all.push_back(from + to);
-    }
-    return all;
-  };
   std::vector<CollectiveCall> calls = collective_calls();
-  calls.push_back(
-      {.name = "all_reduce",
-       .takes_counts = false,
-       .make =
-           [](const auto& make, const auto& name, auto& b, const auto&, int, bool in_place) {
-             if (in_place) return make.all_reduce(name, view(b.result), ReduceOp::kSum);
-             return make.all_reduce(name, b.input.data(), view(b.result), ReduceOp::kSum);
-           },
-       .goal = [](const auto& counts,
-                  int) { return Goal::all_reduce(static_cast<int>(counts.size()), counts[0]); }});
-  calls.push_back({.name = "all_to_all of pairs",
-                   .make =
-                       [pairs](const auto& make, const auto& name, auto& b, const auto& counts, int,
-                               bool in_place) {
-                         return make.all_to_all(name, input_of(b, in_place), view(b.result),
-                                                pairs(counts));
-                       },
-                   .goal =
-                       [pairs](const auto& counts, int) {
-                         return Goal::all_to_all(static_cast<int>(counts.size()), pairs(counts));
-                       }});
+  calls.push_back({.name = "all_reduce", .kind = OperationKind::kAllReduce, .takes_counts = false});
+  calls.push_back({.name = "all_to_all of pairs", .kind = OperationKind::kAllToAll});
   return calls;
 }
 

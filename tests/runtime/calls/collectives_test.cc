@@ -137,76 +137,70 @@ INSTANTIATE_TEST_SUITE_P(All, Collectives,
 // Each pair of calls that differ in one thing, in the table below, is an error that names both on
 // all ranks; the next use of the name works.
 TEST(CollectiveMismatch, IsTheSameErrorEverywhereAndHarmsNothing) {
+  using Kind = OperationKind;
   std::vector<float> in(64), out(64);
-  std::vector<double> wide(64);
+  std::vector<double> wide_in(8), wide_out(24);
   std::string name;  // of the pair
   const std::vector<std::size_t> counts{6, 10, 8}, others{10, 6, 8};
   using Make =
       std::function<std::shared_ptr<Operation>(const OperationCalls&, std::vector<float>&)>;
   const auto gather = [&](const OperationCalls& calls, int root) {
-    return calls.gather(name, {in.data(), 8, DType::kFloat32}, out.data(), root, {});
+    return calls.make(Kind::kGather, name, {{in.data(), 8}, {out.data(), 24}}, root);
   };
   struct Pair {
     std::string what;
     Make usual, odd;
     std::string usual_text, odd_text;
   };
-  const auto part = [](std::vector<float>& data, std::size_t count) {
-    return BufferView{data.data(), count, DType::kFloat32};
+  const auto scatter = [&](ReduceOp op) -> Make {
+    return [&, op](const auto& calls, auto& result) {
+      return calls.make(Kind::kReduceScatter, name, {{in.data(), 24}, {result.data(), 8}}, 0, op);
+    };
   };
-  const Make scatter_sum = [&](const auto& calls, auto& result) {
-    return calls.reduce_scatter(name, in.data(), part(result, 8), ReduceOp::kSum, {});
+  const Make scatter_sum = scatter(ReduceOp::kSum);
+  const auto gather_parts = [&](std::size_t each) -> Make {
+    return [&, each](const auto& calls, auto& result) {
+      return calls.make(Kind::kAllGather, name, {{in.data(), each}, {result.data(), 3 * each}});
+    };
   };
-  const Make gather_all = [&](const auto& calls, auto& result) {
-    return calls.all_gather(name, in.data(), part(result, 24), {});
+  const Make gather_all = gather_parts(8);
+  const auto gather_counts = [&](const std::vector<std::size_t>& parts) -> Make {
+    return [&](const auto& calls, auto& result) {
+      const std::size_t mine = parts[static_cast<std::size_t>(calls.rank())];
+      return calls.make(Kind::kAllGather, name, {{in.data(), mine}, {result.data(), 24}, parts});
+    };
   };
   const std::vector<Pair> pairs = {
       {"operation", scatter_sum, gather_all, "reduce_scatter float32 [8] each sum",
        "all_gather float32 [8] each"},
-      {"reduction", scatter_sum,
-       [&](const auto& calls, auto& result) {
-         return calls.reduce_scatter(name, in.data(), part(result, 8), ReduceOp::kMax, {});
-       },
-       "each sum out of place", "each max out of place"},
-      {"count", gather_all,
-       [&](const auto& calls, auto& result) {
-         return calls.all_gather(name, in.data(), part(result, 27), {});
-       },
-       "[8] each", "[9] each"},
+      {"reduction", scatter_sum, scatter(ReduceOp::kMax), "each sum out of place",
+       "each max out of place"},
+      {"count", gather_all, gather_parts(9), "[8] each", "[9] each"},
       {"dtype", gather_all,
        [&](const auto& calls, auto&) {
-         return calls.all_gather(name, in.data(), {wide.data(), 24, DType::kFloat64}, {});
+         return calls.make(Kind::kAllGather, name, {wide_in, wide_out});
        },
        "all_gather float32 [8]", "all_gather float64 [8]"},
-      {"splits", gather_all,
-       [&](const auto& calls, auto& result) {
-         return calls.all_gather(name, in.data(), part(result, 24), counts);
-       },
-       "[8] each", "[6, 10, 8]"},
-      {"uneven splits",
-       [&](const auto& calls, auto& result) {
-         return calls.all_gather(name, in.data(), part(result, 24), counts);
-       },
-       [&](const auto& calls, auto& result) {
-         return calls.all_gather(name, in.data(), part(result, 24), others);
-       },
-       "[6, 10, 8]", "[10, 6, 8]"},
+      {"splits", gather_all, gather_counts(counts), "[8] each", "[6, 10, 8]"},
+      {"uneven splits", gather_counts(counts), gather_counts(others), "[6, 10, 8]", "[10, 6, 8]"},
       {"place", gather_all,
        [&](const auto& calls, auto& result) {
-         return calls.all_gather(name, nullptr, part(result, 24), {});
+         return calls.make(Kind::kAllGather, name, {result.data(), 24});
        },
        "each out of place", "all_gather float32 [8] each"},
       {"memory", gather_all,
        [&](const auto& calls, auto& result) {
-         BufferView on_device = part(result, 24);
-         on_device.memory = MemoryKind::kDevice;
-         return calls.all_gather(name, in.data(), on_device, {});
+         return calls.make(
+             Kind::kAllGather, name,
+             {{in.data(), 8, MemoryKind::kDevice}, {result.data(), 24, MemoryKind::kDevice}});
        },
        "each out of place", "each out of place on device"},
       {"place of a broadcast",
-       [&](const auto& calls, auto& result) { return calls.broadcast(name, part(result, 8), 2); },
        [&](const auto& calls, auto& result) {
-         return calls.broadcast(name, in.data(), part(result, 8), 2);
+         return calls.make(Kind::kBroadcast, name, {result.data(), 8}, 2);
+       },
+       [&](const auto& calls, auto& result) {
+         return calls.make(Kind::kBroadcast, name, {{}, {result.data(), 8}}, 2);
        },
        "from rank 2", "from rank 2 out of place"},
       {"root", [&](const auto& calls, auto&) { return gather(calls, 0); },
@@ -251,9 +245,9 @@ TEST(CollectiveCalls, SendEachRankAsMuchAsTheCountsSay) {
     for (int rank = 0; rank < 3; ++rank) {
       OperationPool pool;
       auto& mine = buffers[static_cast<std::size_t>(rank)];
-      operations.push_back(
-          job.submit(rank, *OperationCalls(pool, rank, 3)
-                                .all_to_all("x", mine.input.data(), view(mine.result), counts)));
+      operations.push_back(job.submit(
+          rank, *OperationCalls(pool, rank, 3)
+                     .make(OperationKind::kAllToAll, "x", {mine.input, mine.result, counts})));
     }
     job.finish(operations);
     for (const test::CollectiveBuffers& mine : buffers) EXPECT_EQ(mine.result, mine.expected);
@@ -308,11 +302,11 @@ TEST(CollectiveCalls, InPlaceLeaveTheInputOfAScatterAlone) {
     std::vector<std::shared_ptr<Operation>> operations;
     for (int rank = 0; rank < 3; ++rank) {
       OperationPool pool;
-      float* const result = rank == 0 ? first.data() : rank == 1 ? nullptr : second.data();
-      const BufferView part{result, 2, DType::kFloat32};
-      operations.push_back(
-          job.submit(rank, *OperationCalls(pool, rank, 3)
-                                .scatter("x", rank == 1 ? kReadOnly : nullptr, part, 1, {})));
+      const Tensor tensor = rank == 0   ? Tensor(first)
+                            : rank == 1 ? Tensor(ConstBuffer(kReadOnly), {})
+                                        : Tensor(ConstBuffer(), second);
+      operations.push_back(job.submit(
+          rank, *OperationCalls(pool, rank, 3).make(OperationKind::kScatter, "x", tensor, 1)));
     }
     job.finish(operations);
     EXPECT_THAT(first, testing::ElementsAre(1, 2));
@@ -321,64 +315,75 @@ TEST(CollectiveCalls, InPlaceLeaveTheInputOfAScatterAlone) {
 }
 
 TEST(CollectiveCalls, RefuseWhatCannotBeMeant) {
+  using Kind = OperationKind;
   OperationPool pool;
   const OperationCalls calls(pool, 1, 3);
   std::vector<float> in(30), out(30);
+  std::vector<double> wide(30);
   const std::vector<std::size_t> counts{1, 2, 3}, short_counts{1, 2};
-  const auto refused = [](const std::function<void()>& call) -> std::string {
+  const std::vector<std::size_t> pairs{0, 1, 2, 3, 4, 5, 6, 7, 8};
+  const auto refused = [&](Kind kind, const Tensors& tensors, int root = 0) -> std::string {
     try {
-      call();
+      calls.make(kind, "x", tensors, root);
     } catch (const UsageError& e) {
       return e.what();
     }
     return "taken";
   };
-  const BufferView result = view(out);
-  EXPECT_THAT(refused([&] { calls.reduce("x", in.data(), result, 3, ReduceOp::kSum); }),
-              testing::HasSubstr("'x': the root 3 is not a rank"));
-  EXPECT_THAT(refused([&] { calls.all_gather("x", in.data(), result, short_counts); }),
-              testing::HasSubstr("2 counts for 3 ranks"));
-  EXPECT_THAT(refused([&] { calls.all_gather("x", in.data(), result, counts); }),
-              testing::HasSubstr("the result has 30 elements where the counts say 6"));
-  EXPECT_THAT(refused([&] {
-                calls.reduce_scatter("x", in.data(), {out.data(), 3, DType::kFloat32},
-                                     ReduceOp::kSum, counts);
-              }),
-              testing::HasSubstr("the result has 3 elements where the counts say 2"));
-  EXPECT_THAT(refused([&] {
-                calls.all_to_all("x", in.data(), {out.data(), 10, DType::kFloat32}, {});
-              }),
-              testing::HasSubstr("10 elements are not as many for each of 3 ranks"));
-  EXPECT_THAT(refused([&] { calls.all_to_all("x", out.data(), result, {}); }),
-              testing::HasSubstr("overlap; leave the input out to work in place"));
-  const BufferView part{in.data(), 10, DType::kFloat32}, nothing{nullptr, 10, DType::kFloat32};
-  EXPECT_THAT(refused([&] { calls.gather("x", part, in.data(), 1, {}); }),
-              testing::HasSubstr("overlap; leave the input out to work in place"));
-  EXPECT_EQ(refused([&] { calls.gather("x", nothing, out.data(), 1, {}); }), "taken");
-  EXPECT_THAT(refused([&] { calls.gather("x", nothing, out.data(), 0, {}); }),
-              testing::HasSubstr("a buffer is null"));
-  EXPECT_THAT(refused([&] { calls.scatter("x", in.data(), part, 1, {}); }),
-              testing::HasSubstr("overlap; leave the root's result out to work in place"));
-  EXPECT_EQ(refused([&] { calls.scatter("x", in.data(), nothing, 1, {}); }), "taken");
-  EXPECT_THAT(refused([&] { calls.scatter("x", nullptr, nothing, 0, {}); }),
-              testing::HasSubstr("a buffer is null"));
-  EXPECT_THAT(refused([&] { calls.broadcast("x", out.data(), result, 1); }),
-              testing::HasSubstr("overlap; pass one buffer to work in place"));
-  EXPECT_THAT(refused([&] { calls.broadcast("x", nullptr, result, 1); }),
-              testing::HasSubstr("the root's input is null"));
-  EXPECT_EQ(refused([&] { calls.broadcast("x", nullptr, result, 0); }), "taken");
-  EXPECT_THAT(refused([&] { calls.all_to_all("x", in.data(), result, counts); }),
-              testing::HasSubstr("3 counts for 9 pairs of ranks"));
-  const std::vector<std::size_t> pairs{0, 1, 2, 3, 4, 5, 6, 7, 8};
-  EXPECT_THAT(refused([&] { calls.all_to_all("x", in.data(), result, pairs); }),
-              testing::HasSubstr("the result has 30 elements where the counts say 12"));
-  const BufferView twelve{out.data(), 12, DType::kFloat32};
-  EXPECT_THAT(refused([&] { calls.all_to_all("x", nullptr, twelve, pairs); }),
-              testing::HasSubstr("ranks 0 and 1 exchange as many elements both ways, not 1 and 3"));
-  BufferView pinned = result;
-  pinned.memory = MemoryKind::kPinned;
-  EXPECT_THAT(refused([&] { calls.all_gather("x", in.data(), pinned, {}); }),
-              testing::HasSubstr("pinned memory is host memory"));
+  const auto part = [](std::vector<float>& data, std::size_t count) {
+    return BufferView(data.data(), count);
+  };
+  const auto has = [](const char* text) { return testing::HasSubstr(text); };
+  // Sizes, by counts and by the other buffer.
+  EXPECT_THAT(refused(Kind::kReduce, {in, out}, 3), has("'x': the root 3 is not a rank"));
+  EXPECT_THAT(refused(Kind::kAllGather, {in, out, short_counts}), has("2 counts for 3 ranks"));
+  EXPECT_THAT(refused(Kind::kAllGather, {part(in, 2), out, counts}),
+              has("the result has 30 elements where the counts say 6"));
+  EXPECT_THAT(refused(Kind::kReduceScatter, {part(in, 6), part(out, 3), counts}),
+              has("the result has 3 elements where the counts say 2"));
+  EXPECT_THAT(refused(Kind::kReduceScatter, {part(in, 8), part(out, 3)}),
+              has("the input has 8 elements where the other buffer says 9"));
+  EXPECT_THAT(refused(Kind::kAllReduce, {part(in, 8), part(out, 9)}),
+              has("the input has 8 elements where the other buffer says 9"));
+  EXPECT_THAT(refused(Kind::kAllReduce, {{}, out}),
+              has("the input has 0 elements where the other buffer says 30"));
+  EXPECT_THAT(refused(Kind::kAllGather, {part(in, 9), out}),
+              has("the result has 30 elements where the other buffer says 27"));
+  EXPECT_THAT(refused(Kind::kAllGather, {out, counts}),
+              has("the result has 30 elements where the counts say 6"));
+  EXPECT_THAT(refused(Kind::kAllToAll, part(out, 10)),
+              has("10 elements are not as many for each of 3 ranks"));
+  EXPECT_THAT(refused(Kind::kAllToAll, {in, out, counts}), has("3 counts for 9 pairs of ranks"));
+  EXPECT_THAT(refused(Kind::kAllToAll, {part(in, 12), out, pairs}),
+              has("the result has 30 elements where the counts say 12"));
+  EXPECT_THAT(refused(Kind::kAllToAll, {part(out, 12), pairs}),
+              has("ranks 0 and 1 exchange as many elements both ways, not 1 and 3"));
+  EXPECT_THAT(refused(Kind::kAllReduce, {in, out, counts}),
+              has("knows no parts, so it takes no counts"));
+  // Memory.
+  EXPECT_THAT(refused(Kind::kAllToAll, {out, out}), has("overlap; pass one buffer"));
+  EXPECT_THAT(refused(Kind::kGather, {part(in, 10), in}, 1), has("overlap; pass one buffer"));
+  EXPECT_THAT(refused(Kind::kScatter, {in, part(in, 10)}, 1), has("overlap; pass one buffer"));
+  EXPECT_THAT(refused(Kind::kBroadcast, {out, out}, 1), has("overlap; pass one buffer"));
+  EXPECT_THAT(refused(Kind::kAllReduce, BufferView(static_cast<float*>(nullptr), 3)),
+              has("the result is null"));
+  EXPECT_THAT(refused(Kind::kAllGather, BufferView(out.data(), 30, MemoryKind::kPinned)),
+              has("pinned memory is host memory"));
+  EXPECT_THAT(refused(Kind::kAllReduce, {in, wide}),
+              has("buffers of float32 in host memory and of float64 in host memory"));
+  EXPECT_THAT(refused(Kind::kAllReduce, {in, BufferView(out.data(), 30, MemoryKind::kDevice)}),
+              has("of float32 in host memory and of float32 in device memory"));
+  // Buffers that a rank has no use for need not be there.
+  EXPECT_EQ(refused(Kind::kGather, out, 1), "taken");
+  EXPECT_EQ(refused(Kind::kGather, {{}, out}, 1), "taken");
+  EXPECT_EQ(refused(Kind::kGather, {in, {}}, 0), "taken");
+  EXPECT_EQ(refused(Kind::kScatter, in, 1), "taken");
+  EXPECT_EQ(refused(Kind::kScatter, {in, {}}, 1), "taken");
+  EXPECT_EQ(refused(Kind::kScatter, {{}, out}, 0), "taken");
+  EXPECT_EQ(refused(Kind::kBroadcast, {{}, out}, 0), "taken");
+  EXPECT_EQ(refused(Kind::kReduce, {in, {}}, 0), "taken");
+  EXPECT_THAT(refused(Kind::kReduce, {in, {}}, 1), has("the input has 30 elements"));
+  EXPECT_THAT(refused(Kind::kBroadcast, {{}, out}, 1), has("the input has 0 elements"));
 }
 
 }  // namespace

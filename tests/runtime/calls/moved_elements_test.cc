@@ -50,15 +50,16 @@ TEST_P(MovedElements, AreOfAnyDType) {
       const auto view = [&](Bits& bytes) {
         return BufferView{bytes.data(), bytes.size() / size_of(dtype), dtype};
       };
-      operations.push_back(job.submit(
-          rank, *calls.all_gather(name + " gathered", mine.input.data(), view(mine.gathered), {})));
-      operations.push_back(job.submit(
-          rank, *calls.all_to_all(name + " exchanged", all.data(), view(mine.exchanged), {})));
-      operations.push_back(job.submit(rank, *calls.broadcast(name + " sent", view(mine.sent), 1)));
-      operations.push_back(job.submit(
-          rank, *calls.scatter(name + " scattered", all.data(), view(mine.scattered), 2, {})));
-      operations.push_back(job.submit(
-          rank, *calls.gather(name + " at root", view(mine.input), mine.at_root.data(), 0, {})));
+      const auto submit = [&](OperationKind kind, const std::string& what, const Tensors& tensors,
+                              int root = 0) {
+        operations.push_back(job.submit(rank, *calls.make(kind, name + what, tensors, root)));
+      };
+      using Kind = OperationKind;
+      submit(Kind::kAllGather, " gathered", {view(mine.input), view(mine.gathered)});
+      submit(Kind::kAllToAll, " exchanged", {view(all), view(mine.exchanged)});
+      submit(Kind::kBroadcast, " sent", view(mine.sent), 1);
+      submit(Kind::kScatter, " scattered", {view(all), view(mine.scattered)}, 2);
+      submit(Kind::kGather, " at root", {view(mine.input), view(mine.at_root)}, 0);
     }
     job.finish(operations);
     for (const auto& operation : operations) ASSERT_EQ(error_of(*operation), "");

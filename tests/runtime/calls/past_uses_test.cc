@@ -31,7 +31,7 @@ class PastUses : public testing::TestWithParam<int> {
 
   std::shared_ptr<Operation> submit(EngineJob& job, int rank, OperationKind kind) {
     auto& mine = data_[static_cast<std::size_t>(rank)];
-    return job.submit(rank, {.kind = kind, .name = "x", .buffer = view(mine)});
+    return job.submit(rank, {.kind = kind, .name = "x", .tensors = test::in_place(view(mine))});
   }
 
   std::vector<std::shared_ptr<Operation>> submit_all(EngineJob& job, OperationKind kind) {
@@ -134,8 +134,10 @@ class UsesAhead : public testing::TestWithParam<Load> {
     auto& buffers = data_[static_cast<std::size_t>(rank)];
     for (std::size_t use = 0; use < GetParam().uses; ++use) {
       auto& values = buffers.emplace_back(count(), rank == 0 ? static_cast<float>(use + 1) : 0.0F);
-      operations_[static_cast<std::size_t>(rank)].push_back(job_.submit(
-          rank, {.kind = OperationKind::kBroadcast, .name = "x", .buffer = view(values)}));
+      operations_[static_cast<std::size_t>(rank)].push_back(
+          job_.submit(rank, {.kind = OperationKind::kBroadcast,
+                             .name = "x",
+                             .tensors = test::in_place(view(values))}));
     }
   }
 
@@ -156,9 +158,10 @@ TEST_P(UsesAhead, EndOnceSomeMegabytesWait) {
   std::vector<std::vector<float>> first(kRanks, std::vector<float>(count(), 1.0F));
   std::vector<std::shared_ptr<Operation>> begin;
   for (int rank = 0; rank < kRanks; ++rank) {
-    begin.push_back(job_.submit(rank, {.kind = OperationKind::kBroadcast,
-                                       .name = "x",
-                                       .buffer = view(first[static_cast<std::size_t>(rank)])}));
+    begin.push_back(job_.submit(
+        rank, {.kind = OperationKind::kBroadcast,
+               .name = "x",
+               .tensors = test::in_place(view(first[static_cast<std::size_t>(rank)]))}));
   }
   job_.finish(begin);
   for (int rank = 0; rank + 1 < kRanks; ++rank) submit(rank);

@@ -207,16 +207,16 @@ void expect_reduced(EngineJob& job, Verb verb, const ReductionCase& what, bool i
     }
     OperationPool pool;
     const OperationCalls calls(pool, rank, ranks);
-    const void* const input = in_place ? nullptr : place.input.data();
-    const BufferView result{place.result.data(), place.result.size() / size_of(what.dtype),
-                            what.dtype};
-    const Reduction reduction = what.of_rank(rank);
-    const auto made = verb == Verb::kReduce ? calls.reduce(name, input, result, root, reduction)
-                      : verb == Verb::kReduceScatter
-                          ? calls.reduce_scatter(name, input, result, reduction, {})
-                      : in_place ? calls.all_reduce(name, result, reduction)
-                                 : calls.all_reduce(name, input, result, reduction);
-    operations.push_back(job.submit(rank, *made));
+    const auto view = [&](Bytes& bytes) {
+      return BufferView(bytes.data(), bytes.size() / size_of(what.dtype), what.dtype);
+    };
+    const Tensor tensor =
+        in_place ? Tensor(view(place.result)) : Tensor(view(place.input), view(place.result));
+    const OperationKind kind = verb == Verb::kReduce          ? OperationKind::kReduce
+                               : verb == Verb::kReduceScatter ? OperationKind::kReduceScatter
+                                                              : OperationKind::kAllReduce;
+    operations.push_back(
+        job.submit(rank, *calls.make(kind, name, tensor, root, what.of_rank(rank))));
   }
   job.finish(operations);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -312,10 +312,10 @@ TEST(PremultipliedSums, TakeAnotherScaleAtEachUseWithoutANewAgreement) {
     for (int rank = 0; rank < 3; ++rank) {
       OperationPool pool;
       const double scale = use * 10 + rank;
-      operations.push_back(
-          job.submit(rank, *OperationCalls(pool, rank, 3)
-                                .all_reduce("x", test::view(data[static_cast<std::size_t>(rank)]),
-                                            {ReduceOp::kPremulSum, {.before = scale}})));
+      operations.push_back(job.submit(
+          rank, *OperationCalls(pool, rank, 3)
+                     .make(OperationKind::kAllReduce, "x", data[static_cast<std::size_t>(rank)], 0,
+                           {ReduceOp::kPremulSum, {.before = scale}})));
       EXPECT_EQ(operations.back()->signature(), operations.front()->signature());
       EXPECT_TRUE(OperationShape::of(*operations.front()).fits(*operations.back()));
     }
@@ -379,8 +379,8 @@ TEST(ReductionMismatch, IsTheSameErrorEverywhereAndHarmsNothing) {
         const Reduction& reduction = is_mixed && rank == 1 ? pair.odd : pair.usual;
         operations.push_back(job.submit(
             rank, *OperationCalls(pool, rank, 3)
-                       .reduce(pair.what, input.data(),
-                               test::view(results[static_cast<std::size_t>(rank)]), 0, reduction)));
+                       .make(OperationKind::kReduce, pair.what,
+                             {input, results[static_cast<std::size_t>(rank)]}, 0, reduction)));
       }
       job.finish(operations);
       const std::string error = error_of(*operations[0]);
@@ -408,13 +408,20 @@ TEST(ReductionCalls, RefuseWhatCannotBeCombined) {
     return "";
   };
   for (const DType dtype : kAllDTypes) {
-    const BufferView result{out.data(), 2, dtype};
+    using Kind = OperationKind;
+    const BufferView result{out.data(), 2, dtype}, input{in.data(), 2, dtype},
+        half{out.data(), 1, dtype};
     for (const ReduceOp op : kAllReduceOps) {
       const std::vector<std::string> texts = {
-          refusal([&] { calls.all_reduce("x", result, op); }),
-          refusal([&] { calls.all_reduce("x", in.data(), result, op); }),
-          refusal([&] { calls.reduce("x", in.data(), result, 0, op); }),
-          refusal([&] { calls.reduce_scatter("x", in.data(), result, op, {}); })};
+          refusal([&] { calls.make(Kind::kAllReduce, "x", result, 0, op); }), refusal([&] {
+            calls.make(Kind::kAllReduce, "x", {input, result}, 0, op);
+          }),
+          refusal([&] {
+            calls.make(Kind::kReduce, "x", {input, result}, 0, op);
+          }),
+          refusal([&] {
+            calls.make(Kind::kReduceScatter, "x", {input, half}, 0, op);
+          })};
       const std::string expected = "'x': " + std::string(to_string(op)) + " does not take " +
                                    std::string(to_string(dtype)) + ",";
       const testing::Matcher<std::string> is_right =
@@ -422,7 +429,7 @@ TEST(ReductionCalls, RefuseWhatCannotBeCombined) {
       EXPECT_THAT(texts, testing::Each(is_right));
       BufferView device = result;
       device.memory = MemoryKind::kDevice;
-      EXPECT_THAT(refusal([&] { calls.all_reduce("x", device, op); }), is_right);
+      EXPECT_THAT(refusal([&] { calls.make(Kind::kAllReduce, "x", device, 0, op); }), is_right);
     }
   }
 }

@@ -50,9 +50,9 @@ class RevokedOffers : public testing::Test {
     job_.poll(100);
     visits_ = visit_offers(job_, 0, data_[0]);
     EXPECT_FALSE(visits_.empty());
-    other_ =
-        job_.submit(kOfferRanks - 1,
-                    {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(data_[2])});
+    other_ = job_.submit(kOfferRanks - 1, {.kind = OperationKind::kAllReduce,
+                                           .name = "x",
+                                           .tensors = test::in_place(view(data_[2]))});
     for (const auto& operation : {first_, other_}) {
       waiting_.emplace_back([operation] {
         EXPECT_THROW(operation->ticket->wait(std::chrono::milliseconds(0)), KoloError);
@@ -86,10 +86,11 @@ class RevokedOffers : public testing::Test {
     return wraps;
   }
   std::shared_ptr<Operation> broadcast(int rank) {
-    return job_.submit(rank, {.kind = OperationKind::kBroadcast,
-                              .name = "x",
-                              .buffer = view(data_[static_cast<std::size_t>(rank)]),
-                              .root = kOfferRoot});
+    return job_.submit(rank,
+                       {.kind = OperationKind::kBroadcast,
+                        .name = "x",
+                        .tensors = test::in_place(view(data_[static_cast<std::size_t>(rank)])),
+                        .root = kOfferRoot});
   }
 
   std::vector<std::vector<float>> data_{kOfferRanks, std::vector<float>(30'000, 1.0F)};

@@ -7,57 +7,56 @@
 #include <span>
 #include <vector>
 
+#include "tests/support/calls/in_place.h"
+
 namespace kolo {
 namespace {
 
 // What other ranks are told of an operation is all that its signature has.
 TEST(OperationTerms, MakeTheSameSignature) {
   std::vector<float> data(12);
-  const BufferView buffer{data.data(), 4, DType::kFloat32};
+  const std::vector<TensorBuffers> in_place = test::in_place({data.data(), 4});
+  const std::vector<TensorBuffers> apart{{data.data() + 4, data.data(), 4}};
   const Operation operations[] = {
-      {.kind = OperationKind::kAllReduce, .name = "x", .buffer = buffer, .op = ReduceOp::kMax},
+      {.kind = OperationKind::kAllReduce, .name = "x", .tensors = in_place, .op = ReduceOp::kMax},
       {.kind = OperationKind::kAllReduce,
        .name = "scaled",
-       .buffer = buffer,
-       .input = data.data() + 4,
+       .tensors = apart,
        .out_of_place = true,
        .op = ReduceOp::kPremulSum,
        .scales = {.before = 3, .after = 0.5}},
       {.kind = OperationKind::kReduce,
        .name = "complex",
-       .buffer = {data.data(), 2, DType::kComplex64},
+       .dtype = DType::kComplex64,
+       .tensors = {{nullptr, data.data(), 2}},
        .root = 2},
       {.kind = OperationKind::kReduceScatter,
        .name = "parts",
-       .buffer = buffer,
+       .tensors = {{nullptr, data.data()}},
        .counts = {4, 0, 8}},
       {.kind = OperationKind::kScatter,
        .name = "equal parts",
-       .buffer = buffer,
-       .input = data.data() + 4,
+       .tensors = apart,
        .out_of_place = true,
-       .counts = {4},
        .root = 1},
       {.kind = OperationKind::kBroadcast,
        .name = "out of place",
-       .buffer = buffer,
+       .tensors = in_place,
        .out_of_place = true,
        .root = 2},
       {.kind = OperationKind::kAllReduce,
-       .name = "grouped",
-       .buffer = {nullptr, 9, DType::kFloat32},
-       .out_of_place = true,
-       .tensors = {{data.data(), data.data() + 6, 5}, {nullptr, nullptr, 4}}},
+       .name = "several",
+       .tensors = {{data.data(), data.data() + 6, 5}, {nullptr, nullptr, 4}},
+       .out_of_place = true},
       {.kind = OperationKind::kReduceScatter,
-       .name = "grouped parts",
-       .buffer = {nullptr, 3, DType::kComplex64},
-       .counts = {3},
+       .name = "parts of several",
+       .dtype = DType::kComplex64,
        .tensors = {{nullptr, data.data(), 1}, {nullptr, data.data(), 2}}},
       {.kind = OperationKind::kReduceScatter,
-       .name = "grouped uneven parts",
-       .buffer = {nullptr, 0, DType::kComplex64},
-       .counts = {3, 0, 1, 2, 2, 2},
-       .tensors = {{nullptr, data.data()}, {nullptr, data.data()}}},
+       .name = "uneven parts of several",
+       .dtype = DType::kComplex64,
+       .tensors = {{nullptr, data.data()}, {nullptr, data.data()}},
+       .counts = {3, 0, 1, 2, 2, 2}},
       {.kind = OperationKind::kBarrier, .name = "barrier"}};
   for (const Operation& operation : operations) {
     const std::vector<std::byte> bytes =
@@ -78,10 +77,9 @@ TEST(OperationTerms, KeepTheCallThatTheyBegin) {
   const Operation operation{
       .kind = OperationKind::kAllGather,
       .name = "rows",
-      .buffer = {all.data(), all.size(), DType::kInt64},
-      .input = mine.data(),
+      .dtype = DType::kInt64,
+      .tensors = {{.input = mine.data(), .result = all.data(), .count = mine.size()}},
       .out_of_place = true,
-      .counts = {mine.size()},
       .rows = RowCall{.tables = {{.height = 7, .width = 2, .dtype = DType::kFloat16},
                                  {.height = 3, .width = 5, .dtype = DType::kFloat16}},
                       .options = {.op = ReduceOp::kAverage,

@@ -24,7 +24,7 @@ class GroupBuffers {
 
   /// Copies what member `rank` of `ranks` gives and gets to the device of a rank of the job.
   void move(Operation& operation, int rank, int ranks, int rank_of_job) {
-    operation.buffer.memory = MemoryKind::kDevice;
+    operation.memory = MemoryKind::kDevice;
     for_each_buffer(operation, rank, ranks, [&](auto*& buffer, std::size_t bytes, bool is_input) {
       if (buffer == nullptr || bytes == 0) return;
       Device& device = job_.device(rank_of_job);
@@ -106,16 +106,14 @@ inline void expect_grouped_sums(GroupJob& job, const std::vector<int>& ranks,
     for (int rank = 0; rank < 3; ++rank) {
       const auto me = static_cast<std::size_t>(rank);
       const auto tensor = [&](std::size_t first, std::size_t count) {
-        return TensorBuffers{.input = in_place ? nullptr : inputs[me].data() + first,
-                             .result = sums[me].data() + first,
-                             .count = count};
+        const BufferView sum{sums[me].data() + first, count};
+        return in_place ? Tensor(sum) : Tensor({inputs[me].data() + first, count}, sum);
       };
-      const TensorBuffers each[] = {tensor(0, 7), tensor(7, 43)};
+      const Tensor each[] = {tensor(0, 7), tensor(7, 43)};
       OperationPool pool;
       auto operation =
           OperationCalls(pool, rank, 3)
-              .grouped(OperationKind::kAllReduce, in_place ? "tensors in place" : "tensors",
-                       {.dtype = DType::kFloat32, .each = each});
+              .make(OperationKind::kAllReduce, in_place ? "tensors in place" : "tensors", each);
       moved.move(*operation, rank, 3, ranks[me]);
       operations.push_back(GroupJob::submit(members[me]->engine(), *operation));
     }

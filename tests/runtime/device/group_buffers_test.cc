@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/runtime/device/group_buffers.h"
+#include "tests/support/calls/in_place.h"
 
 namespace kolo {
 namespace {
@@ -50,7 +51,7 @@ class ConnectedGroups {
   std::shared_ptr<Operation> begin(GroupEngine& member, std::vector<float>& data) {
     data.assign(100, 1);
     Operation operation{
-        .kind = OperationKind::kAllReduce, .name = "x", .buffer = {data.data(), data.size()}};
+        .kind = OperationKind::kAllReduce, .name = "x", .tensors = test::in_place(data)};
     const auto rank = static_cast<std::size_t>(member.rank());
     moved.move(operation, member.rank(), static_cast<int>(member.ranks().size()),
                member.ranks()[rank]);
@@ -154,7 +155,8 @@ TEST(DeviceGroups, SayThatThereIsNoDevice) {
     operations.push_back(
         GroupJob::submit(member->engine(), {.kind = OperationKind::kAllReduce,
                                             .name = "x",
-                                            .buffer = {data.data(), 8, MemoryKind::kDevice}}));
+                                            .memory = MemoryKind::kDevice,
+                                            .tensors = test::in_place({data.data(), 8})}));
   }
   job.finish(operations);
   for (const auto& operation : operations) {

@@ -11,12 +11,14 @@
 #include <vector>
 
 #include "tests/runtime/device/counted_job.h"
+#include "tests/support/calls/sized_tensor.h"
 
 namespace kolo {
 namespace {
 
 using test::CountedJob;
-using Buffers = std::vector<test::CollectiveBuffers>;
+using BuffersOfRanks = std::vector<test::CollectiveBuffers>;
+using Kind = OperationKind;
 
 TEST(NativeCollectives, TakeOneCallOfTheLibrary) {
   CountedJob counted({3});
@@ -24,7 +26,7 @@ TEST(NativeCollectives, TakeOneCallOfTheLibrary) {
   std::vector<float> data(40, 1);
   std::vector<std::vector<float>> copies(3, data);
   counted.run([&](const OperationCalls& calls, int rank) {
-    return calls.broadcast("x", test::view(copies[static_cast<std::size_t>(rank)]), 1);
+    return calls.make(Kind::kBroadcast, "x", copies[static_cast<std::size_t>(rank)], 1);
   });
   EXPECT_EQ(counted.calls(), 1U);
 }
@@ -46,9 +48,8 @@ TEST(NativeCollectives, SumWithoutABucket) {
       std::vector<std::vector<float>> sums(static_cast<std::size_t>(counted.ranks()), input);
       const std::size_t before = counted.job.device(0).allocation_counts().allocations;
       counted.run([&](const OperationCalls& calls, int rank) {
-        const BufferView mine = test::view(sums[static_cast<std::size_t>(rank)]);
-        return in_place ? calls.all_reduce("x", mine, ReduceOp::kSum)
-                        : calls.all_reduce("x", input.data(), mine, ReduceOp::kSum);
+        std::vector<float>& mine = sums[static_cast<std::size_t>(rank)];
+        return calls.make(Kind::kAllReduce, "x", in_place ? Tensor(mine) : Tensor(input, mine));
       });
       EXPECT_EQ(sums[0], std::vector<float>(40, static_cast<float>(counted.ranks())));
       EXPECT_EQ(input, std::vector<float>(40, 1));
@@ -66,13 +67,11 @@ TEST(NativeCollectives, SumSeveralTensorsInOneBucket) {
     counted.run([&](const OperationCalls& calls, int rank) {
       float* const mine = sums[static_cast<std::size_t>(rank)].data();
       const auto tensor = [&](std::size_t first, std::size_t count) {
-        return TensorBuffers{.input = in_place ? nullptr : input.data() + first,
-                             .result = mine + first,
-                             .count = count};
+        const BufferView sum{mine + first, count};
+        return in_place ? Tensor(sum) : Tensor({input.data() + first, count}, sum);
       };
-      const TensorBuffers each[] = {tensor(0, 7), tensor(7, 0), tensor(7, 33)};
-      return calls.grouped(OperationKind::kAllReduce, "x",
-                           {.dtype = DType::kFloat32, .each = each});
+      const Tensor each[] = {tensor(0, 7), tensor(7, 0), tensor(7, 33)};
+      return calls.make(Kind::kAllReduce, "x", each);
     });
     for (const auto& mine : sums) EXPECT_EQ(mine, std::vector<float>(40, 3));
     EXPECT_EQ(counted.calls(), 1U);
@@ -85,7 +84,7 @@ TEST(NativeCollectives, SumParts) {
   const auto scatter_sum = [&](const std::string& name, const Reduction& reduction) {
     counted.run([&](const OperationCalls& calls, int rank) {
       const auto me = static_cast<std::size_t>(rank);
-      return calls.reduce_scatter(name, in[me].data(), test::view(out[me]), reduction, {});
+      return calls.make(Kind::kReduceScatter, name, {in[me], out[me]}, 0, reduction);
     });
   };
   scatter_sum("plain", ReduceOp::kMax);
@@ -109,14 +108,12 @@ TEST(NativeCollectives, TakeOneCallForSeveralTensors) {
     counted.run([&](const OperationCalls& calls, int rank) {
       const auto me = static_cast<std::size_t>(rank);
       const std::size_t count = 4 / tensors;
-      std::vector<TensorBuffers> each;
+      std::vector<Tensor> each;
       for (std::size_t i = 0; i < tensors; ++i) {
-        each.push_back({.input = in[me].data() + 2 * i * count,
-                        .result = out[me].data() + i * count,
-                        .count = count});
+        each.push_back(
+            {{in[me].data() + 2 * i * count, 2 * count}, {out[me].data() + i * count, count}});
       }
-      return calls.grouped(OperationKind::kReduceScatter, name,
-                           {.dtype = DType::kFloat32, .each = each}, 0, reduction);
+      return calls.make(Kind::kReduceScatter, name, each, 0, reduction);
     });
   };
   scatter_list("several", 2);
@@ -133,22 +130,20 @@ TEST(NativeCollectives, OfSeveralTensorsGoWithoutPinnedMemory) {
   CountedJob counted({3});
   const std::size_t before = counted.job.device(0).allocation_counts().allocations;
   constexpr std::size_t kTensors = 3, kMost = 9 * 5;
-  const std::vector<OperationKind> kinds{OperationKind::kBroadcast,     OperationKind::kReduce,
-                                         OperationKind::kReduceScatter, OperationKind::kAllGather,
-                                         OperationKind::kGather,        OperationKind::kScatter,
-                                         OperationKind::kAllToAll};
-  for (const OperationKind kind : kinds) {
+  const std::vector<Kind> kinds{Kind::kBroadcast, Kind::kReduce, Kind::kReduceScatter,
+                                Kind::kAllGather, Kind::kGather, Kind::kScatter,
+                                Kind::kAllToAll};
+  for (const Kind kind : kinds) {
     std::vector<std::vector<float>> in(3, std::vector<float>(kTensors * kMost, 1)), out(in);
     counted.run([&](const OperationCalls& calls, int rank) {
       const auto me = static_cast<std::size_t>(rank);
-      std::vector<TensorBuffers> each;
+      std::vector<Tensor> each;
       for (std::size_t i = 0; i < kTensors; ++i) {
-        each.push_back({.input = in[me].data() + i * kMost,
-                        .result = out[me].data() + i * kMost,
-                        .count = i == 1 ? 0 : 3 + i});
+        each.push_back(
+            test::Caller{kind, rank, 3}.tensor(i == 1 ? 0 : 3 + i, {}, in[me].data() + i * kMost,
+                                               out[me].data() + i * kMost, DType::kFloat32));
       }
-      return calls.grouped(kind, "kind " + std::to_string(static_cast<int>(kind)),
-                           {.dtype = DType::kFloat32, .each = each}, 1);
+      return calls.make(kind, "kind " + std::to_string(static_cast<int>(kind)), each, 1);
     });
     EXPECT_EQ(counted.calls(), 1U) << "kind " << static_cast<int>(kind);
   }
@@ -170,9 +165,8 @@ TEST(NativeCollectives, ScaleSumsForAllInABucket) {
         const auto me = static_cast<std::size_t>(rank);
         Scales own = scales;
         own.before += weights[me];
-        const BufferView mine = test::view(sums[me]);
-        return in_place ? calls.all_reduce(name, mine, {op, own})
-                        : calls.all_reduce(name, input.data(), mine, {op, own});
+        return calls.make(Kind::kAllReduce, name,
+                          in_place ? Tensor(sums[me]) : Tensor(input, sums[me]), 0, {op, own});
       });
       EXPECT_EQ(counted.calls(), ranks > 1 ? 1U : 0U) << name;
       for (const auto& mine : sums) EXPECT_EQ(mine, sums[0]);
@@ -233,7 +227,7 @@ TEST(NativeCollectives, ScaleSumsForOneRankInABucket) {
       const std::string called = std::to_string(static_cast<int>(goal.kind)) + " " +
                                  std::to_string(static_cast<int>(op)) + " " +
                                  std::to_string(scales.after) + (in_place ? " in place" : "");
-      Buffers buffers;
+      BuffersOfRanks buffers;
       for (int rank = 0; rank < counted.ranks(); ++rank) {
         buffers.push_back(test::buffers_for(goal, rank, in_place));
       }
@@ -241,13 +235,12 @@ TEST(NativeCollectives, ScaleSumsForOneRankInABucket) {
         test::CollectiveBuffers& mine = buffers[static_cast<std::size_t>(rank)];
         Scales own = scales;
         if (weighs) own.before = static_cast<float>(rank + 1);
-        BufferView result = test::view(mine.result);
-        const float* const input = test::input_of(mine, in_place);
-        if (goal.kind == GoalKind::kReduceScatter) {
-          return calls.reduce_scatter(called, input, result, {op, own}, counts);
-        }
-        result.count = total;
-        return calls.reduce(called, input, result, root, {op, own});
+        const bool scatters = goal.kind == GoalKind::kReduceScatter;
+        const PartCounts parts = scatters ? PartCounts(counts) : PartCounts();
+        const Tensor tensor =
+            in_place ? Tensor(mine.result, parts) : Tensor(mine.input, mine.result, parts);
+        return calls.make(scatters ? Kind::kReduceScatter : Kind::kReduce, called, tensor, root,
+                          {op, own});
       });
       EXPECT_EQ(counted.calls(), counted.ranks() > 1 ? 1U : 0U) << called;
       for (int rank = 0; rank < counted.ranks(); ++rank) {
@@ -274,8 +267,8 @@ TEST(NativeCollectives, LeaveSumsOfBitsToTheHost) {
   std::vector<std::vector<std::int32_t>> data;
   for (int rank = 0; rank < 3; ++rank) data.emplace_back(40, 1 << rank);
   counted.run([&](const OperationCalls& calls, int rank) {
-    std::vector<std::int32_t>& mine = data[static_cast<std::size_t>(rank)];
-    return calls.all_reduce("bits", {mine.data(), mine.size(), DType::kInt32}, ReduceOp::kBitOr);
+    return calls.make(Kind::kAllReduce, "bits", data[static_cast<std::size_t>(rank)], 0,
+                      ReduceOp::kBitOr);
   });
   EXPECT_EQ(counted.calls(), 0U);
   for (const auto& mine : data) EXPECT_EQ(mine, std::vector<std::int32_t>(40, 7));
@@ -297,9 +290,8 @@ TEST(NativeCollectives, ExchangeSeveralTensorsInPlace) {
     }
     counted.run([&](const OperationCalls& calls, int rank) {
       const auto me = static_cast<std::size_t>(rank);
-      const TensorBuffers each[] = {{.result = first[me].data(), .count = 5},
-                                    {.result = second[me].data(), .count = 5}};
-      return calls.grouped(OperationKind::kAllToAll, "x", {.dtype = DType::kFloat32, .each = each});
+      const Tensor each[] = {first[me], second[me]};
+      return calls.make(Kind::kAllToAll, "x", each);
     });
     EXPECT_EQ(counted.calls(), 1U);
     for (int rank = 0; rank < ranks; ++rank) {
@@ -322,8 +314,9 @@ TEST(NativeCollectives, MoveElementsOfAnyDtype) {
   for (const DType dtype : {DType::kBool, DType::kFloat8E4M3, DType::kComplex64, DType::kInt8}) {
     counted.run([&](const OperationCalls& calls, int rank) {
       const auto me = static_cast<std::size_t>(rank);
-      return calls.all_gather(std::string(to_string(dtype)), in[me].data(),
-                              {out[me].data(), 32 / size_of(dtype), dtype}, {});
+      return calls.make(Kind::kAllGather, std::string(to_string(dtype)),
+                        {{in[me].data(), 16 / size_of(dtype), dtype},
+                         {out[me].data(), 32 / size_of(dtype), dtype}});
     });
     EXPECT_EQ(counted.calls(), 1U) << to_string(dtype);
     for (auto& mine : out) EXPECT_EQ(std::exchange(mine, std::vector<char>(32)), expected);
@@ -337,8 +330,7 @@ TEST(NativeCollectives, OfAllReducesAreTakenWhereAnOptionSaysSo) {
     std::vector<std::vector<float>> sums(static_cast<std::size_t>(counted.ranks()),
                                          std::vector<float>(40, 1));
     counted.run([&](const OperationCalls& calls, int rank) {
-      return calls.all_reduce("x", test::view(sums[static_cast<std::size_t>(rank)]),
-                              ReduceOp::kSum);
+      return calls.make(Kind::kAllReduce, "x", sums[static_cast<std::size_t>(rank)]);
     });
     EXPECT_EQ(sums[0], std::vector<float>(40, static_cast<float>(counted.ranks())));
     return std::pair(counted.calls(), counted.calls_in_node() > 0);

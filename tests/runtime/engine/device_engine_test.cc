@@ -310,7 +310,8 @@ TEST(DeviceEngine, NamedOperationsSumDeviceBuffers) {
         for (std::size_t i = 0; i < kCount; ++i) values[i] = element(rank, i, use);
         operations.push_back(job.submit(rank, {.kind = OperationKind::kAllReduce,
                                                .name = "x",
-                                               .buffer = {values, kCount, MemoryKind::kDevice}}));
+                                               .memory = MemoryKind::kDevice,
+                                               .tensors = test::in_place({values, kCount})}));
       }
       job.finish(operations);
       for (int rank = 0; rank < 3; ++rank) {
@@ -341,7 +342,8 @@ TEST(DeviceEngine, BroadcastReachesDeviceMemoryOfAllRanks) {
         for (std::size_t i = 0; i < kCount; ++i) values[i] = element(rank, i, root);
         operations.push_back(job.submit(rank, {.kind = OperationKind::kBroadcast,
                                                .name = "weights" + std::to_string(root),
-                                               .buffer = {values, kCount, MemoryKind::kDevice},
+                                               .memory = MemoryKind::kDevice,
+                                               .tensors = test::in_place({values, kCount}),
                                                .root = root}));
       }
       job.finish(operations);

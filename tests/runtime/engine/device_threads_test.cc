@@ -196,10 +196,9 @@ TEST(DeviceThreads, BuffersTravelBehindTheirStreams) {
       });
       rank.run({.kind = OperationKind::kAllGather,
                 .name = "parts",
-                .buffer = view(all),
-                .input = part.data(),
-                .out_of_place = true,
-                .counts = {kCount}});
+                .memory = MemoryKind::kDevice,
+                .tensors = {{.input = part.data(), .result = all.data(), .count = kCount}},
+                .out_of_place = true});
       for (int other = 0; other < kRanks; ++other) {
         check_all(all, static_cast<std::size_t>(other) * kCount, other + iteration);
       }

@@ -63,7 +63,8 @@ class Program {
          {OperationKind::kAllReduce, OperationKind::kBroadcast, OperationKind::kBarrier}) {
       for (std::size_t rank = 0; rank < ranks(); ++rank) {
         Operation operation{.kind = kind, .name = "x" + std::to_string(static_cast<int>(kind))};
-        if (kind != OperationKind::kBarrier) operation.buffer = test::view(buffers_[rank]);
+        if (kind != OperationKind::kBarrier)
+          operation.tensors = test::in_place(test::view(buffers_[rank]));
         operations_.push_back(job_.submit(static_cast<int>(rank), std::move(operation)));
       }
     }
@@ -262,7 +263,7 @@ class DrivenRank {
 
   std::shared_ptr<Operation> submit(OperationKind kind, const std::string& name) {
     auto operation = std::make_shared<Operation>(Operation{.kind = kind, .name = name});
-    if (kind == OperationKind::kAllReduce) operation->buffer = test::view(buffer_);
+    if (kind == OperationKind::kAllReduce) operation->tensors = test::in_place(test::view(buffer_));
     engine_.submit(operation);
     return operation;
   }

@@ -63,10 +63,10 @@ class Disagreements : public testing::TestWithParam<std::vector<int>> {
                                          std::vector<float>(10, 1.0F));
     std::vector<std::shared_ptr<Operation>> operations;
     for (int rank = 0; rank < job.world_size(); ++rank) {
-      operations.push_back(
-          job.submit(rank, {.kind = OperationKind::kAllReduce,
-                            .name = "x",
-                            .buffer = view(data[static_cast<std::size_t>(rank)])}));
+      operations.push_back(job.submit(
+          rank, {.kind = OperationKind::kAllReduce,
+                 .name = "x",
+                 .tensors = test::in_place(view(data[static_cast<std::size_t>(rank)]))}));
     }
     job.finish(operations);
     for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
@@ -77,7 +77,7 @@ class Disagreements : public testing::TestWithParam<std::vector<int>> {
   std::vector<Operation> same(EngineJob& job, std::vector<float>& buffer) {
     return std::vector<Operation>(
         static_cast<std::size_t>(job.world_size()),
-        {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(buffer)});
+        {.kind = OperationKind::kAllReduce, .name = "x", .tensors = test::in_place(view(buffer))});
   }
 
   void fresh_tickets(std::vector<Operation>& operations) {
@@ -92,8 +92,8 @@ TEST_P(Disagreements, OnShapeTypeOrOperationNameRankTensorAndBothValues) {
     std::string expected, other;
   };
   const Change changes[] = {
-      {[](Operation& o) { o.buffer.count = 20; }, "float32 [20] sum", "float32 [64] sum"},
-      {[](Operation& o) { o.buffer.dtype = DType::kInt32; }, "int32 [64] sum", "float32 [64] sum"},
+      {[](Operation& o) { o.tensors[0].count = 20; }, "float32 [20] sum", "float32 [64] sum"},
+      {[](Operation& o) { o.dtype = DType::kInt32; }, "int32 [64] sum", "float32 [64] sum"},
       {[](Operation& o) { o.op = ReduceOp::kMax; }, "float32 [64] max", "float32 [64] sum"},
       {[](Operation& o) { o.kind = OperationKind::kBroadcast; }, "broadcast float32",
        "all_reduce float32"},
@@ -127,8 +127,8 @@ TEST_P(Disagreements, OnALaterShapeAreFoundToo) {
   expect_next_works(job);  // plans 'x' with 10 elements
   auto operations = same(job, buffer);
   fresh_tickets(operations);
-  for (Operation& operation : operations) operation.buffer.count = 10;
-  operations[1].buffer.count = 20;
+  for (Operation& operation : operations) operation.tensors[0].count = 10;
+  operations[1].tensors[0].count = 20;
   EXPECT_THAT(common_error(job, operations),
               AllOf(HasSubstr("rank 1 submits 'x'"), HasSubstr("[20]"), HasSubstr("[10]")));
   expect_next_works(job);
@@ -188,8 +188,8 @@ TEST(Engine, AFailedGradientSetCanBeRegisteredAgain) {
   mark(*failed[0], 0, 1);
   mark(*failed[1], 1, 0);
   std::vector<float> buffer(8);
-  const auto other =
-      job.submit(1, {.kind = OperationKind::kAllReduce, .name = "y", .buffer = view(buffer)});
+  const auto other = job.submit(
+      1, {.kind = OperationKind::kAllReduce, .name = "y", .tensors = test::in_place(view(buffer))});
   std::thread waits_for_gradients(
       [&] { EXPECT_THROW(failed[0]->iterations().wait(std::chrono::milliseconds(0)), KoloError); });
   std::thread waits_for_other(
@@ -275,8 +275,9 @@ TEST(Engine, ARejectedBucketThatIsRunningIsAbandoned) {
     EXPECT_FALSE(job.engine(0).idle()) << "it started without rank 1";
 
     std::vector<float> buffer(8);
-    const auto other =
-        job.submit(1, {.kind = OperationKind::kAllReduce, .name = "y", .buffer = view(buffer)});
+    const auto other = job.submit(
+        1,
+        {.kind = OperationKind::kAllReduce, .name = "y", .tensors = test::in_place(view(buffer))});
     std::vector<std::string> errors(3);
     std::vector<std::thread> waiting;
     for (int rank : {0, 2}) {
@@ -305,10 +306,10 @@ TEST(Engine, ARejectedBucketThatIsRunningIsAbandoned) {
     std::vector<std::vector<float>> data(3, std::vector<float>(100, 1.0F));
     std::vector<std::shared_ptr<Operation>> operations;
     for (int rank = 0; rank < 3; ++rank) {
-      operations.push_back(
-          job.submit(rank, {.kind = OperationKind::kAllReduce,
-                            .name = "next",
-                            .buffer = view(data[static_cast<std::size_t>(rank)])}));
+      operations.push_back(job.submit(
+          rank, {.kind = OperationKind::kAllReduce,
+                 .name = "next",
+                 .tensors = test::in_place(view(data[static_cast<std::size_t>(rank)]))}));
     }
     job.finish(operations);
     for (const auto& mine : data) EXPECT_THAT(mine, testing::Each(3.0F));
@@ -320,16 +321,18 @@ TEST(Engine, ARankThatOnlyTakesLongIsNotAnError) {
   std::vector<std::vector<float>> data(3, std::vector<float>(8, 1.0F));
   std::vector<std::shared_ptr<Operation>> operations;
   for (int rank : {0, 2}) {
-    operations.push_back(job.submit(rank, {.kind = OperationKind::kAllReduce,
-                                           .name = "x",
-                                           .buffer = view(data[static_cast<std::size_t>(rank)])}));
+    operations.push_back(
+        job.submit(rank, {.kind = OperationKind::kAllReduce,
+                          .name = "x",
+                          .tensors = test::in_place(view(data[static_cast<std::size_t>(rank)]))}));
   }
   const TimePoint start = job.clock().now();
   job.run_until([&] { return job.clock().now() - start > std::chrono::minutes(2); },
                 std::chrono::milliseconds(50));
   EXPECT_FALSE(operations[0]->ticket->done());
-  operations.push_back(
-      job.submit(1, {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(data[1])}));
+  operations.push_back(job.submit(
+      1,
+      {.kind = OperationKind::kAllReduce, .name = "x", .tensors = test::in_place(view(data[1]))}));
   job.finish(operations);
   for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
 }
@@ -350,8 +353,10 @@ TEST(Engine, AFrozenRankIsLostEverywhereAfterThePeerTimeout) {
       std::vector<float> buffer(8);
       std::vector<std::shared_ptr<Operation>> operations;
       for (int rank = 0; rank < 3; ++rank) {
-        operations.push_back(std::make_shared<Operation>(
-            Operation{.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(buffer)}));
+        operations.push_back(
+            std::make_shared<Operation>(Operation{.kind = OperationKind::kAllReduce,
+                                                  .name = "x",
+                                                  .tensors = test::in_place(view(buffer))}));
         if (rank != frozen) engines[static_cast<std::size_t>(rank)]->submit(operations.back());
       }
       for (int step = 0; step < 3000; ++step) {
@@ -379,9 +384,9 @@ TEST(Engine, EveryTicketIsAnsweredWhenARankAborts) {
   std::vector<float> buffer(8);
   std::vector<std::shared_ptr<Operation>> operations;
   for (int i = 0; i < 5; ++i) {
-    operations.push_back(job.submit(
-        i % 2,
-        {.kind = OperationKind::kAllReduce, .name = std::to_string(i), .buffer = view(buffer)}));
+    operations.push_back(job.submit(i % 2, {.kind = OperationKind::kAllReduce,
+                                            .name = std::to_string(i),
+                                            .tensors = test::in_place(view(buffer))}));
   }
   job.engine(2).abort({.code = ErrorCode::kPeerLost, .rank = 2, .peer = 2, .what = "rank 2 left"});
   job.finish(operations, kTick);
@@ -413,8 +418,9 @@ TEST(Engine, AStallIsNamedBeforeTheWaitsTimeOut) {
       std::vector<std::shared_ptr<Operation>> operations;
       for (int rank = 0; rank < job.world_size(); ++rank) {
         if (rank == 1) continue;
-        operations.push_back(job.submit(
-            rank, {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(data)}));
+        operations.push_back(job.submit(rank, {.kind = OperationKind::kAllReduce,
+                                               .name = "x",
+                                               .tensors = test::in_place(view(data))}));
         operations.back()->ticket->event();  // Somebody waits.
       }
       const TimePoint begin = job.clock().now();

@@ -51,7 +51,7 @@ TEST_P(EngineShapes, AllReduceSumsForAnyInterleaving) {
           for (std::size_t i = 0; i < count; ++i) mine[i] = element(rank, i);
           operations.push_back(job.submit(rank, {.kind = OperationKind::kAllReduce,
                                                  .name = "x" + std::to_string(count),
-                                                 .buffer = view(mine)}));
+                                                 .tensors = test::in_place(view(mine))}));
         }
         job.finish(operations);
         for (int rank = 0; rank < job.world_size(); ++rank) {
@@ -83,7 +83,7 @@ TEST_P(EngineShapes, BroadcastReachesAll) {
       std::fill(mine.begin(), mine.end(), static_cast<float>(rank));
       operations.push_back(job.submit(rank, {.kind = OperationKind::kBroadcast,
                                              .name = "weights " + std::to_string(root),
-                                             .buffer = view(mine),
+                                             .tensors = test::in_place(view(mine)),
                                              .root = root}));
     }
     job.finish(operations);

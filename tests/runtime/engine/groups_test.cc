@@ -256,16 +256,18 @@ TEST(Groups, AStallOfOneHoldsUpNoOther) {
   const auto goes_on = job.found_all({2, 0}, "goes on");
   std::vector<float> data(10, 1);
   const auto waits = GroupJob::submit(
-      stalled[0]->engine(), {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(data)});
+      stalled[0]->engine(),
+      {.kind = OperationKind::kAllReduce, .name = "x", .tensors = test::in_place(view(data))});
   std::mt19937_64 generator(7);
   expect_groups_work(job, {goes_on}, generator);
   EXPECT_FALSE(waits->ticket->done());
   std::vector<std::vector<float>> others(2, std::vector<float>(10, 1));
   std::vector<std::shared_ptr<Operation>> operations{waits};
   for (std::size_t i = 1; i < 3; ++i) {
-    operations.push_back(GroupJob::submit(
-        stalled[i]->engine(),
-        {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(others[i - 1])}));
+    operations.push_back(
+        GroupJob::submit(stalled[i]->engine(), {.kind = OperationKind::kAllReduce,
+                                                .name = "x",
+                                                .tensors = test::in_place(view(others[i - 1]))}));
   }
   job.finish(operations);
   EXPECT_EQ(data.front(), 3);
@@ -282,7 +284,8 @@ TEST(Groups, AMismatchNamesTheGroupOnItsMembersAndLeavesTheRestUsable) {
       BufferView buffer = view(data);
       buffer.count = i == 1 ? 20 : 10;
       operations.push_back(GroupJob::submit(
-          group[i]->engine(), {.kind = OperationKind::kBroadcast, .name = "x", .buffer = buffer}));
+          group[i]->engine(),
+          {.kind = OperationKind::kBroadcast, .name = "x", .tensors = test::in_place(buffer)}));
     }
     job.finish(operations);
     EXPECT_THAT(error_of(*operations[0]),
@@ -300,14 +303,16 @@ TEST(Groups, AFailureEndsItsGroupOnly) {
   const auto lives = job.found_all({0, 3}, "lives");
   std::vector<float> data(10, 1);
   const auto pending = GroupJob::submit(
-      fails[0]->engine(), {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(data)});
+      fails[0]->engine(),
+      {.kind = OperationKind::kAllReduce, .name = "x", .tensors = test::in_place(view(data))});
   fails[2]->engine().abort({.code = ErrorCode::kInternal, .rank = 2, .what = "broke"});
   job.finish({pending}, std::chrono::milliseconds(1));
   EXPECT_THAT(error_of(*pending), HasSubstr("rank 2: broke"));
   std::mt19937_64 generator(3);
   expect_groups_work(job, {lives}, generator);
   const auto later = GroupJob::submit(
-      fails[1]->engine(), {.kind = OperationKind::kAllReduce, .name = "y", .buffer = view(data)});
+      fails[1]->engine(),
+      {.kind = OperationKind::kAllReduce, .name = "y", .tensors = test::in_place(view(data))});
   job.finish({later}, std::chrono::milliseconds(1));
   EXPECT_THAT(error_of(*later), HasSubstr("rank 2: broke"));
 }
@@ -317,7 +322,8 @@ TEST(Groups, ARankThatIsLostToOneIsLostToTheJob) {
   const auto group = job.found_all({2, 0}, "g");
   std::vector<float> data(10, 1);
   const auto pending = GroupJob::submit(
-      group[1]->engine(), {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(data)});
+      group[1]->engine(),
+      {.kind = OperationKind::kAllReduce, .name = "x", .tensors = test::in_place(view(data))});
   job.freeze(2);
   job.run_until([&] { return job.engines(0).ended() && job.engines(1).ended(); },
                 std::chrono::milliseconds(10));
@@ -343,10 +349,10 @@ TEST(Groups, AnErrorInTheNumbersOfTheJobNamesNoMember) {
   std::vector<std::vector<float>> data(3, std::vector<float>(10, 1));
   std::vector<std::shared_ptr<Operation>> operations;
   for (int rank = 0; rank < 3; ++rank) {
-    operations.push_back(
-        GroupJob::submit(job.engine(rank), {.kind = OperationKind::kAllReduce,
-                                            .name = "x",
-                                            .buffer = view(data[static_cast<std::size_t>(rank)])}));
+    operations.push_back(GroupJob::submit(
+        job.engine(rank), {.kind = OperationKind::kAllReduce,
+                           .name = "x",
+                           .tensors = test::in_place(view(data[static_cast<std::size_t>(rank)]))}));
   }
   job.finish(operations);
   for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
@@ -358,7 +364,8 @@ TEST(Groups, TheEndOfTheJobIsTheirs) {
   const auto half = job.found(1, {1, 2}, "never founded");
   std::vector<float> data(10, 1);
   const auto pending = GroupJob::submit(
-      group[0]->engine(), {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(data)});
+      group[0]->engine(),
+      {.kind = OperationKind::kAllReduce, .name = "x", .tensors = test::in_place(view(data))});
   job.engine(1).abort({.code = ErrorCode::kPeerLost, .rank = 1, .peer = 1, .what = "rank 1 left"});
   job.run_until([&] { return pending->ticket->done() && half->ticket.done(); },
                 std::chrono::milliseconds(1));

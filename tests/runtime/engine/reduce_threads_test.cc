@@ -70,14 +70,14 @@ std::string sum_tensors(Runtime& runtime) {
     set.wait();
     for (std::size_t i = 0; i < set.size(); ++i) text += hash(set.view(i)) + " ";
     fill(in, runtime.rank(), iteration);
-    runtime.all_reduce("apart", input.data(), out);
+    runtime.all_reduce("apart", {in, out}).wait();
     text += hash(out) + " ";
     const Reduction weighted{ReduceOp::kPremulSum, {.before = 0.3 + runtime.rank()}};
-    runtime.all_reduce("weighted", input.data(), out, weighted);
+    runtime.all_reduce("weighted", {in, out}, weighted).wait();
     text += hash(out) + " ";
-    runtime.all_reduce("weighted in place", in, weighted);
+    runtime.all_reduce("weighted in place", in, weighted).wait();
     text += hash(in) + " ";
-    runtime.all_reduce("alone", in, ReduceOp::kMax);
+    runtime.all_reduce("alone", in, ReduceOp::kMax).wait();
     text += hash(in) + " ";
   }
   return text;

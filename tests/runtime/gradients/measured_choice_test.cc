@@ -323,10 +323,10 @@ TEST(MeasuredTimes, NewTensorsAreAgreedOnWhileARankIsLateForTheVote) {
       std::vector<std::vector<float>> data(3, std::vector<float>(40, 1.0F));
       std::vector<std::shared_ptr<Operation>> operations;
       const auto submit = [&](int rank) {
-        operations.push_back(
-            engines.submit(rank, {.kind = OperationKind::kAllReduce,
-                                  .name = "loss" + std::to_string(step % 7),
-                                  .buffer = test::view(data[static_cast<std::size_t>(rank)])}));
+        operations.push_back(engines.submit(
+            rank, {.kind = OperationKind::kAllReduce,
+                   .name = "loss" + std::to_string(step % 7),
+                   .tensors = test::in_place(test::view(data[static_cast<std::size_t>(rank)]))}));
       };
       job.mark_all(0);
       submit(0);

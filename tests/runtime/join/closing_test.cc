@@ -41,9 +41,10 @@ TEST(EngineClosing, WhatIsUnderWayWhenAllCloseEndsWell) {
         std::vector<std::shared_ptr<Operation>> operations;
         for (std::size_t rank = 0; rank < ranks; ++rank) {
           data.emplace_back(count, static_cast<float>(rank + 1));
-          operations.push_back(job.submit(
-              static_cast<int>(rank),
-              {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(data.back())}));
+          operations.push_back(
+              job.submit(static_cast<int>(rank), {.kind = OperationKind::kAllReduce,
+                                                  .name = "x",
+                                                  .tensors = test::in_place(view(data.back()))}));
           operations.push_back(job.submit(static_cast<int>(rank), {.kind = OperationKind::kClose}));
         }
         job.finish(operations);
@@ -65,8 +66,9 @@ TEST(EngineClosing, ARankThatClosesComesToWhatItHadBegun) {
         std::vector<float> data[3] = {std::vector<float>(100), std::vector<float>(100),
                                       std::vector<float>(100)};
         const auto submit = [&](int rank) {
-          return job.submit(
-              rank, {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(data[rank])});
+          return job.submit(rank, {.kind = OperationKind::kAllReduce,
+                                   .name = "x",
+                                   .tensors = test::in_place(view(data[rank]))});
         };
         if (is_known) {
           std::vector<std::shared_ptr<Operation>> first;
@@ -108,7 +110,9 @@ TEST(EngineClosing, ARankClosesAsSoonAsItsJoinIsOver) {
       for (int rank = 0; rank < job.world_size(); ++rank) {
         auto& mine = data[static_cast<std::size_t>(rank)];
         if (rank != 1)
-          job.submit(rank, {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(mine)});
+          job.submit(rank, {.kind = OperationKind::kAllReduce,
+                            .name = "x",
+                            .tensors = test::in_place(view(mine))});
         joins.push_back(std::make_shared<JoinTicket>());
         job.engine(rank).submit(joins.back());
       }

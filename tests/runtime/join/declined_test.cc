@@ -30,64 +30,55 @@ struct DeclinedCase {
 constexpr std::size_t kCount = 12;
 
 BufferView part(std::vector<float>& data) { return {data.data(), kCount, DType::kFloat32}; }
-BufferView all_parts(std::vector<float>& data, int ranks) {
-  return {data.data(), kCount * static_cast<std::size_t>(ranks), DType::kFloat32};
+/// Out of place: the first half is the result.
+std::vector<TensorBuffers> apart(std::vector<float>& data) {
+  return {{.input = data.data() + data.size() / 2, .result = data.data(), .count = kCount}};
 }
-const void* input_of(const std::vector<float>& data) { return data.data() + data.size() / 2; }
 
 /// The last rank is the one that has joined.
 const std::vector<DeclinedCase>& cases() {
   static const std::vector<DeclinedCase> all = {
       {"'x': all_gather float32 [12] each", "it has nothing to contribute",
-       [](int, int ranks, auto& data) {
+       [](int, int, auto& data) {
          return Operation{.kind = OperationKind::kAllGather,
                           .name = "x",
-                          .buffer = all_parts(data, ranks),
-                          .input = input_of(data),
-                          .out_of_place = true,
-                          .counts = {kCount}};
+                          .tensors = apart(data),
+                          .out_of_place = true};
        }},
       {"'x': gather float32 [12] each to rank 0", "it has nothing to contribute",
-       [](int, int ranks, auto& data) {
+       [](int, int, auto& data) {
          return Operation{.kind = OperationKind::kGather,
                           .name = "x",
-                          .buffer = all_parts(data, ranks),
-                          .input = input_of(data),
-                          .out_of_place = true,
-                          .counts = {kCount}};
+                          .tensors = apart(data),
+                          .out_of_place = true};
        }},
       {"'x': all_to_all float32 [12] each", "it has nothing to contribute",
-       [](int, int ranks, auto& data) {
+       [](int, int, auto& data) {
          return Operation{.kind = OperationKind::kAllToAll,
                           .name = "x",
-                          .buffer = all_parts(data, ranks),
-                          .input = input_of(data),
-                          .out_of_place = true,
-                          .counts = {kCount}};
+                          .tensors = apart(data),
+                          .out_of_place = true};
        }},
       {"'x': broadcast float32 [12] from rank", "it is the root",
        [](int, int ranks, auto& data) {
          return Operation{.kind = OperationKind::kBroadcast,
                           .name = "x",
-                          .buffer = part(data),
+                          .tensors = test::in_place(part(data)),
                           .root = ranks - 1};
        }},
       {"'x': scatter float32 [12] each from rank", "it is the root",
        [](int, int ranks, auto& data) {
          return Operation{.kind = OperationKind::kScatter,
                           .name = "x",
-                          .buffer = part(data),
-                          .input = input_of(data),
+                          .tensors = apart(data),
                           .out_of_place = true,
-                          .counts = {kCount},
                           .root = ranks - 1};
        }},
       {"'x': reduce float32 [12] sum to rank", "it is the root",
        [](int, int ranks, auto& data) {
          return Operation{.kind = OperationKind::kReduce,
                           .name = "x",
-                          .buffer = part(data),
-                          .input = input_of(data),
+                          .tensors = apart(data),
                           .out_of_place = true,
                           .root = ranks - 1};
        }},
@@ -96,7 +87,7 @@ const std::vector<DeclinedCase>& cases() {
        [](int, int, auto& data) {
          return Operation{.kind = OperationKind::kAllReduce,
                           .name = "x",
-                          .buffer = part(data),
+                          .tensors = test::in_place(part(data)),
                           .op = ReduceOp::kProd,
                           .scales = {.before = 2}};
        }},
@@ -142,10 +133,10 @@ void decline(const std::vector<int>& nodes, const DeclinedCase& what, bool is_kn
   for (const char* name : {"y", "x"}) {
     operations.clear();
     for (int rank = 0; rank + 1 < ranks; ++rank) {
-      operations.push_back(
-          job.submit(rank, {.kind = OperationKind::kAllReduce,
-                            .name = name,
-                            .buffer = test::view(sums[static_cast<std::size_t>(rank)])}));
+      operations.push_back(job.submit(
+          rank, {.kind = OperationKind::kAllReduce,
+                 .name = name,
+                 .tensors = test::in_place(test::view(sums[static_cast<std::size_t>(rank)]))}));
     }
     job.finish(operations);
     for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");

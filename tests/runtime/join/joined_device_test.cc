@@ -23,7 +23,7 @@ TEST(JoinedDevices, KeepMemoryFromOneOperationToTheNext) {
     std::ranges::fill(data, 1.0f);
     job.finish({job.submit(0, {.kind = OperationKind::kAllReduce,
                                .name = "x" + std::to_string(count),
-                               .buffer = {data.data(), count, DType::kFloat32},
+                               .tensors = test::in_place({data.data(), count, DType::kFloat32}),
                                .op = ReduceOp::kMin})});
     EXPECT_EQ(data[count - 1], 1.0f);
     job.poll(200);  // Rank 1 has done its part, too.

@@ -90,8 +90,9 @@ TEST(Joining, FailsWithTheJob) {
 TEST(Joining, WaitsForOwnOperations) {
   EngineJob job(ProcessGrid::with_node_sizes({2}), options(), 1);
   std::vector<float> mine{1}, other{2};
-  const auto operation =
-      job.submit(0, {.kind = OperationKind::kAllReduce, .name = "x", .buffer = test::view(mine)});
+  const auto operation = job.submit(0, {.kind = OperationKind::kAllReduce,
+                                        .name = "x",
+                                        .tensors = test::in_place(test::view(mine))});
   const auto first = join(job, 0);
   const auto second = join(job, 1);
   expect_all_joined(job, {first, second}, "0");
@@ -153,15 +154,15 @@ class Buffers {
     using Kind = Use::Kind;
     Operation operation{.kind = OperationKind::kAllReduce,
                         .name = use_.name,
-                        .buffer = {result_.data(), use_.count, dtype}};
+                        .dtype = dtype,
+                        .tensors = {{.result = result_.data(), .count = use_.count}}};
     if (!is_in_place()) {
-      operation.input = input_.data();
+      operation.tensors[0].input = input_.data();
       operation.out_of_place = true;
     }
     switch (use_.kind) {
       case Kind::kGroupedSum: {
         const std::size_t first = use_.count / 3;
-        operation.buffer.data = nullptr;
         operation.tensors = {{.result = result_.data(), .count = first},
                              {.result = result_.data() + first, .count = use_.count - first}};
         break;
@@ -189,7 +190,6 @@ class Buffers {
         break;
       case Kind::kReduceScatter:
         operation.kind = OperationKind::kReduceScatter;
-        operation.counts = {use_.count};
         break;
       case Kind::kBroadcast:
       case Kind::kBroadcastOutOfPlace:
@@ -199,7 +199,6 @@ class Buffers {
       case Kind::kScatter:
         operation.kind = OperationKind::kScatter;
         operation.root = use_.root;
-        operation.counts = {use_.count};
         break;
       case Kind::kBarrier:
         return {.kind = OperationKind::kBarrier, .name = use_.name};
@@ -420,16 +419,13 @@ TEST(JoinedRanks, CountInGroupedOperationsWithUnevenParts) {
   for (int rank = 0; rank < 2; ++rank) {
     inputs[rank] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
     results[rank].resize(rank == 0 ? 4 : 2);
-    const TensorBuffers tensors[] = {
-        {.input = inputs[rank].data(), .result = results[rank].data(), .counts = first},
-        {.input = inputs[rank].data() + 4,
-         .result = results[rank].data() + (rank == 0 ? 3 : 0),
-         .counts = second}};
+    const std::span<float> input(inputs[rank]), result(results[rank]);
+    const std::size_t of_first = rank == 0 ? 3 : 0;
+    const Tensor tensors[] = {{input.first(4), result.first(of_first), first},
+                              {input.subspan(4), result.subspan(of_first), second}};
     OperationPool pool;
-    operations.push_back(
-        job.submit(rank, *OperationCalls(pool, rank, 3)
-                              .grouped(OperationKind::kReduceScatter, "x",
-                                       {.dtype = DType::kFloat32, .each = tensors})));
+    operations.push_back(job.submit(
+        rank, *OperationCalls(pool, rank, 3).make(OperationKind::kReduceScatter, "x", tensors)));
   }
   job.finish(operations);
   for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");

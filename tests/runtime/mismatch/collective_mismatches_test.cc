@@ -5,7 +5,6 @@
 #include <initializer_list>
 #include <iterator>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@
 
 #include "tests/runtime/mismatch/collective_terms.h"
 #include "tests/runtime/mismatch/mismatch_job.h"
+#include "tests/support/calls/sized_tensor.h"
 #include "tests/support/sanitized.h"
 
 namespace kolo::mismatch {
@@ -26,9 +26,7 @@ using ::testing::HasSubstr;
 class CollectiveCall : public std::enable_shared_from_this<CollectiveCall> {
  public:
   CollectiveCall(const std::string& name, const CollectiveTerms& terms, int rank, int ranks)
-      : calls_(pool_, rank, ranks), rank_(static_cast<std::size_t>(rank)) {
-    operation_ = terms.is_grouped ? grouped(name, terms, ranks) : plain(name, terms, ranks);
-  }
+      : calls_(pool_, rank, ranks), operation_(make(name, terms, ranks)) {}
 
   static Called submit(Engine& engine, const std::string& name, const CollectiveTerms& terms,
                        int rank, int ranks) {
@@ -51,65 +49,23 @@ class CollectiveCall : public std::enable_shared_from_this<CollectiveCall> {
   std::string signature() const { return operation_->signature(); }
 
  private:
-  using New = OperationCalls::New;
-  New plain(const std::string& name, const CollectiveTerms& terms, int ranks) {
-    using Kind = OperationKind;
-    const auto n = static_cast<std::size_t>(ranks);
-    const std::vector<std::size_t> counts = split(terms, terms.count, ranks);
-    const std::size_t mine = counts.empty() ? terms.count : counts[rank_];
-    const std::size_t all = counts.empty()
-                                ? terms.count * n
-                                : std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-    const Reduction reduction = terms.reduction();
-    const double* const input = terms.is_in_place ? nullptr : input_.data();
-    const auto result = [&](std::size_t count) {
-      return BufferView{result_.data(), count, terms.dtype, terms.memory};
-    };
-    switch (terms.kind) {
-      case Kind::kBarrier:
-        return calls_.plain(terms.kind);
-      case Kind::kBroadcast:
-        return terms.is_in_place ? calls_.broadcast(name, result(mine), terms.root)
-                                 : calls_.broadcast(name, input, result(mine), terms.root);
-      case Kind::kReduce:
-        return calls_.reduce(name, input, result(mine), terms.root, reduction);
-      case Kind::kReduceScatter:
-        return calls_.reduce_scatter(name, input, result(terms.is_in_place ? all : mine), reduction,
-                                     counts);
-      case Kind::kAllGather:
-        return calls_.all_gather(name, input, result(all), counts);
-      case Kind::kGather:
-        return calls_.gather(name, {input_.data(), mine, terms.dtype, terms.memory}, result_.data(),
-                             terms.root, counts);
-      case Kind::kScatter:
-        return calls_.scatter(name, input_.data(), result(mine), terms.root, counts);
-      case Kind::kAllToAll: {
-        std::size_t received = counts.empty() ? all : 0;
-        for (std::size_t i = rank_; i < counts.size(); i += n) received += counts[i];
-        return calls_.all_to_all(name, input, result(received), counts);
-      }
-      default:
-        return terms.is_in_place ? calls_.all_reduce(name, result(mine), reduction)
-                                 : calls_.all_reduce(name, input, result(mine), reduction);
-    }
-  }
-
-  New grouped(const std::string& name, const CollectiveTerms& terms, int ranks) {
+  /// Of one tensor or of several, which have so many elements of the buffers to themselves.
+  std::shared_ptr<Operation> make(const std::string& name, const CollectiveTerms& terms,
+                                  int ranks) {
+    if (terms.kind == OperationKind::kBarrier) return calls_.plain(terms.kind);
     const std::vector<std::size_t> counts = tensor_counts(terms);
+    const test::Caller caller{terms.kind, calls_.rank(), ranks};
     std::vector<std::vector<std::size_t>> splits;
     for (const std::size_t count : counts) splits.push_back(split(terms, count, ranks));
-    std::vector<TensorBuffers> tensors;
-    const bool has_input = !terms.is_in_place || !terms.has_two_forms;
+    std::vector<Tensor> tensors;
     for (std::size_t i = 0; i < counts.size(); ++i) {
       const std::size_t place = i * (kNumbers / 2);
-      tensors.push_back({.input = has_input ? input_.data() + place : nullptr,
-                         .result = result_.data() + place,
-                         .count = counts[i],
-                         .counts = splits[i]});
+      tensors.push_back(caller.tensor(counts[i], splits[i], input_.data() + place,
+                                      result_.data() + place, terms.dtype, terms.is_in_place,
+                                      terms.memory));
     }
-    return calls_.grouped(
-        terms.kind, name, {.dtype = terms.dtype, .each = tensors, .memory = terms.memory},
-        terms.has_root ? terms.root : 0, reduces(terms.kind) ? terms.reduction() : ReduceOp::kSum);
+    return calls_.make(terms.kind, name, tensors, terms.has_root ? terms.root : 0,
+                       reduces(terms.kind) ? terms.reduction() : ReduceOp::kSum);
   }
 
   /// More than any of these operations has.
@@ -117,9 +73,8 @@ class CollectiveCall : public std::enable_shared_from_this<CollectiveCall> {
 
   std::vector<double> input_ = std::vector<double>(kNumbers), result_ = input_;
   OperationPool pool_;
-  OperationCalls calls_;
-  const std::size_t rank_;
-  New operation_;
+  const OperationCalls calls_;
+  const std::shared_ptr<Operation> operation_;
 };
 
 std::string signature(const std::string& name, const CollectiveTerms& terms, int ranks) {

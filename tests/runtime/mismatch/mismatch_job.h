@@ -159,7 +159,7 @@ class MismatchJob {
       for (int rank = 0; rank < members->size(); ++rank) {
         data.emplace_back(10, 1.0F);
         const OperationCalls make(pool_, rank, members->size());
-        auto operation = make.all_reduce("something else", test::view(data.back()), ReduceOp::kSum);
+        auto operation = make.make(OperationKind::kAllReduce, "something else", data.back());
         members->engine(rank).submit(operation);
         calls.push_back(called(operation->ticket, operation));
       }

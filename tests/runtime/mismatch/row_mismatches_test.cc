@@ -75,7 +75,7 @@ Called call_rows(MismatchJob& job, const Members& members, int rank, const RowTe
   auto memory = std::make_shared<Memory>();
   if (terms.is_all_reduce) {
     const OperationCalls make(memory->pool, rank, members.size());
-    auto operation = make.all_reduce("x", test::view(memory->data), ReduceOp::kSum);
+    auto operation = make.make(OperationKind::kAllReduce, "x", memory->data);
     members.engine(rank).submit(operation);
     memory->call = operation;
     return called(operation->ticket, memory);

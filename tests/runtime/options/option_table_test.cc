@@ -125,7 +125,7 @@ TEST(OptionTable, WhatRanksMustHaveAlikeIsJobWide) {
 TEST(OptionTable, HelpStatesUnitAndRangeOfNumbers) {
   for (const OptionEntry& entry : option_table()) {
     const std::string kind = entry.value.substr(0, entry.value.find('|'));
-    const std::map<std::string, std::string> units = {{"BYTES", "; bytes with suffixes K, M and G"},
+    const std::map<std::string, std::string> units = {{"BYTES", "; bytes, "},
                                                       {"MS", "; milliseconds, "},
                                                       {"US", "; microseconds, "},
                                                       {"N", "; threads, "}};

@@ -21,6 +21,7 @@
 #include "runtime/engine/connect.h"
 #include "runtime/engine/engine.h"
 #include "runtime/wait/engine_thread.h"
+#include "tests/support/calls/in_place.h"
 #include "tests/support/lone_engine.h"
 #include "tests/support/memory_rendezvous.h"
 #include "tests/support/rank_harness.h"
@@ -93,7 +94,7 @@ class WatchedRank {
     const auto operation = std::make_shared<Operation>(
         Operation{.kind = OperationKind::kAllReduce,
                   .name = name,
-                  .buffer = {value->data(), value->size(), DType::kFloat32}});
+                  .tensors = test::in_place({value->data(), value->size(), DType::kFloat32})});
     used_.push_back(value);
     engine_.submit(operation);
     try {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <functional>
@@ -50,21 +49,18 @@ void for_each_buffer(Operation& operation, int rank, int ranks, Visit visit) {
   struct Sizes {
     std::size_t result = 0, input = 0;  // bytes
   };
-  std::vector<Sizes> sizes(std::max<std::size_t>(operation.tensors.size(), 1));  // by tensor
+  std::vector<Sizes> sizes(operation.tensors.size());  // by tensor
   const Goal goal = operation.goal(ranks);
   for (std::size_t part = 0; part < goal.size(); ++part) {
     const bool gives = goal.part(part).contributes(rank);
     const bool gets = goal.part(part).receives(rank);
     if (!gives && !gets) continue;
     for (std::size_t tensor = 0; tensor < sizes.size(); ++tensor) {
-      const std::size_t bytes = operation.count_in(tensor, part) * size_of(operation.buffer.dtype);
+      const std::size_t bytes = operation.count_in(tensor, part) * size_of(operation.dtype);
       const bool is_result_read = !operation.out_of_place && !operation.sends_copy();
       if (gets || is_result_read) sizes[tensor].result += bytes;
       if (gives && operation.out_of_place) sizes[tensor].input += bytes;
     }
-  }
-  if (operation.tensors.empty()) {
-    visit_both(operation.buffer.data, sizes[0].result, operation.input, sizes[0].input, visit);
   }
   for (std::size_t i = 0; i < operation.tensors.size(); ++i) {
     TensorBuffers& tensor = operation.tensors[i];
@@ -82,7 +78,7 @@ class MovedBuffers {
 
   /// Moves what `rank` of `ranks` gives and gets. `stream`, its caller's, belongs to `device`.
   void move(Operation& operation, int rank, int ranks, SeededHostDevice& device, Stream& stream) {
-    operation.buffer.memory = MemoryKind::kDevice;
+    operation.memory = MemoryKind::kDevice;
     Moved moved{.is_over = [ticket = operation.ticket] { return ticket->done(); }, .buffers = {}};
     for_each_buffer(operation, rank, ranks, [&](auto*& buffer, std::size_t bytes, bool is_input) {
       if (buffer == nullptr || bytes == 0) return;

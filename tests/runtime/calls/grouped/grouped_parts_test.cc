@@ -12,11 +12,13 @@
 #include <vector>
 
 #include "runtime/calls/operation_calls.h"
+#include "tests/support/calls/sized_tensor.h"
 #include "tests/support/engine_job.h"
 
 namespace kolo {
 namespace {
 
+using test::Caller;
 using test::EngineJob;
 using test::error_of;
 using testing::HasSubstr;
@@ -27,19 +29,15 @@ using PartSizes = std::vector<std::size_t>;
 struct PartedCollective {
   std::string name;
   OperationKind kind;
-  bool takes_all = false;  ///< The input holds a part for each rank.
-  bool gives_all = false;  ///< So does the result.
 };
 
 std::vector<PartedCollective> parted_collectives() {
-  return {{.name = "reduce_scatter", .kind = OperationKind::kReduceScatter, .takes_all = true},
-          {.name = "all_gather", .kind = OperationKind::kAllGather, .gives_all = true},
-          {.name = "gather", .kind = OperationKind::kGather, .gives_all = true},
-          {.name = "scatter", .kind = OperationKind::kScatter, .takes_all = true},
-          {.name = "all_to_all",
-           .kind = OperationKind::kAllToAll,
-           .takes_all = true,
-           .gives_all = true}};
+  using Kind = OperationKind;
+  return {{"reduce_scatter", Kind::kReduceScatter},
+          {"all_gather", Kind::kAllGather},
+          {"gather", Kind::kGather},
+          {"scatter", Kind::kScatter},
+          {"all_to_all", Kind::kAllToAll}};
 }
 
 /// The buffers of one tensor at one rank, of floats. Elements are small integers, so that sums are
@@ -52,18 +50,8 @@ class GroupedParts : public testing::TestWithParam<std::tuple<PartedCollective, 
  protected:
   static const PartedCollective& collective() { return std::get<PartedCollective>(GetParam()); }
 
-  /// Elements that `rank` contributes, or receives.
-  static std::size_t elements(const PartSizes& parts, std::size_t rank, std::size_t ranks,
-                              bool receives) {
-    const bool all = receives ? collective().gives_all : collective().takes_all;
-    if (collective().kind != OperationKind::kAllToAll) {
-      return all ? std::accumulate(parts.begin(), parts.end(), std::size_t{0}) : parts[rank];
-    }
-    std::size_t sum = 0;
-    for (std::size_t peer = 0; peer < ranks; ++peer) {
-      sum += receives ? parts[peer * ranks + rank] : parts[rank * ranks + peer];
-    }
-    return sum;
+  static Caller caller(std::size_t rank, std::size_t ranks) {
+    return {collective().kind, static_cast<int>(rank), static_cast<int>(ranks)};
   }
 
   /// The root, the last rank, has one buffer then; the others of a gather or scatter have theirs.
@@ -75,8 +63,8 @@ class GroupedParts : public testing::TestWithParam<std::tuple<PartedCollective, 
 
   static PartBuffers draw(const PartSizes& parts, std::size_t rank, std::size_t ranks,
                           std::size_t floats, bool in_place) {
-    const std::size_t input = elements(parts, rank, ranks, false) * floats;
-    const std::size_t result = elements(parts, rank, ranks, true) * floats;
+    const std::size_t input = caller(rank, ranks).elements(0, parts, false) * floats;
+    const std::size_t result = caller(rank, ranks).elements(0, parts, true) * floats;
     PartBuffers buffers;
     const bool is_root = rank + 1 == ranks;
     const bool scatters = collective().kind == OperationKind::kScatter;
@@ -89,33 +77,6 @@ class GroupedParts : public testing::TestWithParam<std::tuple<PartedCollective, 
       contribution[i] = static_cast<float>((i + parts.back()) % 13 + 20 * rank);
     }
     return buffers;
-  }
-
-  static std::shared_ptr<Operation> alone(const OperationCalls& calls, const std::string& name,
-                                          PartBuffers& buffers, const PartSizes& parts, DType dtype,
-                                          bool in_place, int root) {
-    const void* const input = buffers.input.data();
-    const std::size_t floats = size_of(dtype) / sizeof(float);
-    const std::size_t part = parts[static_cast<std::size_t>(calls.rank())];
-    const BufferView result{buffers.result.data(), buffers.result.size() / floats, dtype};
-    switch (collective().kind) {
-      case OperationKind::kReduceScatter:
-        return calls.reduce_scatter(name, input, result, ReduceOp::kSum, parts);
-      case OperationKind::kAllGather:
-        return calls.all_gather(name, in_place ? nullptr : non_null(input), result, parts);
-      case OperationKind::kGather:
-        return calls.gather(name, {buffers.input.data(), part, dtype}, buffers.result.data(), root,
-                            parts);
-      case OperationKind::kScatter:
-        return calls.scatter(name, input, {result.data, part, dtype}, root, parts);
-      default:
-        return calls.all_to_all(name, in_place ? nullptr : non_null(input), result, parts);
-    }
-  }
-
-  static const void* non_null(const void* data) {
-    static const char kAnything = 0;
-    return data == nullptr ? &kAnything : data;
   }
 
   /// Runs the operation on tensors together, twice, and on each alone. `tensors` gives the parts
@@ -139,20 +100,19 @@ class GroupedParts : public testing::TestWithParam<std::tuple<PartedCollective, 
           together[rank].push_back(draw(parts, rank, ranks, floats, in_place));
         }
         apart[rank] = together[rank];
-        std::vector<TensorBuffers> buffers;
+        const auto tensor = [&](std::size_t t, PartBuffers& mine) {
+          return caller(rank, ranks)
+              .tensor(0, tensors[t], mine.input.data(), mine.result.data(), dtype, in_place);
+        };
+        std::vector<Tensor> all;
         for (std::size_t t = 0; t < tensors.size(); ++t) {
-          PartBuffers& mine = together[rank][t];
-          const bool has_input = !in_place || has_input_in_place(rank, ranks);
-          buffers.push_back({.input = has_input ? non_null(mine.input.data()) : nullptr,
-                             .result = mine.result.data(),
-                             .counts = tensors[t]});
+          all.push_back(tensor(t, together[rank][t]));
           operations.push_back(job.submit(
-              static_cast<int>(rank), *alone(calls, "tensor " + std::to_string(t), apart[rank][t],
-                                             tensors[t], dtype, in_place, root)));
+              static_cast<int>(rank), *calls.make(collective().kind, "tensor " + std::to_string(t),
+                                                  tensor(t, apart[rank][t]), root)));
         }
-        operations.push_back(job.submit(
-            static_cast<int>(rank),
-            *calls.grouped(collective().kind, "all", {.dtype = dtype, .each = buffers}, root)));
+        operations.push_back(
+            job.submit(static_cast<int>(rank), *calls.make(collective().kind, "all", all, root)));
       }
       job.finish(operations);
       for (const auto& operation : operations) ASSERT_EQ(error_of(*operation), "");
@@ -211,17 +171,16 @@ std::string error_of_gathers(EngineJob& job, const std::string& name,
   std::vector<std::shared_ptr<Operation>> operations;
   for (int rank = 0; rank < 2; ++rank) {
     OperationPool pool;
-    std::vector<TensorBuffers> tensors;
+    std::vector<Tensor> tensors;
     std::size_t first = 0;
+    const Caller caller{OperationKind::kAllGather, rank, 2};
     for (const PartSizes& each : parts[static_cast<std::size_t>(rank)]) {
       tensors.push_back(
-          {.input = input.data() + first, .result = result.data() + 2 * first, .counts = each});
+          caller.tensor(0, each, input.data() + first, result.data() + 2 * first, DType::kFloat32));
       first += each[0] + each[1];
     }
     operations.push_back(
-        job.submit(rank, *OperationCalls(pool, rank, 2)
-                              .grouped(OperationKind::kAllGather, name,
-                                       {.dtype = DType::kFloat32, .each = tensors})));
+        job.submit(rank, *OperationCalls(pool, rank, 2).make(caller.kind, name, tensors)));
   }
   job.finish(operations);
   EXPECT_EQ(error_of(*operations[1]), error_of(*operations[0]));
@@ -250,36 +209,31 @@ TEST(GroupedPartsMismatch, IsTheSameErrorEverywhereAndHarmsNothing) {
 }
 
 TEST(GroupedPartsCalls, NameWhatIsWrong) {
+  using Kind = OperationKind;
   OperationPool pool;
   const OperationCalls calls(pool, 0, 2);
   std::vector<float> a(20), b(20);
-  const auto error = [&](OperationKind kind, const std::vector<TensorBuffers>& tensors,
-                         int root = 0) -> std::string {
+  const auto error = [&](Kind kind, const Tensors& tensors, int root = 0) -> std::string {
     try {
-      calls.grouped(kind, "x", {.dtype = DType::kFloat32, .each = tensors}, root);
+      calls.make(kind, "x", tensors, root);
       return {};
     } catch (const UsageError& e) {
       return e.what();
     }
   };
-  using Kind = OperationKind;
-  const PartSizes two{2, 3}, three{1, 2, 3}, four{1, 2, 3, 4}, not_here{0, 3};
-  EXPECT_THAT(error(Kind::kAllGather, {{a.data(), b.data(), 0, three}}),
-              HasSubstr("'x': there are 3 counts for 2 ranks"));
-  EXPECT_THAT(error(Kind::kAllToAll, {{a.data(), b.data(), 0, two}}),
-              HasSubstr("there are 2 counts for 4 pairs of ranks"));
-  EXPECT_THAT(error(Kind::kAllReduce, {{a.data(), b.data(), 0, two}}),
-              HasSubstr("knows no parts, so it takes no counts"));
-  EXPECT_THAT(error(Kind::kScatter, {{nullptr, b.data(), 0, not_here}}), HasSubstr("has no input"));
-  EXPECT_EQ(error(Kind::kScatter, {{nullptr, b.data(), 0, not_here}}, 1), "");
-  EXPECT_EQ(error(Kind::kScatter, {{a.data(), nullptr, 0, not_here}}), "");
-  EXPECT_THAT(error(Kind::kReduceScatter, {{nullptr, nullptr, 0, not_here}}),
-              HasSubstr("has no result"));
-  // A rank whose parts are all empty works out of place if it names an input.
-  EXPECT_EQ(error(Kind::kAllGather, {{a.data(), b.data(), 0, not_here}}), "");
-  EXPECT_THAT(error(Kind::kAllGather, {{a.data(), a.data() + 1, 0, two}}), HasSubstr("overlap"));
-  EXPECT_THAT(error(Kind::kAllToAll, {{a.data(), a.data() + 2, 0, four}}), HasSubstr("overlap"));
-  EXPECT_EQ(error(Kind::kAllToAll, {{a.data(), a.data() + 3, 0, four}}), "");
+  const auto at = [](float& first, std::size_t count) { return BufferView(&first, count); };
+  const PartSizes two{2, 3}, four{1, 2, 3, 4}, not_here{0, 3};
+  EXPECT_THAT(error(Kind::kScatter, {{}, b, not_here}), HasSubstr("the input has 0 elements"));
+  EXPECT_EQ(error(Kind::kScatter, {{}, at(b[0], 0), not_here}, 1), "");
+  EXPECT_EQ(error(Kind::kScatter, {at(a[0], 3), {}, not_here}), "");
+  EXPECT_THAT(error(Kind::kReduceScatter, {BufferView(), not_here}),
+              HasSubstr("the result has 0 elements where the counts say 3"));
+  // A rank whose part is empty works out of place if it names an input, which may be empty.
+  EXPECT_EQ(error(Kind::kAllGather, {{}, at(b[0], 3), not_here}), "");
+  EXPECT_EQ(error(Kind::kAllGather, {std::vector<float>(), at(b[0], 3), not_here}), "");
+  EXPECT_THAT(error(Kind::kAllGather, {at(a[0], 2), at(a[1], 5), two}), HasSubstr("overlap"));
+  EXPECT_THAT(error(Kind::kAllToAll, {at(a[0], 3), at(a[2], 4), four}), HasSubstr("overlap"));
+  EXPECT_EQ(error(Kind::kAllToAll, {at(a[0], 3), at(a[3], 4), four}), "");
 }
 
 }  // namespace

@@ -1,0 +1,145 @@
+#include "runtime/api/in_flight.h"
+
+#include <chrono>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+#include "comm/base/log.h"
+
+namespace kolo {
+namespace {
+
+TicketState& state_of(const InFlight::What& what) {
+  if (const auto* const operation = std::get_if<std::shared_ptr<Operation>>(&what)) {
+    return *(*operation)->ticket;
+  }
+  if (const auto* const message = std::get_if<std::shared_ptr<MessageCall>>(&what)) {
+    return **message;
+  }
+  return *std::get<std::shared_ptr<RowReduction>>(what);
+}
+
+/// For people.
+std::string describe(const InFlight::What& what) {
+  if (const auto* const operation = std::get_if<std::shared_ptr<Operation>>(&what)) {
+    return (*operation)->signature();
+  }
+  if (const auto* const message = std::get_if<std::shared_ptr<MessageCall>>(&what)) {
+    return (*message)->describe();
+  }
+  return fmt::format("'{}'", std::get<std::shared_ptr<RowReduction>>(what)->subject());
+}
+
+}  // namespace
+
+InFlight::InFlight(std::shared_ptr<TicketGroup> group, Engine& engine, What what, std::uint64_t key)
+    : group_(std::move(group)),
+      engine_(engine),
+      what_(std::move(what)),
+      state_(state_of(what_)),
+      key_(key),
+      exceptions_(std::uncaught_exceptions()) {
+  std::visit([this](const auto& submitted) { engine_.submit(submitted); }, what_);
+  group_->driver->attend(group_->habits.expects_wait(key_) ? Driver::Next::kDrive
+                                                           : Driver::Next::kUnknown);
+  begun_at_ = std::chrono::steady_clock::now();
+}
+
+InFlight::~InFlight() {
+  if (!state_.done() && uses_memory() && group_->threads.is_of_this_process()) end();
+  if (!has_ended_well_ || state_.is_watched()) return;
+  if (const auto* const operation = std::get_if<std::shared_ptr<Operation>>(&what_)) {
+    group_->operations.give_back(*operation);
+  } else if (const auto* const message = std::get_if<std::shared_ptr<MessageCall>>(&what_)) {
+    group_->messages.give_back(*message);
+  }
+}
+
+/// Only the first wait tells something.
+void InFlight::note_wait() {
+  if (is_waited_for_.exchange(true, std::memory_order_relaxed)) return;
+  group_->habits.waits(key_, std::chrono::steady_clock::now() - begun_at_);
+}
+
+void InFlight::wait() {
+  note_wait();
+  state_.wait_within(group_->limit, group_->driver.get());
+  has_ended_well_.store(true, std::memory_order_relaxed);
+}
+
+bool InFlight::wait_for(std::chrono::milliseconds limit) {
+  if (limit.count() > 0) note_wait();
+  const bool is_done = state_.wait_at_most(limit, group_->driver.get());
+  if (is_done) has_ended_well_.store(true, std::memory_order_relaxed);
+  return is_done;
+}
+
+Received InFlight::received() {
+  const auto* const message = std::get_if<std::shared_ptr<MessageCall>>(&what_);
+  check(message != nullptr && (*message)->kind == Message::Kind::kReceive,
+        "the ticket is not that of a receive");
+  wait();
+  return (*message)->received;
+}
+
+void InFlight::cancel() {
+  const auto* const message = std::get_if<std::shared_ptr<MessageCall>>(&what_);
+  check(message != nullptr && (*message)->kind == Message::Kind::kReceive,
+        "the ticket is not that of a receive");
+  const bool was_pending = state_.while_pending([&] {
+    engine_.withdraw(*message, {.code = ErrorCode::kCancelled,
+                                .verb = "complete",
+                                .bucket = state_.subject(),
+                                .what = "the program took it back before a message came"});
+  });
+  if (was_pending) group_->driver->attend(Driver::Next::kUnknown);
+}
+
+std::vector<RowSums> InFlight::sums() {
+  const auto* const rows = std::get_if<std::shared_ptr<RowReduction>>(&what_);
+  check(rows != nullptr, "the ticket is not that of a row-sparse all-reduce");
+  wait();
+  return (*rows)->take();
+}
+
+bool InFlight::uses_memory() const {
+  const auto* const operation = std::get_if<std::shared_ptr<Operation>>(&what_);
+  return operation == nullptr || !(*operation)->tensors.empty();
+}
+
+/// Logs its error. False if it is not done, because that takes too long or the thread that drives
+/// is stuck.
+bool InFlight::ends_within_limit() noexcept {
+  try {
+    state_.wait(group_->limit.time, group_->driver.get());
+  } catch (const std::exception& e) {
+    log::error(fmt::format("{}, whose ticket nobody holds: {}", describe(what_), e.what()));
+  }
+  return state_.done();
+}
+
+void InFlight::end() noexcept {
+  try {
+    const bool unwinds = std::uncaught_exceptions() > exceptions_;
+    if (!unwinds && ends_within_limit()) return;
+    const auto* const message = std::get_if<std::shared_ptr<MessageCall>>(&what_);
+    if (message != nullptr && (*message)->kind == Message::Kind::kReceive) {
+      cancel();
+      if (state_.wait(group_->limit.time, group_->driver.get())) return;
+    }
+    const std::string why = fmt::format("the last ticket of {} was dropped {}", describe(what_),
+                                        unwinds ? "by an exception while it was in flight"
+                                                : "and it was not done within operation_timeout");
+    log::error("leaving the job: " + why);
+    group_->leave_job(why);
+    state_.wait(std::chrono::milliseconds(0), group_->driver.get());
+  } catch (const std::exception&) {
+    // It has ended with this error, or the thread that drives is stuck, which ends the job.
+  }
+}
+
+}  // namespace kolo

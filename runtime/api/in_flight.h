@@ -1,0 +1,79 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "comm/base/clock.h"
+#include "comm/message/received.h"
+#include "runtime/buckets/ticket_state.h"
+#include "runtime/calls/operation.h"
+#include "runtime/calls/operation_pool.h"
+#include "runtime/calls/rows/row_reduction.h"
+#include "runtime/engine/engine.h"
+#include "runtime/message/message_call.h"
+#include "runtime/message/message_pool.h"
+#include "runtime/wait/driver.h"
+#include "runtime/wait/user_threads.h"
+#include "runtime/wait/wait_habits.h"
+
+namespace kolo {
+
+/// What the tickets of one group share; it may outlive the runtime.
+struct TicketGroup {
+  const WaitLimit limit;
+  const std::shared_ptr<Driver> driver;
+  const UserThreads threads;
+  /// As `Runtime::abort`. Before: an operation is not done, so there is a runtime.
+  const std::function<void(std::string_view why)> leave_job;
+  OperationPool operations = {};
+  MessagePool messages = {};
+  WaitHabits habits = {};
+};
+
+/// An operation that was submitted, for its tickets; destroyed with the last of them, which ends
+/// it: see `Ticket`.
+class InFlight {
+ public:
+  using What = std::variant<std::shared_ptr<Operation>, std::shared_ptr<MessageCall>,
+                            std::shared_ptr<RowReduction>>;
+
+  /// Submits it to `engine`, which outlives an operation that is not done, and begins it; `key`
+  /// says which others the program is expected to treat like it.
+  InFlight(std::shared_ptr<TicketGroup> group, Engine& engine, What what, std::uint64_t key);
+  ~InFlight();
+  InFlight(const InFlight&) = delete;
+  InFlight& operator=(const InFlight&) = delete;
+
+  TicketState& state() { return state_; }
+
+  // As those of `Ticket`.
+  void wait();
+  bool wait_for(std::chrono::milliseconds limit);
+  Received received();
+  void cancel();
+  std::vector<RowSums> sums();
+
+ private:
+  void note_wait();
+  bool uses_memory() const;
+  bool ends_within_limit() noexcept;
+  void end() noexcept;
+
+  const std::shared_ptr<TicketGroup> group_;
+  Engine& engine_;
+  const What what_;
+  TicketState& state_;
+  const std::uint64_t key_;
+  const int exceptions_;
+  TimePoint begun_at_;
+  std::atomic<bool> is_waited_for_ = false;
+  std::atomic<bool> has_ended_well_ = false;  // as a wait has seen: its memory may be used again
+};
+
+}  // namespace kolo

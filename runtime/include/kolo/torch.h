@@ -1,0 +1,183 @@
+#pragma once
+
+/// Kolo in programs over libtorch, on the CPU: gradients that travel while autograd computes more.
+///
+///     #include <kolo/torch.h>
+///
+///     kolo::TorchGradients gradients(runtime, model->named_parameters());
+///     ...
+///     optimizer.zero_grad();
+///     loss.backward();   // gradients travel as they are computed
+///     gradients.wait();  // each is now the average over all ranks
+///     optimizer.step();
+///
+/// All of it is in this header, so it fits any libtorch from 2.1 on.
+
+#include <kolo/kolo.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/torch.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+namespace kolo {
+
+/// As `named_parameters()` and `named_buffers()` of a module give them.
+using TorchTensors = torch::OrderedDict<std::string, torch::Tensor>;
+
+/// The gradients of a model's parameters, combined over all ranks. They lie in Kolo's arena, where
+/// the ranks of a node sum them without a copy. After `zero_grad()` autograd makes a tensor of its
+/// own, which is copied there.
+///
+/// From the backward pass until `wait` returns, the gradients belong to Kolo: neither read nor
+/// change them. It must not outlive the group.
+///
+/// Threads: that of the backward pass.
+class TorchGradients {
+ public:
+  /// Collective. Gives all ranks the parameters of rank 0, and registers a gradient for each of
+  /// those that require one. Errors: those of `Group::register_gradients`; UsageError for a
+  /// parameter that is not on the CPU, or has another type than `Group` averages.
+  TorchGradients(Group& group, const TorchTensors& named_parameters,
+                 const std::string& name = "model", const GradientOptions& options = {})
+      : state_(std::make_shared<State>(group, trained(named_parameters), name, options)) {
+    for (std::size_t i = 0; i < state_->parameters.size(); ++i) {
+      // Autograd itself holds its accumulators only while a graph leads to them.
+      state_->accumulators.push_back(
+          torch::autograd::impl::grad_accumulator(state_->parameters[i].value()));
+      auto mark = [i, state = std::weak_ptr<State>(state_)](const auto& outputs, const auto&) {
+        if (const auto held = state.lock()) held->mark(i);
+        return outputs;
+      };
+      state_->accumulators.back()->add_post_hook(
+          std::make_unique<torch::autograd::utils::LambdaPostHook>(std::move(mark)));
+    }
+  }
+
+  /// Once after each backward pass, on every rank: returns when all gradients are combined. One
+  /// that this rank's pass has not computed counts as zeros, also where it ended in an exception.
+  /// Errors: as `GradientSet::wait`.
+  void wait() {
+    state_->set.give_up();
+    state_->set.wait();
+    for (std::size_t i = 0; i < state_->parameters.size(); ++i) {
+      state_->parameters[i].value().mutable_grad() = state_->views[i];
+    }
+  }
+
+  /// The set of gradients: its plan, statistics and compression.
+  GradientSet& set() { return state_->set; }
+
+ private:
+  using Parameters = std::vector<TorchTensors::Item>;
+
+  struct State {
+    State(Group& group, Parameters of, const std::string& name, const GradientOptions& options)
+        : parameters(std::move(of)),
+          set(group.register_gradients(name, specs(parameters), options)) {
+      const torch::NoGradGuard no_grad;
+      for (std::size_t i = 0; i < parameters.size(); ++i) {
+        torch::Tensor& parameter = parameters[i].value();
+        const torch::Tensor values = parameter.contiguous();
+        group
+            .broadcast(name + ": " + parameters[i].key(),
+                       BufferView(values.data_ptr(), static_cast<std::size_t>(values.numel()),
+                                  set.view(i).dtype),
+                       0)
+            .wait();
+        parameter.copy_(values);
+      }
+      for (std::size_t i = 0; i < parameters.size(); ++i) {
+        torch::Tensor& parameter = parameters[i].value();
+        views.push_back(
+            torch::from_blob(set.view(i).data, parameter.sizes(), torch::dtype(parameter.dtype())));
+        parameter.mutable_grad() = views.back().zero_();
+      }
+    }
+    State(const State&) = delete;
+    State& operator=(const State&) = delete;
+    ~State() {  // Their memory is the set's.
+      for (std::size_t i = 0; i < views.size(); ++i) {
+        torch::Tensor& gradient = parameters[i].value().mutable_grad();
+        if (gradient.is_same(views[i])) gradient.reset();
+      }
+    }
+
+    /// A backward pass has computed it.
+    void mark(std::size_t i) {
+      torch::Tensor& gradient = parameters[i].value().mutable_grad();
+      if (!gradient.is_same(views[i])) {
+        const torch::NoGradGuard no_grad;
+        views[i].copy_(gradient);
+        gradient = views[i];
+      }
+      set.ready(i);
+    }
+
+    Parameters parameters;
+    GradientSet set;
+    std::vector<torch::Tensor> views;  // the gradients in the arena
+    std::vector<decltype(torch::autograd::impl::grad_accumulator(torch::Tensor()))> accumulators;
+  };
+
+  /// Each parameter that requires a gradient; one that is tied has several names.
+  static Parameters trained(const TorchTensors& named_parameters) {
+    Parameters parameters;
+    std::unordered_set<const void*> seen;
+    for (const auto& item : named_parameters) {
+      const torch::Tensor& parameter = item.value();
+      if (!parameter.requires_grad() || !seen.insert(parameter.unsafeGetTensorImpl()).second) {
+        continue;
+      }
+      parameters.push_back(item);
+    }
+    return parameters;
+  }
+
+  static std::vector<GradientSpec> specs(const Parameters& parameters) {
+    std::vector<GradientSpec> specs;
+    for (const auto& item : parameters) {
+      const torch::Tensor& parameter = item.value();
+      GradientSpec spec;
+      spec.name = item.key();
+      spec.shape.assign(parameter.sizes().begin(), parameter.sizes().end());
+      if (spec.shape.empty()) spec.shape = {1};
+      spec.dtype = dtype_of(parameter, spec.name);
+      specs.push_back(std::move(spec));
+    }
+    return specs;
+  }
+
+  static DType dtype_of(const torch::Tensor& parameter, const std::string& name) {
+    if (parameter.is_cpu()) {
+      if (parameter.scalar_type() == torch::kFloat32) return DType::kFloat32;
+      if (parameter.scalar_type() == torch::kFloat64) return DType::kFloat64;
+      if (parameter.scalar_type() == torch::kFloat16) return DType::kFloat16;
+      if (parameter.scalar_type() == torch::kBFloat16) return DType::kBFloat16;
+    }
+    throw UsageError("the parameter '" + name + "' is of " + parameter.toString() + " on " +
+                     parameter.device().str() +
+                     "; TorchGradients takes real floating-point numbers on the CPU");
+  }
+
+  std::shared_ptr<State> state_;
+};
+
+/// `check_equal` of a module's `named_parameters()` or `named_buffers()`, on any device.
+inline void check_equal(Group& group, std::string_view name, const TorchTensors& tensors) {
+  std::vector<torch::Tensor> copies;
+  std::vector<NamedTensor> named;
+  for (const auto& item : tensors) {
+    copies.push_back(item.value().detach().cpu().contiguous());
+    named.push_back(
+        {item.key(), ConstBuffer(copies.back().data_ptr(), copies.back().nbytes(), DType::kUInt8)});
+  }
+  check_equal(group, name, named);
+}
+
+}  // namespace kolo

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+
+#include "comm/base/buffer_view.h"
+#include "runtime/calls/operation.h"
+
+namespace kolo::test {
+
+/// One rank's place in an operation.
+struct Caller {
+  OperationKind kind = OperationKind::kAllReduce;
+  int rank = 0;
+  int ranks = 1;
+
+  /// Elements of the rank's input, or of its result, if each part has `count`, or `counts` tell.
+  std::size_t elements(std::size_t count, PartCounts counts, bool of_result) const {
+    const auto n = static_cast<std::size_t>(ranks), me = static_cast<std::size_t>(rank);
+    using Kind = OperationKind;
+    const bool has_all = kind == Kind::kAllToAll ||
+                         (of_result ? kind == Kind::kAllGather || kind == Kind::kGather
+                                    : kind == Kind::kReduceScatter || kind == Kind::kScatter);
+    if (counts.empty()) return has_all ? count * n : count;
+    if (kind != Kind::kAllToAll) {
+      return has_all ? std::accumulate(counts.begin(), counts.end(), std::size_t{0}) : counts[me];
+    }
+    std::size_t sum = 0;
+    for (std::size_t peer = 0; peer < n; ++peer) {
+      sum += of_result ? counts[peer * n + me] : counts[me * n + peer];
+    }
+    return sum;
+  }
+
+  /// A tensor of these parts, in memory that is long enough. In place a gather or scatter has the
+  /// buffers that are not null.
+  Tensor tensor(std::size_t count, PartCounts counts, const void* input, void* result, DType dtype,
+                bool in_place = false, MemoryKind memory = MemoryKind::kHost) const {
+    const std::size_t gives = elements(count, counts, false), gets = elements(count, counts, true);
+    const bool by_root = kind == OperationKind::kGather || kind == OperationKind::kScatter;
+    if (in_place && !by_root) {
+      return {BufferView(result, std::max(gives, gets), dtype, memory), counts};
+    }
+    const ConstBuffer in{input, input == nullptr ? 0 : gives, dtype, memory};
+    return {in, BufferView(result, result == nullptr ? 0 : gets, dtype, memory), counts};
+  }
+};
+
+}  // namespace kolo::test
