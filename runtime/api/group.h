@@ -154,7 +154,7 @@ class Group {
   [[nodiscard]] Ticket all_to_all(std::string_view name, const Tensors& tensors,
                                   NativeStream stream = {});
 
-  /// Sums rows of tables over all ranks: the gradients of embeddings. Of each table a rank has a
+  /// Sums rows of tables over all ranks: the gradients of embeddings. A rank has, in each table, a
   /// row of `table.width` elements for each of its indices, which may repeat and come in any order;
   /// as many as it likes, or none. The result, one of `Ticket::sums` for each table, is either the
   /// sorted indices that some rank had, with a row for each, or the whole table. Where `options`

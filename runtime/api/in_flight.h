@@ -24,7 +24,7 @@
 
 namespace kolo {
 
-/// What the tickets of one group share; it may outlive the runtime.
+/// State that all tickets of one group share. It may outlive the runtime.
 struct TicketGroup {
   const WaitLimit limit;
   const std::shared_ptr<Driver> driver;

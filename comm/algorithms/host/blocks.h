@@ -23,7 +23,7 @@ namespace kolo {
 /// of an all-to-all in unequal parts, with nodes^2.
 class Blocks {
  public:
-  /// Of a collective, not of any parts. The root, if there is one, is a head.
+  /// Before: `goal` is that of a collective (not kOther). The root, if there is one, is a head.
   Blocks(ScheduleBuilder& builder, const Goal& goal, const ProcessGrid& grid);
 
   int nodes() const { return grid_.num_nodes(); }

@@ -161,7 +161,7 @@ class SlicePlan {
     }
   }
 
-  /// What all ranks use, as if no slot were used twice.
+  /// The slots that all ranks use, as if none were used twice.
   Slices counted() const {
     Slices slices(layout_, grid_, std::nullopt, least_lent_);
     std::vector<SumShare> of_part, shares;
