@@ -181,8 +181,6 @@ def a_callback_that_waits_for_a_message_that_nobody_sends():
     import torch
     import torch.distributed as dist
 
-    if dist.get_rank() == 1:
-        dist.recv(torch.empty(1), 0)
     never = dist.irecv(torch.empty(1), 1 - dist.get_rank(), tag=5).get_future()
     is_waiting = threading.Event()
 
@@ -190,8 +188,12 @@ def a_callback_that_waits_for_a_message_that_nobody_sends():
         is_waiting.set()
         never.wait()
 
-    dist.all_reduce(torch.ones(3), async_op=True).get_future().then(wait)
-    if dist.get_rank() == 0:
+    if dist.get_rank() == 1:
+        dist.recv(torch.empty(1), 0)  # Rank 0 has its callback: one of a complete future would run in this thread.
+        dist.all_reduce(torch.ones(3))
+        is_waiting.set()
+    else:
+        dist.all_reduce(torch.ones(3), async_op=True).get_future().then(wait)
         dist.send(torch.ones(1), 1)
     is_waiting.wait()
     dist.barrier()
