@@ -262,7 +262,7 @@ class Programs(unittest.TestCase):
         return json.loads(out.read_text())
 
     def test_train_writes_its_summary_and_repeats_its_bits(self):
-        first, again = self.train(nodes=2), self.train(nodes=2)
+        first, again = (self.train("--reproducible", "on", nodes=2) for _ in range(2))
         self.assertEqual(set(first), TRAIN_FIELDS)
         self.assertEqual((first["ranks"], first["nodes"], first["steps"]), (4, 2, 30))
         self.assertLess(first["train_loss"], first["curve"][0]["train_loss"])
