@@ -2,6 +2,7 @@
 
 #include <mpi.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdint>
@@ -70,13 +71,18 @@ class CallLimit {
   std::thread watchdog_;
 };
 
-/// At the end of a process that has started MPI. MPI_Finalize waits for all ranks, so one that ends
-/// with an error leaves it out: mpirun then ends the others.
-void finalize_at_exit(int status, void* limit_ms) {
+struct StartedMpi {
+  pid_t process;
+  std::chrono::milliseconds limit;
+};
+
+/// At the end of a process that has started MPI, or was forked from it. MPI_Finalize waits for all
+/// ranks, so one that ends with an error leaves it out: mpirun then ends the others.
+void finalize_at_exit(int status, void* started) {
+  const auto& [process, limit] = *static_cast<const StartedMpi*>(started);
   int finalized = 0;
   MPI_Finalized(&finalized);
-  if (status != 0 || finalized != 0) return;
-  const std::chrono::milliseconds limit(reinterpret_cast<std::intptr_t>(limit_ms));
+  if (status != 0 || finalized != 0 || ::getpid() != process) return;
   const CallLimit within("MPI_Finalize", limit);
   MPI_Finalize();
 }
@@ -92,7 +98,8 @@ void start_mpi(std::chrono::milliseconds timeout) {
     const CallLimit within("MPI_Init", timeout);
     int provided = 0;
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
-    ::on_exit(finalize_at_exit, reinterpret_cast<void*>(std::intptr_t{timeout.count()}));
+    static StartedMpi started{::getpid(), timeout};  // MPI starts once in a process.
+    ::on_exit(finalize_at_exit, &started);
     return;
   }
   int level = 0;

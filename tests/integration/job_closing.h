@@ -35,7 +35,8 @@ inline void sum_once(Runtime& job, int round) {
   }
 }
 
-/// Forks a child, in which every call is refused. Errors: runtime_error if one is not.
+/// Forks a child, in which every call is refused, and which ends with its exit handlers. Errors:
+/// runtime_error if a call is not refused.
 inline void fork_a_child(Runtime& job) {
   std::vector<float> values(10);
   const BufferView view{values.data(), values.size()};
@@ -66,7 +67,7 @@ inline void fork_a_child(Runtime& job) {
       }
     }
     { const Runtime gone = std::move(job); }
-    ::_exit(refused == std::ssize(calls) ? EXIT_SUCCESS : 100 + refused);
+    std::exit(refused == std::ssize(calls) ? EXIT_SUCCESS : 100 + refused);
   }
   int status = -1;
   ::waitpid(child, &status, 0);

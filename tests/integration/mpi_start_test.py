@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""Jobs under mpirun whose ranks do not all start, or start more than one runtime: MPI has no deadlines of its own, and
-starts only once in a process."""
+"""Jobs under mpirun whose ranks do not all start, start more than one runtime, or fork: MPI has no deadlines of its own,
+and starts only once in a process."""
 
 import unittest
 
@@ -34,6 +34,10 @@ class MpiStart(unittest.TestCase):
                 outcome = job.run_mpi(["jobs"], 2, nodes)
                 self.assertEqual(outcome.statuses, [0], outcome)
                 self.assertEqual(len(outcome.find("(has had three jobs)")), 2, outcome)
+
+    def test_a_forked_child_ends_without_mpi(self):
+        outcome = job.run_mpi(["fork"], 2, connect_timeout=CONNECT_TIMEOUT_MS)
+        self.assertEqual(outcome.statuses, [0], outcome)
 
 
 if __name__ == "__main__":
