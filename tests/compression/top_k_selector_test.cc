@@ -80,8 +80,7 @@ TEST(TopKSelectorTest, EqualsTheOracleForAnyHintOnEveryInstructionSet) {
   for (const std::int64_t target : test::simd_targets()) {
     const test::ScopedSimdTarget scoped(target);
     TopKSelector selector;
-    for (const std::size_t count :
-         std::initializer_list<std::size_t>{test::kSanitized ? 5003 : 20011, 1000, 64, 7, 1}) {
+    for (const std::size_t count : std::initializer_list<std::size_t>{5003, 1000, 64, 7, 1}) {
       for (const test::TopKCase& input : test::top_k_cases(count, kSeed)) {
         for (const std::size_t k : test::top_k_ks(count)) {
           const Selected expected = by_oracle(input, 0.25f, k);

@@ -66,7 +66,7 @@ void expect_linear(int ranks, int ranks_of_node) {
   }
 }
 
-TEST(PlanningMemory, GrowsLikeTheNumberOfRanks) { expect_linear(4096, 8); }
+TEST(PlanningMemory, GrowsLikeTheNumberOfRanks) { expect_linear(1024, 8); }
 
 TEST(PlanningMemory, GrowsLikeTheNumberOfNodes) { expect_linear(1024, 1); }
 
