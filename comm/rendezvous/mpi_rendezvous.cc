@@ -76,8 +76,9 @@ struct StartedMpi {
   std::chrono::milliseconds limit;
 };
 
-/// At the end of a process that has started MPI, or was forked from it. MPI_Finalize waits for all
-/// ranks, so one that ends with an error leaves it out: mpirun then ends the others.
+/// At the end of a process that has started MPI, or was forked from one. MPI_Finalize waits for all
+/// ranks. A rank that ends with an error leaves it out, and mpirun ends the others; a forked child
+/// is no rank.
 void finalize_at_exit(int status, void* started) {
   const auto& [process, limit] = *static_cast<const StartedMpi*>(started);
   int finalized = 0;

@@ -41,7 +41,7 @@ class Ticket {
   /// Errors: KoloError(kResources) without a descriptor left.
   int event();
 
-  /// Of a receive: waits, then says what was received. Errors: as `wait`; UsageError for any other
+  /// Waits for a receive, then says what was received. Errors: as `wait`; UsageError for any other
   /// operation.
   Received received();
   /// Takes a receive back: unless its message has come or is on its way, it soon fails with
@@ -50,8 +50,8 @@ class Ticket {
   /// operation.
   void cancel();
 
-  /// Of a row-sparse all-reduce: waits, then gives the results of all tables, once: later they are
-  /// empty. Errors: as `wait`; UsageError for any other operation.
+  /// Waits for a row-sparse all-reduce, then gives the results of all tables; a second call gets
+  /// empty ones. Errors: as `wait`; UsageError for any other operation.
   std::vector<RowSums> sums();
 
  private:

@@ -14,7 +14,6 @@
 #include "compression/kernels/radix_select.h"
 #include "compression/kernels/top_k.h"
 #include "tests/compression/top_k_cases.h"
-#include "tests/support/sanitized.h"
 #include "tests/support/simd_targets.h"
 
 namespace kolo {

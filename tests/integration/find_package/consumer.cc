@@ -21,7 +21,7 @@ std::vector<double> averaged(kolo::Group& group, double value) {
   return flat;
 }
 
-/// What the error says of weights that differ.
+/// The text of the error that names weights which differ.
 std::string difference(kolo::Group& group, std::vector<double> weights) {
   const std::vector<kolo::NamedTensor> tensors = {{"weights", weights}};
   kolo::check_equal(group, "all weights", tensors);

@@ -49,7 +49,7 @@ class CollectiveCall : public std::enable_shared_from_this<CollectiveCall> {
   std::string signature() const { return operation_->signature(); }
 
  private:
-  /// Of one tensor or of several, which have so many elements of the buffers to themselves.
+  /// An operation on one tensor or several; each has elements of the buffers for itself.
   std::shared_ptr<Operation> make(const std::string& name, const CollectiveTerms& terms,
                                   int ranks) {
     if (terms.kind == OperationKind::kBarrier) return calls_.plain(terms.kind);
