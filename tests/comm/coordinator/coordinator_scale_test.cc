@@ -204,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(
     Shapes, LargeJobs,
     testing::ValuesIn(test::kSanitized
                           ? std::vector<Shape>{{64, 1, 30}, {16, 4, 30}}
-                          : std::vector<Shape>{{1024, 1, 300}, {512, 8, 30}, {64, 64, 30}}),
+                          : std::vector<Shape>{{4096, 1, 300}, {512, 8, 30}, {64, 64, 30}}),
     [](const auto& shape) {
       return fmt::format("{}x{}", shape.param.nodes, shape.param.ranks_per_node);
     });
