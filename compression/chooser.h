@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compression/exchange_routes.h"
+#include "compression/sparse_exchange.h"
 #include "topology/link_costs.h"
 
 namespace kolo {

@@ -1,7 +1,9 @@
 #include "compression/compression_spec.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,9 +58,13 @@ std::string_view word_of(const Words<Value, kCount>& words, Value value) {
 template <typename Value, std::size_t kCount>
 std::vector<std::string> names_of(const Words<Value, kCount>& words, std::string_view prefix = "") {
   std::vector<std::string> names;
-  for (const auto& [word, meaning] : words)
-    names.push_back(std::string(prefix) + std::string(word));
+  for (const auto& [word, meaning] : words) names.push_back(fmt::format("{}{}", prefix, word));
   return names;
+}
+
+[[noreturn]] void fail(std::string_view text, std::string_view what) {
+  throw KoloError(
+      {.code = ErrorCode::kConfig, .what = fmt::format("compression '{}': {}", text, what)});
 }
 
 /// Reads one spec; its errors quote the whole of it.
@@ -86,10 +92,7 @@ class SpecReader {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw KoloError(
-        {.code = ErrorCode::kConfig, .what = fmt::format("compression '{}': {}", text_, what)});
-  }
+  [[noreturn]] void fail(std::string_view what) const { kolo::fail(text_, what); }
 
   [[noreturn]] void fail_unknown(std::string_view name,
                                  const std::vector<std::string>& names) const {
@@ -135,19 +138,24 @@ class SpecReader {
     } else if (argument == "nofeedback") {
       spec_.feedback = false;
     } else if (name == "rule") {
-      if (!read_word(kRules, value, spec_.rule)) fail_unknown(argument, names_of(kRules, "rule="));
+      read_choice(kRules, "rule=", value, spec_.rule);
     } else if (name == "route") {
-      if (!read_word(kRoutes, value, spec_.route)) {
-        fail_unknown(argument, names_of(kRoutes, "route="));
-      }
+      read_choice(kRoutes, "route=", value, spec_.route);
     } else if (name == "scope") {
-      if (!read_word(kScopes, value, spec_.scope))
-        fail_unknown(argument, names_of(kScopes, "scope="));
+      read_choice(kScopes, "scope=", value, spec_.scope);
     } else {
       const bool has_value = equals != std::string_view::npos;
       fail_unknown(argument.substr(0, has_value ? equals + 1 : argument.size()),
                    {"fp32", "fp16", "bf16", "dgc", "warmup=", "ramp=", "nofeedback",
                     "rule=", "route=", "scope="});
+    }
+  }
+
+  template <typename Value, std::size_t kCount>
+  void read_choice(const Words<Value, kCount>& words, std::string_view prefix,
+                   std::string_view text, Value& value) const {
+    if (!read_word(words, text, value)) {
+      fail_unknown(fmt::format("{}{}", prefix, text), names_of(words, prefix));
     }
   }
 
@@ -164,6 +172,17 @@ class SpecReader {
   std::string_view text_;
   CompressionSpec spec_;
 };
+
+/// The text up to the first `separator` outside parentheses, or all of it.
+std::size_t find_outside_brackets(std::string_view text, char separator) {
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '(') ++depth;
+    if (text[i] == ')') --depth;
+    if (text[i] == separator && depth == 0) return i;
+  }
+  return std::string_view::npos;
+}
 
 }  // namespace
 
@@ -200,6 +219,68 @@ WarmUp CompressionSpec::warm_up() const {
     result.steps_per_density = (ramp + result.ramp.size() - 1) / result.ramp.size();
   }
   return result;
+}
+
+CompressionRules CompressionRules::parse(std::string_view text) {
+  CompressionRules rules;
+  for (std::string_view left = text;;) {
+    const std::size_t comma = find_outside_brackets(left, ',');
+    const std::string_view rule = trimmed(left.substr(0, comma));
+    if (rule.empty()) fail(text, "one rule is empty; remove the extra comma");
+    const std::size_t equals = find_outside_brackets(rule, '=');
+    const bool for_all = equals == std::string_view::npos;
+    const std::string_view pattern = for_all ? "*" : trimmed(rule.substr(0, equals));
+    if (pattern.empty()) fail(rule, "a rule has no name pattern before '='");
+    rules.rules_.push_back(
+        {.pattern = std::string(pattern),
+         .spec = CompressionSpec::parse(for_all ? rule : rule.substr(equals + 1))});
+    if (comma == std::string_view::npos) return rules;
+    left.remove_prefix(comma + 1);
+  }
+}
+
+std::string CompressionRules::to_string() const {
+  if (rules_.size() == 1 && rules_[0].pattern == "*") return rules_[0].spec.to_string();
+  std::string text;
+  for (const Rule& rule : rules_) {
+    if (!text.empty()) text += ',';
+    text += rule.pattern + '=' + rule.spec.to_string();
+  }
+  return text;
+}
+
+CompressionSpec CompressionRules::spec_of(std::string_view tensor) const {
+  for (const Rule& rule : rules_) {
+    if (matches(rule.pattern, tensor)) return rule.spec;
+  }
+  return {};
+}
+
+bool CompressionRules::leave_choices() const {
+  return std::ranges::any_of(rules_, [](const Rule& rule) { return rule.spec.leaves_choices(); });
+}
+
+bool matches(std::string_view pattern, std::string_view name) {
+  // Where to resume if the text after the last `*` does not match: the `*` then takes one more
+  // character.
+  std::size_t p = 0, n = 0;
+  std::size_t after_star = std::string_view::npos;
+  std::size_t star_end = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      after_star = ++p;
+      star_end = n;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+      ++p;
+      ++n;
+    } else if (after_star != std::string_view::npos) {
+      p = after_star;
+      n = ++star_end;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
 }  // namespace kolo

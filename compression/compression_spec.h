@@ -5,12 +5,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "comm/base/dtype.h"
-#include "compression/density_schedule.h"
-#include "compression/exchange_routes.h"
-#include "compression/owner_quota.h"
 #include "compression/sparse_all_reduce.h"
+#include "compression/sparse_exchange.h"
 
 namespace kolo {
 
@@ -73,5 +72,30 @@ struct CompressionSpec {
 
   friend bool operator==(const CompressionSpec&, const CompressionSpec&) = default;
 };
+
+/// Specs by tensor name: `PATTERN=SPEC,PATTERN=SPEC,...`, or one SPEC for all. `*` stands for any
+/// characters and `?` for one. The first matching rule wins; a tensor that no rule matches is not
+/// compressed.
+class CompressionRules {
+ public:
+  /// Errors: KoloError(kConfig) naming the rule and its mistake.
+  static CompressionRules parse(std::string_view text);
+  std::string to_string() const;
+
+  CompressionSpec spec_of(std::string_view tensor) const;
+
+  /// True if some rule leaves a decision to the chooser.
+  bool leave_choices() const;
+
+ private:
+  struct Rule {
+    std::string pattern;
+    CompressionSpec spec;
+  };
+  std::vector<Rule> rules_;
+};
+
+/// True if a whole name matches a pattern of `*` and `?`. Pure.
+bool matches(std::string_view pattern, std::string_view name);
 
 }  // namespace kolo

@@ -3,27 +3,48 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <utility>
 
 #include "comm/base/check.h"
 #include "compression/kernels/fold_scan.h"
-#include "compression/kernels/radix_select.h"
+#include "compression/kernels/nth_key.h"
 
 namespace kolo {
 namespace {
 
+/// Numbers between two checks for a bad one: without a branch for each number, compilers vectorise
+/// the loop.
+constexpr std::size_t kNumbersPerCheck = 1024;
+
+/// Works on floating-point numbers as `Bits`; infinities and NaN have all bits of `exponent` set.
+template <typename Bits>
+bool all_below(const void* data, std::size_t count, Bits exponent) {
+  const std::span bits(static_cast<const Bits*>(data), count);
+  for (std::size_t begin = 0; begin < count; begin += kNumbersPerCheck) {
+    Bits bad = 0;
+    for (const Bits value : bits.subspan(begin, std::min(kNumbersPerCheck, count - begin))) {
+      bad = static_cast<Bits>(bad | static_cast<Bits>((value & exponent) == exponent));
+    }
+    if (bad != 0) return false;
+  }
+  return true;
+}
+
 // Elements folded between two checks for values that are not finite.
 constexpr std::size_t kFoldBlock = 1024;
 
-// Folds elements [begin, end) of a step whose only candidates are sums that are not finite. Returns
-// true if there are none.
-bool fold_range(FoldScan scan, std::size_t begin, std::size_t end) {
+// Folds all elements of a step whose only candidates are sums that are not finite. Returns true if
+// there are none.
+bool fold_all(FoldScan scan, std::size_t count) {
   std::array<std::uint32_t, kFoldBlock + kCandidateSlack> indices;
   std::array<float, kFoldBlock + kCandidateSlack> values;
   scan.least_key = radix::kInfinityKey;
   bool finite = true;
-  for (scan.begin = begin; scan.begin < end; scan.begin = scan.end) {
-    scan.end = std::min(scan.begin + kFoldBlock, end);
+  for (scan.begin = 0; scan.begin < count; scan.begin = scan.end) {
+    scan.end = std::min(scan.begin + kFoldBlock, count);
     finite &= fold_scan(scan, {.indices = indices.data(), .values = values.data()}) == 0;
   }
   return finite;
@@ -36,6 +57,41 @@ std::vector<std::size_t> counts_of(const std::vector<FeedbackTensor>& tensors) {
 }
 
 }  // namespace
+
+bool are_finite(std::span<const float> values) {
+  return all_below(values.data(), values.size(), std::uint32_t{0xff} << 23);
+}
+
+bool all_finite(const BufferView& tensor) {
+  if (tensor.memory == MemoryKind::kDevice) return true;
+  switch (tensor.dtype) {
+    case DType::kFloat64:
+      return all_below(tensor.data, tensor.count, std::uint64_t{0x7ff} << 52);
+    case DType::kFloat32:
+      return are_finite({static_cast<const float*>(tensor.data), tensor.count});
+    case DType::kFloat16:
+      return all_below(tensor.data, tensor.count, std::uint16_t{0x7c00});
+    case DType::kBFloat16:
+      return all_below(tensor.data, tensor.count, std::uint16_t{0x7f80});
+    default:
+      return true;
+  }
+}
+
+ResidualArena::ResidualArena(std::span<const std::size_t> counts) {
+  constexpr std::size_t kUnit = kMemoryAlignment / sizeof(float);
+  for (const std::size_t count : counts) {
+    tensors_.push_back({.offset = floats_, .count = count});
+    floats_ += (count + kUnit - 1) / kUnit * kUnit;
+  }
+  memory_ = allocate_aligned(2 * floats_ * sizeof(float));
+  std::fill_n(reinterpret_cast<float*>(memory_.get()), 2 * floats_, 0.0f);
+}
+
+std::span<float> ResidualArena::room(std::size_t tensor, std::size_t half) const {
+  const Tensor& place = tensors_.at(tensor);
+  return {reinterpret_cast<float*>(memory_.get()) + half * floats_ + place.offset, place.count};
+}
 
 ErrorFeedback::ErrorFeedback(std::vector<FeedbackTensor> tensors,
                              std::optional<MomentumCorrection> momentum)
@@ -65,8 +121,7 @@ FoldMomentum ErrorFeedback::momentum_of(std::size_t tensor) {
   if (!momentum_) return {};
   return {.before = velocities_->current(tensor).data(),
           .after = velocities_->pending(tensor).data(),
-          .factor = momentum_->momentum,
-          .nesterov = momentum_->nesterov};
+          .factor = momentum_->momentum};
 }
 
 SelectionReport ErrorFeedback::fold(std::size_t tensor, std::span<const float> gradient,
@@ -91,12 +146,12 @@ bool ErrorFeedback::fold_dense(std::size_t tensor, std::span<const float> gradie
                                std::span<float> sums) {
   check(sums.size() == gradient.size(), "sums of another size");
   begin(tensor, gradient);
-  const bool finite = fold_range({.residual = residuals_.current(tensor).data(),
-                                  .gradient = gradient.data(),
-                                  .sums = sums.data(),
-                                  .scale = scale,
-                                  .momentum = momentum_of(tensor)},
-                                 0, sums.size());
+  const bool finite = fold_all({.residual = residuals_.current(tensor).data(),
+                                .gradient = gradient.data(),
+                                .sums = sums.data(),
+                                .scale = scale,
+                                .momentum = momentum_of(tensor)},
+                               sums.size());
   std::ranges::fill(residuals_.pending(tensor), 0.0f);
   return finite;
 }
@@ -107,10 +162,8 @@ void ErrorFeedback::commit(std::size_t tensor, const Pairs& sent) {
   for (std::size_t j = 0; j < sent.size(); ++j) residual[sent.indices[j]] -= sent.values[j];
   residuals_.accept(tensor);
   if (!momentum_) return;
-  if (momentum_->masking) {
-    const std::span<float> velocity = velocities_->pending(tensor);
-    for (const std::uint32_t i : sent.indices) velocity[i] = 0.0f;
-  }
+  const std::span<float> velocity = velocities_->pending(tensor);
+  for (const std::uint32_t i : sent.indices) velocity[i] = 0.0f;
   velocities_->accept(tensor);
 }
 
@@ -125,14 +178,6 @@ double ErrorFeedback::residual_norm(std::size_t tensor) const {
   double squares = 0;
   for (const float value : residuals_.current(tensor)) squares += double{value} * double{value};
   return std::sqrt(squares);
-}
-
-void ErrorFeedback::flush(std::size_t tensor, std::span<float> values) {
-  check(!steps_.at(tensor).open, "a residual is flushed between steps");
-  check(values.size() == tensors_[tensor].count, "a residual of another size");
-  const std::span<float> residual = residuals_.current(tensor);
-  std::ranges::copy(residual, values.begin());
-  std::ranges::fill(residual, 0.0f);
 }
 
 FeedbackState ErrorFeedback::save() const {

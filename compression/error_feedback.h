@@ -5,21 +5,65 @@
 #include <span>
 #include <vector>
 
+#include "comm/base/aligned_memory.h"
+#include "comm/base/buffer_view.h"
 #include "compression/feedback_state.h"
 #include "compression/kernels/top_k_selector.h"
 #include "compression/payload.h"
-#include "compression/residual_arena.h"
 
 namespace kolo {
+
+/// True if no number of a tensor is infinite or NaN. Integers are finite; device memory is not
+/// checked.
+///
+/// Threads: pure; any.
+/// Cost:    one read of the tensor, at the speed of the caches.
+bool all_finite(const BufferView& tensor);
+bool are_finite(std::span<const float> values);
+
+/// float32 numbers that belong to tensors and outlive steps, such as residuals. They lie in one
+/// piece of memory, indexed by tensor and never by bucket, so plans may change.
+///
+/// Every tensor has two rooms, the current one and a pending one. A step writes the pending room
+/// and either accepts it, which swaps the rooms, or drops it; then no bit has changed.
+///
+/// Threads: one thread per tensor at a time.
+class ResidualArena {
+ public:
+  /// All current rooms are zero.
+  explicit ResidualArena(std::span<const std::size_t> counts);
+
+  std::span<float> current(std::size_t tensor) { return room(tensor, tensors_.at(tensor).current); }
+  std::span<const float> current(std::size_t tensor) const {
+    return room(tensor, tensors_.at(tensor).current);
+  }
+  /// The pending room; unspecified until a step writes it.
+  std::span<float> pending(std::size_t tensor) {
+    return room(tensor, 1 - tensors_.at(tensor).current);
+  }
+  void accept(std::size_t tensor) { tensors_.at(tensor).current ^= 1; }
+
+ private:
+  struct Tensor {
+    std::size_t offset =
+        0;  ///< Offset of both rooms, in floats from the start of their half of the memory.
+    std::size_t count = 0;
+    std::size_t current = 0;  ///< 0 or 1.
+  };
+
+  std::span<float> room(std::size_t tensor, std::size_t half) const;
+
+  std::vector<Tensor> tensors_;
+  std::size_t floats_ = 0;  ///< Size of one half.
+  AlignedMemory memory_;
+};
 
 /// Momentum of deep gradient compression: each rank accumulates a velocity u = m u + g, and the
 /// residual takes u instead of g. The optimizer's own momentum is then off. Source: Lin, Han, Mao,
 /// Wang and Dally, ICLR 2018, section 3.
+/// Sent values leave the velocity too, so that they are not sent again late.
 struct MomentumCorrection {
   float momentum = 0.9f;
-  bool nesterov = false;  ///< u = m (u + g), and the residual takes u + g.
-  bool masking =
-      true;  ///< Sent values leave the velocity too, so that they are not sent again late.
 };
 
 /// Keeps the values that compression did not send, and sends them later: one rank's residuals, and
@@ -37,12 +81,6 @@ class ErrorFeedback {
  public:
   explicit ErrorFeedback(std::vector<FeedbackTensor> tensors,
                          std::optional<MomentumCorrection> momentum = std::nullopt);
-
-  std::size_t tensors() const { return tensors_.size(); }
-  const FeedbackTensor& tensor(std::size_t i) const { return tensors_.at(i); }
-  std::size_t bytes() const {
-    return residuals_.bytes() + (velocities_ ? velocities_->bytes() : 0);
-  }
 
   /// Adds residual and scale * gradient and selects the k largest sums. The gradient may change
   /// afterwards.
@@ -63,8 +101,6 @@ class ErrorFeedback {
 
   std::span<const float> residual(std::size_t tensor) const { return residuals_.current(tensor); }
   double residual_norm(std::size_t tensor) const;
-  /// Moves the residual to `values`, for a last dense reduction.
-  void flush(std::size_t tensor, std::span<float> values);
 
   FeedbackState save() const;
   /// Errors: KoloError(kData) naming the tensor, unless the state has the same tensors, in any

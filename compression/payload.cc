@@ -1,12 +1,45 @@
 #include "compression/payload.h"
 
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstring>
 
 #include "comm/base/check.h"
-#include "compression/value_codec.h"
+#include "comm/kernels/reduce_kernels.h"
 
 namespace kolo {
 namespace {
+
+// Values in L1 between memory of any alignment and the kernels.
+constexpr std::size_t kBlock = 512;
+
+void check_wire(DType wire, int exponent) {
+  check(wire == DType::kFloat32 || is_16bit_float(wire),
+        "values travel as float32, float16 or bfloat16");
+  check(is_exponent_of(wire, exponent), "no such exponent for the values of a payload");
+}
+
+template <typename Run>
+void for_blocks(std::size_t count, const Run& run) {
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    run(begin, std::min(kBlock, count - begin));
+  }
+}
+
+std::size_t pages_of(std::size_t domain) { return (domain + kIndexPage - 1) / kIndexPage; }
+
+template <typename T>
+void put(std::span<std::byte> out, std::size_t i, T value) {
+  std::memcpy(out.data() + i * sizeof(T), &value, sizeof(T));
+}
+
+template <typename T>
+T get(std::span<const std::byte> in, std::size_t i) {
+  T value;
+  std::memcpy(&value, in.data() + i * sizeof(T), sizeof(T));
+  return value;
+}
 
 struct Header {
   std::uint64_t used_bytes;
@@ -47,6 +80,116 @@ PayloadSegment segment_of(std::span<const std::byte> payload, std::size_t i) {
 }
 
 }  // namespace
+
+int fitting_exponent(DType wire, float largest) {
+  if (wire != DType::kFloat16 || largest == 0.0f) return 0;
+  return std::clamp(14 - std::ilogb(largest), kLeastWireExponent, kMostWireExponent);
+}
+
+bool is_exponent_of(DType wire, int exponent) {
+  if (wire != DType::kFloat16) return exponent == 0;
+  return exponent >= kLeastWireExponent && exponent <= kMostWireExponent;
+}
+
+void encode_values(DType wire, int exponent, std::span<const float> values,
+                   std::span<std::byte> out) {
+  check_wire(wire, exponent);
+  check(out.size() == values.size() * size_of(wire), "encoded values have another size");
+  if (values.empty()) return;
+  if (wire == DType::kFloat32) {
+    std::memcpy(out.data(), values.data(), out.size());
+    return;
+  }
+  std::array<std::uint16_t, kBlock> encoded;
+  for_blocks(values.size(), [&](std::size_t begin, std::size_t count) {
+    to_wire(wire, encoded.data(), DType::kFloat32, values.data() + begin, count, exponent);
+    std::memcpy(out.data() + 2 * begin, encoded.data(), 2 * count);
+  });
+}
+
+void decode_values(DType wire, int exponent, std::span<const std::byte> in,
+                   std::span<float> values) {
+  check_wire(wire, exponent);
+  check(in.size() == values.size() * size_of(wire), "encoded values have another size");
+  if (values.empty()) return;
+  if (wire == DType::kFloat32) {
+    std::memcpy(values.data(), in.data(), in.size());
+    return;
+  }
+  const double scale = std::ldexp(1.0, -exponent);
+  std::array<std::uint16_t, kBlock> encoded;
+  for_blocks(values.size(), [&](std::size_t begin, std::size_t count) {
+    std::memcpy(encoded.data(), in.data() + 2 * begin, 2 * count);
+    convert(DType::kFloat32, values.data() + begin, wire, encoded.data(), count, scale);
+  });
+}
+
+void round_to_wire(DType wire, int exponent, std::span<const float> values,
+                   std::span<float> rounded) {
+  check(rounded.size() == values.size(), "rounded values have another count");
+  std::array<std::byte, kBlock * sizeof(float)> encoded;
+  for_blocks(values.size(), [&](std::size_t begin, std::size_t count) {
+    const std::span<std::byte> bytes(encoded.data(), count * size_of(wire));
+    encode_values(wire, exponent, values.subspan(begin, count), bytes);
+    decode_values(wire, exponent, bytes, rounded.subspan(begin, count));
+  });
+}
+
+IndexCoding smaller_coding(std::size_t domain, std::size_t count) {
+  return index_bytes(IndexCoding::kU16Pages, domain, count) <
+                 index_bytes(IndexCoding::kU32, domain, count)
+             ? IndexCoding::kU16Pages
+             : IndexCoding::kU32;
+}
+
+std::size_t index_bytes(IndexCoding coding, std::size_t domain, std::size_t count) {
+  if (coding == IndexCoding::kU32) return count * sizeof(std::uint32_t);
+  return pages_of(domain) * sizeof(std::uint32_t) + count * sizeof(std::uint16_t);
+}
+
+void encode_indices(IndexCoding coding, std::size_t domain, std::span<const std::uint32_t> indices,
+                    std::span<std::byte> out) {
+  check(out.size() == index_bytes(coding, domain, indices.size()),
+        "encoded indices have another size");
+  if (coding == IndexCoding::kU32) {
+    if (!indices.empty()) std::memcpy(out.data(), indices.data(), out.size());
+    return;
+  }
+  const std::span<std::byte> low_halves = out.subspan(pages_of(domain) * sizeof(std::uint32_t));
+  std::size_t i = 0;
+  for (std::size_t page = 0; page < pages_of(domain); ++page) {
+    const std::size_t first = i;
+    for (; i < indices.size() && indices[i] / kIndexPage == page; ++i) {
+      put(low_halves, i, static_cast<std::uint16_t>(indices[i]));
+    }
+    put(out, page, static_cast<std::uint32_t>(i - first));
+  }
+  check(i == indices.size(), "indices ascend and are below their domain");
+}
+
+void decode_indices(IndexCoding coding, std::size_t domain, std::span<const std::byte> in,
+                    std::span<std::uint32_t> indices) {
+  ensure(in.size() == index_bytes(coding, domain, indices.size()),
+         "encoded indices have another size");
+  if (coding == IndexCoding::kU32) {
+    if (!indices.empty()) std::memcpy(indices.data(), in.data(), in.size());
+  } else {
+    const std::span<const std::byte> low_halves =
+        in.subspan(pages_of(domain) * sizeof(std::uint32_t));
+    std::size_t i = 0;
+    for (std::size_t page = 0; page < pages_of(domain); ++page) {
+      const std::size_t count = get<std::uint32_t>(in, page);
+      ensure(count <= indices.size() - i, "pages of indices hold too many");
+      const auto base = static_cast<std::uint32_t>(page * kIndexPage);
+      for (const std::size_t end = i + count; i < end; ++i) {
+        indices[i] = base + get<std::uint16_t>(low_halves, i);
+      }
+    }
+    ensure(i == indices.size(), "pages of indices hold too few");
+  }
+  ensure(std::ranges::all_of(indices, [&](std::uint32_t index) { return index < domain; }),
+         "an index is not below its domain");
+}
 
 std::size_t PayloadPlan::bytes(std::size_t pairs) const { return parts_of(*this, pairs).end; }
 

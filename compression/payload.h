@@ -6,9 +6,68 @@
 #include <vector>
 
 #include "comm/base/dtype.h"
-#include "compression/index_codec.h"
 
 namespace kolo {
+
+/// The encoding of values in a sparse payload: float32, bfloat16, or float16 multiplied by a power
+/// of two, so that neither large nor small values leave its range.
+///
+/// Split:   v = decode(encode(a)) and r = a - v add up to a exactly: both are multiples of a's last
+///          place, and r is smaller than v or a. This holds for every finite a up to twice the
+///          largest value of the wire at that exponent; with `fitting_exponent` that is every
+///          value.
+/// Threads: pure; any.
+
+/// The exponent at which `largest`, a finite magnitude, fills the upper half of float16's range,
+/// except for one bit. Nothing up to it saturates (beyond 2^127 by less than a last place), and
+/// values 2^-38 times as large are still told from zero. Zero for the other wires.
+int fitting_exponent(DType wire, float largest);
+
+/// True if values of this wire can have this exponent.
+bool is_exponent_of(DType wire, int exponent);
+
+/// out[i] = round(values[i] * 2^exponent), to nearest even, once. A value beyond the range of the
+/// wire becomes the largest finite one of the same sign.
+///
+/// Shape:  `out` has values.size() elements of `wire`, at any alignment.
+/// Before: values are finite. Errors: UsageError for a wire that is not one of the three, or an
+///         exponent that `fitting_exponent` cannot give.
+void encode_values(DType wire, int exponent, std::span<const float> values,
+                   std::span<std::byte> out);
+
+/// values[i] = in[i] * 2^-exponent, exactly.
+void decode_values(DType wire, int exponent, std::span<const std::byte> in,
+                   std::span<float> values);
+
+/// The values that the receiver will see: decode(encode(values)). `rounded` may be `values`.
+void round_to_wire(DType wire, int exponent, std::span<const float> values,
+                   std::span<float> rounded);
+
+/// Encodings of the ascending indices of a sparse payload.
+enum class IndexCoding : std::uint8_t {
+  kU32,
+  kU16Pages,  ///< Number of indices per page of 64 Ki (32 bits), then their 16 lower bits.
+};
+
+inline constexpr std::size_t kIndexPage = std::size_t{1} << 16;
+
+/// The encoding that takes fewer bytes for `count` indices below `domain`.
+IndexCoding smaller_coding(std::size_t domain, std::size_t count);
+
+/// Exact number of bytes for `count` indices below `domain`.
+std::size_t index_bytes(IndexCoding coding, std::size_t domain, std::size_t count);
+
+/// Shape:   `out` has index_bytes bytes, at any alignment.
+/// Before:  indices ascend and are below `domain`, which is at most 2^32.
+/// Threads: pure; any.
+/// Errors:  UsageError if `out` has another size.
+void encode_indices(IndexCoding coding, std::size_t domain, std::span<const std::uint32_t> indices,
+                    std::span<std::byte> out);
+
+/// The inverse. Errors: KoloError(kInternal) if the pages do not hold indices.size() indices or one
+/// is not below `domain`: the input is not such an encoding.
+void decode_indices(IndexCoding coding, std::size_t domain, std::span<const std::byte> in,
+                    std::span<std::uint32_t> indices);
 
 /// The pairs of one tensor in a payload, in the order of tensors.
 struct PayloadSegment {

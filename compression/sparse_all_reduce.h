@@ -7,13 +7,27 @@
 
 #include "comm/algorithms/chunking.h"
 #include "comm/schedule/schedule.h"
-#include "compression/density_schedule.h"
 #include "compression/error_feedback.h"
-#include "compression/exchange_routes.h"
 #include "compression/sparse_exchange.h"
 #include "topology/process_grid.h"
 
 namespace kolo {
+
+/// Dense steps first, then falling densities down to the requested one. A high density by
+/// all-gather costs more than a dense step, so early steps are dense rather than nearly dense.
+struct WarmUp {
+  std::size_t dense_steps = 0;
+  std::vector<double> ramp = {};  ///< Densities in succession.
+  std::size_t steps_per_density =
+      0;  ///< Length of each density of the ramp; 0 leaves the ramp out.
+};
+
+/// Density of a step, counted from 0; empty if the step is dense. Pure.
+std::optional<double> density_at(const WarmUp& warm_up, double density, std::size_t step);
+
+/// Number of `count` elements that a density keeps: ceil(density * count), at least one if there
+/// are any. Errors: UsageError unless 0 < density <= 1.
+std::size_t pairs_to_keep(double density, std::size_t count);
 
 /// The ranks that exchange pairs with each other.
 enum class SparseScope : std::uint8_t {
@@ -78,15 +92,11 @@ BucketLayout sparse_bucket(const SparseOptions& options, ReduceOp op, Placement 
 ///                  all-gather inside the node
 ///
 /// Before: all arguments are equal on all ranks. After: all ranks hold identical bytes.
-/// Cost:   `planned_exchange` bounds the bytes sent.
 /// Threads: pure; any.
 /// Errors: UsageError for a bucket of another group.
 Schedule compile_sparse(int rank, const BucketLayout& bucket, const ProcessGrid& grid,
                         const SparseOptions& options);
 Schedule compile_dense_step(int rank, const BucketLayout& bucket, const ProcessGrid& grid,
                             const SparseOptions& options);
-
-/// The most that a rank sends in the exchange of a sparse step.
-ScheduleTraffic planned_exchange(int rank, const ProcessGrid& grid, const SparseOptions& options);
 
 }  // namespace kolo

@@ -1,11 +1,13 @@
 #include "compression/sparse_exchange.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 
 #include "comm/base/check.h"
-#include "compression/value_codec.h"
+#include "compression/kernels/top_k_selector.h"
+#include "compression/payload.h"
 
 namespace kolo {
 namespace {
@@ -37,6 +39,84 @@ PayloadPlan payload_plan(DType wire, std::size_t domain, std::size_t segments,
 }
 
 }  // namespace
+
+std::string_view to_string(ExchangeRoute route) {
+  switch (route) {
+    case ExchangeRoute::kAllGather:
+      return "allgather";
+    case ExchangeRoute::kPairwise:
+      return "pairwise";
+    case ExchangeRoute::kLogStep:
+      return "logstep";
+  }
+  return "unknown";
+}
+
+int pairwise_destination(int ranks, int rank, int step) { return (rank + 1 + step) % ranks; }
+
+int log_step_rounds(int ranks) {
+  return static_cast<int>(std::bit_width(static_cast<unsigned>(ranks) - 1));
+}
+
+int log_step_peer(int ranks, int rank, int round) { return (rank + (1 << round)) % ranks; }
+
+std::vector<Forward> log_step_forwards(int ranks, int rank, int round) {
+  std::vector<Forward> forwards;
+  const int bit = 1 << round;
+  for (int distance = 1; distance < ranks; ++distance) {
+    if ((distance & bit) == 0) continue;
+    const int gone = distance & (bit - 1);
+    const int source = (rank - gone + ranks) % ranks;
+    forwards.push_back({.source = source, .destination = (source + distance) % ranks});
+  }
+  return forwards;
+}
+
+BlockOwnership::BlockOwnership(std::size_t count, int owners) : count_(count) {
+  check(owners > 0, "a compression group has at least one owner");
+  owners_ = static_cast<std::size_t>(owners);
+  constexpr std::size_t kBlocksPerOwner = 64;
+  const std::size_t fair = count / (owners_ * kBlocksPerOwner);
+  block_ = std::clamp<std::size_t>(std::bit_floor(fair), 64, 4096);
+  check(most_local() <= std::size_t{1} << 32, "an owner's elements are numbered in 32 bits");
+}
+
+std::size_t BlockOwnership::local_count_below(int owner, std::size_t end) const {
+  const std::size_t round = block_ * owners_;
+  const std::size_t last_round = end % round;
+  const std::size_t before = static_cast<std::size_t>(owner) * block_;
+  const std::size_t rest = last_round > before ? std::min(last_round - before, block_) : 0;
+  return end / round * block_ + rest;
+}
+
+std::size_t owner_quota(std::size_t k, std::size_t local_count, std::size_t count) {
+  if (count == 0) return 0;
+  check(k <= count && local_count <= count && count <= std::size_t{1} << 32,
+        "a quota is a share of what there is");
+  return (k * local_count + count - 1) / count;
+}
+
+void keep_largest(Pairs& sums, std::span<const QuotaPart> parts, std::vector<std::uint32_t>& keys) {
+  std::size_t begin = 0;
+  std::size_t kept = 0;
+  for (const QuotaPart& part : parts) {
+    std::size_t end = begin;
+    while (end < sums.size() && sums.indices[end] < part.end) ++end;
+    const std::size_t count = end - begin;
+    if (count > 0 && part.quota > 0) {
+      radix::NthKey nth{.need = count};
+      if (count > part.quota) {
+        nth = radix::nth_largest_key(std::span(sums.values).subspan(begin, count), part.quota, 0,
+                                     keys);
+      }
+      kept += keep_largest({&sums.indices[begin], &sums.values[begin]}, count, nth,
+                           {&sums.indices[kept], &sums.values[kept]});
+    }
+    begin = end;
+  }
+  sums.indices.resize(kept);
+  sums.values.resize(kept);
+}
 
 std::size_t SparsePlan::count() const {
   return std::accumulate(tensor_counts.begin(), tensor_counts.end(), std::size_t{0});

@@ -1,15 +1,124 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "comm/base/dtype.h"
-#include "compression/block_ownership.h"
-#include "compression/owner_quota.h"
 #include "compression/payload.h"
 
 namespace kolo {
+
+/// The path of pairs to all ranks. It changes no bit of the result.
+enum class ExchangeRoute : std::uint8_t {
+  kAllGather,  ///< Every rank's pairs go to every rank; all compute as the owners do.
+  kPairwise,   ///< Through owners, directly to each of them.
+  kLogStep,    ///< Through owners, in log2(ranks) rounds each way.
+};
+std::string_view to_string(ExchangeRoute route);
+
+/// The messages by which a payload from every rank for every other rank gets there.
+///
+/// Pairwise: each payload goes directly to its destination, to ranks + 1, + 2, ... in succession,
+/// so that no two ranks send to the same one at a time. ranks - 1 messages per rank; no byte is
+/// sent twice.
+///
+/// Log-step: in round b a rank forwards, to rank + 2^b, the payloads with bit b set in their
+/// remaining distance. Fewer messages; each byte is sent about log2(ranks) / 2 times. For 4 ranks,
+/// from rank 0:
+///
+///     distance        1        2        3
+///     round 0      0 -> 1             0 -> 1
+///     round 1               0 -> 2    1 -> 3
+///
+/// Payloads stay whole and separate, so the owner adds the same numbers in the same order.
+///
+/// Threads: pure; any.
+/// Source:  Bruck, Ho, Kipnis, Upfal and Weathersby, IEEE TPDS 8(11), 1997.
+
+struct Forward {
+  int source = 0;
+  int destination = 0;
+  friend bool operator==(const Forward&, const Forward&) = default;
+};
+
+/// Destination of message `step` of `rank`, of ranks - 1 messages counted from 0.
+int pairwise_destination(int ranks, int rank, int step);
+
+/// ceil(log2(ranks)).
+int log_step_rounds(int ranks);
+/// Destination of `rank` in `round`.
+int log_step_peer(int ranks, int rank, int round);
+/// The payloads that it sends there in one message, in ascending distance. It has received them in
+/// earlier rounds, or is their source.
+std::vector<Forward> log_step_forwards(int ranks, int rank, int round);
+
+/// Assigns the elements of a compression group to the owners of their sums. Blocks go round-robin,
+/// so that tensors with large gradients, which lie together, load all owners alike. For 4 owners:
+///
+///     block      | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 |
+///     owner        0   1   2   3   0   1   2   3   0   1
+///     local block  0   0   0   0   1   1   1   1   2   2
+///
+/// Equal on all ranks, fixed with the group's tensors, and independent of what is fused when.
+///
+/// Threads: pure; any.
+class BlockOwnership {
+ public:
+  /// Blocks of the largest power of two from 64 to 4096 elements that gives each owner 64 blocks,
+  /// or of 64. Errors: UsageError unless owners > 0.
+  BlockOwnership(std::size_t count, int owners);
+
+  std::size_t count() const { return count_; }
+  int owners() const { return static_cast<int>(owners_); }
+  std::size_t block() const { return block_; }
+
+  int owner(std::size_t element) const { return static_cast<int>(element / block_ % owners_); }
+  /// The element's index among those of its owner; ascends with the element.
+  std::uint32_t local(std::size_t element) const {
+    return static_cast<std::uint32_t>(element / (block_ * owners_) * block_ + element % block_);
+  }
+  /// The inverse.
+  std::size_t element(int owner, std::uint32_t local) const {
+    return (local / block_ * owners_ + static_cast<std::size_t>(owner)) * block_ + local % block_;
+  }
+  /// Number of elements of an owner, and of those below `end` among them.
+  std::size_t local_count(int owner) const { return local_count_below(owner, count_); }
+  std::size_t local_count_below(int owner, std::size_t end) const;
+  /// The largest number of elements of any owner.
+  std::size_t most_local() const { return local_count(0); }
+
+ private:
+  std::size_t count_;
+  std::size_t owners_;
+  std::size_t block_;
+};
+
+/// The rule for which sums become part of the result. Each gives the same bits on every path of the
+/// pairs; the rules differ from each other.
+enum class QuotaRule : std::uint8_t {
+  kQuota,     ///< Each owner keeps its largest sums of each tensor, its fair share of the tensor's
+              ///< pairs: a result of fixed size, in which no tensor starves beside a larger one.
+  kLossless,  ///< Every sum of a pair that some rank sent.
+};
+
+/// Number of sums that an owner of `local_count` of `count` elements keeps under kQuota: k in
+/// proportion, rounded up, so at density one it is all of them.
+std::size_t owner_quota(std::size_t k, std::size_t local_count, std::size_t count);
+
+/// A tensor's share of an owner's quota: the indices below `end` that belong to no part before.
+struct QuotaPart {
+  std::size_t end = 0;
+  std::size_t quota = 0;
+  friend bool operator==(const QuotaPart&, const QuotaPart&) = default;
+};
+
+/// Keeps the `quota` largest magnitudes of each part, the lower index among equal ones, in order.
+/// Before:  sums in ascending order; `parts` cover all indices. Threads: pure; any. `keys` is
+///          scratch memory for at most sums.size() keys.
+void keep_largest(Pairs& sums, std::span<const QuotaPart> parts, std::vector<std::uint32_t>& keys);
 
 /// The steps of a sparse all-reduce as functions of one rank's buffers, which a schedule calls
 /// between its messages. For one group of tensors:

@@ -71,4 +71,20 @@ ArenaPlaces place_in_arena(std::span<const GradientSpec> gradients, const Planne
 /// The dtype that a gradient has in its bucket.
 DType bucket_dtype(const GradientSpec& gradient, const GradientOptions& options);
 
+/// Counts the gradients of this rank that each bucket of a plan still waits for. Threads: one.
+class Readiness {
+ public:
+  explicit Readiness(const Plan& plan);
+
+  /// Marks `gradient` as complete in the current iteration. Returns its bucket if it was the last
+  /// one missing; the bucket then starts to count for the next iteration.
+  std::optional<std::size_t> mark(std::size_t gradient);
+
+  std::size_t bucket_of(std::size_t gradient) const { return bucket_of_[gradient]; }
+
+ private:
+  std::vector<std::size_t> bucket_of_;
+  std::vector<std::size_t> size_, missing_;  // gradients, by bucket
+};
+
 }  // namespace kolo

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/device/copy_chunk.h"
+#include "comm/device/device_kernels.h"
 #include "fusion/pack_kernels.h"
 
 namespace kolo {

@@ -1,6 +1,7 @@
 #include "fusion/device_packer.h"
 
 #include <algorithm>
+#include <span>
 
 #include "comm/base/check.h"
 
@@ -109,6 +110,18 @@ void DevicePacker::copy(Table& table, Stream& stream, std::size_t offset, std::s
     what.bucket_dtype = options_.bucket_dtype;
     kernels_.copy_batched(stream, what);
   }
+}
+
+void DeviceClear::clear(std::size_t index, const BufferView& view, Event& event) {
+  const MutexLock lock(mutex_);
+  if (!stream_) stream_ = device_.make_stream();
+  // A bucket without tensors is one gap, and gaps are packed as zeros.
+  const DevicePackerOptions options{.bucket_dtype = view.dtype, .bucket_count = view.count};
+  DevicePacker& packer =
+      packers_.try_emplace(index, device_, std::span<const Segment>(), options).first->second;
+  stream_->wait(event);
+  packer.pack(*stream_, 0, view.count, view.data);
+  stream_->record(event);
 }
 
 }  // namespace kolo

@@ -2,15 +2,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "comm/base/buffer_view.h"
+#include "comm/base/mutex.h"
 #include "comm/device/device.h"
 #include "comm/schedule/packer.h"
 #include "fusion/chunk_table.h"
-#include "fusion/rebindable.h"
+#include "fusion/pack_kernels.h"
 
 namespace kolo {
 
@@ -78,6 +81,26 @@ class DevicePacker final : public StreamPacker, public Rebindable {
   double pack_scale_ = 1.0;
   Table results_;
   std::optional<Table> contributions_;  // if they are elsewhere
+};
+
+/// Sets tensors in device memory to zero, on a stream of its own. The first use for a tensor
+/// allocates; later ones do not.
+///
+/// Threads: any.
+class DeviceClear {
+ public:
+  /// `device` outlives it.
+  explicit DeviceClear(Device& device) : device_(device) {}
+
+  /// Enqueues zeros for tensor number `index` behind `event`, then records `event` behind them.
+  /// Before: `view` is the same for each use of a number. Errors: KoloError(kResources).
+  void clear(std::size_t index, const BufferView& view, Event& event) KOLO_EXCLUDES(mutex_);
+
+ private:
+  Device& device_;
+  Mutex mutex_;
+  std::unique_ptr<Stream> stream_ KOLO_GUARDED_BY(mutex_);
+  std::map<std::size_t, DevicePacker> packers_ KOLO_GUARDED_BY(mutex_);  // by number
 };
 
 }  // namespace kolo

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "comm/base/check.h"
-#include "comm/kernels/neutral.h"
 #include "comm/kernels/reduce_kernels.h"
 
 namespace kolo {

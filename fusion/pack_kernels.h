@@ -1,11 +1,16 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "comm/base/buffer_view.h"
+#include "comm/base/check.h"
 #include "comm/base/dtype.h"
 #include "comm/kernels/reduce_kernels.h"
+#include "comm/schedule/packer.h"
 
 namespace kolo {
 
@@ -54,5 +59,56 @@ void pack(std::span<const Segment> segments, const BufferView& range, std::size_
 /// Otherwise as `pack`.
 void unpack(std::span<const Segment> segments, const BufferView& range, std::size_t begin,
             double scale, Stores stores = Stores::kCached);
+
+/// Calls `overlap(segment, first, last)`, in order, for every segment that has bucket elements
+/// [first, last) in [begin, end). Errors: UsageError if two of them are out of order or overlap.
+template <typename Overlap>
+void for_each_overlap(std::span<const Segment> segments, std::size_t begin, std::size_t end,
+                      Overlap overlap) {
+  const auto ends_before = [](const Segment& segment, std::size_t position) {
+    return segment.offset + segment.count <= position;
+  };
+  auto segment = std::lower_bound(segments.begin(), segments.end(), begin, ends_before);
+  std::size_t cursor = begin;
+  for (; segment != segments.end() && segment->offset < end; ++segment) {
+    const std::size_t first = std::max(segment->offset, begin);
+    const std::size_t last = std::min(segment->offset + segment->count, end);
+    check(first >= cursor, "segments of a bucket must be sorted and must not overlap");
+    if (first < last) overlap(*segment, first, last);
+    cursor = last;
+  }
+}
+
+/// A packer whose tensors may move between iterations. Threads: the executor's.
+class Rebindable {
+ public:
+  virtual ~Rebindable() = default;
+  /// Points tensor `index` to other memory of the same size. `input`: memory of the contribution if
+  /// it is elsewhere; else null.
+  virtual void rebind(std::size_t index, void* data, const void* input) = 0;
+};
+
+/// The executor's view of the tensors of one host bucket that is not in place: packs with the cast
+/// to the bucket's dtype, unpacks with the cast back. Results are scaled in the reduction.
+/// Threads: the executor's.
+class SegmentPacker final : public Packer, public Rebindable {
+ public:
+  /// `segments` as for `pack`.
+  SegmentPacker(DType bucket_dtype, std::vector<Segment> segments)
+      : dtype_(bucket_dtype), segments_(std::move(segments)) {}
+
+  void rebind(std::size_t index, void* data, const void* input) override;
+  /// What is packed is multiplied by `scale`. `Binding::packs_contributions` says so to the run.
+  void set_scale(double scale) { scale_ = scale; }
+
+  void pack(std::size_t offset, std::size_t count, void* bucket, Stores stores) override;
+  void unpack(std::size_t offset, std::size_t count, const void* bucket, Stores stores) override;
+  Piece piece(std::size_t offset, std::size_t count) override;
+
+ private:
+  DType dtype_;
+  double scale_ = 1;
+  std::vector<Segment> segments_;
+};
 
 }  // namespace kolo

@@ -9,9 +9,9 @@
 #include "comm/base/check.h"
 #include "comm/base/half.h"
 #include "comm/base/log.h"
+#include "comm/kernels/reduce_kernels.h"
 #include "comm/kernels/reference_kernels.h"
-#include "comm/kernels/wire_kernels.h"
-#include "fusion/segment_overlap.h"
+#include "fusion/pack_kernels.h"
 
 namespace kolo {
 namespace {

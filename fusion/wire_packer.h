@@ -10,8 +10,7 @@
 #include "comm/schedule/bucket_layout.h"
 #include "comm/schedule/packer.h"
 #include "fusion/pack_kernels.h"
-#include "fusion/rebindable.h"
-#include "fusion/wire_state.h"
+#include "fusion/wire_scale.h"
 
 namespace kolo {
 

@@ -1,11 +1,11 @@
-#include "topology/gpu_discovery_cuda.h"
+#include "topology/gpu_discovery.h"
 
 #include <cuda_runtime_api.h>
 
 #include <array>
 #include <optional>
 
-#include "topology/nvlink.h"
+#include "topology/gpu_topology.h"
 #include "topology/nvml.h"
 
 namespace kolo {
@@ -51,7 +51,7 @@ GpuLinks links_between(int count) {
 
 }  // namespace
 
-GpuInventory discover_cuda_gpus() {
+GpuInventory discover_gpus() {
   GpuInventory inventory;
   int count = 0;
   if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {

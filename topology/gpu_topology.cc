@@ -1,10 +1,92 @@
 #include "topology/gpu_topology.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstddef>
 #include <tuple>
 
 namespace kolo {
+namespace {
+
+int count_ends(const std::vector<NvLinkEnd>& ends, NvLinkEnd::Kind kind,
+               std::string_view address = {}) {
+  return static_cast<int>(std::count_if(ends.begin(), ends.end(), [&](const NvLinkEnd& end) {
+    return end.kind == kind && (address.empty() || end.address == address);
+  }));
+}
+
+}  // namespace
+
+std::string pci_address(std::string_view text) {
+  constexpr std::size_t kDomainDigits = 4;
+  const std::size_t colon = text.find(':');
+  if (colon != std::string_view::npos && colon > kDomainDigits) {
+    // More digits than four are needed only for domains that hold no GPU.
+    const std::string_view surplus = text.substr(0, colon - kDomainDigits);
+    if (surplus.find_first_not_of('0') == std::string_view::npos) {
+      text.remove_prefix(surplus.size());
+    }
+  }
+  std::string address(text);
+  std::transform(address.begin(), address.end(), address.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return address;
+}
+
+void add_nvlinks(GpuInventory& inventory, const std::vector<std::vector<NvLinkEnd>>& ends_of_gpu) {
+  const std::size_t count = inventory.gpus.size();
+  for (std::size_t a = 0; a < count; ++a) {
+    for (std::size_t b = 0; b < count; ++b) {
+      if (a == b) continue;
+      GpuLink& link = inventory.links.at(a).at(b);
+      link.nvlinks =
+          count_ends(ends_of_gpu.at(a), NvLinkEnd::Kind::kGpu, inventory.gpus[b].address);
+      if (link.nvlinks > 0) continue;
+      link.nvlinks = std::min(count_ends(ends_of_gpu.at(a), NvLinkEnd::Kind::kSwitch),
+                              count_ends(ends_of_gpu.at(b), NvLinkEnd::Kind::kSwitch));
+      link.through_switch = link.nvlinks > 0;
+    }
+  }
+}
+
+const char* label(PciDistance distance) {
+  switch (distance) {
+    case PciDistance::kSelf:
+      return "X";
+    case PciDistance::kSwitch:
+      return "PIX";
+    case PciDistance::kSwitches:
+      return "PXB";
+    case PciDistance::kHostBridge:
+      return "PHB";
+    case PciDistance::kNumaNode:
+      return "NODE";
+    case PciDistance::kSystem:
+      break;
+  }
+  return "SYS";
+}
+
+// A switch is a bridge upstream and one bridge downstream for each of its ports:
+//
+//   host 0000:80 - root port - upstream +- downstream - GPU
+//                                       +- downstream - network card
+//
+// so neighbours on one switch share all bridges but the last of each.
+PciDistance distance_between(const PciDevice& a, const PciDevice& b) {
+  if (a.address == b.address) return PciDistance::kSelf;
+  const auto shared = static_cast<std::size_t>(
+      std::mismatch(a.bridges.begin(), a.bridges.end(), b.bridges.begin(), b.bridges.end()).first -
+      a.bridges.begin());
+  if (shared == 0) {
+    return a.numa_node >= 0 && a.numa_node == b.numa_node ? PciDistance::kNumaNode
+                                                          : PciDistance::kSystem;
+  }
+  if (shared == 1) return PciDistance::kHostBridge;
+  const std::size_t below = std::max(a.bridges.size(), b.bridges.size()) - shared;
+  return below <= 1 ? PciDistance::kSwitch : PciDistance::kSwitches;
+}
+
 namespace {
 
 /// The GPU as hwloc saw it; without a place if it did not.

@@ -29,7 +29,7 @@ double& at(LinkCosts& costs) {
   return costs.*Part.*Value;
 }
 
-constexpr std::array<Field, 27> kFields = {{
+constexpr Field kFields[] = {
     {"memory_latency_us", at<&LinkCosts::memory, &MemoryCost::latency_us>},
     {"memory_cached_bytes_per_us", at<&LinkCosts::memory, &MemoryCost::cached_bytes_per_us>},
     {"memory_bytes_per_us_8m", at<&LinkCosts::memory, &MemoryCost::bytes_per_us_8m>},
@@ -57,7 +57,7 @@ constexpr std::array<Field, 27> kFields = {{
     {"private_read_us", at<&LinkCosts::private_read_us>},
     {"private_page_us", at<&LinkCosts::private_page_us>},
     {"rank_cores", at<&LinkCosts::rank_cores>},
-}};
+};
 
 constexpr std::string_view kNodeRates = "node_rates";
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "topology/nvlink.h"
+#include "topology/gpu_topology.h"
 
 namespace kolo {
 

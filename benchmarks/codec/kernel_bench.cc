@@ -1,13 +1,14 @@
-// The reduction and conversion kernels relative to the memory bandwidth, each beside memcpy and a
-// plain streaming sum. bytes_per_second counts every byte read and every byte written, per second
-// of CPU time: the kernels are single-threaded, so a busy machine disturbs little. Those of a team
-// are timed by the clock.
+// The kernels of sums, selection and casts relative to the memory bandwidth, beside memcpy and
+// kernels that move the same bytes with almost no work (streaming_*). bytes_per_second counts every
+// byte read and every byte written, per second of CPU time: the kernels are single-threaded, so a
+// busy machine disturbs little. Those of a team are timed by the clock.
 
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,8 +18,9 @@
 #include "benchmarks/common/streaming_kernels.h"
 #include "comm/base/dtype.h"
 #include "comm/kernels/reduce_kernels.h"
-#include "comm/schedule/kernel_pieces.h"
 #include "comm/schedule/reduce_team.h"
+#include "comm/schedule/step_progress.h"
+#include "compression/kernels/top_k_selector.h"
 
 namespace kolo {
 namespace {
@@ -45,19 +47,6 @@ void copy(benchmark::State& state) {
     benchmark::ClobberMemory();
   }
   report(state, 2 * bytes);
-}
-
-void streaming_add(benchmark::State& state) {
-  const auto bytes = static_cast<std::size_t>(state.range(0));
-  const std::size_t count = bytes / sizeof(float);
-  const std::vector<float> a(count, 1.0f);
-  const std::vector<float> b(count, 2.0f);
-  std::vector<float> dst(count);
-  for (auto _ : state) {
-    for (std::size_t i = 0; i < count; ++i) dst[i] = a[i] + b[i];
-    benchmark::ClobberMemory();
-  }
-  report(state, 3 * bytes);
 }
 
 void reduce_sources(benchmark::State& state, DType dtype, std::size_t num_sources) {
@@ -153,6 +142,69 @@ void convert_buffer(benchmark::State& state, DType to, DType from, double scale)
   report(state, src.size() + dst.size());
 }
 
+// A cast to the type of a wire, or back, with the exponent that a tensor may have there.
+void cast_for_wire(benchmark::State& state, DType wire, bool narrows) {
+  const std::size_t count = static_cast<std::size_t>(state.range(0)) / sizeof(float);
+  const int exponent = wire == DType::kFloat16 ? 6 : 0;
+  std::vector<float> wide(count, 1.0f);
+  std::vector<std::uint16_t> narrow(count);
+  to_wire(wire, narrow.data(), DType::kFloat32, wide.data(), count, exponent);
+  for (auto _ : state) {
+    if (narrows) {
+      to_wire(wire, narrow.data(), DType::kFloat32, wide.data(), count, exponent);
+    } else {
+      from_wire(DType::kFloat32, wide.data(), wire, narrow.data(), count, exponent);
+    }
+    benchmark::ClobberMemory();
+  }
+  report(state, 6 * count);
+}
+
+// The bound of these casts.
+void streaming_cast(benchmark::State& state, bool narrows) {
+  const std::size_t count = static_cast<std::size_t>(state.range(0)) / sizeof(float);
+  std::vector<float> wide(count, 1.0f);
+  std::vector<std::uint16_t> narrow(count);
+  for (auto _ : state) {
+    if (narrows) {
+      bench::stream_narrow(narrow.data(), wide.data(), count, Stores::kCached);
+    } else {
+      bench::stream_widen(wide.data(), narrow.data(), count, Stores::kCached);
+    }
+    benchmark::ClobberMemory();
+  }
+  report(state, 6 * count);
+}
+
+// Top-k of one element in range(1). It meets gradients in rotation, more than a branch predictor
+// can learn; the next one begins a cache line later.
+void select_top_k(benchmark::State& state) {
+  constexpr std::size_t kGradients = 61, kNext = 16;
+  const std::size_t count = static_cast<std::size_t>(state.range(0)) / sizeof(float);
+  const std::size_t k = count / static_cast<std::size_t>(state.range(1));
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  std::vector<float> residual(count), gradients(count + kGradients * kNext), sums(count), values(k);
+  for (float& value : residual) value = normal(random);
+  for (float& value : gradients) value = normal(random);
+  std::vector<std::uint32_t> indices(k);
+  TopKSelector selector;
+  SelectionHint hint;
+  std::size_t turn = 0;
+  for (auto _ : state) {
+    selector.select({.residual = residual.data(),
+                     .gradient = &gradients[++turn % kGradients * kNext],
+                     .sums = sums.data(),
+                     .count = count,
+                     .k = k,
+                     .indices = indices.data(),
+                     .values = values.data()},
+                    hint);
+    benchmark::ClobberMemory();
+  }
+  report(state, 3 * sizeof(float) * count);
+}
+
 void add_sizes(benchmark::internal::Benchmark* bench) {
   bench->Arg(kCacheBytes)->Arg(kMemoryBytes);
 }
@@ -161,9 +213,24 @@ std::string text(std::string_view view) { return std::string(view); }
 
 void register_all() {
   add_sizes(benchmark::RegisterBenchmark("memcpy", copy));
-  add_sizes(benchmark::RegisterBenchmark("streaming_add/float32", streaming_add));
   add_sizes(benchmark::RegisterBenchmark("convert/copy", convert_buffer, DType::kFloat32,
                                          DType::kFloat32, 1.0));
+  for (const std::int64_t bytes : {kCacheBytes, kMemoryBytes}) {
+    for (const std::int64_t one_in : {100, 1000}) {
+      benchmark::RegisterBenchmark("select/float32", select_top_k)
+          ->ArgNames({"bytes", "one_in"})
+          ->Args({bytes, one_in});
+    }
+  }
+  for (const bool narrows : {true, false}) {
+    const std::string direction = narrows ? "to_wire" : "from_wire";
+    for (const DType wire : {DType::kFloat16, DType::kBFloat16}) {
+      const std::string name = direction + "/" + text(to_string(wire));
+      add_sizes(benchmark::RegisterBenchmark(name.c_str(), cast_for_wire, wire, narrows));
+    }
+    add_sizes(
+        benchmark::RegisterBenchmark(("streaming_" + direction).c_str(), streaming_cast, narrows));
+  }
   for (const DType dtype : kNumberDTypes) {
     for (const std::size_t num_sources : {2u, 4u, 16u}) {
       const std::string name =

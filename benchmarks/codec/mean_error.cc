@@ -6,7 +6,7 @@
 #include <span>
 
 #include "comm/base/half.h"
-#include "comm/kernels/wire_kernels.h"
+#include "comm/kernels/reduce_kernels.h"
 
 namespace kolo::bench {
 namespace {

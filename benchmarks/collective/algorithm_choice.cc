@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "comm/algorithms/choose.h"
+#include "comm/algorithms/compile.h"
 #include "runtime/buckets/bucket_plan.h"
 #include "runtime/buckets/carrier.h"
 

@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
-#include "benchmarks/collective/collective_case.h"
+#include "benchmarks/collective/collective_system.h"
 #include "comm/device/device.h"
 #include "runtime/api/kolo.h"
 
@@ -67,6 +69,24 @@ class CallerMemory {
   std::size_t contributed_, received_;        // bytes
   std::size_t contributed_at_, received_at_;  // bytes
   std::shared_ptr<void> result_, contribution_;
+};
+
+/// A run in the memory of the caller.
+class MemoryRun : public CollectiveRun {
+ public:
+  MemoryRun(CallerMemory memory, std::string algorithm)
+      : memory_(std::move(memory)), algorithm_(std::move(algorithm)) {}
+
+  void write(const void* elements) override { memory_.write(elements); }
+  void read(void* elements) override { memory_.read(elements); }
+  void read_contribution(void* elements) override { memory_.read_contribution(elements); }
+  std::string algorithm() const override { return algorithm_; }
+
+ protected:
+  CallerMemory memory_;
+
+ private:
+  std::string algorithm_;
 };
 
 }  // namespace kolo::bench

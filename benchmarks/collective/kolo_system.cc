@@ -29,23 +29,21 @@ GradientSet register_one(Runtime& runtime, const CollectiveCase& what, void* dat
 }
 
 /// By a call of its own.
-class CallRun final : public CollectiveRun {
+class CallRun final : public MemoryRun {
  public:
   CallRun(Runtime& runtime, const CollectiveCase& what, std::string algorithm)
-      : runtime_(runtime),
+      : MemoryRun({what, counts_of(what, runtime.rank(), runtime.world_size()),
+                   place_of(runtime, what.home)},
+                  std::move(algorithm)),
+        runtime_(runtime),
         what_(what),
-        algorithm_(std::move(algorithm)),
         name_(fmt::format("{} {} {} bytes{}", to_string(what.verb), to_string(what.home),
                           what.bytes, what.in_place ? " in place" : "")),
         reduction_(what.op, {.before = what.op == ReduceOp::kPremulSum
                                            ? static_cast<double>(scale_of(runtime.rank()))
                                            : 1.0}),
-        counts_(counts_of(what, runtime.rank(), runtime.world_size())),
-        memory_(what, counts_, place_of(runtime, what.home)) {}
+        counts_(counts_of(what, runtime.rank(), runtime.world_size())) {}
 
-  void write(const void* elements) override { memory_.write(elements); }
-  void read(void* elements) override { memory_.read(elements); }
-  void read_contribution(void* elements) override { memory_.read_contribution(elements); }
   void run() override {
     const bool is_root = runtime_.rank() == kRoot;
     const BufferView in = view(memory_.contribution(), counts_.contributed);
@@ -79,7 +77,6 @@ class CallRun final : public CollectiveRun {
         break;  // By another run.
     }
   }
-  std::string algorithm() const override { return algorithm_; }
 
  private:
   static constexpr int kRoot = 0;
@@ -112,11 +109,9 @@ class CallRun final : public CollectiveRun {
 
   Runtime& runtime_;
   const CollectiveCase what_;
-  const std::string algorithm_;
   const std::string name_;
   const Reduction reduction_;
   const CaseCounts counts_;
-  CallerMemory memory_;
 };
 
 /// The algorithm of a call, or the option where only the runtime knows. Collective.

@@ -25,8 +25,6 @@ Command add_choice(CLI::App& app);
 Command add_agreement(CLI::App& app);
 /// The share of communication that a backward pass hides, by fusion size.
 Command add_overlap(CLI::App& app);
-/// Selection, casts and sums beside a kernel that only moves the same bytes, on one thread.
-Command add_codec(CLI::App& app);
 /// The distance of a mean over 16-bit contributions from the exact one, on simulated ranks.
 Command add_error(CLI::App& app);
 

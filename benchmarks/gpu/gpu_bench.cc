@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/base/output_file.h"
-#include "comm/device/cuda_availability.h"
+#include "comm/device/cuda_device.h"
 #include "comm/device/cuda_error.h"
 
 namespace kolo::bench {

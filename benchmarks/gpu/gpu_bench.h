@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -75,6 +76,18 @@ struct Measurement {
   std::function<std::vector<KernelTime>(GpuBench&)> measure;
 };
 std::vector<KernelTime> measure_batched_copies(GpuBench& bench);
+
+/// Peers for the same operations: CUB, in the order of its own arguments. All pointers are device
+/// memory; each call of what is returned enqueues on a cudaStream_t.
+using CubCall = std::function<void(void* cuda_stream)>;
+
+/// cub::DeviceMemcpy::Batched: copies sizes[i] bytes from sources[i] to targets[i].
+CubCall cub_batched_copy(Device& device, const void* const* sources, void* const* targets,
+                         const std::size_t* sizes, std::uint32_t count);
+/// cub::DeviceRadixSort::SortPairsDescending: all elements by magnitude, of which the first k are
+/// the answer. Keys are 31-bit magnitudes.
+CubCall cub_sort_pairs(Device& device, const std::uint32_t* keys, const std::uint32_t* indices,
+                       std::size_t count);
 
 /// The main function of a benchmark of GPU kernels: options, a copy inside the device as the
 /// ceiling of the run, the measurements, a table and JSON rows {kernel, bytes, us, share_of_copy,

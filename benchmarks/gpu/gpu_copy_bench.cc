@@ -4,9 +4,8 @@
 #include <numeric>
 
 #include "benchmarks/gpu/gpu_bench.h"
-#include "benchmarks/gpu/gpu_peers.h"
 #include "comm/device/cuda_error.h"
-#include "comm/device/kernels/batched_copy_reference.h"
+#include "comm/device/kernels/kernels.h"
 #include "fusion/chunk_table.h"
 
 namespace kolo::bench {

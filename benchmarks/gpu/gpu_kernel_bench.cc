@@ -7,11 +7,9 @@
 #include <random>
 
 #include "benchmarks/gpu/gpu_bench.h"
-#include "benchmarks/gpu/gpu_peers.h"
 #include "comm/kernels/reduce_kernels.h"
-#include "comm/kernels/row_kernels.h"
-#include "compression/kernels/radix_select.h"
 #include "compression/kernels/top_k_cuda.h"
+#include "compression/kernels/top_k_selector.h"
 
 namespace kolo::bench {
 namespace {
@@ -113,12 +111,16 @@ std::vector<KernelTime> measure_top_k(GpuBench& bench) {
   run();
   std::vector<std::uint32_t> expected(k);
   std::vector<float> expected_values(k);
-  top_k({.residual = residual.data(),
-         .gradient = gradient.data(),
-         .count = count,
-         .k = k,
-         .indices = expected.data(),
-         .values = expected_values.data()});
+  SelectionHint hint;
+  TopKSelector().select({.residual = residual.data(),
+                         .gradient = gradient.data(),
+                         .sums = residual.data(),
+                         .count = count,
+                         .k = k,
+                         .indices = expected.data(),
+                         .values = expected_values.data()},
+                        hint);
+  for (const std::uint32_t i : expected) residual[i] = 0.0f;
   KernelTime result{.kernel = "top-k, 1 % of " + std::to_string(count),
                     .bytes = 16 * count + 8 * k};
   result.wrong =

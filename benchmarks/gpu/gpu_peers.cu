@@ -1,9 +1,8 @@
-#include "benchmarks/gpu/gpu_peers.h"
-
 #include <cub/device/device_memcpy.cuh>
 #include <cub/device/device_radix_sort.cuh>
 #include <memory>
 
+#include "benchmarks/gpu/gpu_bench.h"
 #include "comm/device/cuda_error.h"
 
 namespace kolo::bench {

@@ -61,8 +61,7 @@ std::vector<KernelTime> measure_updates(GpuBench& bench) {
   const auto decide = [&] {
     cuda::decide_update(stream_of(bench), arrays,
                         {.gradient_scale = 1.0f, .clip_norm = 1.0, .beta1 = 0.9f, .beta2 = 0.99f},
-                        nullptr, pointer<double>(partials),
-                        pointer<cuda::UpdateDecision>(decision));
+                        pointer<double>(partials), pointer<cuda::UpdateDecision>(decision));
   };
   const auto adamw = [&] {
     cuda::update_adamw(

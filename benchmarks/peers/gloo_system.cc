@@ -119,27 +119,10 @@ auto function(ReduceOp op) {
   return of_op<Function>(op, &gloo::sum<T>, &gloo::min<T>, &gloo::max<T>, &gloo::product<T>);
 }
 
-class GlooRun : public CollectiveRun {
- public:
-  GlooRun(CallerMemory memory, std::string algorithm)
-      : memory_(std::move(memory)), algorithm_(std::move(algorithm)) {}
-
-  void write(const void* elements) override { memory_.write(elements); }
-  void read(void* elements) override { memory_.read(elements); }
-  void read_contribution(void* elements) override { memory_.read_contribution(elements); }
-  std::string algorithm() const override { return algorithm_; }
-
- protected:
-  CallerMemory memory_;
-
- private:
-  std::string algorithm_;
-};
-
 /// Gloo's function for a collective, called as PyTorch calls it: options, and so buffers, are made
 /// for each call. `T` is the type of what it counts: bytes, where it only moves elements.
 template <typename T>
-class FunctionRun final : public GlooRun {
+class FunctionRun final : public MemoryRun {
  public:
   /// `tags`, which outlives it, is the tag of the next call. A rank may begin a call while another
   /// is still in the previous one, so each has its own; all ranks make the same calls in one order.
@@ -186,8 +169,8 @@ class FunctionRun final : public GlooRun {
   FunctionRun(const std::shared_ptr<gloo::Context>& context, std::uint32_t& tags,
               const CollectiveCase& what, std::string name,
               gloo::AllreduceOptions::Algorithm of_all_reduce, const CaseCounts& counts)
-      : GlooRun(CallerMemory(what, counts),
-                what.verb == Verb::kAllToAll && what.in_place ? name + ", copied" : name),
+      : MemoryRun(CallerMemory(what, counts),
+                  what.verb == Verb::kAllToAll && what.in_place ? name + ", copied" : name),
         context_(context),
         tags_(tags),
         what_(what),
@@ -276,13 +259,13 @@ class FunctionRun final : public GlooRun {
 
 /// One of Gloo's older classes, which work in place in a buffer for the parts of all ranks, and put
 /// the result at its beginning.
-class ClassRun final : public GlooRun {
+class ClassRun final : public MemoryRun {
  public:
   using Make = std::function<std::unique_ptr<gloo::Algorithm>(void*)>;
 
   ClassRun(const gloo::Context& context, const CollectiveCase& what, std::string name,
            const Make& make)
-      : GlooRun(memory_for(what, counts_of(what, context.rank, context.size)), std::move(name)),
+      : MemoryRun(memory_for(what, counts_of(what, context.rank, context.size)), std::move(name)),
         made_(make(memory_.result())) {}
 
   void run() override {
@@ -300,9 +283,9 @@ class ClassRun final : public GlooRun {
 };
 
 /// No elements: nothing to do, which Gloo would treat as a mistake.
-class EmptyRun final : public GlooRun {
+class EmptyRun final : public MemoryRun {
  public:
-  explicit EmptyRun(const CollectiveCase& what) : GlooRun(CallerMemory(what, {}), "none") {}
+  explicit EmptyRun(const CollectiveCase& what) : MemoryRun(CallerMemory(what, {}), "none") {}
   void run() override {}
 };
 

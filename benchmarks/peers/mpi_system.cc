@@ -216,21 +216,18 @@ int count_in_mpi(const CollectiveCase& what, int ranks) {
                      kMost, count));
 }
 
-class MpiRun final : public CollectiveRun {
+class MpiRun final : public MemoryRun {
  public:
   MpiRun(const CollectiveCase& what, MpiAlgorithm algorithm)
-      : verb_(what.verb),
+      : MemoryRun({what, counts_in_mpi(what, *algorithm.comm)}, algorithm.name),
+        verb_(what.verb),
         type_(mpi_type(what)),
         op_(mpi_op(what)),
         count_(count_in_mpi(what, size_of(*algorithm.comm))),
-        memory_(what, counts_in_mpi(what, *algorithm.comm)),
         copy_(what.in_place && !algorithm.works_in_place ? HostMemory(memory_.contribution_bytes())
                                                          : HostMemory()),
         algorithm_(std::move(algorithm)) {}
 
-  void write(const void* elements) override { memory_.write(elements); }
-  void read(void* elements) override { memory_.read(elements); }
-  void read_contribution(void* elements) override { memory_.read_contribution(elements); }
   void run() override {
     MPI_Comm comm = *algorithm_.comm;
     const void* const in = input();
@@ -272,7 +269,7 @@ class MpiRun final : public CollectiveRun {
   void settle() override { MPI_Barrier(*algorithm_.comm); }
   std::string algorithm() const override {
     const bool is_copied = copy_ || (verb_ == Verb::kBroadcast && !memory_.in_place());
-    return algorithm_.name + (is_copied ? ", copied" : "");
+    return MemoryRun::algorithm() + (is_copied ? ", copied" : "");
   }
 
  private:
@@ -320,8 +317,7 @@ class MpiRun final : public CollectiveRun {
   Verb verb_;
   MPI_Datatype type_;
   MPI_Op op_;
-  int count_;  ///< Of a call, or of each part.
-  CallerMemory memory_;
+  int count_;        ///< Of a call, or of each part.
   HostMemory copy_;  ///< Copy of the contribution, for an algorithm that does not work in place.
   MpiAlgorithm algorithm_;
 };

@@ -8,8 +8,8 @@
 #include "benchmarks/common/exchange.h"
 #include "benchmarks/peers/peers.h"
 #include "comm/base/check.h"
-#include "comm/device/cuda_device_guard.h"
-#include "comm/device/cuda_handles.h"
+#include "comm/device/cuda_device.h"
+#include "comm/device/cuda_stream.h"
 #include "comm/native/nccl_handles.h"
 
 namespace kolo::bench {
@@ -44,10 +44,13 @@ Comm connect(Runtime& runtime) {
 }
 
 /// One of NCCL's collectives, or its sends and receives in one launch, in the caller's memory.
-class NcclRun final : public CollectiveRun {
+class NcclRun final : public MemoryRun {
  public:
   NcclRun(ncclComm_t comm, int index, Runtime& runtime, Device& device, const CollectiveCase& what)
-      : comm_(comm),
+      : MemoryRun(
+            {what, counts_of(what, runtime.rank(), runtime.world_size()), device_place(device)},
+            "default"),
+        comm_(comm),
         index_(index),
         rank_(runtime.rank()),
         ranks_(runtime.world_size()),
@@ -58,18 +61,13 @@ class NcclRun final : public CollectiveRun {
         stream_([&] {
           const CudaDeviceGuard guard(index);
           return make_cuda_stream();
-        }()),
-        memory_(what, counts_, device_place(device)) {}
+        }()) {}
 
-  void write(const void* elements) override { memory_.write(elements); }
-  void read(void* elements) override { memory_.read(elements); }
-  void read_contribution(void* elements) override { memory_.read_contribution(elements); }
   void run() override {
     const CudaDeviceGuard guard(index_);
     launch();
     require_cuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
   }
-  std::string algorithm() const override { return "default"; }
 
  private:
   static constexpr int kRoot = 0;
@@ -154,7 +152,6 @@ class NcclRun final : public CollectiveRun {
   Goal goal_;
   CaseCounts counts_;
   CudaStreamHandle stream_;
-  CallerMemory memory_;
 };
 
 class NcclSystem final : public CollectiveSystem {

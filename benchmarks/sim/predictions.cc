@@ -11,13 +11,12 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/algorithms/all_reduce/all_reduce.h"
-#include "comm/algorithms/choose.h"
+#include "comm/algorithms/compile.h"
 #include "comm/algorithms/registry.h"
 #include "comm/base/check.h"
-#include "compression/compression_rules.h"
+#include "compression/compression_spec.h"
 #include "fusion/bucket_planner.h"
 #include "runtime/gradients/compression_choice.h"
-#include "runtime/gradients/compression_plan.h"
 #include "runtime/gradients/gradient_compression.h"
 
 namespace kolo::bench {

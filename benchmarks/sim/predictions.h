@@ -7,8 +7,8 @@
 
 #include "benchmarks/sim/sim_cluster.h"
 #include "fusion/gradient.h"
-#include "runtime/options/compression_stats.h"
 #include "runtime/options/options.h"
+#include "runtime/options/plan_summary.h"
 
 namespace kolo::bench {
 

@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "comm/algorithms/choose.h"
 #include "comm/algorithms/chunking.h"
+#include "comm/algorithms/compile.h"
 #include "comm/base/check.h"
 #include "comm/coordinator/combining_tree.h"
 #include "comm/schedule/goal.h"

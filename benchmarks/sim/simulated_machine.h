@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "benchmarks/sim/simulator.h"
-#include "topology/node_memory.h"
+#include "topology/node_costs.h"
 
 namespace kolo {
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <queue>
 #include <tuple>
 #include <utility>
@@ -320,59 +319,26 @@ class Simulation {
     if (--run.ranks == 0) run.missing = {};
   }
 
+  /// Names the first step that waits for nothing but other ranks, on the first rank that has one.
+  /// (What comes before a step has lower numbers.)
   [[noreturn]] void complain(std::uint32_t bucket) const {
     std::string what = "steps wait for each other";
     int rank = -1;
-    for (std::uint32_t place = 0; place < machine_.places(); ++place) {
-      const auto waiting = first_waiting(bucket, place);
-      if (!waiting) continue;
-      const bool is_hopeless = !meets(*waiting, place) && !has_giver(*waiting, place);
-      if (rank >= 0 && !is_hopeless) continue;
-      rank = machine_.rank(place).number;
-      const std::uint32_t ordinal = step(*waiting, place).ordinal;
-      what = meets(*waiting, place)
-                 ? fmt::format("step {} waits for the others of step number {}", waiting->step,
-                               ordinal)
-                 : fmt::format("step {} waits for number {} of rank {}{}", waiting->step, ordinal,
-                               peer(*waiting, place), is_hopeless ? ", which never gives it" : "");
-      if (is_hopeless) break;
+    for (std::uint32_t place = 0; place < machine_.places() && rank < 0; ++place) {
+      const auto count = lines(bucket, place).steps.size();
+      for (StepId id = 0; id < count && rank < 0; ++id) {
+        const PlayedStep& line = step({bucket, id}, place);
+        const std::uint32_t missing = runs_[bucket].missing[runs_[bucket].first[place] + id];
+        if (!line.takes() || missing != 1) continue;
+        rank = machine_.rank(place).number;
+        what = fmt::format("step {} waits for number {} of rank {}", id, line.ordinal,
+                           peer({bucket, id}, place));
+      }
     }
     throw KoloError(
         {.code = ErrorCode::kInternal,
          .rank = rank,
          .what = fmt::format("the simulation of bucket {} is stuck: {}", bucket, what)});
-  }
-
-  /// The first step of a rank that waits for nothing but other ranks. (What comes before a step has
-  /// lower numbers.)
-  std::optional<Task> first_waiting(std::uint32_t bucket, std::uint32_t place) const {
-    const auto count = lines(bucket, place).steps.size();
-    for (StepId id = 0; id < count; ++id) {
-      const Task task{bucket, id};
-      const std::uint32_t missing = runs_[bucket].missing[runs_[bucket].first[place] + id];
-      if (step(task, place).takes() && missing == 1) return task;
-      const bool has_met = !present_.contains(meeting(task, place));
-      if (meets(task, place) && missing == 0 && !has_met) return task;
-    }
-    return std::nullopt;
-  }
-
-  bool meets(Task task, std::uint32_t place) const {
-    return step(task, place).worker == Worker::kCollectives;
-  }
-
-  /// Whether some step at the peer gives what this step takes.
-  bool has_giver(Task task, std::uint32_t place) const {
-    const StepKind kind =
-        step(task, place).kind == StepKind::kRecv ? StepKind::kSend : StepKind::kSignal;
-    const std::uint32_t giver = machine_.place_of(peer(task, place));
-    const auto& steps = lines(task.bucket, giver).steps;
-    for (StepId id = 0; id < steps.size(); ++id) {
-      const bool leads_here = steps[id].kind == kind && steps[id].partner == task.step &&
-                              machine_.place_of(peer({task.bucket, id}, giver)) == place;
-      if (leads_here) return true;
-    }
-    return false;
   }
 
   const ProcessGrid& grid_;

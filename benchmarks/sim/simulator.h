@@ -54,7 +54,8 @@ struct SimulatorOptions {
 ///
 /// Deterministic: equal input gives equal times, bit for bit. Threads: pure; any.
 /// Returns: per bucket, when its last rank is done; microseconds from time 0.
-/// Errors:  KoloError(kInternal) naming rank, step and peer if it comes to a stand; UsageError for
+/// Errors:  KoloError(kInternal) naming a rank, step and peer if it comes to a stand; UsageError
+/// for
 ///          start times or slowness that do not fit the grid or, with only_first_node, the
 ///          symmetry.
 /// Cost:    O(s log r) time for s steps and r ranks; 4 bytes a step of each bucket under way.

@@ -1,13 +1,156 @@
 #include "comm/algorithms/compile.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
-#include "comm/algorithms/choose.h"
-#include "comm/algorithms/host_pieces.h"
+#include <fmt/format.h>
+
+#include "comm/algorithms/all_reduce/all_reduce.h"
+#include "comm/algorithms/all_reduce/cost_model.h"
+#include "comm/algorithms/chunking.h"
+#include "comm/algorithms/registry.h"
+#include "comm/base/check.h"
 
 namespace kolo {
+namespace {
+
+std::string time_text(double us) {
+  return us < 1000 ? fmt::format("{:.1f} us", us) : fmt::format("{:.1f} ms", us / 1000);
+}
+
+std::vector<const Algorithm*> serving(const CompileContext& context) {
+  std::vector<const Algorithm*> found;
+  std::ranges::copy_if(all_algorithms(), std::back_inserter(found),
+                       [&](const Algorithm* each) { return each->serves(context); });
+  return found;
+}
+
+/// Cheapest first; those that cannot do it are left out.
+std::vector<Choice> by_price(const std::vector<const Algorithm*>& candidates,
+                             const CompileContext& context) {
+  std::vector<Choice> priced;
+  for (const Algorithm* each : candidates) {
+    if (!each->is_for_auto(context)) continue;
+    const Price price = each->price(context);
+    if (!std::isfinite(price.us)) continue;
+    const auto us_of = [](const Choice& choice) { return choice.price.us; };
+    priced.insert(std::ranges::upper_bound(priced, price.us, {}, us_of), {each, price});
+  }
+  return priced;
+}
+
+std::optional<Choice> named(std::string_view name, const std::vector<const Algorithm*>& candidates,
+                            const CompileContext& context) {
+  if (name == kHierarchical) {
+    std::vector<const Algorithm*> hierarchies = candidates;
+    std::erase_if(hierarchies,
+                  [](const Algorithm* each) { return !each->name().starts_with(kHierarchical); });
+    const std::vector<Choice> priced = by_price(hierarchies, context);
+    return priced.empty() ? std::nullopt : std::make_optional(priced.front());
+  }
+  for (const Algorithm* each : candidates) {
+    if (each->name() != name) continue;
+    each->check(context);
+    const Price price = each->price(context);
+    if (std::isfinite(price.us)) return Choice{each, price};
+  }
+  return std::nullopt;
+}
+
+std::optional<Choice> asked_for(const std::vector<const Algorithm*>& candidates,
+                                const CompileContext& context) {
+  for (const std::string_view name : context.options.algorithm.names_for(context.goal.kind)) {
+    if (const auto found = named(name, candidates, context)) return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Choice> considered(const CompileContext& context) {
+  return by_price(serving(context), context);
+}
+
+Choice choose(const CompileContext& context) {
+  const std::vector<const Algorithm*> candidates = serving(context);
+  if (const auto asked = asked_for(candidates, context)) {
+    return {asked->algorithm, asked->price, fmt::format("{}: asked for", asked->algorithm->name())};
+  }
+  const std::vector<Choice> priced = by_price(candidates, context);
+  check(!priced.empty(),
+        "only all-reduce and broadcast take tensors that are in place in a bucket");
+  const Choice& best = priced.front();
+  std::string reason =
+      fmt::format("{}: {} predicted", best.algorithm->name(), time_text(best.price.us));
+  if (priced.size() > 1) {
+    reason += fmt::format("; {} {}", priced[1].algorithm->name(), time_text(priced[1].price.us));
+  }
+  return {best.algorithm, best.price, std::move(reason)};
+}
+
+std::size_t choose_placing(std::span<const Placing> placings, const ProcessGrid& grid,
+                           const CompileOptions& options) {
+  std::size_t cheapest = placings.size() - 1;
+  double least_us = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < placings.size(); ++i) {
+    const CompileContext context{placings[i].goal, placings[i].layout, grid, options};
+    const std::vector<const Algorithm*> candidates = serving(context);
+    if (asked_for(candidates, context)) return i;
+    const std::vector<Choice> priced = by_price(candidates, context);
+    if (priced.empty() || priced.front().price.us + placings[i].extra_us >= least_us) continue;
+    least_us = priced.front().price.us + placings[i].extra_us;
+    cheapest = i;
+  }
+  return cheapest;
+}
+
+double mirror_us(const Goal& goal, DType dtype, int ranks, const LinkCost& staging) {
+  std::vector<std::size_t> given(static_cast<std::size_t>(ranks)), got(given);
+  for (const Goal::Part& part : goal.parts()) {
+    for (const int rank : part.contributors) {
+      given[static_cast<std::size_t>(rank)] += part.extent.count;
+    }
+    for (const int rank : part.receivers) got[static_cast<std::size_t>(rank)] += part.extent.count;
+  }
+  const auto copy_us = [&](std::size_t count) {
+    return count == 0 ? 0.0 : transfer_us(staging, static_cast<double>(count * size_of(dtype)));
+  };
+  return copy_us(std::ranges::max(given)) + copy_us(std::ranges::max(got));
+}
+
+// Which hierarchy it will be may be open, and most of them do not sum in one place.
+std::size_t cheapest_bucket_bytes(std::size_t bytes, MemoryKind memory, const ProcessGrid& grid,
+                                  const CompileOptions& options) {
+  const Goal goal = Goal::all_reduce(grid.world_size());
+  const auto choice_of = [&](std::size_t size, const CompileOptions& with) {
+    const BucketLayout layout{.count = size / sizeof(float), .memory = memory};
+    return choose({goal, layout, grid, with});
+  };
+  CompileOptions stable = options;
+  const std::vector<std::string_view> names = options.algorithm.names_for(goal.kind);
+  const bool is_open = std::ranges::find(names, kHierarchical) != names.end();
+  if (is_open || !choice_of(bytes, options).algorithm->sums_in_one_place()) {
+    stable.link_costs = LinkCosts{};
+  }
+  const auto cost_us = [&](std::size_t size) {
+    const std::size_t bucket = std::min(size, bytes);
+    const Price price = choice_of(bucket, stable).price;
+    const double buckets =
+        static_cast<double>(bytes) / static_cast<double>(std::max<std::size_t>(bucket, 1));
+    // The work that is left after the last gradient, and the time that all buckets keep busy.
+    return price.us + buckets * price.busy_us;
+  };
+  const std::vector<std::size_t> sizes = sizes_for(bytes, kSmallestChunk);
+  return *std::ranges::min_element(sizes, {}, cost_us);
+}
+
 namespace {
 
 /// No message is longer than the bucket, so a ring that holds it twice is never full.

@@ -26,7 +26,7 @@ std::vector<std::string> algorithm_texts() {
     if (is_new && !name.starts_with(kHierarchical)) texts.emplace_back(name);
   }
   texts.emplace_back(kHierarchical);
-  texts.push_back(std::string(kHierarchical) + ":LOCAL,CROSS");
+  texts.emplace_back(kHierarchical) += ":LOCAL,CROSS";
   return texts;
 }
 

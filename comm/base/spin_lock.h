@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "comm/base/thread_annotations.h"
+#include "comm/base/mutex.h"
 
 namespace kolo {
 

@@ -5,7 +5,7 @@
 
 #include "comm/base/contains.h"
 #include "comm/base/log.h"
-#include "comm/coordinator/failure_notice.h"
+#include "comm/coordinator/combining_tree.h"
 
 namespace kolo {
 namespace {
@@ -300,7 +300,7 @@ void Coordinator::send_to_children(const Frame& frame) {
 
 void Coordinator::flush() {
   if (negotiator_.is_quiet() && !inspector_.has_query()) return;
-  for (const Negotiator::Outgoing& outgoing : negotiator_.take_outgoing()) {
+  for (const OutgoingFrame& outgoing : negotiator_.take_outgoing()) {
     send(outgoing.peer, outgoing.frame);
   }
   for (Frame& decision : negotiator_.take_decisions()) {

@@ -13,16 +13,15 @@
 #include <vector>
 
 #include "comm/base/clock.h"
-#include "comm/coordinator/inquiry.h"
 #include "comm/coordinator/invitations.h"
+#include "comm/coordinator/joint_report.h"
 #include "comm/coordinator/last_act.h"
 #include "comm/coordinator/negotiator.h"
 #include "comm/coordinator/peer_watch.h"
 #include "comm/coordinator/stall_inspector.h"
-#include "comm/coordinator/waited.h"
+#include "comm/coordinator/topic.h"
 #include "comm/schedule/bucket_layout.h"
-#include "comm/transport/control_switch.h"
-#include "comm/transport/foreign_frames.h"
+#include "comm/transport/control_frames.h"
 #include "comm/transport/transport.h"
 #include "topology/process_grid.h"
 
@@ -297,10 +296,8 @@ class Coordinator {
   void conclude(const std::optional<StallInspector::Finding>& finding);
   void warn(std::string_view text) const;
   JointReport report(const Frame& query) const;
-  template <typename Visit>
-  void for_each_pending(Visit visit);
-  template <typename Visit>
-  void for_each_pending(Visit visit) const;
+  template <typename Self, typename Visit>
+  static void for_each_pending(Self& self, Visit visit);
   void fail_with(Error error);
   void tell(const Error& error, int teller);
   void warn_of_silence();

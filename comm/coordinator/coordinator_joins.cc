@@ -78,7 +78,7 @@ void Coordinator::pass_on_invitations() {
   const bool invites = invitations_.are_wanted();
   if (invites && !invites_) invite_to_everything();
   invites_ = invites;
-  for (const Invitations::Outgoing& outgoing : invitations_.take_outgoing()) {
+  for (const OutgoingFrame& outgoing : invitations_.take_outgoing()) {
     send(outgoing.peer, outgoing.frame);
   }
   for (Invitations::Declined& declined : invitations_.take_declined()) {

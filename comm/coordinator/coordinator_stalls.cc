@@ -109,18 +109,11 @@ void Coordinator::warn(std::string_view text) const {
                                    : fmt::format("group {}: {}", options_.group, text));
 }
 
-template <typename Visit>
-void Coordinator::for_each_pending(Visit visit) {
-  for (auto& [topic, proposal] : proposals_) visit(proposal.pending);
-  for (Pending& pending : arrivals_) visit(pending);
-  for (Pending& pending : begun_) visit(pending);
-}
-
-template <typename Visit>
-void Coordinator::for_each_pending(Visit visit) const {
-  for (const auto& [topic, proposal] : proposals_) visit(proposal.pending);
-  for (const Pending& pending : arrivals_) visit(pending);
-  for (const Pending& pending : begun_) visit(pending);
+template <typename Self, typename Visit>
+void Coordinator::for_each_pending(Self& self, Visit visit) {
+  for (auto& [topic, proposal] : self.proposals_) visit(proposal.pending);
+  for (auto& pending : self.arrivals_) visit(pending);
+  for (auto& pending : self.begun_) visit(pending);
 }
 
 std::string Coordinator::describe_wait() const {
@@ -129,7 +122,7 @@ std::string Coordinator::describe_wait() const {
     text += fmt::format("{}{}", text.empty() ? "agreement on " : ", ",
                         topic.substr(0, topic.find('\n')));
   };
-  for_each_pending([&](const Pending& pending) { add(pending.text); });
+  for_each_pending(*this, [&](const Pending& pending) { add(pending.text); });
   return text.empty() ? "no agreement" : text;
 }
 
@@ -137,7 +130,7 @@ std::string Coordinator::describe_wait() const {
 JointReport Coordinator::report(const Frame& query) const {
   std::vector<PendingTopic> topics;
   std::map<const Waited*, int> waiters;
-  for_each_pending([&](const Pending& pending) {
+  for_each_pending(*this, [&](const Pending& pending) {
     const int count = waiters[pending.waited] = pending.waited->waiters();
     const bool is_in_full = pending.topic == query.topic;
     topics.push_back(
@@ -206,7 +199,7 @@ void Coordinator::warn_of_silence() {
 /// One complaint stands for everything that is pending here: the root asks about all of it.
 void Coordinator::complain(TimePoint now) {
   const Pending* oldest = nullptr;
-  for_each_pending([&](Pending& pending) {
+  for_each_pending(*this, [&](Pending& pending) {
     if (!pending.since) pending.since = now;
     if (oldest == nullptr || *pending.since < *oldest->since) oldest = &pending;
   });

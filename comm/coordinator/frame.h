@@ -89,6 +89,12 @@ struct Frame {
   std::vector<std::byte> terms{};  ///< kInvite: as `Invitation::terms`.
 };
 
+/// A frame, and the rank that it goes to.
+struct OutgoingFrame {
+  int peer;
+  Frame frame;
+};
+
 /// Bytes of a frame: kind, then the fields that it uses, little-endian, counted lists and strings.
 void encode(const Frame& frame, std::vector<std::byte>& bytes);
 

@@ -40,10 +40,6 @@ struct Invitation {
 /// to what it has begun before.
 class Invitations {
  public:
-  struct Outgoing {
-    int peer;
-    Frame frame;
-  };
   struct Declined {
     Topic topic;
     Error error;
@@ -88,7 +84,7 @@ class Invitations {
   /// that this peer has no business sending.
   [[nodiscard]] bool receive(int peer, const Frame& frame);
 
-  std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
+  std::vector<OutgoingFrame> take_outgoing() { return std::exchange(outgoing_, {}); }
   /// The invitations of this rank since it joined, first to buckets, then to new topics. They
   /// include what it may have missed before. Some may be over.
   std::vector<Invitation> take_invitations() { return std::exchange(fresh_, {}); }
@@ -107,7 +103,7 @@ class Invitations {
   std::uint64_t attempt_ = 0;                   // to close: earlier ones were rejected
   std::map<std::uint64_t, Invitation> latest_;  // by key, of any rank
   std::set<Topic> ending_;                      // that are declined, or have been rejected
-  std::vector<Outgoing> outgoing_;
+  std::vector<OutgoingFrame> outgoing_;
   std::vector<Invitation> fresh_;
   std::vector<Declined> declined_;
 };

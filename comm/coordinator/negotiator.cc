@@ -29,8 +29,6 @@ void Negotiator::propose(const Topic& topic, std::uint64_t value, Rule rule) {
   combine(topic, value, value);
 }
 
-void Negotiator::arrive(const Topic& topic) { count_arrival(topic); }
-
 void Negotiator::reject(const std::vector<Topic>& topics, const Error& error) {
   decide({.kind = FrameKind::kReject, .topics = topics, .error = error});
 }
@@ -43,7 +41,7 @@ bool Negotiator::receive(int peer, const Frame& frame) {
       return true;
     case FrameKind::kArrive:
       if (!contains(tree_.child_leaders, peer)) return false;
-      count_arrival(frame.topic);
+      arrive(frame.topic);
       return true;
     case FrameKind::kAccept:
     case FrameKind::kReject:
@@ -90,8 +88,8 @@ void Negotiator::decide(const Frame& frame) {
   decisions_.push_back(frame);
 }
 
-void Negotiator::count_arrival(const Topic& topic) {
-  if (++arrivals_[topic].arrivals <= tree_.child_leaders.size()) return;
+void Negotiator::arrive(const Topic& topic) {
+  if (++arrivals_[topic] <= tree_.child_leaders.size()) return;
   arrivals_.erase(topic);
   if (is_root()) {
     release(topic);
@@ -106,12 +104,5 @@ void Negotiator::release(const Topic& topic) {
   }
   released_.push_back(topic);
 }
-
-std::vector<Negotiator::Outgoing> Negotiator::take_outgoing() {
-  return std::exchange(outgoing_, {});
-}
-std::vector<Frame> Negotiator::take_decisions() { return std::exchange(decisions_, {}); }
-std::vector<Topic> Negotiator::take_released() { return std::exchange(released_, {}); }
-std::vector<Topic> Negotiator::take_conflicts() { return std::exchange(conflicts_, {}); }
 
 }  // namespace kolo

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "comm/coordinator/combining_tree.h"
@@ -25,11 +26,6 @@ namespace kolo {
 /// however long a straggler takes.
 class Negotiator {
  public:
-  struct Outgoing {
-    int peer;
-    Frame frame;
-  };
-
   /// When a topic that all have proposed is accepted.
   enum class Rule : std::uint8_t { kEqualValues, kEqualButLowestBit, kAnyValues };
 
@@ -52,13 +48,13 @@ class Negotiator {
   bool is_quiet() const {
     return outgoing_.empty() && decisions_.empty() && released_.empty() && conflicts_.empty();
   }
-  std::vector<Outgoing> take_outgoing();
+  std::vector<OutgoingFrame> take_outgoing() { return std::exchange(outgoing_, {}); }
   /// Accepts and rejects (as frames), in the order that is equal on all ranks.
-  std::vector<Frame> take_decisions();
+  std::vector<Frame> take_decisions() { return std::exchange(decisions_, {}); }
   /// Topics for which all nodes have arrived. Leaders only.
-  std::vector<Topic> take_released();
+  std::vector<Topic> take_released() { return std::exchange(released_, {}); }
   /// Root only: topics proposed by everybody with different fingerprints.
-  std::vector<Topic> take_conflicts();
+  std::vector<Topic> take_conflicts() { return std::exchange(conflicts_, {}); }
 
  private:
   struct Proposal {
@@ -66,20 +62,16 @@ class Negotiator {
     std::uint64_t least = ~std::uint64_t{0}, greatest = 0;
     Rule rule = Rule::kEqualValues;
   };
-  struct Arrival {
-    std::size_t arrivals = 0;  // this node and the child leaders
-  };
 
   bool is_root() const { return tree_.parent < 0; }
   void combine(const Topic& topic, std::uint64_t least, std::uint64_t greatest);
-  void count_arrival(const Topic& topic);
   void decide(const Frame& frame);
   void release(const Topic& topic);
 
   CombiningTree tree_;
   std::map<Topic, Proposal> proposals_;
-  std::map<Topic, Arrival> arrivals_;
-  std::vector<Outgoing> outgoing_;
+  std::map<Topic, std::size_t> arrivals_;  // of this node and the child leaders
+  std::vector<OutgoingFrame> outgoing_;
   std::vector<Frame> decisions_;
   std::vector<Topic> released_, conflicts_;
 };

@@ -1,15 +1,105 @@
 #include "comm/device/cuda_device.h"
 
+#include <cuda.h>  // Types only; not every machine has the driver library.
+#include <cuda_runtime_api.h>
+
 #include <algorithm>
 #include <cctype>
 
 #include <fmt/format.h>
 
 #include "comm/base/check.h"
-#include "comm/device/cuda_device_guard.h"
 #include "comm/device/cuda_stream.h"
+#include "comm/device/kernels/kernels.h"
 
 namespace kolo {
+namespace {
+
+std::string reason_of(cudaError_t status) {
+  switch (status) {
+    case cudaErrorInsufficientDriver:
+      return "the driver is missing or older than this build's CUDA runtime";
+    case cudaErrorStubLibrary:
+      return "the driver library is the stub that is meant for linking only";
+    case cudaErrorNoDevice:
+      return "the driver sees no device";
+    default:
+      return std::string(cudaGetErrorString(status)) + " (" + cudaGetErrorName(status) + ")";
+  }
+}
+
+}  // namespace
+
+CudaAvailability find_cuda_devices() {
+  CudaAvailability found{
+      .runtime = fmt::format("{}.{}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10)};
+  const cudaError_t status = cudaGetDeviceCount(&found.device_count);
+  if (status != cudaSuccess || found.device_count == 0) {
+    cudaGetLastError();
+    found.device_count = 0;
+    found.reason = reason_of(status == cudaSuccess ? cudaErrorNoDevice : status);
+  }
+  return found;
+}
+
+namespace {
+
+/// True if this process has a context on `device`. The CUDA runtime has no call for this.
+bool is_in_use(int device) {
+  constexpr unsigned kSince = 7000;  // The CUDA version that defines this form of the call.
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  const cudaError_t status = cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &entry,
+                                                              kSince, cudaEnableDefault, &found);
+  if (status != cudaSuccess || found != cudaDriverEntryPointSuccess) return false;
+  unsigned flags = 0;
+  int active = 0;
+  const auto get_state = reinterpret_cast<decltype(&cuDevicePrimaryCtxGetState)>(entry);
+  return get_state(device, &flags, &active) == CUDA_SUCCESS && active != 0;
+}
+
+}  // namespace
+
+CudaDeviceGuard::CudaDeviceGuard(int device) {
+  require_cuda(cudaGetDevice(&before_), "cudaGetDevice");
+  if (device == before_) return;
+  require_cuda(cudaSetDevice(device), "cudaSetDevice");
+  changed_ = true;
+}
+
+CudaDeviceGuard::~CudaDeviceGuard() {
+  if (changed_ && is_in_use(before_)) log_cuda(cudaSetDevice(before_), "cudaSetDevice");
+}
+
+void CudaKernels::copy_batched(Stream& stream, const BatchedCopy& copy) {
+  const CudaStream& on = as_cuda(stream);
+  const CudaDeviceGuard guard(on.device());
+  launch_batched_copy(copy, on.native());
+}
+
+void CudaKernels::reduce(Stream& stream, DType dtype, ReduceOp op, void* target,
+                         std::span<const void* const> sources, std::size_t count, double scale) {
+  check_reduce(sources.size());
+  const CudaStream& on = as_cuda(stream);
+  const CudaDeviceGuard guard(on.device());
+  launch_reduce(dtype, op, target, sources, count, scale, on.native());
+}
+
+void CudaKernels::sum_rows(Stream& stream, const RowGroups& groups, const void* rows,
+                           std::size_t width, DType dtype, double scale, void* sums) {
+  const CudaStream& on = as_cuda(stream);
+  const CudaDeviceGuard guard(on.device());
+  launch_row_sums(groups, rows, width, dtype, scale, sums, on.native());
+}
+
+void CudaKernels::spread_rows(Stream& stream, std::span<const std::int64_t> indices,
+                              const void* rows, std::size_t row_bytes, void* table,
+                              std::size_t height) {
+  const CudaStream& on = as_cuda(stream);
+  const CudaDeviceGuard guard(on.device());
+  launch_row_spread(indices, rows, row_bytes, table, height, on.native());
+}
+
 namespace {
 
 std::string describe_gpu(int index) {

@@ -1,11 +1,68 @@
 #pragma once
 
-#include <atomic>
+#include <cuda_runtime_api.h>
 
-#include "comm/device/cuda_kernels.h"
+#include <atomic>
+#include <string>
+
+#include "comm/base/error.h"
+#include "comm/base/log.h"
+#include "comm/device/cuda_error.h"
 #include "comm/device/device.h"
+#include "comm/device/device_kernels.h"
 
 namespace kolo {
+
+/// The CUDA devices that this process can use. Having none is a normal answer.
+struct CudaAvailability {
+  std::string runtime = {};  ///< Version of the CUDA runtime: "13.0".
+  int device_count = 0;
+  std::string reason = {};  ///< Why there is no device: "the driver ...". Empty if there is one.
+};
+
+/// Asks the CUDA runtime, without opening a device. Errors: none. Threads: any.
+CudaAvailability find_cuda_devices();
+
+/// Makes `device` the current one of this thread during its own lifetime.
+///
+/// The former device becomes current again only if this process has a context on it. Setting a
+/// device opens a context of some hundred megabytes, and device 0, with which a thread begins, may
+/// belong to another rank.
+class CudaDeviceGuard {
+ public:
+  /// Errors: those of `require_cuda`.
+  explicit CudaDeviceGuard(int device);
+  ~CudaDeviceGuard();
+  CudaDeviceGuard(const CudaDeviceGuard&) = delete;
+  CudaDeviceGuard& operator=(const CudaDeviceGuard&) = delete;
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+};
+
+/// Calls `close` with `device` current; for destructors.
+template <typename Close>
+void close_on(int device, Close&& close) noexcept {
+  try {
+    const CudaDeviceGuard guard(device);
+    close();
+  } catch (const KoloError& error) {
+    log::error(error.what());
+  }
+}
+
+/// The kernels of CUDA streams; see comm/device/kernels/. Stateless. Threads: any.
+class CudaKernels final : public DeviceKernels {
+ public:
+  void copy_batched(Stream& stream, const BatchedCopy& copy) override;
+  void reduce(Stream& stream, DType dtype, ReduceOp op, void* target,
+              std::span<const void* const> sources, std::size_t count, double scale) override;
+  void sum_rows(Stream& stream, const RowGroups& groups, const void* rows, std::size_t width,
+                DType dtype, double scale, void* sums) override;
+  void spread_rows(Stream& stream, std::span<const std::int64_t> indices, const void* rows,
+                   std::size_t row_bytes, void* table, std::size_t height) override;
+};
 
 /// One GPU through the CUDA runtime. A NativeStream is a cudaStream_t of this GPU; null is its
 /// legacy default stream.

@@ -1,7 +1,7 @@
 #include "comm/device/cuda_stream.h"
 
 #include "comm/base/check.h"
-#include "comm/device/cuda_device_guard.h"
+#include "comm/device/cuda_device.h"
 
 namespace kolo {
 namespace {

@@ -6,11 +6,21 @@
 
 #include "comm/base/check.h"
 #include "comm/base/dtype.h"
-#include "comm/device/copy_chunk.h"
 #include "comm/device/stream.h"
-#include "comm/kernels/row_kernels.h"
+#include "comm/kernels/reduce_kernels.h"
 
 namespace kolo {
+
+/// A piece of one tensor and its place in a bucket: the work of one thread block. A large tensor
+/// gets many blocks, and a small one does not waste one. Plain data that the device reads.
+struct CopyChunk {
+  void* tensor = nullptr;    ///< First element of the piece; null on pack writes zeros (a gap).
+  std::uint64_t offset = 0;  ///< Place of that element in the bucket, in elements.
+  std::uint64_t count = 0;   ///< Number of elements.
+};
+
+/// Size of the largest piece, in bytes of the wider dtype.
+inline constexpr std::size_t kCopyChunkBytes = std::size_t{32} << 10;
 
 /// Direction of a batched copy.
 enum class CopyDirection : std::uint8_t {
@@ -18,7 +28,7 @@ enum class CopyDirection : std::uint8_t {
   kUnpack,  ///< From the bucket to tensors.
 };
 
-/// One launch over many pieces of tensors; see `copy_chunk.h`.
+/// One launch over many pieces of tensors.
 struct BatchedCopy {
   CopyDirection direction = CopyDirection::kPack;
   /// In memory that the device reads (kDevice or kPinned); unchanged until the launch is complete.
@@ -52,7 +62,7 @@ class DeviceKernels {
   // All memory of the two below is the device's. Positions, ends and indices stay unchanged until
   // the launch is complete; many threads read each of them.
 
-  /// As `sum_rows` in comm/kernels/row_kernels.h.
+  /// As `sum_rows` in comm/kernels/reduce_kernels.h.
   virtual void sum_rows(Stream& stream, const RowGroups& groups, const void* rows,
                         std::size_t width, DType dtype, double scale, void* sums) = 0;
 

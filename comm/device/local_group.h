@@ -3,13 +3,15 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "comm/base/dtype.h"
 #include "comm/base/error.h"
-#include "comm/device/device_memory.h"
+#include "comm/device/device.h"
 #include "comm/device/stream.h"
 
 namespace kolo {
@@ -89,6 +91,63 @@ class LocalGroup {
   /// Begins or continues the orderly end. Collective; call it until it returns kFinalized or
   /// kAborted. A group that has failed is aborted instead.
   virtual GroupState finalize() = 0;
+};
+
+/// A group whose ranks are being connected. Destroyed before they are, it is given up.
+class ConnectingGroup {
+ public:
+  virtual ~ConnectingGroup() = default;
+  /// The group, once all its ranks are connected; null before. Not called again after either.
+  /// Errors: KoloError(kTimeout) when the ranks are not connected in time, kPeerLost or kInternal
+  /// with the library's reason.
+  virtual std::unique_ptr<LocalGroup> poll() = 0;
+};
+
+/// Makes groups of the device's library after the start of a job, among any ranks, without waiting
+/// for them: all members connect with an invitation that one of them has drawn.
+///
+/// Threads: one, the engine's. Nothing blocks.
+class GroupConnector {
+ public:
+  virtual ~GroupConnector() = default;
+
+  /// The length of an invitation, equal on all ranks.
+  virtual std::size_t invitation_bytes() const = 0;
+  /// A new invitation. Whoever draws it is one of the members, and stays until they are connected.
+  /// Errors: those of the library.
+  virtual std::vector<std::byte> invite() = 0;
+  /// Begins to connect this rank as number `rank` of `size`. Errors: KoloError(kConfig) if the
+  /// libraries of this rank and of the inviting one differ, else those of the library.
+  virtual std::unique_ptr<ConnectingGroup> connect(std::span<const std::byte> invitation, int rank,
+                                                   int size) = 0;
+};
+
+/// The device of a rank and its collectives. Members are destroyed in reverse order: the groups
+/// first.
+struct DevicePlane {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<LocalGroup> node;   ///< The ranks of this rank's node.
+  std::unique_ptr<LocalGroup> world;  ///< All ranks.
+  /// Connects those of other groups of ranks; null: they have none.
+  std::unique_ptr<GroupConnector> connector;
+  bool network_takes_memory = false;  ///< True if the network takes memory of this device on every
+                                      ///< rank, so nothing need be staged.
+};
+
+/// What a group of ranks has of the device. Members outlive it.
+struct DeviceAccess {
+  Device& device;
+  LocalGroup* node = nullptr;           ///< Null: none.
+  LocalGroup* world = nullptr;          ///< Of all of them. Null: none yet.
+  GroupConnector* connector = nullptr;  ///< Connects `world` when it is needed; null: nobody does.
+  bool network_takes_memory = false;
+
+  static DeviceAccess of(const DevicePlane& plane) {
+    return {.device = *plane.device,
+            .node = plane.node.get(),
+            .world = plane.world.get(),
+            .network_takes_memory = plane.network_takes_memory};
+  }
 };
 
 }  // namespace kolo

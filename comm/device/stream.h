@@ -1,6 +1,7 @@
 #pragma once
 
 #include "comm/base/buffer_view.h"
+#include "comm/base/check.h"
 
 namespace kolo {
 
@@ -39,6 +40,10 @@ class Stream {
 };
 
 /// Checks that every implementation of `Stream::copy` makes. Errors: UsageError.
-void check_copy(const BufferView& target, const BufferView& source);
+inline void check_copy(const BufferView& target, const BufferView& source) {
+  check(target.memory != MemoryKind::kHost && source.memory != MemoryKind::kHost,
+        "a stream copies between device and pinned memory, not from or to ordinary host memory");
+  check(target.bytes() == source.bytes(), "a copy needs a target as large as its source");
+}
 
 }  // namespace kolo

@@ -16,8 +16,7 @@
 #include "comm/base/clock.h"
 #include "comm/base/error.h"
 #include "comm/group/group_transport.h"
-#include "comm/transport/control_switch.h"
-#include "comm/transport/foreign_frames.h"
+#include "comm/transport/control_frames.h"
 
 namespace kolo {
 

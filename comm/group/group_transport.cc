@@ -33,7 +33,7 @@ GroupLayout::GroupLayout(const TransportLimits& limits, std::size_t local_size)
 
 GroupTransport::GroupTransport(Transport& job, GroupMembers members, const TransportLimits& limits,
                                ControlInbox& inbox)
-    : job_(job),
+    : ForwardingTransport(job),
       members_(std::move(members)),
       limits_(limits),
       inbox_(inbox),
@@ -66,20 +66,20 @@ Tag GroupTransport::tag_at(int member, int source, const Tag& tag) const {
 void GroupTransport::isend(int peer, const Tag& tag, std::span<const std::byte> data,
                            Completion& done) {
   if (closed_) return;
-  job_.isend(at(members_.ranks, peer), tag_at(peer, rank_, tag), data, done);
+  below().isend(at(members_.ranks, peer), tag_at(peer, rank_, tag), data, done);
 }
 
 void GroupTransport::irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) {
   if (closed_) return;
-  job_.irecv(at(members_.ranks, peer), tag_at(rank_, peer, tag), data, done);
+  below().irecv(at(members_.ranks, peer), tag_at(rank_, peer, tag), data, done);
 }
 
-void GroupTransport::abandon(const Tag& first) { job_.abandon(tag_at(rank_, rank_, first)); }
+void GroupTransport::abandon(const Tag& first) { below().abandon(tag_at(rank_, rank_, first)); }
 
 void GroupTransport::send_control(int peer, std::span<const std::byte> bytes) {
   if (closed_) return;
   ControlSwitch::address(at(members_.places, peer).inbox, bytes, framed_);
-  job_.send_control(at(members_.ranks, peer), framed_);
+  below().send_control(at(members_.ranks, peer), framed_);
 }
 
 bool GroupTransport::receive_control(ControlFrame& frame) {
@@ -106,7 +106,8 @@ void GroupTransport::commit(std::size_t offset, std::size_t bytes, const Pause& 
                      .what = "the arena of the group needs " + std::to_string(offset + bytes) +
                              " bytes and is limited to " + std::to_string(limits_.arena_bytes)});
   }
-  job_.commit(at(members_.places, rank_).arena_offset + layout_.data_offset + offset, bytes, pause);
+  below().commit(at(members_.places, rank_).arena_offset + layout_.data_offset + offset, bytes,
+                 pause);
 }
 
 void GroupTransport::signal(int peer, std::uint32_t slot, std::uint64_t value) {

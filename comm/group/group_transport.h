@@ -6,9 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "comm/transport/control_switch.h"
-#include "comm/transport/foreign_frames.h"
-#include "comm/transport/transport.h"
+#include "comm/transport/control_frames.h"
+#include "comm/transport/forwarding_transport.h"
 
 namespace kolo {
 
@@ -49,7 +48,7 @@ struct GroupMembers {
 /// The job's transport moves everything on, for all groups: `poll` here does nothing.
 ///
 /// Errors: `failure()` is that of the job's transport, which names ranks of the job.
-class GroupTransport final : public Transport {
+class GroupTransport final : public ForwardingTransport {
  public:
   /// `job` and `inbox`, where the switch puts the frames of this group, outlive it. Before: this
   /// rank is a member, and has committed and cleared its flags and counters (`clear`).
@@ -62,28 +61,20 @@ class GroupTransport final : public Transport {
 
   int rank() const override { return rank_; }
   int world_size() const override { return static_cast<int>(members_.ranks.size()); }
-  bool takes_device_memory() const override { return job_.takes_device_memory(); }
-  void expect_messages_in(std::span<std::byte> memory) override { job_.expect_messages_in(memory); }
 
   void isend(int peer, const Tag& tag, std::span<const std::byte> data, Completion& done) override;
   void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) override;
   void abandon(const Tag& first) override;
-  bool cancel(Completion& done) override { return job_.cancel(done); }
   void send_control(int peer, std::span<const std::byte> bytes) override;
   bool receive_control(ControlFrame& frame) override;
 
   bool is_mapped(int peer) const override { return at(locals_, peer) >= 0; }
   std::span<std::byte> memory(int peer) override;
-  std::span<const std::byte> shared_memory() override { return job_.shared_memory(); }
-  bool is_open_to_peers() override { return job_.is_open_to_peers(); }
-  bool is_in_huge_pages(std::span<const std::byte> memory) override {
-    return job_.is_in_huge_pages(memory);
-  }
   void read_memory(int peer, std::uint64_t address, std::span<std::byte> to) override {
-    job_.read_memory(at(members_.ranks, peer), address, to);
+    below().read_memory(at(members_.ranks, peer), address, to);
   }
   void write_memory(int peer, std::uint64_t address, std::span<const std::byte> from) override {
-    job_.write_memory(at(members_.ranks, peer), address, from);
+    below().write_memory(at(members_.ranks, peer), address, from);
   }
   void commit(std::size_t offset, std::size_t bytes, const Pause& pause) override;
   void signal(int peer, std::uint32_t slot, std::uint64_t value) override;
@@ -91,27 +82,19 @@ class GroupTransport final : public Transport {
   std::uint64_t arrive(int owner, std::uint32_t counter) override;
   std::uint64_t counter(int owner, std::uint32_t counter) const override;
   void set_counter(std::uint32_t counter, std::uint64_t value) override;
-  void ring(int peer) override { job_.ring(at(members_.ranks, peer)); }
-  void post_error(const Error& error) override { job_.post_error(error); }
-  void note_stuck(std::string_view verb) override { job_.note_stuck(verb); }
-  std::string stuck_in(int peer) const override { return job_.stuck_in(at(members_.ranks, peer)); }
+  void ring(int peer) override { below().ring(at(members_.ranks, peer)); }
+  std::string stuck_in(int peer) const override {
+    return below().stuck_in(at(members_.ranks, peer));
+  }
 
   bool poll() override { return false; }
-  bool arm() override { return job_.arm(); }
-  void disarm() override { job_.disarm(); }
-  bool arm_idle() override { return job_.arm_idle(); }
-  void unarm() override { job_.unarm(); }
-  bool sleep(Duration limit) override { return job_.sleep(limit); }
-  std::vector<int> wake_fds() const override { return job_.wake_fds(); }
-
-  std::optional<Error> failure() const override { return job_.failure(); }
   /// The job's transport stays.
   void say_goodbye() override {}
   /// Nothing is sent any more; what is in flight stays so until it is cancelled or the job's
   /// transport shuts down.
   void shutdown(bool) override { closed_ = true; }
   TrafficCounters traffic(int peer) const override {
-    return job_.traffic(at(members_.ranks, peer));
+    return below().traffic(at(members_.ranks, peer));
   }
 
  private:
@@ -124,7 +107,6 @@ class GroupTransport final : public Transport {
   std::atomic<std::uint64_t>& flag(int owner, int writer, std::uint32_t slot) const;
   std::atomic<std::uint64_t>& counter_word(int owner, std::uint32_t counter) const;
 
-  Transport& job_;
   const GroupMembers members_;
   const TransportLimits limits_;
   ControlInbox& inbox_;

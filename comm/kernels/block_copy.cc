@@ -1,4 +1,4 @@
-#include "comm/kernels/block_copy.h"
+#include "comm/kernels/simd_kernels.h"
 
 #include <algorithm>
 #include <cstdint>

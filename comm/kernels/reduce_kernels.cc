@@ -1,7 +1,15 @@
 #include "comm/kernels/reduce_kernels.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
 #include "comm/base/check.h"
-#include "comm/kernels/block_copy.h"
+#include "comm/base/half.h"
+#include "comm/base/visit_dtype.h"
 #include "comm/kernels/reference_kernels.h"
 #include "comm/kernels/simd_kernels.h"
 
@@ -40,5 +48,96 @@ void exchange(void* out, void* slot, const void* in, std::size_t bytes, Stores s
 }
 
 const char* kernel_target() { return simd::target(); }
+
+namespace {
+
+template <typename T>
+T from_float(float value) {
+  if constexpr (std::is_same_v<T, Float16>) {
+    return to_float16(value);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return to_bfloat16(value);
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+template <typename T>
+T neutral(ReduceOp op) {
+  if (op == ReduceOp::kProd) return from_float<T>(1);
+  if constexpr (std::is_integral_v<T>) {
+    return op == ReduceOp::kMin ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest();
+  } else {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    return from_float<T>(op == ReduceOp::kMin ? kInfinity : -kInfinity);
+  }
+}
+
+}  // namespace
+
+void fill_neutral(const BufferView& target, ReduceOp op) {
+  if (target.count == 0) return;
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage:
+    case ReduceOp::kPremulSum:
+    case ReduceOp::kBitOr:
+    case ReduceOp::kBitXor:
+      std::memset(target.data, 0, target.bytes());
+      return;
+    case ReduceOp::kBitAnd:
+      std::memset(target.data, 0xFF, target.bytes());
+      return;
+    case ReduceOp::kMin:
+    case ReduceOp::kMax:
+    case ReduceOp::kProd:
+      break;
+  }
+  visit_dtype(target.dtype, [&]<typename T>(std::type_identity<T>) {
+    std::fill_n(static_cast<T*>(target.data), target.count, neutral<T>(op));
+  });
+}
+
+void sum_rows(const RowGroups& groups, const std::byte* rows, std::size_t width, DType dtype,
+              double scale, std::byte* sums) {
+  const auto sum_up = [&](std::span<const void* const> same, std::size_t count) {
+    if (same.size() == 1 && scale == 1.0) return convert(dtype, sums, dtype, same[0], count, 1.0);
+    reduce(dtype, ReduceOp::kSum, sums, same, count, scale);
+  };
+  std::vector<const void*> same = {rows};
+  if (groups.positions.empty()) return sum_up(same, groups.count * width);
+  const std::size_t row_bytes = width * size_of(dtype);
+  std::size_t begin = 0;
+  for (const std::size_t end : groups.ends) {
+    same.clear();
+    for (; begin < end; ++begin) same.push_back(rows + groups.positions[begin] * row_bytes);
+    sum_up(same, width);
+    sums += row_bytes;
+  }
+}
+
+void spread_rows(std::span<const std::int64_t> indices, const std::byte* rows,
+                 std::size_t row_bytes, std::byte* table) {
+  if (row_bytes == 0) return;  // rows of no columns may lie nowhere: null
+  for (const std::int64_t index : indices) {
+    std::memcpy(table + static_cast<std::size_t>(index) * row_bytes, rows, row_bytes);
+    rows += row_bytes;
+  }
+}
+
+std::size_t to_wire(DType wire, void* dst, DType src_dtype, const void* src, std::size_t count,
+                    int exponent) {
+  if (const auto done = simd::to_wire(wire, dst, src_dtype, src, count, exponent)) return *done;
+  return reference::to_wire(wire, dst, src_dtype, src, count, exponent);
+}
+
+std::uint16_t from_wire(DType dst_dtype, void* dst, DType wire, const void* src, std::size_t count,
+                        int exponent, Stores stores) {
+  if (const auto done = simd::from_wire(dst_dtype, dst, wire, src, count, exponent, stores)) {
+    return *done;
+  }
+  convert(dst_dtype, dst, wire, src, count, std::ldexp(1.0, -exponent), stores);
+  return reference::largest_magnitude(src, count);
+}
 
 }  // namespace kolo

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "comm/base/buffer_view.h"
 #include "comm/base/dtype.h"
 
 namespace kolo {
@@ -70,5 +71,56 @@ void exchange(void* out, void* slot, const void* in, std::size_t bytes, Stores s
 
 /// Name of the instruction set in use ("AVX2", "AVX3", "NEON", ...).
 const char* kernel_target();
+
+/// Sets every element of `target`, in host memory, to the one that changes no result of `op`: zero
+/// for a sum, an average, or and exclusive or of bits, one for a product, all bits for their
+/// conjunction, and the largest or lowest value, infinity where there is one, for a minimum or
+/// maximum.
+///
+/// Before:  the dtype is one of `kNumberDTypes`, and `op` takes it.
+/// Threads: pure; any.
+void fill_neutral(const BufferView& target, ReduceOp op);
+
+/// Rows of a list that belong together: group i is those at positions[ends[i - 1]] to
+/// positions[ends[i] - 1], at least one. Without positions it is row i alone.
+struct RowGroups {
+  std::size_t count = 0;
+  std::span<const std::size_t> positions = {};
+  std::span<const std::size_t> ends = {};
+};
+
+/// Adds up the rows of each group in their order, times `scale`, to row i of `sums`, which may not
+/// overlap `rows`. A row has `width` elements of `dtype`.
+///
+/// Bits:   those of `reduce`; a group of one row with scale 1.0 keeps its bits.
+/// Before: dtype is one of `kNumberDTypes`. Pure.
+void sum_rows(const RowGroups& groups, const std::byte* rows, std::size_t width, DType dtype,
+              double scale, std::byte* sums);
+
+/// Writes row i of `rows` to place `indices[i]` of `table`. No index comes twice. Pure.
+void spread_rows(std::span<const std::int64_t> indices, const std::byte* rows,
+                 std::size_t row_bytes, std::byte* table);
+
+/// The range of exponents: at one end float16's largest value still stands for a float32, at the
+/// other its smallest value stands for float32's smallest.
+inline constexpr int kLeastWireExponent = -112;
+inline constexpr int kMostWireExponent = 125;
+
+/// Casts a tensor to a wire of 16-bit floats, scaled by a power of two: dst[i] = round(src[i] *
+/// 2^exponent), to nearest even, once. A finite value that is too large becomes the largest finite
+/// one of its sign; infinity and NaN stay. Returns how many were too large.
+///
+/// Shape:   as `convert`, which also defines NaN.
+/// Before:  wire is kFloat16 or kBFloat16, the latter with exponent 0; the exponent is in the range
+///          above; src_dtype is floating-point.
+/// Threads: pure; any. The bits do not depend on the instruction set.
+std::size_t to_wire(DType wire, void* dst, DType src_dtype, const void* src, std::size_t count,
+                    int exponent);
+
+/// The inverse: dst[i] = src[i] * 2^-exponent, exact if dst is float32. Returns the largest
+/// magnitude in src as bits of the wire, which order like magnitudes: infinity or more if a value
+/// is not finite. Otherwise as above.
+std::uint16_t from_wire(DType dst_dtype, void* dst, DType wire, const void* src, std::size_t count,
+                        int exponent, Stores stores = Stores::kCached);
 
 }  // namespace kolo

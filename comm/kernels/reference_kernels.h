@@ -7,7 +7,7 @@
 #include "comm/base/dtype.h"
 #include "comm/kernels/reduce_kernels.h"
 
-/// The kernels of `reduce_kernels.h` and `wire_kernels.h` in readable form: one element at a time,
+/// The kernels of `reduce_kernels.h` in readable form: one element at a time,
 /// in plain C++. They define every bit; the vector kernels are tested against them. Rare
 /// combinations (scaled or converted integers, float64 to 16 bits) and machines without vectors run
 /// these.

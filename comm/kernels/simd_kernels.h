@@ -8,7 +8,42 @@
 #include "comm/base/dtype.h"
 #include "comm/kernels/reduce_kernels.h"
 
-/// The vector kernels behind `reduce_kernels.h` and `wire_kernels.h`, for the combinations that
+namespace kolo {
+
+/// From this size on a block copy is faster than vectors; at a quarter of it, slower.
+inline constexpr std::size_t kLeastBlockBytes = std::size_t{64} << 10;
+
+/// Whether the processor says that its own instruction for copying blocks is fast.
+bool has_block_copy();
+
+/// dst = src, by that instruction: it writes whole lines without reading first what they replace,
+/// which vector stores through the cache do. The two do not overlap.
+///
+/// Before: has_block_copy().
+void block_copy(void* dst, const void* src, std::size_t bytes);
+
+/// Bytes of a result whose lines a kernel owns before it writes them: as many as a core can wait
+/// for at a time.
+inline constexpr std::size_t kOwnedBytes = 1024;
+
+/// Asks for the lines of [begin, end), which the caller is about to write. Stores alone have fewer
+/// of them in flight: lines that another core has read last arrive at half the rate.
+inline void own_lines(const void* begin, const void* end) {
+  constexpr std::size_t kLine = 64;
+  for (auto* line = static_cast<const std::byte*>(begin); line < end; line += kLine) {
+#if defined(__x86_64__)
+    // It does nothing on a processor that lacks it. Compilers turn the builtin into a prefetch for
+    // reading.
+    asm volatile("prefetchw %0" : : "m"(*line));
+#else
+    __builtin_prefetch(line, 1);
+#endif
+  }
+}
+
+}  // namespace kolo
+
+/// The vector kernels behind `reduce_kernels.h`, for the combinations that
 /// gradients use. The instruction set is chosen at run time.
 namespace kolo::simd {
 

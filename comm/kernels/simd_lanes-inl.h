@@ -12,7 +12,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "comm/kernels/own_lines.h"
+#include "comm/kernels/simd_kernels.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "comm/base/log.h"
-#include "comm/message/message_parts.h"
+#include "comm/message/message_matching.h"
 
 namespace kolo {
 namespace {

@@ -10,7 +10,6 @@
 
 #if KOLO_CUDA
 #include "comm/base/check.h"
-#include "comm/device/cuda_availability.h"
 #include "comm/device/cuda_device.h"
 #endif
 

@@ -6,7 +6,6 @@
 
 #if KOLO_NCCL
 #include "comm/device/cuda_device.h"
-#include "comm/native/nccl_connector.h"
 #include "comm/native/nccl_group.h"
 #endif
 

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "comm/device/device.h"
-#include "comm/device/group_connector.h"
 #include "comm/device/local_group.h"
 #include "topology/process_grid.h"
 

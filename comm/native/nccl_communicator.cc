@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "comm/base/log.h"
-#include "comm/device/cuda_device_guard.h"
+#include "comm/device/cuda_device.h"
 #include "comm/native/nccl_handles.h"
 
 namespace kolo {

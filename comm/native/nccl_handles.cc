@@ -96,4 +96,12 @@ void log_nccl(ncclResult_t result, std::string_view call) noexcept {
   if (result != ncclSuccess) log::error(nccl_error(result, nullptr, call).to_string());
 }
 
+void check_same_nccl(const NcclIntroduction& first, int rank, int version) {
+  if (version == first.version) return;
+  throw KoloError(
+      {.code = ErrorCode::kConfig,
+       .what = fmt::format("rank 0 has NCCL {}, but rank {} has {}: they must be equal",
+                           nccl_version_text(first.version), rank, nccl_version_text(version))});
+}
+
 }  // namespace kolo

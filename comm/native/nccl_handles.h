@@ -1,12 +1,17 @@
 #pragma once
 
-// NCCL's types and results as Kolo's. Only sources of kolo_nccl include this.
+// NCCL's types and results as Kolo's, and what ranks tell each other before NCCL connects them.
+// Only sources of kolo_nccl include this.
 
 #include <nccl.h>
 
+#include <cstddef>
+#include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "comm/base/check.h"
 #include "comm/base/dtype.h"
 #include "comm/base/error.h"
 
@@ -33,5 +38,22 @@ void require_nccl(ncclResult_t result, ncclComm_t comm, std::string_view call);
 
 /// For code that must not throw: logs instead.
 void log_nccl(ncclResult_t result, std::string_view call) noexcept;
+
+/// The version of a rank's library, and of one rank the id of the communicator.
+struct NcclIntroduction {
+  int version = 0;
+  ncclUniqueId id = {};
+
+  std::span<const std::byte> bytes() const { return std::as_bytes(std::span(this, 1)); }
+  static NcclIntroduction from_bytes(std::span<const std::byte> bytes) {
+    NcclIntroduction introduction;
+    ensure(bytes.size() == sizeof(introduction), "a rank introduced itself in another way");
+    std::memcpy(&introduction, bytes.data(), sizeof(introduction));
+    return introduction;
+  }
+};
+
+/// Errors: KoloError(kConfig) unless `version`, that of `rank`, is the one of rank 0.
+void check_same_nccl(const NcclIntroduction& first, int rank, int version);
 
 }  // namespace kolo

@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstring>
 #include <deque>
-#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -255,57 +254,36 @@ class Probe {
 
 }  // namespace
 
-class ReachListener::Server {
- public:
-  Server() : listener_(listen_on("", 0)), stop_(::eventfd(0, EFD_CLOEXEC)) {}
+ReachListener::ReachListener() : listener_(listen_on("", 0)), stop_(::eventfd(0, EFD_CLOEXEC)) {}
 
-  ~Server() {
-    ::eventfd_write(stop_.get(), 1);
-    if (thread_.joinable()) thread_.join();
-  }
-  Server(const Server&) = delete;
-  Server& operator=(const Server&) = delete;
+ReachListener::~ReachListener() {
+  ::eventfd_write(stop_.get(), 1);
+  if (thread_.joinable()) thread_.join();
+}
 
-  std::uint16_t port() const { return port_of(listener_.get()); }
-
-  void begin(std::string greeting) {
-    check(!thread_.joinable(), "a listener serves one node");
-    greeting_ = std::move(greeting);
-    thread_ = std::thread([this] { serve(); });
-  }
-
- private:
-  void serve() noexcept {
-    try {
-      for (;;) {
-        std::array<pollfd, 2> polled = {{{.fd = listener_.get(), .events = POLLIN, .revents = 0},
-                                         {.fd = stop_.get(), .events = POLLIN, .revents = 0}}};
-        ::poll(polled.data(), polled.size(), -1);
-        if (polled[1].revents != 0) return;
-        while (const FileDescriptor caller = accept_from(listener_.get())) {
-          ::send(caller.get(), greeting_.data(), greeting_.size(), MSG_NOSIGNAL);
-        }
-      }
-    } catch (const std::exception& error) {
-      log::warn(fmt::format("nodes that look for this one get no answer: {}", error.what()));
-    }
-  }
-
-  std::string greeting_;  // fixed while the thread runs
-  const FileDescriptor listener_;
-  const FileDescriptor stop_;
-  std::thread thread_;
-};
-
-ReachListener::ReachListener() : server_(std::make_unique<Server>()) {}
-
-ReachListener::~ReachListener() = default;
-
-std::uint16_t ReachListener::port() const { return server_->port(); }
+std::uint16_t ReachListener::port() const { return port_of(listener_.get()); }
 
 void ReachListener::serve(const std::string& job_id, int node) {
   check(job_id.size() <= kMaxJobIdBytes, "the job's id is too long");
-  server_->begin(greeting(job_id, node));
+  check(!thread_.joinable(), "a listener serves one node");
+  greeting_ = greeting(job_id, node);
+  thread_ = std::thread([this] { answer_all(); });
+}
+
+void ReachListener::answer_all() noexcept {
+  try {
+    for (;;) {
+      std::array<pollfd, 2> polled = {{{.fd = listener_.get(), .events = POLLIN, .revents = 0},
+                                       {.fd = stop_.get(), .events = POLLIN, .revents = 0}}};
+      ::poll(polled.data(), polled.size(), -1);
+      if (polled[1].revents != 0) return;
+      while (const FileDescriptor caller = accept_from(listener_.get())) {
+        ::send(caller.get(), greeting_.data(), greeting_.size(), MSG_NOSIGNAL);
+      }
+    }
+  } catch (const std::exception& error) {
+    log::warn(fmt::format("nodes that look for this one get no answer: {}", error.what()));
+  }
 }
 
 NodeReach probe_reach(const std::string& job_id, const std::vector<NetworkInterface>& mine,

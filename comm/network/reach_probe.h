@@ -2,8 +2,8 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/base/clock.h"
@@ -32,8 +32,12 @@ class ReachListener {
   static constexpr std::size_t kMaxJobIdBytes = 32;
 
  private:
-  class Server;
-  std::unique_ptr<Server> server_;
+  void answer_all() noexcept;
+
+  std::string greeting_;  // fixed while the thread runs
+  const FileDescriptor listener_;
+  const FileDescriptor stop_;
+  std::thread thread_;
 };
 
 /// Another node, and where its `ReachListener` may be found.

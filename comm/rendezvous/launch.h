@@ -2,13 +2,36 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "comm/rendezvous/environment.h"
-#include "comm/rendezvous/tcp_options.h"
+#include "comm/rendezvous/rendezvous.h"
+#include "comm/rendezvous/tcp_rendezvous.h"
 
 namespace kolo {
+
+/// Host names that a Slurm host list stands for, in its order. Brackets hold comma-separated
+/// numbers and ranges, keep leading zeros, and may appear several times in one name.
+///
+///   "login,n[01-03,7]-ib"  ->  login n01-ib n02-ib n03-ib n7-ib
+///
+/// Threads: pure; any.
+/// Errors:  KoloError(kConfig) naming the list: unbalanced or empty brackets, a range that falls,
+///          more than kMaxHosts names.
+/// Source:  scontrol(1), "show hostnames".
+std::vector<std::string> parse_hostlist(std::string_view list);
+
+inline constexpr std::size_t kMaxHosts = 1U << 17;
+
+/// Looks up one environment variable; empty optional if it is not set. Tests pass their own.
+using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+
+/// The environment of this process. Threads: any, as long as nobody changes the environment.
+Environment process_environment();
 
 /// How this process was started, as far as its environment tells.
 struct Launch {
@@ -36,5 +59,16 @@ struct Launch {
 ///          an MPI launcher without PMIx although `mpi_available` is false.
 Launch detect_launch(const Environment& environment, bool mpi_available,
                      std::chrono::milliseconds timeout);
+
+/// The rendezvous of the job that this process was started in, see `detect_launch`: through MPI
+/// under mpirun, or PMIx in builds without MPI, else over TCP under torchrun or Slurm, else of one
+/// rank. Blocks until all ranks have joined.
+///
+/// Threads: the main thread. Keep the result no longer than start-up lasts: MPI_Finalize, called by
+///          its destructor, waits for all ranks.
+/// Errors:  those of `detect_launch`, `MpiRendezvous`, `PmixRendezvous` and `make_tcp_rendezvous`;
+///          KoloError(kConfig) if MPI sees another job than the launcher announced.
+std::unique_ptr<Rendezvous> rendezvous_from_environment(
+    std::chrono::milliseconds timeout, const Environment& environment = process_environment());
 
 }  // namespace kolo

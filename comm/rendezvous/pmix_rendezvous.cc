@@ -74,6 +74,12 @@ unsigned next_rendezvous() {
 
 }  // namespace
 
+PmixLibrary::PmixLibrary()
+    : library_({.file = "libpmix.so.2",
+                .purpose = "start-up under this launcher needs PMIx",
+                .remedy = "install PMIx (package libpmix2), or start the ranks with torchrun or "
+                          "srun --mpi=none"}) {}
+
 class PmixRendezvous::Client {
  public:
   explicit Client(milliseconds timeout) : timeout_(timeout) {

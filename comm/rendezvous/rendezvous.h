@@ -23,4 +23,12 @@ class Rendezvous {
   virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
 };
 
+/// A job of one rank, for programs started without a launcher. Threads: any.
+class SingleRendezvous final : public Rendezvous {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  std::vector<std::string> all_gather(const std::string& mine) override { return {mine}; }
+};
+
 }  // namespace kolo

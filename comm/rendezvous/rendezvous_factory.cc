@@ -1,9 +1,7 @@
-#include "comm/rendezvous/rendezvous_factory.h"
-
 #include "comm/base/error.h"
 #include "comm/rendezvous/launch.h"
 #include "comm/rendezvous/pmix_rendezvous.h"
-#include "comm/rendezvous/single_rendezvous.h"
+#include "comm/rendezvous/rendezvous.h"
 #include "comm/rendezvous/tcp_rendezvous.h"
 
 #if KOLO_WITH_MPI
@@ -22,8 +20,6 @@ std::unique_ptr<Rendezvous> mpi_rendezvous(const Launch& launch,
   if (launch.rank.value_or(rank) == rank && launch.size.value_or(size) == size) return rendezvous;
   throw KoloError(Error{.code = ErrorCode::kConfig,
                         .rank = launch.rank.value_or(-1),
-                        .verb = {},
-                        .bucket = {},
                         .what = "MPI and the launcher disagree: MPI sees rank " +
                                 std::to_string(rank) + " of " + std::to_string(size) +
                                 "; use the mpirun of the MPI that Kolo was built with"});

@@ -33,8 +33,8 @@ TcpLobby::TcpLobby(FileDescriptor listener, const TcpOptions& options)
       others_(static_cast<std::size_t>(options.size) - 1) {}
 
 void TcpLobby::await_members() {
-  const TimePoint deadline = TcpConnection::now() + options_.timeout;
-  while (!is_complete() && TcpConnection::now() < deadline) step(deadline);
+  const TimePoint deadline = SteadyClock{}.now() + options_.timeout;
+  while (!is_complete() && SteadyClock{}.now() < deadline) step(deadline);
   if (!is_complete()) {
     std::string what =
         fmt::format("rendezvous: rank {} of {} did not join within {} ms",
@@ -94,7 +94,7 @@ void TcpLobby::let_in() {
       drop_oldest_stranger("too many others have come and are silent, too");
     }
     strangers_.push_back({TcpConnection(std::move(socket), options_.max_contribution_bytes),
-                          TcpConnection::now() + options_.hello_timeout});
+                          SteadyClock{}.now() + options_.hello_timeout});
   }
 }
 
@@ -126,7 +126,7 @@ void TcpLobby::hear_strangers() {
       const std::optional<Hello> hello = decode_hello(arrived.substr(0, kHelloBytes));
       connection.take(kHelloBytes);
       introduce(std::move(connection), *hello);
-    } else if (TcpConnection::now() >= stranger.drop_at) {
+    } else if (SteadyClock{}.now() >= stranger.drop_at) {
       drop(connection, "it did not say who it is");
     } else {
       silent.push_back(std::move(stranger));
@@ -181,8 +181,6 @@ void TcpLobby::reject(TcpConnection& connection, const std::string& why) {
   drop(connection, why);
   const Error error = {.code = ErrorCode::kConfig,
                        .rank = 0,
-                       .verb = {},
-                       .bucket = {},
                        .what = fmt::format("rendezvous: rejected by rank 0: {}", why)};
   connection.send(encode_frame(TcpFrameKind::kError, encode_error(error)));
 }

@@ -10,8 +10,7 @@
 #include "comm/base/clock.h"
 #include "comm/base/unique_handle.h"
 #include "comm/rendezvous/tcp_connection.h"
-#include "comm/rendezvous/tcp_frame.h"
-#include "comm/rendezvous/tcp_options.h"
+#include "comm/rendezvous/tcp_rendezvous.h"
 
 namespace kolo {
 

@@ -11,9 +11,9 @@
 #include "comm/base/clock.h"
 #include "comm/schedule/binding.h"
 #include "comm/schedule/device_lane.h"
-#include "comm/schedule/kernel_pieces.h"
 #include "comm/schedule/reduce_team.h"
 #include "comm/schedule/schedule.h"
+#include "comm/schedule/step_progress.h"
 #include "comm/transport/transport.h"
 
 namespace kolo {

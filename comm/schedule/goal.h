@@ -5,15 +5,91 @@
 #include <iterator>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "comm/schedule/bucket_layout.h"
-#include "comm/schedule/part_extents.h"
-#include "comm/schedule/rank_range.h"
 
 namespace kolo {
+
+/// Ranks that follow each other: mostly one, or all.
+class RankRange {
+ public:
+  class Iterator {
+   public:
+    using iterator_category = std::forward_iterator_tag;
+    using value_type = int;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const int*;
+    using reference = int;
+
+    constexpr Iterator() = default;
+    constexpr explicit Iterator(int rank) : rank_(rank) {}
+    constexpr int operator*() const { return rank_; }
+    constexpr Iterator& operator++() {
+      ++rank_;
+      return *this;
+    }
+    constexpr Iterator operator++(int) { return Iterator(rank_++); }
+    friend constexpr bool operator==(Iterator, Iterator) = default;
+
+   private:
+    int rank_ = 0;
+  };
+
+  constexpr RankRange() = default;
+  constexpr RankRange(int first, int end) : first_(first), end_(end) {}
+  static constexpr RankRange one(int rank) { return {rank, rank + 1}; }
+  static constexpr RankRange all(int world_size) { return {0, world_size}; }
+
+  constexpr std::size_t size() const { return static_cast<std::size_t>(end_ - first_); }
+  constexpr bool empty() const { return first_ == end_; }
+  constexpr int front() const { return first_; }
+  /// After the last one.
+  constexpr int end_rank() const { return end_; }
+  constexpr bool contains(int rank) const { return first_ <= rank && rank < end_; }
+  constexpr Iterator begin() const { return Iterator(first_); }
+  constexpr Iterator end() const { return Iterator(end_); }
+  friend constexpr bool operator==(const RankRange&, const RankRange&) = default;
+
+ private:
+  int first_ = 0, end_ = 0;
+};
+
+/// The extents of parts that lie side by side: equal ones take no memory.
+///
+/// Threads: immutable; any. Cost: copies share the counts.
+class PartExtents {
+ public:
+  PartExtents() = default;
+  /// So many parts of `each` elements.
+  PartExtents(std::size_t parts, std::size_t each) : parts_(parts), each_(each) {}
+  /// Not explicit: a list of counts is one of these.
+  PartExtents(std::span<const std::size_t> counts)  // NOLINT(google-explicit-constructor)
+      : PartExtents(counts, 1) {}
+  PartExtents(const std::vector<std::size_t>& counts)  // NOLINT(google-explicit-constructor)
+      : PartExtents(std::span(counts)) {}
+  /// So many times as many of each.
+  PartExtents(std::span<const std::size_t> counts, std::size_t times);
+
+  std::size_t size() const { return parts_; }
+  bool are_equal() const { return ends_ == nullptr; }
+  /// Part i, from the beginning of the first one.
+  Extent operator[](std::size_t i) const {
+    if (are_equal()) return {i * each_, each_};
+    const std::size_t begin = i == 0 ? 0 : (*ends_)[i - 1];
+    return {begin, (*ends_)[i] - begin};
+  }
+  /// Elements of all.
+  std::size_t total() const { return parts_ == 0 ? 0 : (*this)[parts_ - 1].end(); }
+
+ private:
+  std::size_t parts_ = 0, each_ = 0;
+  /// Shared, because a plan copies its goal; null if all are equal.
+  std::shared_ptr<const std::vector<std::size_t>> ends_;
+};
 
 /// What a goal is called, and how its parts are made; see `Goal`.
 enum class GoalKind : std::uint8_t {

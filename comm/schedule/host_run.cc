@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "comm/base/check.h"
-#include "comm/schedule/payload_join.h"
+#include "comm/schedule/codec.h"
 
 namespace kolo {
 namespace {

@@ -7,9 +7,9 @@
 #include "comm/base/aligned_memory.h"
 #include "comm/base/clock.h"
 #include "comm/schedule/binding.h"
-#include "comm/schedule/kernel_pieces.h"
 #include "comm/schedule/loan.h"
 #include "comm/schedule/schedule.h"
+#include "comm/schedule/step_progress.h"
 #include "comm/transport/transport.h"
 
 namespace kolo {

@@ -10,7 +10,9 @@
 namespace kolo {
 
 /// The elements of a slot for `count` lent or offered ones.
-std::size_t loan_slot_count(std::size_t count, DType dtype);
+inline std::size_t loan_slot_count(std::size_t count, DType dtype) {
+  return kWireAlignment / size_of(dtype) + count;
+}
 
 /// A range of Region::kLent or Region::kOffered stands for tensors of a rank, and for a slot with a
 /// note that says where its peers find them. Contributions are lent, to be read; places of results
@@ -31,7 +33,13 @@ struct Loan {
     return range.region == Region::kLent || range.region == Region::kOffered;
   }
   /// Of elements of a bucket of this layout.
-  static Loan of(const Range& range, const BucketLayout& layout);
+  static Loan of(const Range& range, const BucketLayout& layout) {
+    const bool is_input = range.region == Region::kLent && layout.out_of_place;
+    const Region region = is_input ? Region::kInput : Region::kUser;
+    return {.tensors = {range.rank, region, range.offset, range.count},
+            .slot = {range.rank, Region::kStaging, range.slot,
+                     loan_slot_count(range.count, layout.dtype)}};
+  }
   /// The elements of the slot.
   static Range elements(const Range& range, DType dtype) {
     return {range.rank, Region::kStaging, range.slot + loan_slot_count(0, dtype), range.count};
@@ -49,6 +57,8 @@ struct LoanNote {
 
   static constexpr std::uint32_t kRevoked = 1U << 31;
 };
+static_assert(sizeof(LoanNote) <= kWireAlignment);
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 /// A visit to a place that a peer has offered, for as long as this lives: the peer, which may give
 /// the operation up while this rank is still to begin it, takes no offer back meanwhile. Threads:

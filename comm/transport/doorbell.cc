@@ -42,8 +42,6 @@ FileDescriptor make_event_fd() {
   FileDescriptor fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!fd) {
     throw KoloError(Error{.code = ErrorCode::kResources,
-                          .verb = {},
-                          .bucket = {},
                           .what = std::string("cannot make an event descriptor: ") +
                                   std::strerror(errno) + "; see ulimit -n"});
   }

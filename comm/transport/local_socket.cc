@@ -26,10 +26,8 @@ constexpr int kRetryMs = 1;
   const bool resources = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
   std::string text = std::string(what) + ": " + std::strerror(errno);
   if (errno == EMFILE) text += "; " + open_file_advice();
-  throw KoloError(Error{.code = resources ? ErrorCode::kResources : ErrorCode::kIo,
-                        .verb = {},
-                        .bucket = {},
-                        .what = std::move(text)});
+  throw KoloError(
+      Error{.code = resources ? ErrorCode::kResources : ErrorCode::kIo, .what = std::move(text)});
 }
 
 [[noreturn]] void throw_timeout(std::string_view what) {

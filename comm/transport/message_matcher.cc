@@ -28,7 +28,6 @@ Error message_too_long(int rank, int peer, std::size_t bytes, std::size_t capaci
                .rank = rank,
                .peer = peer,
                .verb = "run",
-               .bucket = {},
                .what = "message of " + std::to_string(bytes) +
                        " bytes does not fit its buffer of " + std::to_string(capacity) + " bytes"};
 }
@@ -38,7 +37,6 @@ Error stray_message(int rank, const Tag& tag, std::size_t bytes) {
                .rank = rank,
                .peer = static_cast<int>(tag.source),
                .verb = "run",
-               .bucket = {},
                .what = "no receive was posted for a message of " + std::to_string(bytes) +
                        " bytes: bucket " + std::to_string(tag.bucket) + ", iteration " +
                        std::to_string(tag.iteration) + ", number " + std::to_string(tag.ordinal)};

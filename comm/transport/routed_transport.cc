@@ -9,8 +9,9 @@ namespace kolo {
 
 RoutedTransport::RoutedTransport(std::unique_ptr<Transport> local,
                                  std::unique_ptr<MessageTransport> network)
-    : local_(std::move(local)), network_(std::move(network)) {
-  check(local_ != nullptr && network_ != nullptr, "routing needs two transports");
+    : ForwardingTransport((check(local && network, "routing needs two transports"), *local)),
+      local_(std::move(local)),
+      network_(std::move(network)) {
   check(local_->rank() == network_->rank() && local_->world_size() == network_->world_size(),
         "the transports to route between belong to different ranks");
   list_wake_fds();
@@ -41,8 +42,6 @@ bool RoutedTransport::arm_idle() {
   local_->unarm();
   return false;
 }
-
-void RoutedTransport::unarm() { local_->unarm(); }
 
 bool RoutedTransport::sleep(Duration limit) {
   if (!arm()) return false;

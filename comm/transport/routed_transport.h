@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "comm/transport/foreign_frames.h"
-#include "comm/transport/transport.h"
+#include "comm/transport/control_frames.h"
+#include "comm/transport/forwarding_transport.h"
 
 namespace kolo {
 
@@ -14,12 +14,9 @@ namespace kolo {
 /// rest of the world is reached through `network`. Ranks are those of the world in both.
 ///
 /// Errors: `failure()` is the first that either of them noticed.
-class RoutedTransport final : public Transport {
+class RoutedTransport final : public ForwardingTransport {
  public:
   RoutedTransport(std::unique_ptr<Transport> local, std::unique_ptr<MessageTransport> network);
-
-  int rank() const override { return local_->rank(); }
-  int world_size() const override { return local_->world_size(); }
 
   /// The network's answer; data of mapped peers need no message.
   bool takes_device_memory() const override { return network_->takes_device_memory(); }
@@ -47,44 +44,12 @@ class RoutedTransport final : public Transport {
     return false;
   }
 
-  bool is_mapped(int peer) const override { return local_->is_mapped(peer); }
-  std::span<std::byte> memory(int peer) override { return local_->memory(peer); }
-  bool is_open_to_peers() override { return local_->is_open_to_peers(); }
-  bool is_in_huge_pages(std::span<const std::byte> memory) override {
-    return local_->is_in_huge_pages(memory);
-  }
-  void read_memory(int peer, std::uint64_t address, std::span<std::byte> to) override {
-    local_->read_memory(peer, address, to);
-  }
-  void write_memory(int peer, std::uint64_t address, std::span<const std::byte> from) override {
-    local_->write_memory(peer, address, from);
-  }
   void commit(std::size_t offset, std::size_t bytes, const Pause& pause) override;
-  void signal(int peer, std::uint32_t slot, std::uint64_t value) override {
-    local_->signal(peer, slot, value);
-  }
-  std::uint64_t signalled(int peer, std::uint32_t slot) const override {
-    return local_->signalled(peer, slot);
-  }
-  std::uint64_t arrive(int owner, std::uint32_t counter) override {
-    return local_->arrive(owner, counter);
-  }
-  std::uint64_t counter(int owner, std::uint32_t counter) const override {
-    return local_->counter(owner, counter);
-  }
-  void set_counter(std::uint32_t counter, std::uint64_t value) override {
-    local_->set_counter(counter, value);
-  }
 
   bool poll() override;
-  void ring(int peer) override { local_->ring(peer); }
-  void post_error(const Error& error) override { local_->post_error(error); }
-  void note_stuck(std::string_view verb) override { local_->note_stuck(verb); }
-  std::string stuck_in(int peer) const override { return local_->stuck_in(peer); }
   bool arm() override;
   void disarm() override;
   bool arm_idle() override;
-  void unarm() override;
   bool sleep(Duration limit) override;
   std::vector<int> wake_fds() const override;
 

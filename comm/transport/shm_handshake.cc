@@ -69,12 +69,7 @@ bool is_equal_in_constant_time(std::string_view a, std::string_view b) {
 }
 
 KoloError handshake_error(const NodeMembership& me, ErrorCode code, int peer, std::string what) {
-  return KoloError(Error{.code = code,
-                         .rank = me.rank,
-                         .peer = peer,
-                         .verb = {},
-                         .bucket = {},
-                         .what = std::move(what)});
+  return KoloError(Error{.code = code, .rank = me.rank, .peer = peer, .what = std::move(what)});
 }
 
 /// The handshake in a packet, if it is one of a rank that knows the secret.

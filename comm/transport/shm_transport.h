@@ -7,7 +7,7 @@
 #include "comm/base/mutex.h"
 #include "comm/transport/arena.h"
 #include "comm/transport/message_matcher.h"
-#include "comm/transport/page_map.h"
+#include "comm/transport/peer_memory.h"
 #include "comm/transport/shm_handshake.h"
 #include "comm/transport/shm_segment.h"
 #include "comm/transport/transport.h"

@@ -1,12 +1,20 @@
 #include "comm/transport/ucx_library.h"
 
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <tuple>
 
 #include <fmt/format.h>
 
 #include "comm/base/error.h"
+#include "comm/base/log.h"
 #include "comm/base/mutex.h"
+#include "comm/base/open_files.h"
 
 namespace kolo {
 namespace {
@@ -58,6 +66,147 @@ const UcxLibrary& load_ucx(const std::string& file) {
                                          file, loaded.file)});
   }
   return *loaded.library;
+}
+
+namespace {
+
+/// UCX opens about 20 for itself and then some for each peer, and ends the process when it finds
+/// none left.
+constexpr std::size_t kUcxDescriptors = 32;
+
+void set_default(const UcxLibrary& ucx, ucp_config_t* config, const std::string& key,
+                 const char* value) {
+  if (std::getenv(("UCX_" + key).c_str()) != nullptr) return;
+  require_ucs(ucx, ucx.ucp_config_modify(config, key.c_str(), value), "UCX: setting " + key);
+}
+
+/// Whether this machine has a network device that moves data by itself (InfiniBand, RoCE, EFA ...).
+/// Where it has none, messages travel over TCP.
+bool has_rdma_device() {
+  std::error_code none;
+  const std::filesystem::directory_iterator devices("/sys/class/infiniband", none);
+  return !none && devices != std::filesystem::directory_iterator();
+}
+
+/// An environment variable that is set while this lives, unless the user has set it. For settings
+/// of single transports: versions of UCX differ in their keys, and warn of those of others.
+class VariableDefault {
+ public:
+  VariableDefault(const char* name, const char* value)
+      : name_(name), absent_(std::getenv(name) == nullptr) {
+    if (absent_) ::setenv(name, value, 0);
+  }
+  ~VariableDefault() {
+    if (absent_) ::unsetenv(name_);
+  }
+  VariableDefault(const VariableDefault&) = delete;
+  VariableDefault& operator=(const VariableDefault&) = delete;
+
+ private:
+  const char* name_;
+  bool absent_;
+};
+
+/// The environment belongs to the process: contexts and workers are made one after another.
+Mutex& environment() {
+  static Mutex mutex;
+  return mutex;
+}
+
+}  // namespace
+
+void require_ucs(const UcxLibrary& ucx, ucs_status_t status, std::string_view what) {
+  if (status == UCS_OK) return;
+  throw KoloError(
+      {.code = ErrorCode::kIo, .what = std::string(what) + ": " + ucx.ucs_status_string(status)});
+}
+
+bool ucx_uses_tcp() {
+  const char* chosen = std::getenv("UCX_TLS");
+  const std::string_view transports = chosen == nullptr ? "all" : chosen;
+  const bool names_tcp = transports.find("tcp") != std::string_view::npos;
+  const bool excludes = transports.starts_with('^');
+  return !has_rdma_device() && (transports == "all" || names_tcp != excludes);
+}
+
+UcpContext make_ucp_context(const UcxLibrary& ucx, int world_size, const std::string& interface,
+                            const std::string& address) {
+  require_open_files(kUcxDescriptors, "the network between nodes");
+  ucp_config_t* read = nullptr;
+  require_ucs(ucx, ucx.ucp_config_read(nullptr, nullptr, &read), "UCX: reading its settings");
+  const UcpConfig config(read, ucx.ucp_config_release);
+  set_default(ucx, config.get(), "TLS", "^sm");
+  // An idle job sends nothing. The coordinator asks peers that something waits for.
+  set_default(ucx, config.get(), "KEEPALIVE_INTERVAL", "inf");
+  // Over TCP a rendezvous saves nothing, and its answer waits behind the data in the same
+  // direction: two ranks then send alternately instead of simultaneously.
+  if (!has_rdma_device()) set_default(ucx, config.get(), "RNDV_THRESH", "inf");
+  if (!interface.empty()) set_default(ucx, config.get(), "NET_DEVICES", interface.c_str());
+  ucp_params_t params{};
+  params.field_mask =
+      UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME;
+  params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
+  params.estimated_num_eps = static_cast<std::size_t>(world_size);
+  params.name = "kolo";
+  const MutexLock lock(environment());
+  // An interface with addresses of both families: UCX takes IPv4, which may not reach the others.
+  std::optional<VariableDefault> family;
+  if (address.find(':') != std::string::npos) family.emplace("UCX_TCP_AF_PRIO", "inet6,inet");
+  ucp_context_h context = nullptr;
+  require_ucs(ucx,
+              ucx.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config.get(), &context),
+              "UCX: finding network transports");
+  return {context, ucx.ucp_cleanup};
+}
+
+bool takes_cuda_memory(const UcxLibrary& ucx, ucp_context_h context) {
+  ucp_context_attr_t attributes{};
+  attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+  require_ucs(ucx, ucx.ucp_context_query(context, &attributes), "UCX: memory types");
+  return (attributes.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
+}
+
+UcpWorker make_ucp_worker(const UcxLibrary& ucx, ucp_context_h context) {
+  ucp_worker_params_t params{};
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  ucp_worker_h worker = nullptr;
+  const MutexLock lock(environment());
+  // To connect to a host that does not answer must not block a rank that others wait for.
+  const VariableDefault no_blocking("UCX_TCP_CONN_NB", "y");
+  const VariableDefault no_keepalive("UCX_TCP_KEEPIDLE", "inf");
+  // One system call moves as much as a receiver's buffer takes; UCX's own 64 KiB halve the rate.
+  const VariableDefault long_segments("UCX_TCP_RX_SEG_SIZE", "256k");
+  require_ucs(ucx, ucx.ucp_worker_create(context, &params, &worker),
+              "UCX: opening network transports");
+  return {worker, ucx.ucp_worker_destroy};
+}
+
+void UcxMemory::add(std::span<std::byte> memory) noexcept {
+  if (memory.empty() || find(memory) != nullptr) return;
+  ucp_mem_map_params_t params{};
+  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+  params.address = memory.data();
+  params.length = memory.size();
+  ucp_mem_h handle = nullptr;
+  const ucs_status_t status = ucx_.ucp_mem_map(context_, &params, &handle);
+  if (status != UCS_OK) {
+    log::info(std::string("UCX does not map memory: ") + ucx_.ucs_status_string(status));
+    return;
+  }
+  regions_.emplace(memory.data(), Region{.end = memory.data() + memory.size(), .handle = handle});
+}
+
+ucp_mem_h UcxMemory::find(std::span<const std::byte> range) const {
+  const auto after = regions_.upper_bound(range.data());
+  if (after == regions_.begin()) return nullptr;
+  const Region& region = std::prev(after)->second;
+  return range.data() + range.size() <= region.end ? region.handle : nullptr;
+}
+
+void UcxMemory::clear() noexcept {
+  for (const auto& [begin, region] : regions_) ucx_.ucp_mem_unmap(context_, region.handle);
+  regions_.clear();
 }
 
 }  // namespace kolo

@@ -7,10 +7,9 @@
 
 #include "comm/base/check.h"
 #include "comm/base/log.h"
-#include "comm/transport/control_arrivals.h"
+#include "comm/transport/control_frames.h"
 #include "comm/transport/message_matcher.h"
-#include "comm/transport/ucx_handles.h"
-#include "comm/transport/ucx_memory.h"
+#include "comm/transport/ucx_library.h"
 #include "comm/transport/ucx_peers.h"
 
 namespace kolo {
@@ -404,12 +403,7 @@ class UcxTransportImpl final : public UcxTransport {
 
   void fail(ErrorCode code, int peer, std::string what) {
     if (failure_) return;
-    failure_ = Error{.code = code,
-                     .rank = config_.rank,
-                     .peer = peer,
-                     .verb = {},
-                     .bucket = {},
-                     .what = std::move(what)};
+    failure_ = Error{.code = code, .rank = config_.rank, .peer = peer, .what = std::move(what)};
   }
 
   const Config config_;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/transport/foreign_frames.h"
+#include "comm/transport/control_frames.h"
 #include "comm/transport/transport.h"
 
 namespace kolo {

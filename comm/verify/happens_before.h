@@ -3,7 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
+
+#include "comm/schedule/schedule.h"
 
 namespace kolo {
 
@@ -39,6 +43,30 @@ class HappensBefore {
   std::size_t words_ = 0;  // of a row of ancestors_
   std::vector<std::uint64_t>
       ancestors_;  // a bit for every node that is over before this one starts
+};
+
+/// The steps of all ranks, numbered from rank 0's first to the last rank's last.
+/// Threads: immutable; any.
+class AllSteps {
+ public:
+  using Node = HappensBefore::Node;
+
+  /// `schedules[r]` is rank r's; they outlive this.
+  explicit AllSteps(std::span<const Schedule> schedules);
+
+  std::size_t size() const { return first_.back(); }
+  /// The first step of `rank`; of the number of ranks: `size()`.
+  Node first(std::size_t rank) const { return first_[rank]; }
+  std::size_t rank_of(Node node) const;
+  const Step& operator[](Node node) const;
+  std::span<const Schedule> schedules() const { return schedules_; }
+
+  /// "rank 1 step 3 (send)".
+  std::string text(Node node) const;
+
+ private:
+  std::span<const Schedule> schedules_;
+  std::vector<Node> first_;
 };
 
 }  // namespace kolo

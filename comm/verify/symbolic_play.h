@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/verify/all_steps.h"
+#include "comm/verify/happens_before.h"
 #include "comm/verify/verifier.h"
 
 namespace kolo {

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "comm/schedule/loan.h"
-#include "comm/verify/all_steps.h"
 #include "comm/verify/happens_before.h"
 #include "comm/verify/step_rules.h"
 #include "comm/verify/symbolic_play.h"

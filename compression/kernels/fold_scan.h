@@ -5,15 +5,12 @@
 
 namespace kolo {
 
-/// Momentum that is accumulated in the same pass. With g = scale * gradient:
-///
-///   after = factor * before + g          the residual takes `after`
-///   after = factor * (before + g)        Nesterov: it takes after + g
+/// Momentum that is accumulated in the same pass: after = factor * before + scale * gradient. The
+/// residual takes `after`.
 struct FoldMomentum {
-  const float* before = nullptr;  ///< Null: the residual takes g.
+  const float* before = nullptr;  ///< Null: the residual takes scale * gradient.
   float* after = nullptr;         ///< May be `before`.
   float factor = 0.0f;
-  bool nesterov = false;
 };
 
 /// Elements [begin, end) of a tensor in a selection.
@@ -25,7 +22,7 @@ struct FoldScan {
   FoldMomentum momentum = {};
   std::size_t begin = 0;
   std::size_t end = 0;
-  std::uint32_t least_key = 0;  ///< Least key of a candidate; see radix_select.h.
+  std::uint32_t least_key = 0;  ///< Least key of a candidate; see nth_key.h.
 };
 
 /// Output of candidates. Kernels write ahead: up to kCandidateSlack elements behind the last

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "compression/kernels/radix_select.h"
-
 // Highway compiles everything up to HWY_ONCE once per instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compression/kernels/nth_key.cc"

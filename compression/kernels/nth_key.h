@@ -1,11 +1,33 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "comm/device/kernels/host_device.h"
+
+/// The order of top-k: by magnitude, as integers. Pure.
 namespace kolo::radix {
+
+/// Every NaN becomes the same one.
+KOLO_HOST_DEVICE inline float canonical(float value) {
+  return value == value ? value : std::bit_cast<float>(0x7fc00000u);
+}
+
+/// The residual plus the new gradient.
+KOLO_HOST_DEVICE inline float accumulate(float residual, float gradient) {
+  return canonical(residual + gradient);
+}
+
+/// The least key of a value that is not finite.
+inline constexpr std::uint32_t kInfinityKey = 0x7f800000u;
+
+/// Orders results of `accumulate` by magnitude; NaN is above infinity, -0 equals +0.
+KOLO_HOST_DEVICE inline std::uint32_t key_of(float value) {
+  return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu;
+}
 
 /// The k-th largest key of some values, counting equal ones one by one.
 struct NthKey {

@@ -3,8 +3,9 @@
 #include "comm/base/check.h"
 #include "comm/device/cuda_error.h"
 #include "comm/device/kernels/launch.cuh"
+#include "compression/kernels/nth_key.h"
 #include "compression/kernels/top_k_cuda.h"
-#include "compression/kernels/top_k_workspace.h"
+#include "compression/kernels/top_k_selector.h"
 
 namespace kolo {
 namespace {
@@ -359,7 +360,7 @@ bool is_aligned(const void* pointer) {
 std::size_t top_k_workspace_bytes(std::size_t count) { return plan_top_k(count).bytes; }
 
 void launch_top_k(const TopK& task, std::span<std::byte> workspace, void* cuda_stream) {
-  check_top_k(task);
+  check_top_k(task.count, task.k);
   check(workspace.size() >= top_k_workspace_bytes(task.count), "top-k needs a larger workspace");
   check(is_aligned(task.residual) && is_aligned(task.gradient) && is_aligned(workspace.data()),
         "residual, gradient and workspace of top-k must be aligned to 16 bytes");

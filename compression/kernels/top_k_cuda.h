@@ -1,25 +1,161 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
-#include "compression/kernels/top_k.h"
+#include "comm/device/kernels/access.h"
+#include "comm/device/kernels/host_device.h"
 
+/// Top-k on a CUDA device, and below it how the device gets there: the k-th largest magnitude digit
+/// by digit, and the workspace.
 namespace kolo {
+
+/// Selects the k largest of |residual + gradient| and removes them from the residual.
+///
+/// Shape:  residual and gradient are [count] float32; indices and values are [k], k <= count. They
+///         do not overlap.
+/// After:  residual[i] is 0 if i was selected, else residual[i] + gradient[i]. `indices` ascend;
+///         values[j] is the sum at indices[j].
+/// Order:  that of TopKSelector, so that the result is unique.
+struct TopK {
+  float* residual = nullptr;
+  const float* gradient = nullptr;
+  std::size_t count = 0;
+  std::size_t k = 0;
+  std::uint32_t* indices = nullptr;
+  float* values = nullptr;
+};
 
 /// Bytes of workspace for one top-k of `count` elements: about a quarter of the residual.
 std::size_t top_k_workspace_bytes(std::size_t count);
 
-/// Enqueues `top_k` on a cudaStream_t of the current device. Bits: those of `top_k`, in every run.
+/// Enqueues top-k on a cudaStream_t of the current device. Bits: those of TopKSelector with scale 1
+/// and no momentum, in every run.
 ///
 /// Shape:   all pointers are device memory; residual, gradient and workspace are aligned to 16
 ///          bytes. The contents of the workspace do not matter; nothing else may use it until the
 ///          work is complete.
-/// Threads: as for Stream. Errors: those of `top_k`; UsageError for memory that is not aligned or a
-///          workspace that is too small; KoloError(kInternal) if a launch is refused.
+/// Threads: as for Stream. Errors: those of `check_top_k`; UsageError for memory that is not
+///          aligned or a workspace that is too small; KoloError(kInternal) if a launch is refused.
 /// Cost:    12 bytes per element to add and count the first digit, 4 to collect the survivors, then
 ///          passes over those only. Six launches.
 /// Source:  radix select as in Alabi et al., ACM JEA 17, 2012, with ordered compaction.
 void launch_top_k(const TopK& task, std::span<std::byte> workspace, void* cuda_stream);
+
+namespace radix {
+
+/// Digits of a 31-bit key from the highest down. The first holds exponent and four bits of the
+/// fraction: few gradients share it with the threshold.
+struct Digit {
+  unsigned shift;
+  unsigned bits;
+  KOLO_HOST_DEVICE constexpr std::uint32_t bins() const { return 1u << bits; }
+  KOLO_HOST_DEVICE constexpr std::uint32_t of(std::uint32_t key) const {
+    return (key >> shift) & (bins() - 1);
+  }
+  /// The digits of `key` before this one.
+  KOLO_HOST_DEVICE constexpr std::uint32_t prefix(std::uint32_t key) const {
+    return key >> (shift + bits);
+  }
+};
+inline constexpr int kDigitCount = 3;
+KOLO_HOST_DEVICE constexpr Digit digit(int i) {
+  return i == 0 ? Digit{19, 12} : i == 1 ? Digit{9, 10} : Digit{0, 9};
+}
+
+/// The k-th largest key as far as its digits are known: its first digits are `prefix`, and `need`
+/// of the keys with that prefix are among the k.
+struct Selection {
+  std::uint32_t prefix = 0;
+  std::uint32_t need = 0;
+};
+
+/// The bin of the need-th element from the top, where counts[i] elements are in bin i.
+struct Bin {
+  std::uint32_t index = 0;
+  std::uint32_t need = 0;  ///< Number of its elements that are needed.
+};
+
+/// Before: 1 <= need <= the sum of all counts.
+KOLO_HOST_DEVICE inline Bin find_bin(const std::uint32_t* counts, std::uint32_t bins,
+                                     std::uint32_t need) {
+  std::uint32_t bin = bins - 1;
+  while (counts[bin] < need) need -= counts[bin--];
+  return {bin, need};
+}
+
+/// Descends by one digit.
+KOLO_HOST_DEVICE inline Selection refined(const Selection& selection, const Digit& next,
+                                          const Bin& bin) {
+  return {selection.prefix << next.bits | bin.index, bin.need};
+}
+
+/// Number of elements that precede one in the result, given how many before it are above the
+/// threshold and how many equal it. Only the first `need` equals count.
+KOLO_HOST_DEVICE constexpr std::uint32_t place(std::uint32_t above, std::uint32_t equal,
+                                               std::uint32_t need) {
+  return above + (equal < need ? equal : need);
+}
+
+}  // namespace radix
+
+/// How top-k on a device divides its elements, and where its intermediate results lie in the
+/// workspace. Pure.
+///
+/// One warp works on a section, in order. It keeps its survivors, the elements that the first digit
+/// does not rule out, in a list of its own. If there are too many for the list, later passes read
+/// the section itself again: slower, but just as exact.
+struct TopKPlan {
+  static constexpr std::size_t kTile = 512;  ///< Elements that a warp handles at a time.
+  static constexpr std::size_t kMostSections = 16384;
+  static constexpr std::size_t kSmallestSection = 4 * kTile;
+  static constexpr std::size_t kSurvivorShare = 8;  ///< A list holds one element in this many.
+
+  std::size_t section = 0;  ///< Elements per section; the last one may have fewer.
+  std::size_t sections = 0;
+  std::size_t most_survivors = 0;  ///< Capacity of a section's list.
+
+  // Offsets of arrays in the workspace, in bytes.
+  std::size_t survivor_indices = 0;  ///< uint32 [sections, most_survivors]
+  std::size_t survivor_values = 0;   ///< float32 [sections, most_survivors]
+  std::size_t survivor_counts = 0;   ///< uint32 [sections]; may exceed most_survivors
+  std::size_t above = 0;             ///< uint32 [sections]
+  std::size_t equal = 0;             ///< uint32 [sections]
+  std::size_t bytes = 0;             ///< Size of the workspace; counters and histograms come first.
+};
+
+/// Zero at the start of each top-k; results that the blocks of a launch leave for the next launch.
+struct TopKCounters {
+  std::uint32_t
+      histograms[radix::digit(0).bins() + radix::digit(1).bins() + radix::digit(2).bins()];
+  std::uint32_t blocks_done[4];
+  radix::Selection selections[radix::kDigitCount];  ///< After each digit.
+};
+
+constexpr TopKPlan plan_top_k(std::size_t count) {
+  const auto round_up = [](std::size_t value, std::size_t unit) {
+    return access::ceil_divide(value, unit) * unit;
+  };
+  TopKPlan plan;
+  plan.section =
+      std::max(TopKPlan::kSmallestSection,
+               round_up(access::ceil_divide(count, TopKPlan::kMostSections), TopKPlan::kTile));
+  plan.sections = access::ceil_divide(count, plan.section);
+  plan.most_survivors = plan.section / TopKPlan::kSurvivorShare;
+  constexpr std::size_t kAlignment = 256;
+  plan.bytes = round_up(sizeof(TopKCounters), kAlignment);
+  const auto add = [&](std::size_t& offset, std::size_t elements) {
+    offset = plan.bytes;
+    plan.bytes += round_up(elements * sizeof(std::uint32_t), kAlignment);
+  };
+  add(plan.survivor_indices, plan.sections * plan.most_survivors);
+  add(plan.survivor_values, plan.sections * plan.most_survivors);
+  add(plan.survivor_counts, plan.sections);
+  add(plan.above, plan.sections);
+  add(plan.equal, plan.sections);
+  return plan;
+}
 
 }  // namespace kolo

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-#include "compression/kernels/nth_key.h"
-#include "compression/kernels/radix_select.h"
-#include "compression/kernels/top_k.h"
+#include "comm/base/check.h"
 
 namespace kolo {
 namespace {
@@ -30,9 +28,15 @@ void adapt(SelectionHint& hint, std::uint32_t kth_key, std::size_t k,
   hint.least_key = kth_key > hint.margin ? kth_key - hint.margin : 0;
 }
 
-// Keeps the first `need` candidates with `key`, and all above it.
-void keep_first_equals(const Candidates& from, std::size_t count, const radix::NthKey& nth,
-                       const Candidates& to) {
+}  // namespace
+
+void check_top_k(std::size_t count, std::size_t k) {
+  check(count < kMostTopKElements, "top-k takes fewer than 2^31 elements");
+  check(k <= count, "top-k cannot select more elements than there are");
+}
+
+std::size_t keep_largest(const Candidates& from, std::size_t count, const radix::NthKey& nth,
+                         const Candidates& to) {
   std::size_t kept = 0;
   std::size_t equals = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -42,16 +46,15 @@ void keep_first_equals(const Candidates& from, std::size_t count, const radix::N
     to.values[kept] = from.values[i];
     ++kept;
   }
+  return kept;
 }
-
-}  // namespace
 
 radix::NthKey TopKSelector::take(std::size_t k, const Candidates& to) {
   const radix::NthKey nth = radix::nth_largest_key({values_.data(), found_}, k, floor_, keys_);
   if (nth.need == nth.equal) {
     keep_candidates(candidates(), found_, nth.key, to, k);
   } else {
-    keep_first_equals(candidates(), found_, nth, to);
+    keep_largest(candidates(), found_, nth, to);
   }
   return nth;
 }
@@ -77,7 +80,7 @@ std::size_t TopKSelector::collect(Scan scan_block, FoldScan& scan, std::size_t c
 }
 
 SelectionReport TopKSelector::select(const FoldSelect& task, SelectionHint& hint) {
-  check_top_k({.count = task.count, .k = task.k});
+  check_top_k(task.count, task.k);
   if (task.count == 0) return {};
   // Even if no candidate is requested, the largest one tells whether all are finite.
   const std::size_t k = std::max<std::size_t>(task.k, 1);

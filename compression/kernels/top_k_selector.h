@@ -37,18 +37,31 @@ struct SelectionReport {
   std::size_t candidates = 0;  ///< Number of elements that were read twice.
 };
 
-/// The exact top-k of residual + scale * gradient, usually in one pass. It keeps the sums whose key
-/// is at least the hint's and selects from them. If there are fewer than k, it reads the sums once
-/// more. If there are too many to keep, it cuts back to the k largest so far; later sums must
-/// exceed all of these, because among equal magnitudes the lower index wins.
+/// Keeps the candidates above `nth.key` and the first `nth.need` at it, in order. Returns their
+/// number. `to` may be `from`, or lie before it in the same memory.
+std::size_t keep_largest(const Candidates& from, std::size_t count, const radix::NthKey& nth,
+                         const Candidates& to);
+
+inline constexpr std::size_t kMostTopKElements = std::size_t{1} << 31;
+
+/// What every top-k asks of its sizes. Errors: UsageError if k > count or count >=
+/// kMostTopKElements.
+void check_top_k(std::size_t count, std::size_t k);
+
+/// The exact top-k of residual + scale * gradient by magnitude, usually in one pass. It keeps the
+/// sums whose key is at least the hint's and selects from them. If there are fewer than k, it reads
+/// the sums once more. If there are too many to keep, it cuts back to the k largest so far; later
+/// sums must exceed all of these, because among equal magnitudes the lower index wins.
 ///
 /// Shape:   residual, gradient and sums are [count]; indices and values [k].
 /// After:   sums[i] (and momentum.after[i]) are those of `fold_scan`; `indices` ascend and
-///          values[j] is the sum at indices[j]. Order, ties and NaN as for `top_k`: the same
-///          selection, bit for bit, for any hint and on any instruction set.
+///          values[j] is the sum at indices[j].
+/// Order:   exact; of equal magnitudes the lower index wins. NaN is above infinity, so that it is
+///          sent and not lost; it comes out as the quiet NaN with positive sign and empty payload.
+///          The same selection, bit for bit, for any hint and on any instruction set.
 /// Threads: one thread per selector; it owns memory for 3k candidates, which grows with the largest
 ///          selection so far and is reused.
-/// Errors:  UsageError if k > count or count >= kMostTopKElements.
+/// Errors:  those of `check_top_k`.
 /// Cost:    12 bytes per element, and about 2k elements handled three times.
 class TopKSelector {
  public:

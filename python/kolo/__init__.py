@@ -16,30 +16,16 @@ from __future__ import annotations
 
 from ._buffers import Memory
 from ._errors import (
-    AuthenticationError,
-    CancelledError,
-    ConfigError,
-    DataError,
-    DeadlineError,
-    InternalError,
-    IoError,
-    KoloError,
-    MismatchError,
-    PeerLostError,
-    ResourceError,
-    ShutdownError,
-    StallError,
-    Status,
-    UsageError,
-)
+    AuthenticationError, CancelledError, ConfigError, DataError, DeadlineError, InternalError, IoError, KoloError,
+    MismatchError, PeerLostError, ResourceError, ShutdownError, StallError, Status, UsageError,
+)  # fmt: skip
 from ._gradients import Gradient, GradientFlags, GradientSet
 from ._group import Group
 from ._library import library
 from ._messages import ANY_RANK
 from ._rows import Rows
-from ._runtime import Runtime, open
-from ._store import Store
-from ._ticket import Received, Ticket
+from ._runtime import Runtime, Store, open
+from ._wait import Received, Ticket
 
 __version__ = "0.1.0"
 
@@ -50,35 +36,11 @@ def library_version() -> str:
 
 
 __all__ = [
-    "ANY_RANK",
-    "AuthenticationError",
-    "CancelledError",
-    "ConfigError",
-    "DataError",
-    "DeadlineError",
-    "Gradient",
-    "GradientFlags",
-    "GradientSet",
-    "Group",
-    "InternalError",
-    "IoError",
-    "KoloError",
-    "Memory",
-    "MismatchError",
-    "PeerLostError",
-    "Received",
-    "ResourceError",
-    "Rows",
-    "Runtime",
-    "ShutdownError",
-    "StallError",
-    "Status",
-    "Store",
-    "Ticket",
-    "UsageError",
-    "library_version",
-    "open",
-]
+    "ANY_RANK", "AuthenticationError", "CancelledError", "ConfigError", "DataError", "DeadlineError", "Gradient",
+    "GradientFlags", "GradientSet", "Group", "InternalError", "IoError", "KoloError", "Memory", "MismatchError",
+    "PeerLostError", "Received", "ResourceError", "Rows", "Runtime", "ShutdownError", "StallError", "Status",
+    "Store", "Ticket", "UsageError", "library_version", "open",
+]  # fmt: skip
 
 for _name in __all__:  # Errors and help() name what users import.
     if hasattr(globals()[_name], "__module__"):

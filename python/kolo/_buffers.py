@@ -163,18 +163,15 @@ def _is_contiguous(shape: Sequence[int], strides: Sequence[int] | None, step: in
 def _of_dlpack(source: Any, what: str) -> Memory:
     if getattr(source, "is_neg", bool)():  # torch refuses to export only those that it conjugates lazily.
         raise UsageError(f"{what} is negated lazily, so its memory has other elements; .resolve_neg() makes a copy")
-    exported = _dlpack.export(source)
-    if not _is_contiguous(exported.shape, exported.strides, 1):
+    tensor, read_only, capsule = _dlpack.export(source)
+    dimensions = tensor.num_dimensions
+    shape = tuple(tensor.shape[i] for i in range(dimensions))
+    dtype = _dtypes.of_dlpack(tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes)
+    if not _is_contiguous(shape, tensor.strides[:dimensions] if tensor.strides else None, 1):
         raise _not_contiguous(what)
-    return Memory(
-        exported.address,
-        math.prod(exported.shape),
-        exported.dtype,
-        (source, exported.capsule),
-        is_device=exported.is_device,
-        read_only=exported.read_only,
-        shape=exported.shape,
-    )
+    address, is_device = (tensor.data or 0) + tensor.byte_offset, tensor.device.kind == _dlpack.CUDA
+    owner = (source, capsule)
+    return Memory(address, math.prod(shape), dtype, owner, is_device=is_device, read_only=read_only, shape=shape)
 
 
 def _of_array_interface(source: Any, what: str) -> Memory:

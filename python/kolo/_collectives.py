@@ -3,22 +3,47 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, Callable, Literal, Sequence, overload
+from typing import TYPE_CHECKING, Any, Callable, Literal, Sequence, TypedDict, TypeVar, overload
 
 from . import _c, _dtypes, _pairs
 from ._errors import UsageError
 from ._handle import Handle
 from ._library import library
-from ._names import choice, ops
 from ._pairs import Pair, Parts
-from ._ticket import Ticket
-from ._types import Named, Parted, Scaled, Summed, SummedParts, X
-from ._wait import Subject
+from ._wait import Subject, Ticket
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from typing_extensions import Unpack
 
-    from ._types import A, Counts
+    Counts = Sequence[int] | Sequence[Sequence[int]] | Sequence[Sequence[Sequence[int]]]
+    A = TypeVar("A", bound=NDArray[Any] | list[NDArray[Any]])
+X = TypeVar("X")  # An array, or a list of them.
+
+
+class Named(TypedDict, total=False):
+    """What every collective takes by name."""
+
+    name: str | None
+    stream: int | None
+
+
+class Scaled(Named, total=False):
+    scale_before: float
+    scale_after: float
+
+
+class Summed(Scaled, total=False):
+    wire_dtype: Any
+
+
+class Parted(Named, total=False):
+    counts: Counts | None
+    """Of each rank's part; of a list of arrays a list of those of each."""
+
+
+class SummedParts(Summed, Parted, total=False):
+    pass
 
 
 def call_of(
@@ -31,14 +56,23 @@ def call_of(
     """What a call has in common with others; None: nothing but defaults."""
     if name is None and stream is None and wire_dtype is None and scale_before == 1.0 == scale_after:
         return None
-    return _c.sized(
-        _c.kolo_call,
+    return _c.kolo_call(
         name=name.encode() if name else None,
         scale_before=scale_before,
         scale_after=scale_after,
         stream=stream,
-        wire_dtype=_c.KOLO_SAME_DTYPE if wire_dtype is None else _dtypes.of_any(wire_dtype).code,
+        wire_dtype=_dtypes.wire_code(wire_dtype),
     )
+
+
+def _named(name: str | None = None, stream: int | None = None) -> _c.kolo_call | None:
+    return call_of(name, stream)
+
+
+def _scaled(
+    name: str | None = None, stream: int | None = None, scale_before: float = 1.0, scale_after: float = 1.0
+) -> _c.kolo_call | None:
+    return call_of(name, stream, scale_before, scale_after)
 
 
 def _is_list(x: Any) -> bool:
@@ -90,19 +124,7 @@ class Collectives:
         self, x: X, op: str = ..., *, out: X | None = ..., wait: bool, **options: Unpack[Summed]
     ) -> X | Ticket[X]: ...
 
-    def all_reduce(
-        self,
-        x: Any,
-        op: str = "sum",
-        *,
-        out: Any = None,
-        name: str | None = None,
-        scale_before: float = 1.0,
-        scale_after: float = 1.0,
-        wire_dtype: Any = None,
-        stream: int | None = None,
-        wait: bool = True,
-    ) -> Any:
+    def all_reduce(self, x: Any, op: str = "sum", *, out: Any = None, wait: bool = True, **options: Unpack[Summed]) -> Any:
         """Combines the elements of all ranks, on all ranks.
 
         `op` is sum, min, max, prod, average, bit_and, bit_or, bit_xor, or premul_sum: the sum of contributions, each
@@ -113,8 +135,7 @@ class Collectives:
         """
         arrays = _Arrays(x, out)
         pairs = [_pairs.whole(*each) for each in arrays.each]
-        call = call_of(name, stream, scale_before, scale_after, wire_dtype)
-        return self._run("all_reduce", arrays, pairs, call, wait, choice(ops(), op, "op"))
+        return self._run("all_reduce", arrays, pairs, call_of(**options), wait, _dtypes.choice(_dtypes.ops(), op, "op"))
 
     @overload
     def broadcast(
@@ -130,21 +151,14 @@ class Collectives:
     ) -> X | Ticket[X]: ...
 
     def broadcast(
-        self,
-        x: Any = None,
-        root: int = 0,
-        *,
-        out: Any = None,
-        name: str | None = None,
-        stream: int | None = None,
-        wait: bool = True,
+        self, x: Any = None, root: int = 0, *, out: Any = None, wait: bool = True, **options: Unpack[Named]
     ) -> Any:
         """Copies `x` of rank `root` to `x` of all ranks; with `out`, on all of them, to `out`. The others then need no
         `x`."""
         is_root = self.rank == root
         arrays = _Arrays(x if is_root or out is None else None, out)
         pairs = [_pairs.copied(*each, is_root) for each in arrays.each]
-        return self._run("broadcast", arrays, pairs, call_of(name, stream), wait, root)
+        return self._run("broadcast", arrays, pairs, _named(**options), wait, root)
 
     @overload
     def reduce(
@@ -160,24 +174,13 @@ class Collectives:
     ) -> X | None | Ticket[X | None]: ...
 
     def reduce(
-        self,
-        x: Any,
-        root: int = 0,
-        op: str = "sum",
-        *,
-        out: Any = None,
-        name: str | None = None,
-        scale_before: float = 1.0,
-        scale_after: float = 1.0,
-        stream: int | None = None,
-        wait: bool = True,
+        self, x: Any, root: int = 0, op: str = "sum", *, out: Any = None, wait: bool = True, **options: Unpack[Scaled]
     ) -> Any:
         """Combines the elements of all ranks on rank `root`: in its `x`, or in its `out` after a copy. The other ranks'
         `x` are only read, and they get None."""
         arrays = _Arrays(x, out)
         pairs = [_pairs.reduced(*each, self.rank == root) for each in arrays.each]
-        call = call_of(name, stream, scale_before, scale_after)
-        return self._run("reduce", arrays, pairs, call, wait, root, choice(ops(), op, "op"))
+        return self._run("reduce", arrays, pairs, _scaled(**options), wait, root, _dtypes.choice(_dtypes.ops(), op, "op"))
 
     # --- on tensors with a part for each rank ------------------------------------------------------
 
@@ -199,12 +202,8 @@ class Collectives:
         *,
         out: Any = None,
         counts: Counts | None = None,
-        name: str | None = None,
-        scale_before: float = 1.0,
-        scale_after: float = 1.0,
-        wire_dtype: Any = None,
-        stream: int | None = None,
         wait: bool = True,
+        **options: Unpack[Summed],
     ) -> Any:
         """Combines `x` of all ranks, which has a part for each rank; rank r gets part r.
 
@@ -216,8 +215,8 @@ class Collectives:
         arrays = _Arrays(x, out)
         parts = self._parts(counts, arrays)
         pairs = [_pairs.scattered(*each, its) for each, its in zip(arrays.each, parts)]
-        call = call_of(name, stream, scale_before, scale_after, wire_dtype)
-        return self._run("reduce_scatter", arrays, pairs, call, wait, choice(ops(), op, "op"), counts=_counts(parts))
+        call = call_of(**options)
+        return self._run("reduce_scatter", arrays, pairs, call, wait, _dtypes.choice(_dtypes.ops(), op, "op"), counts=_counts(parts))
 
     @overload
     def all_gather(self, x: A, *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]) -> A: ...
@@ -231,14 +230,7 @@ class Collectives:
     def all_gather(self, x: object = ..., *, out: object = ..., wait: bool = ..., **options: Unpack[Parted]) -> Any: ...
 
     def all_gather(
-        self,
-        x: Any = None,
-        *,
-        out: Any = None,
-        counts: Counts | None = None,
-        name: str | None = None,
-        stream: int | None = None,
-        wait: bool = True,
+        self, x: Any = None, *, out: Any = None, counts: Counts | None = None, wait: bool = True, **options: Unpack[Named]
     ) -> Any:
         """Copies `x` of all ranks, in their order, to all ranks.
 
@@ -249,7 +241,7 @@ class Collectives:
         arrays = _Arrays(x, out)
         parts = self._parts(counts, arrays)
         pairs = [_pairs.gathered(*each, its) for each, its in zip(arrays.each, parts)]
-        return self._run("all_gather", arrays, pairs, call_of(name, stream), wait, counts=_counts(parts))
+        return self._run("all_gather", arrays, pairs, _named(**options), wait, counts=_counts(parts))
 
     @overload
     def gather(self, x: A, root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]) -> A | None: ...
@@ -269,9 +261,8 @@ class Collectives:
         *,
         out: Any = None,
         counts: Counts | None = None,
-        name: str | None = None,
-        stream: int | None = None,
         wait: bool = True,
+        **options: Unpack[Named],
     ) -> Any:
         """Copies `x` of all ranks, in their order, to rank `root`; the others get None. Shapes are those of
         `all_gather`.
@@ -282,7 +273,7 @@ class Collectives:
         arrays = _Arrays(x if is_root else _given(x), out)
         parts = self._parts(counts, arrays)
         pairs = [_pairs.gathered(*each, its, is_root) for each, its in zip(arrays.each, parts)]
-        return self._run("gather", arrays, pairs, call_of(name, stream), wait, root, counts=_counts(parts))
+        return self._run("gather", arrays, pairs, _named(**options), wait, root, counts=_counts(parts))
 
     @overload
     def scatter(self, x: A, root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]) -> A: ...
@@ -302,9 +293,8 @@ class Collectives:
         *,
         out: Any = None,
         counts: Counts | None = None,
-        name: str | None = None,
-        stream: int | None = None,
         wait: bool = True,
+        **options: Unpack[Named],
     ) -> Any:
         """Copies part r of `x` of rank `root` to rank r. Shapes are those of `reduce_scatter`; the other ranks pass no
         `x`, and need `out`.
@@ -318,7 +308,7 @@ class Collectives:
             _pairs.scattered_from(_given(given), result, its) if is_root else _pairs.received(result, its)
             for (given, result), its in zip(arrays.each, parts)
         ]
-        return self._run("scatter", arrays, pairs, call_of(name, stream), wait, root, counts=_counts(parts))
+        return self._run("scatter", arrays, pairs, _named(**options), wait, root, counts=_counts(parts))
 
     @overload
     def all_to_all(self, x: A, *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]) -> A: ...
@@ -332,14 +322,7 @@ class Collectives:
     def all_to_all(self, x: object = ..., *, out: object = ..., wait: bool = ..., **options: Unpack[Parted]) -> Any: ...
 
     def all_to_all(
-        self,
-        x: Any = None,
-        *,
-        out: Any = None,
-        counts: Counts | None = None,
-        name: str | None = None,
-        stream: int | None = None,
-        wait: bool = True,
+        self, x: Any = None, *, out: Any = None, counts: Counts | None = None, wait: bool = True, **options: Unpack[Named]
     ) -> Any:
         """Copies part r of `x` of rank s to part s of the result of rank r.
 
@@ -351,7 +334,7 @@ class Collectives:
         arrays = _Arrays(x, out)
         flats = [_flat(each, self.size) for each in arrays.counts_of_each(counts)]
         pairs = [_pairs.exchanged(*each, *self._sent_and_got(flat)) for each, flat in zip(arrays.each, flats)]
-        return self._run("all_to_all", arrays, pairs, call_of(name, stream), wait, counts=flats)
+        return self._run("all_to_all", arrays, pairs, _named(**options), wait, counts=flats)
 
     # --- how they run ------------------------------------------------------------------------------
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import POINTER, Structure, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import _dtypes
 
-_CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
+_CPU, CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
 _READ_ONLY = 1
 CPU_DEVICE = (_CPU, 0)
 
@@ -49,19 +49,6 @@ class _Unversioned(Structure):
     _fields_ = [("tensor", _Tensor), ("context", c_void_p), ("deleter", c_void_p)]
 
 
-class Exported(NamedTuple):
-    """What an object exports; valid while `capsule` lives."""
-
-    address: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...] | None
-    """In elements; None: contiguous in C order."""
-    dtype: _dtypes.DType
-    is_device: bool
-    read_only: bool
-    capsule: Any
-
-
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _get_pointer.restype = c_void_p
 _get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
@@ -72,20 +59,21 @@ _is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 def _capsule_of(source: Any, kind: int) -> Any:
     # On a device: nobody waits; Kolo orders its reads by the stream that the user gives.
-    stream = {"stream": -1} if kind == _CUDA else {}
+    stream = {"stream": -1} if kind == CUDA else {}
     try:
         return source.__dlpack__(max_version=(1, 0), **stream)
     except TypeError:  # Before version 1 of the protocol.
         return source.__dlpack__(**stream)
 
 
-def export(source: Any) -> Exported:
-    """The memory of an object with `__dlpack__` and `__dlpack_device__`, where it lies.
+def export(source: Any) -> tuple[_Tensor, bool, Any]:
+    """What an object with `__dlpack__` and `__dlpack_device__` exports: the tensor, whether it is only read, and the capsule,
+    with which both are valid.
 
     Errors: TypeError for a device or an element type that Kolo does not take; whatever the object raises.
     """
     kind = int(source.__dlpack_device__()[0])
-    if kind not in (_CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED):
+    if kind not in (_CPU, CUDA, _CUDA_HOST, _CUDA_MANAGED):
         raise TypeError(f"its memory is on a device of kind {kind} (DLPack); Kolo takes host memory and CUDA's")
     capsule = _capsule_of(source, kind)
     read_only = False
@@ -97,16 +85,7 @@ def export(source: Any) -> Exported:
         tensor = versioned.tensor
     else:
         tensor = _Tensor.from_address(_get_pointer(capsule, b"dltensor"))
-    dimensions = range(tensor.num_dimensions)
-    return Exported(
-        address=(tensor.data or 0) + tensor.byte_offset,
-        shape=tuple(tensor.shape[i] for i in dimensions),
-        strides=tuple(tensor.strides[i] for i in dimensions) if tensor.strides else None,
-        dtype=_dtypes.of_dlpack(tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes),
-        is_device=kind == _CUDA,
-        read_only=read_only,
-        capsule=capsule,
-    )
+    return tensor, read_only, capsule
 
 
 # --- out -------------------------------------------------------------------------------------------

@@ -1,13 +1,35 @@
-"""The element types that Kolo moves, by every name that other libraries have for them."""
+"""The operations of Kolo, and the element types that it moves, by every name that other libraries have for them."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
+from . import _c
+from ._errors import UsageError
 from ._library import library
-from ._names import numbered
+
+
+def numbered(name_of: Callable[[int], Any], first: int) -> dict[str, int]:
+    """Numbers from `first` on, until one has no name, by their names."""
+    names = itertools.takewhile(bool, map(name_of, itertools.count(first)))
+    return {name.decode(): number for number, name in enumerate(names, first)}
+
+
+@functools.lru_cache(maxsize=None)
+def ops() -> dict[str, int]:
+    """Numbers of operations in the C interface, by their names."""
+    return numbered(library().kolo_op_name, 0)
+
+
+def choice(choices: dict[str, int], value: str, what: str) -> int:
+    """Errors: UsageError for what is none of the choices."""
+    try:
+        return choices[value]
+    except (KeyError, TypeError):
+        raise UsageError(f"{what} is one of {', '.join(choices)}, not {value!r}") from None
 
 
 class DType(NamedTuple):
@@ -135,6 +157,11 @@ def of_any(dtype: Any) -> DType:
     if known is None:
         raise unknown(dtype)
     return known
+
+
+def wire_code(dtype: Any) -> int:
+    """The number of a type on the wire; None: that of the elements."""
+    return _c.KOLO_SAME_DTYPE if dtype is None else of_any(dtype).code
 
 
 def _of_python(dtype: Any) -> DType:

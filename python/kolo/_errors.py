@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, NoReturn
+from typing import Any
 
 from . import _c
 from ._library import library
@@ -148,10 +148,6 @@ def last_error(status: int) -> KoloError:
         tensor=_text(error.tensor),
         what=_text(error.what),
     )
-
-
-def raise_last(status: int) -> NoReturn:
-    raise last_error(status)
 
 
 def check(status: int) -> None:

@@ -12,7 +12,6 @@ from ._buffers import Memory, array_at, memory_of
 from ._errors import UsageError, check
 from ._handle import Handle, Owned
 from ._library import library
-from ._names import choice, ops
 from ._wait import call, stepper, wait
 
 if TYPE_CHECKING:
@@ -124,29 +123,26 @@ class GradientSet:
     def ready(self, which: int | str, *, stream: int | None = None) -> None:
         """Marks a gradient as complete; in device memory, after the work enqueued on `stream`. May sum small buckets
         in the caller's thread."""
-        self._mark("ready", which, stream)
+        self._mark("ready", stream, self._at(which))
 
     def absent(self, which: int | str, *, stream: int | None = None) -> None:
         """Marks a gradient as unused by this rank in this iteration: it counts as zeros, and has the average
         afterwards."""
-        self._mark("absent", which, stream)
+        self._mark("absent", stream, self._at(which))
 
     def give_up(self, *, stream: int | None = None) -> None:
         """Marks as absent whatever is not marked in this iteration, for a rank that cannot compute it, such as one whose
         batch raises. Go on with `wait` and the optimizer's step as the other ranks do, and all weights stay equal: what
         this rank has marked counts, the rest counts as zeros. `stream`: whose work may use gradients in device memory.
         """
+        self._mark("give_up", stream)
+
+    def _mark(self, how: str, stream: int | None, *index: int) -> None:
         self._is_open = True
         if stream is None:
-            check(library().kolo_gradients_give_up(self._pointer))
+            check(getattr(library(), f"kolo_gradients_{how}")(self._pointer, *index))
         else:
-            check(library().kolo_gradients_give_up_on(self._pointer, stream))
-
-    def _mark(self, how: str, which: int | str, stream: int | None) -> None:
-        index = self._at(which)
-        self._is_open = True
-        function = getattr(library(), f"kolo_gradients_{how}" + ("" if stream is None else "_on"))
-        check(function(self._pointer, index) if stream is None else function(self._pointer, index, stream))
+            check(getattr(library(), f"kolo_gradients_{how}_on")(self._pointer, *index, stream))
 
     def wait(self, timeout: float | None = None) -> None:
         """Waits until every gradient has the combined value.
@@ -155,8 +151,7 @@ class GradientSet:
         Errors: DeadlineError, after which it may be called again; KeyboardInterrupt, likewise; a set that failed
                 otherwise stays failed.
         """
-        step = stepper(library().kolo_gradients_wait, self._pointer)
-        wait(step, timeout, self._group._handle.operation_timeout_ms, lambda: self._group._subject(self.name))
+        self._wait(timeout, self.name, library().kolo_gradients_wait)
         self._is_open = False
 
     def wait_one(self, which: int | str, timeout: float | None = None) -> None:
@@ -166,8 +161,10 @@ class GradientSet:
         `timeout` and errors: as those of `wait`.
         """
         index = self._at(which)
-        step = stepper(library().kolo_gradients_wait_one, self._pointer, index)
-        subject = f"{self.names[index]} of {self.name}"
+        self._wait(timeout, f"{self.names[index]} of {self.name}", library().kolo_gradients_wait_one, index)
+
+    def _wait(self, timeout: float | None, subject: str, function: Any, *arguments: int) -> None:
+        step = stepper(function, self._pointer, *arguments)
         wait(step, timeout, self._group._handle.operation_timeout_ms, lambda: self._group._subject(subject))
 
     def fileno(self) -> int:
@@ -285,16 +282,11 @@ def _specs(gradients: Mapping[str, Any] | Sequence[Any]) -> dict[str, tuple[Grad
     return specs
 
 
-def _wire(dtype: Any) -> int:
-    return _c.KOLO_SAME_DTYPE if dtype is None else _dtypes.of_any(dtype).code
-
-
 def _struct(name: str, spec: Gradient, memory: Memory | None) -> _c.kolo_gradient:
     assert spec.shape is not None
     is_device = memory is not None and memory.is_device
     shape = tuple(spec.shape) or (1,)  # A scalar.
-    return _c.sized(
-        _c.kolo_gradient,
+    return _c.kolo_gradient(
         name=name.encode(),
         shape=(c_size_t * len(shape))(*shape),
         num_dimensions=len(shape),
@@ -302,7 +294,7 @@ def _struct(name: str, spec: Gradient, memory: Memory | None) -> _c.kolo_gradien
         memory=_c.KOLO_DEVICE if is_device else _c.KOLO_HOST,
         data=memory.address if memory is not None else None,
         compression=spec.compression.encode() if spec.compression else None,
-        wire_dtype=_wire(spec.wire_dtype),
+        wire_dtype=_dtypes.wire_code(spec.wire_dtype),
     )
 
 
@@ -333,12 +325,11 @@ class Registers:
         """
         specs = _specs(gradients)
         structs = [_struct(key, spec, memory) for key, (spec, memory) in specs.items()]
-        options = _c.sized(
-            _c.kolo_gradient_options,
-            op=choice(ops(), op, "op"),
-            wire_dtype=_wire(wire_dtype),
+        options = _c.kolo_gradient_options(
+            op=_dtypes.choice(_dtypes.ops(), op, "op"),
+            wire_dtype=_dtypes.wire_code(wire_dtype),
             compression=compression.encode() if compression is not None else None,
-            divisor=choice(_DIVISORS, divisor, "divisor"),
+            divisor=_dtypes.choice(_DIVISORS, divisor, "divisor"),
         )
         pointer = c_void_p()
         call(

@@ -9,20 +9,18 @@ from typing import Any, Literal, Sequence, overload
 
 from . import _c
 from ._collectives import Collectives
-from ._errors import UsageError
 from ._gradients import Registers
-from ._handle import Handle, Owned
+from ._handle import Handle, Owned, Owner
 from ._library import library
 from ._messages import Messages
 from ._rows import RowSums
-from ._ticket import Ticket
-from ._wait import Subject, call
+from ._wait import Subject, Ticket, call
 
 ARENA_BYTES = 64 << 20
 """Default address space of a member's arena in a group."""
 
 
-class Group(Collectives, Messages, RowSums, Registers):
+class Group(Collectives, Messages, RowSums, Registers, Owner):
     """A group of ranks and its collectives. Ranks are numbered from 0 in each group.
 
     A group has names and errors of its own. It is released with the last reference, once all members have released
@@ -60,7 +58,7 @@ class Group(Collectives, Messages, RowSums, Registers):
         arena. Both are the same on all members.
         """
         array = (c_int32 * len(ranks))(*ranks)
-        return _required(self._found(library().kolo_group_create, (array, len(ranks)), name, arena_bytes))
+        return self._found(library().kolo_group_create, (array, len(ranks)), name, arena_bytes)
 
     def split(
         self, color: int | None, key: int | None = None, *, name: str = "", arena_bytes: int = ARENA_BYTES
@@ -72,15 +70,16 @@ class Group(Collectives, Messages, RowSums, Registers):
 
     def node_group(self, *, name: str = "", arena_bytes: int = ARENA_BYTES) -> Group:
         """The group of the ranks of this group on this node. Collective over those."""
-        return _required(self._found(library().kolo_group_node, (), name, arena_bytes))
+        return self._found(library().kolo_group_node, (), name, arena_bytes)
 
     def cross_group(self, *, name: str = "", arena_bytes: int = ARENA_BYTES) -> Group:
         """The group of the ranks of this group with the same place in their nodes, one of each node. Collective over
         those."""
-        return _required(self._found(library().kolo_group_cross, (), name, arena_bytes))
+        return self._found(library().kolo_group_cross, (), name, arena_bytes)
 
-    def _found(self, function: Any, arguments: tuple[Any, ...], name: str, arena_bytes: int) -> Group | None:
-        options = _c.sized(_c.kolo_group_options, name=name.encode(), arena_bytes=arena_bytes)
+    def _found(self, function: Any, arguments: tuple[Any, ...], name: str, arena_bytes: int) -> Any:
+        """None for a rank that a split leaves out."""
+        options = _c.kolo_group_options(name=name.encode(), arena_bytes=arena_bytes)
         pointer = c_void_p()
         self._call(function, *arguments, byref(options), byref(pointer))
         if not pointer:
@@ -154,13 +153,3 @@ class Group(Collectives, Messages, RowSums, Registers):
 
     def __repr__(self) -> str:
         return f"<kolo.{type(self).__name__} {self.name!r}: rank {self.rank} of {self.size}>"
-
-    def __del__(self) -> None:
-        if hasattr(self, "_owned"):
-            self._owned.drop()
-
-
-def _required(group: Group | None) -> Group:
-    if group is None:
-        raise UsageError("the library gave no group")
-    return group

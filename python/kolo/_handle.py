@@ -54,6 +54,16 @@ class Owned:
         self._release_pointer(self.pointer)
 
 
+class Owner:
+    """What owns a pointer, if its construction came so far, drops it with its own last reference."""
+
+    _owned: Owned
+
+    def __del__(self) -> None:
+        if hasattr(self, "_owned"):
+            self._owned.drop()
+
+
 class Handle(Owned):
     """The `kolo_runtime*`, and operations in flight that nobody waits for."""
 

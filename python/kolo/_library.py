@@ -26,10 +26,12 @@ def _candidates() -> Iterator[str]:
 
 def _load(path: str) -> ctypes.CDLL:
     loaded = ctypes.CDLL(path)
-    try:
-        _c.declare(loaded)
-    except AttributeError as error:
-        raise OSError(f"{path} does not fit this package: {error}") from None
+    for name, (result, arguments) in _c.FUNCTIONS.items():
+        try:
+            function = getattr(loaded, name)
+        except AttributeError as error:
+            raise OSError(f"{path} does not fit this package: {error}") from None
+        function.restype, function.argtypes = result, arguments
     return loaded
 
 

@@ -10,8 +10,7 @@ from ._buffers import Memory, memory_of
 from ._errors import DeadlineError, KoloError, UsageError
 from ._handle import Handle
 from ._library import library
-from ._ticket import Received, Ticket, received
-from ._wait import Subject
+from ._wait import Received, Subject, Ticket, received
 
 ANY_RANK: int = _c.KOLO_ANY_RANK
 """As `peer` of a receive: whichever rank sends first."""

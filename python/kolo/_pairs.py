@@ -126,12 +126,17 @@ def reduced(x: Any, out: Any, is_root: bool) -> Pair:
     return pair._replace(input=None)
 
 
+def _in_place(out: Any, parts: Parts) -> Pair:
+    """`out` has the parts of all ranks, those that are read and those that are written."""
+    result = memory_of(_needed(out), "out", writable=True)
+    parts.each_of(result, "out")
+    return Pair(None, result, out)
+
+
 def gathered(x: Any, out: Any, parts: Parts, has_result: bool = True) -> Pair:
     """This rank's part `x`, and the parts of all ranks `out`. Without x: in its place in `out`."""
     if x is None:
-        result = memory_of(_needed(out), "out", writable=True)
-        parts.each_of(result, "out")
-        return Pair(None, result, out)
+        return _in_place(out, parts)
     source = memory_of(x, "x")
     if source.count != parts.mine(source.count):
         raise UsageError(f"x has {source.count} elements where the counts say {parts.mine(0)}")
@@ -147,9 +152,7 @@ def gathered(x: Any, out: Any, parts: Parts, has_result: bool = True) -> Pair:
 def scattered(x: Any, out: Any, parts: Parts) -> Pair:
     """The parts of all ranks `x`, and this rank's part `out`. Without x: all parts are in `out`."""
     if x is None:
-        result = memory_of(_needed(out), "out", writable=True)
-        parts.each_of(result, "out")
-        return Pair(None, result, out)
+        return _in_place(out, parts)
     source = memory_of(x, "x")
     part = parts.mine(parts.each_of(source, "x"))
     if out is None:
@@ -177,9 +180,7 @@ def received(out: Any, parts: Parts) -> Pair:
 def exchanged(x: Any, out: Any, sent: Parts, got: Parts) -> Pair:
     """A part for each rank `x`, and a part from each rank `out`. Without x: first those, then these are in `out`."""
     if x is None:
-        result = memory_of(_needed(out), "out", writable=True)
-        sent.each_of(result, "out")
-        return Pair(None, result, out)
+        return _in_place(out, sent)
     source = memory_of(x, "x")
     part = sent.each_of(source, "x")
     total = got.all(part)

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any, Callable, Literal, overload
 
 from . import _c, _dtypes
 from ._buffers import Memory, array_at, memory_of
-from ._collectives import call_of
+from ._collectives import Scaled, call_of
 from ._errors import UsageError, check
-from ._handle import Handle, Owned
+from ._handle import Handle, Owned, Owner
 from ._library import library
-from ._names import choice, ops
-from ._ticket import Ticket
-from ._types import RowOptions
-from ._wait import Subject
+from ._wait import Subject, Ticket
 
 if TYPE_CHECKING:
     from numpy import int64
@@ -23,6 +20,12 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _FORMS = {"auto": _c.KOLO_AUTO_FORM, "rows": _c.KOLO_ROWS, "table": _c.KOLO_TABLE}
+
+
+class RowOptions(Scaled, total=False):
+    op: str
+    result: str
+    exchange: str
 
 
 class Rows:
@@ -55,17 +58,13 @@ class Rows:
         return "<kolo.Rows: the table>" if self.indices is None else f"<kolo.Rows: {len(self.indices)}>"
 
 
-class _Sums:
+class _Sums(Owner):
     """Owns a `kolo_row_sums*`, whose memory the arrays of a result share."""
 
     def __init__(self, group: Any) -> None:
         self.pointer = c_void_p()
         check(library().kolo_row_sums_create(byref(self.pointer)))
         self._owned = Owned(self.pointer, library().kolo_row_sums_release, made_of=group._owned)
-
-    def __del__(self) -> None:
-        if hasattr(self, "_owned"):
-            self._owned.drop()
 
 
 class _Results:
@@ -206,11 +205,10 @@ class RowSums:
         sums: a `Memory`, of which `torch.as_tensor` and `cupy.asarray` make an array. `indices` are in host memory.
         """
         given = _given(indices, rows, height)
-        options = _c.sized(
-            _c.kolo_row_options,
-            op=choice({each: ops()[each] for each in ("sum", "average")}, op, "op"),
-            result=choice(_FORMS, result, "result"),
-            exchange=choice(_FORMS, exchange, "exchange"),
+        options = _c.kolo_row_options(
+            op=_dtypes.choice({each: _dtypes.ops()[each] for each in ("sum", "average")}, op, "op"),
+            result=_dtypes.choice(_FORMS, result, "result"),
+            exchange=_dtypes.choice(_FORMS, exchange, "exchange"),
         )
         call = call_of(name, stream, scale_before, scale_after)
         tables = (_c.kolo_row_table * len(given))(*(each.parameter() for each in given))

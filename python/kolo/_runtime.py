@@ -8,18 +8,17 @@ import math
 import re
 import sys
 import threading
-from ctypes import byref, c_char_p, c_void_p
+from ctypes import byref, c_char_p, c_void_p, cast, string_at
 from ctypes import pointer as pointer_to
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Sequence
 
 from . import _c, _dtypes
 from ._buffers import Memory, array_at
 from ._errors import KoloError, UsageError, check
 from ._group import Group
-from ._handle import Handle, Owned
+from ._handle import Handle, Owned, Owner
 from ._library import library
-from ._store import Callbacks, Store
 from ._wait import call
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class Runtime(Group):
         lib = library()
         handle = Handle(pointer, _milliseconds(_setting(pointer, "operation_timeout")))
         super().__init__(handle, handle, lib.kolo_world(pointer), "")
-        place = _c.sized(_c.kolo_place)
+        place = _c.kolo_place()
         check(lib.kolo_get_place(pointer, byref(place)))
         self.world_size = place.world_size
         self.local_rank = place.local_rank
@@ -143,7 +142,7 @@ class Runtime(Group):
             self.abort(_why(error))
 
 
-class _ArenaMemory:
+class _ArenaMemory(Owner):
     """Owns memory of `kolo_allocate`."""
 
     def __init__(self, handle: Handle, size: int) -> None:
@@ -153,9 +152,45 @@ class _ArenaMemory:
         self.address: int = data.value or 0
         self._owned = Owned(data, lambda place: lib.kolo_free(handle.pointer, place), made_of=handle)
 
-    def __del__(self) -> None:
-        if hasattr(self, "_owned"):
-            self._owned.drop()
+
+class Store(Protocol):
+    """What `kolo.open(store=...)` needs. All ranks share it; keys begin with the `job` of `kolo.open`."""
+
+    def set(self, key: str, value: bytes) -> object:
+        """Stores a value under a key that has none yet."""
+
+    def get(self, key: str, timeout: float) -> bytes:
+        """Waits for a value, for at most `timeout` seconds; raises TimeoutError if there is none then, and any other
+        exception for a failure."""
+
+
+class Callbacks:
+    """The store as the C interface calls it. Exceptions end the call, and are kept in `error`."""
+
+    def __init__(self, store: Any) -> None:
+        self.error: BaseException | None = None
+        self._store = store
+        self._value = b""  # Valid until the next call.
+        self._functions = (_c.kolo_store_set(self._set), _c.kolo_store_get(self._get))
+        self.struct = _c.kolo_store(set=self._functions[0], get=self._functions[1])
+
+    def _set(self, _: Any, key: bytes, value: int | None, size: int) -> int:
+        try:
+            self._store.set(key.decode(), string_at(value, size) if value else b"")
+        except BaseException as error:  # No exception may pass through C.
+            self.error = error
+            return 1
+        return 0
+
+    def _get(self, _: Any, key: bytes, timeout_ms: int, value: Any, size: Any) -> int:
+        try:
+            self._value = bytes(self._store.get(key.decode(), timeout_ms / 1000))
+            value[0] = cast(c_char_p(self._value), c_void_p).value
+            size[0] = len(self._value)
+        except BaseException as error:
+            self.error = error
+            return _c.KOLO_TIMEOUT if isinstance(error, TimeoutError) else 1
+        return 0
 
 
 def open(  # noqa: A001  # As in `kolo.open`.
@@ -196,7 +231,7 @@ def open(  # noqa: A001  # As in `kolo.open`.
         raise UsageError("kolo.open takes rank and world_size with a store; without, the environment tells them")
     pointer = c_void_p()
     try:
-        call(library().kolo_open, byref(_c.sized(_c.kolo_open_options, **fields)), byref(pointer), keep=callbacks)
+        call(library().kolo_open, byref(_c.kolo_open_options(**fields)), byref(pointer), keep=callbacks)
     except KoloError as error:
         raise error from (callbacks.error if callbacks is not None else None)
     return Runtime(pointer)

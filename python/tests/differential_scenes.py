@@ -20,31 +20,20 @@ COUNTS = (1, 3, 1000, 40_001)
 # --- one tensor -------------------------------------------------------------------------------------
 
 
-@scene()
-def sums_of_every_type():
-    results = []
-    for dtype, count in itertools.product((*FLOATS, *WHOLE), COUNTS):
-        results.append(values(me(), count, dtype=dtype))
-        dist.all_reduce(results[-1])
-    return results
+COMPLEX = (torch.complex64, torch.complex128)
+REDUCTIONS = {
+    dist.ReduceOp.SUM: (*FLOATS, *WHOLE, *COMPLEX),
+    **dict.fromkeys((dist.ReduceOp.MIN, dist.ReduceOp.MAX, dist.ReduceOp.PRODUCT), (*FLOATS[:2], *WHOLE[:2])),
+    **dict.fromkeys((dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR), WHOLE[:3]),
+}
 
 
 @scene()
-def minima_maxima_products():
+def reductions_of_every_type():
     results = []
-    for dtype in (torch.float32, torch.float64, torch.int32, torch.int64):
-        for op in (dist.ReduceOp.MIN, dist.ReduceOp.MAX, dist.ReduceOp.PRODUCT):
-            results.append(values(me(), 333, dtype=dtype))
-            dist.all_reduce(results[-1], op)
-    return results
-
-
-@scene()
-def bitwise_operations():
-    results = []
-    for dtype in (torch.int32, torch.int64, torch.uint8):
-        for op in (dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR):
-            results.append(values(me(), 65, dtype=dtype))
+    for op, dtypes in REDUCTIONS.items():
+        for dtype, count in itertools.product(dtypes, COUNTS):
+            results.append(values(me(), count, dtype=dtype) * (1 + 2j if dtype in COMPLEX else 1))
             dist.all_reduce(results[-1], op)
     return results
 
@@ -66,22 +55,6 @@ def infinities_and_nans():
     mine[3] = float("inf") if me() == 0 else -float("inf")
     dist.all_reduce(mine)
     return mine.isnan(), mine[0], mine[1], mine[4]
-
-
-@scene()
-def averages_by_division():
-    mine = values(me(), 50) * size()
-    dist.all_reduce(mine)
-    return mine / size()
-
-
-@scene()
-def complex_sums():
-    mine = torch.complex(values(me(), 20), values(me() + 1, 20))
-    double = mine.to(torch.complex128)
-    dist.all_reduce(mine)
-    dist.all_reduce(double)
-    return mine, double
 
 
 @scene()
@@ -148,22 +121,19 @@ def conjugated_and_negated():
 
 
 @scene()
-def reductions_to_each_root():
+def operations_with_each_root():
+    """Results of others than the root are undefined."""
     results = []
     for root in range(size()):
-        mine = values(me(), 100 + root)
-        dist.reduce(mine, root)
-        results.append(mine if me() == root else None)  # Undefined elsewhere.
-    return results
-
-
-@scene()
-def broadcasts_of_every_type():
-    results = []
-    for dtype in (*FLOATS, *WHOLE, torch.complex64):
-        for root in range(size()):
+        for dtype in (*FLOATS, *WHOLE, torch.complex64):
             results.append(values(me(), 257).to(dtype))
             dist.broadcast(results[-1], root)
+        mine, part = values(me(), 100 + root), torch.empty(6)
+        dist.reduce(mine, root)
+        parts = [torch.empty(6) for _ in range(size())] if me() == root else None
+        dist.gather(values(me(), 6), parts, root)
+        dist.scatter(part, [values(rank + root, 6) for rank in range(size())] if me() == root else None, root)
+        results += [mine if me() == root else None, parts, part]
     return results
 
 
@@ -219,26 +189,6 @@ def gathers_to_all():
 
 
 @scene()
-def gathers_to_each_root():
-    results = []
-    for root in range(size()):
-        parts = [torch.empty(6) for _ in range(size())] if me() == root else None
-        dist.gather(values(me(), 6), parts, root)
-        results.append(parts)
-    return results
-
-
-@scene()
-def scatters_from_each_root():
-    results = []
-    for root in range(size()):
-        mine = torch.empty(6)
-        dist.scatter(mine, [values(rank + root, 6) for rank in range(size())] if me() == root else None, root)
-        results.append(mine)
-    return results
-
-
-@scene()
 def reduce_scatters():
     mine = torch.empty(9)
     dist.reduce_scatter_tensor(mine, values(me(), 9 * size()))
@@ -248,15 +198,8 @@ def reduce_scatters():
 
 
 @scene()
-def equal_exchanges():
-    got = torch.empty(3 * size(), 2)
-    dist.all_to_all_single(got, values(me(), 3 * size(), 2))
-    return got
-
-
-@scene()
-def uneven_exchanges():
-    """Rank r sends r + s rows to rank s, and none to itself."""
+def exchanges():
+    """Rank r sends r + s rows to rank s, and none to itself; then as many to each."""
 
     def rows(sender, receiver):
         return 0 if sender == receiver else sender + receiver
@@ -265,44 +208,12 @@ def uneven_exchanges():
     received = [rows(rank, me()) for rank in range(size())]
     got = torch.empty(sum(received), 3)
     dist.all_to_all_single(got, values(me(), sum(sent), 3), received, sent)
-    return got
-
-
-@scene(alone=True)
-def exchanges_of_lists():
-    """Gloo has none."""
-    got = [torch.empty(rank + 1) for rank in range(size())]
-    dist.all_to_all(got, [values(me() * 7 + rank, me() + 1) for rank in range(size())])
-    for rank, each in enumerate(got):
-        assert torch.equal(each, values(rank * 7 + me(), rank + 1)), each
-
-
-@scene(2, alone=True)
-def exchanges_that_disagree():
-    """Over Gloo the ranks wait for each other. Two rows are expected of one that is sent."""
-    import kolo
-
-    sent = [1, 1]
-    received = [1, 2] if me() == 0 else [1, 1]
-    try:
-        dist.all_to_all_single(torch.empty(sum(received)), torch.ones(2), received, sent)
-    except kolo.KoloError as error:
-        assert "1" in str(error) and "2" in str(error), error
-    else:
-        raise AssertionError("no error")
-    dist.barrier()
+    equal = torch.empty(3 * size(), 2)
+    dist.all_to_all_single(equal, values(me(), 3 * size(), 2))
+    return got, equal
 
 
 # --- messages ---------------------------------------------------------------------------------------
-
-
-@scene()
-def a_ring_of_messages():
-    got = torch.empty(1000)
-    work = dist.isend(values(me(), 1000), (me() + 1) % size())
-    dist.recv(got, (me() - 1) % size())
-    work.wait()
-    return got
 
 
 @scene(2)
@@ -486,25 +397,6 @@ def values_of_futures():
 
 
 # --- modes of torch ---------------------------------------------------------------------------------
-
-
-@scene()
-def inference_mode():
-    with torch.inference_mode():
-        mine, strided = values(me(), 4), values(me(), 3, 2).t()
-        parts = [torch.empty(4) for _ in range(size())]
-        whole = torch.empty(2 * size())
-        sparse = torch.sparse_coo_tensor([[me()]], torch.ones(1), (size(),))
-        works = [
-            dist.all_reduce(mine, async_op=True),
-            dist.all_reduce(strided, async_op=True),
-            dist.all_gather(parts, values(me(), 4), async_op=True),
-            dist.all_gather_into_tensor(whole, values(me(), 2), async_op=True),
-        ]
-        for work in works:
-            work.get_future().wait()
-        dist.all_reduce(sparse)
-        return [each.clone() for each in (mine, strided.contiguous(), *parts, whole, sparse.to_dense())]
 
 
 @scene()
@@ -698,16 +590,6 @@ def barriers():
     for work in works:
         work.wait()
     return [work.get_future().done() for work in works]
-
-
-@scene()
-def works_that_are_dropped():
-    for each in range(100):
-        dist.all_reduce(values(me(), 1000 + each), async_op=True)
-    gc.collect()
-    mine = values(me(), 5)
-    dist.all_reduce(mine)
-    return mine
 
 
 @scene()

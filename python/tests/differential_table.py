@@ -21,12 +21,13 @@ class Scene:
 SCENES = {}
 
 
-def scene(*ranks, alone=False):
-    """Puts a function into the table. Without numbers it runs on 2, 3 and 4 ranks."""
+def scene(*ranks, alone=False, name=None):
+    """Puts a function into the table, under this name or its own. Without numbers it runs on 2, 3 and 4 ranks."""
 
     def enter(function):
-        assert function.__name__ not in SCENES, function.__name__
-        SCENES[function.__name__] = Scene(function.__name__, function, ranks or (3, 2, 4), alone)
+        key = name or function.__name__
+        assert key not in SCENES, key
+        SCENES[key] = Scene(key, function, ranks or (3, 2, 4), alone)
         return function
 
     return enter

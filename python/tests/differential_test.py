@@ -10,7 +10,6 @@ processes of their own, of which some leave by an exception. To add a scene, wri
 
 import contextlib
 import os
-import pathlib
 import queue
 import signal
 import sys
@@ -23,25 +22,21 @@ import torch_support
 
 torch_support.enter_python_with_torch(is_short="long=1" not in sys.argv)
 
-ARGUMENTS = sys.argv[2:]
-LIBRARY = sys.argv[1]
-IS_LONG = "long=1" in ARGUMENTS
-CHOSEN = [argument for argument in ARGUMENTS if "=" not in argument]
-sys.argv[1:] = [sys.executable]
-sys.path.insert(0, str(support.ROOT / "tests" / "integration"))
-import job  # noqa: E402
-import torch  # noqa: E402
+IS_LONG = "long=1" in sys.argv
+CHOSEN = [argument for argument in sys.argv[2:] if "=" not in argument]
+import torch  # noqa: E402  (a Python that has it)
 
 import differential_ends  # noqa: E402
 import differential_scenes  # noqa: E402, F401
 import differential_training_scenes  # noqa: E402, F401
+import scene_jobs  # noqa: E402
 from differential_table import SCENES, Bounded  # noqa: E402
+from scene_jobs import HERE, job  # noqa: E402
 
-HERE = pathlib.Path(__file__).resolve().parent
 PATIENCE = 600 if IS_LONG else 90
 """Seconds until a scene counts as hung; far more than any takes on a busy machine."""
 
-SETTINGS = {"library": LIBRARY, "calibrate": "off", "mismatch_after": 500}
+SETTINGS = scene_jobs.SETTINGS | {"mismatch_after": 500}
 
 
 # --- running ----------------------------------------------------------------------------------------

@@ -39,20 +39,30 @@ def network():
     return torch.nn.Sequential(torch.nn.Linear(16, 40), torch.nn.Tanh(), torch.nn.Linear(40, 24), torch.nn.Linear(24, 5))
 
 
-def batch(step, rank, rows=8):
-    return torch.randn(rows, 16, generator=torch.Generator().manual_seed(100 * step + rank))
+def batch(step, rank):
+    return torch.randn(8, 16, generator=torch.Generator().manual_seed(100 * step + rank))
+
+
+def backward(model, step):
+    model(batch(step, me()).to(next(model.parameters()).dtype)).square().mean().backward()
 
 
 def sgd(model):
     return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
 
-def train(model, optimizer=None, steps=4, first=0):
+def train_alone(model, optimizer=None, steps=range(4), after_backward=lambda: None):
     optimizer = optimizer or sgd(model)
-    for step in range(first, first + steps):
+    for step in steps:
         optimizer.zero_grad()
-        model(batch(step, me())).square().mean().backward()
+        backward(model, step)
+        after_backward()
         optimizer.step()
+
+
+def train(model, optimizer=None, steps=range(4)):
+    """The weights, which are the same on all ranks."""
+    train_alone(model, optimizer, steps)
     return weights(model)
 
 
@@ -70,21 +80,6 @@ def parallel(model=None, hook=None, state=None, **options):
 # --- DDP --------------------------------------------------------------------------------------------
 
 
-@scene(2)
-def ddp():
-    return train(parallel())
-
-
-@scene(2)
-def ddp_with_small_buckets_and_views():
-    return train(parallel(bucket_cap_mb=0.001, gradient_as_bucket_view=True), steps=6)
-
-
-@scene(2)
-def ddp_of_a_static_graph():
-    return train(parallel(static_graph=True))
-
-
 class Branches(torch.nn.Module):
     """Ranks use different branches."""
 
@@ -97,9 +92,23 @@ class Branches(torch.nn.Module):
         return self.branches[me() % 2](x)
 
 
-@scene(2)
-def ddp_with_unused_parameters():
-    return train(parallel(Branches(), find_unused_parameters=True))
+def in_world(hook):
+    return lambda: parallel(hook=hook, state=dist.group.WORLD)
+
+
+for name, make in {
+    "ddp": parallel,
+    "ddp_with_small_buckets_and_views": lambda: parallel(bucket_cap_mb=0.001, gradient_as_bucket_view=True),
+    "ddp_of_a_static_graph": lambda: parallel(static_graph=True),
+    "ddp_with_unused_parameters": lambda: parallel(Branches(), find_unused_parameters=True),
+    "ddp_in_double": lambda: parallel(network().double()),
+    "hook_of_all_reduces": in_world(default_hooks.allreduce_hook),
+    "hook_in_float16": in_world(default_hooks.fp16_compress_hook),
+    "hook_in_bfloat16": in_world(default_hooks.bf16_compress_hook),
+    "hook_of_quantization": in_world(quantization_hooks.quantization_pertensor_hook),
+    "hook_of_quantization_by_channel": in_world(quantization_hooks.quantization_perchannel_hook),
+}.items():
+    scene(2, name=name)(lambda make=make: train(make()))
 
 
 @scene(2)
@@ -109,8 +118,8 @@ def ddp_that_accumulates():
     for step in range(3):
         optimizer.zero_grad()
         with model.no_sync():
-            model(batch(step, me())).square().mean().backward()
-        model(batch(step + 10, me())).square().mean().backward()
+            backward(model, step)
+        backward(model, step + 10)
         optimizer.step()
     return weights(model)
 
@@ -118,12 +127,8 @@ def ddp_that_accumulates():
 @scene(2)
 def ddp_with_uneven_inputs():
     model = parallel()
-    optimizer = sgd(model)
     with model.join():
-        for step in range(3 + 2 * me()):
-            optimizer.zero_grad()
-            model(batch(step, me())).square().mean().backward()
-            optimizer.step()
+        train_alone(model, steps=range(3 + 2 * me()))
     return weights(model)
 
 
@@ -148,45 +153,18 @@ def ddp_of_sparse_gradients():
 
 
 @scene(2)
-def ddp_in_double():
-    model = network().double()
-    made = parallel(model)
-    optimizer = sgd(made)
-    for step in range(3):
-        optimizer.zero_grad()
-        made(batch(step, me()).double()).square().mean().backward()
-        optimizer.step()
-    return weights(made)
-
-
-@scene(2)
 def ddp_with_ignored_parameters():
     model = network()
     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, ["3.bias"])
     made = parallel(model)
-    made(batch(0, me())).square().mean().backward()
+    backward(made, 0)
     return [each.grad for each in made.parameters()]
-
-
-@scene(2)
-def hook_of_all_reduces():
-    return train(parallel(hook=default_hooks.allreduce_hook, state=dist.group.WORLD))
-
-
-@scene(2)
-def hook_in_float16():
-    return train(parallel(hook=default_hooks.fp16_compress_hook, state=dist.group.WORLD))
-
-
-@scene(2)
-def hook_in_bfloat16():
-    return train(parallel(hook=default_hooks.bf16_compress_hook, state=dist.group.WORLD))
 
 
 @scene(2)
 def hook_without_communication():
     made = parallel(hook=debugging_hooks.noop_hook)
-    made(batch(0, me())).square().mean().backward()
+    backward(made, 0)
     return [each.grad for each in made.parameters()]
 
 
@@ -218,19 +196,14 @@ def hook_of_nested_futures():
 
 def power_sgd(hook):
     state = powerSGD_hook.PowerSGDState(dist.group.WORLD, matrix_approximation_rank=1, start_powerSGD_iter=2)
-    return train(parallel(hook=hook, state=state), steps=5)
+    return train(parallel(hook=hook, state=state), steps=range(5))
 
 
 @scene(2, alone=True)
 def hook_of_power_sgd():
     """Over Gloo its nested futures may hang. torch 2.15's batched hook fails everywhere: its matrices lack a dimension."""
-    for each, plain in zip(power_sgd(powerSGD_hook.powerSGD_hook), train(parallel(), steps=5)):
+    for each, plain in zip(power_sgd(powerSGD_hook.powerSGD_hook), train(parallel(), steps=range(5))):
         assert each.isfinite().all() and not torch.equal(each, plain)
-
-
-@scene(2)
-def hook_of_quantization():
-    return train(parallel(hook=quantization_hooks.quantization_pertensor_hook, state=dist.group.WORLD))
 
 
 @scene(2)
@@ -240,9 +213,7 @@ def hook_of_post_local_sgd():
     averager = PeriodicModelAverager(period=2, warmup_steps=2)
     optimizer = sgd(model)
     for step in range(6):
-        optimizer.zero_grad()
-        model(batch(step, me())).square().mean().backward()
-        optimizer.step()
+        train_alone(model, optimizer, [step])
         averager.average_parameters(model.parameters())
     return [each.detach() for each in model.parameters()]
 
@@ -274,7 +245,7 @@ def zero_in_the_backward_pass():
     model.register_comm_hook(None, ddp_zero_hook.hook_with_zero_step(default_hooks.allreduce_hook, model, optimizer))
     for step in range(6):
         model.zero_grad()
-        model(batch(step, me())).square().mean().backward()
+        backward(model, step)
         optimizer.step()
     assert not any(torch.equal(each, other) for each, other in zip(weights(model), network().parameters()))
 
@@ -284,10 +255,7 @@ def zero_with_uneven_inputs():
     model = parallel()
     optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)
     with Join([model, optimizer]):
-        for step in range(2 + 2 * me()):
-            optimizer.zero_grad()
-            model(batch(step, me())).square().mean().backward()
-            optimizer.step()
+        train_alone(model, optimizer, range(2 + 2 * me()))
     return weights(model)
 
 
@@ -306,13 +274,9 @@ def sharded(mesh=None, **options):
     return fully_shard(model, mesh=mesh, **options)
 
 
-def train_sharded(model, steps=4):
+def train_sharded(model, steps=range(4)):
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    for step in range(steps):
-        optimizer.zero_grad()
-        model(batch(step, me())).square().mean().backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-        optimizer.step()
+    train_alone(model, optimizer, steps, lambda: torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5))
     return full(model)
 
 
@@ -320,15 +284,11 @@ def mesh(*shape, names=None):
     return init_device_mesh("cpu", shape, mesh_dim_names=names)
 
 
-@scene(2)
-def fsdp2():
-    return train_sharded(sharded(mesh(2)))
+PRECISION = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
 
-
-@scene(2)
-def fsdp2_in_bfloat16():
-    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    return train_sharded(sharded(mesh(2), mp_policy=policy))
+scene(2, name="fsdp2")(lambda: train_sharded(sharded(mesh(2))))
+scene(2, name="fsdp2_in_bfloat16")(lambda: train_sharded(sharded(mesh(2), mp_policy=PRECISION)))
+scene(4, name="fsdp2_in_rows_and_columns")(lambda: train_sharded(sharded(mesh(2, 2, names=("replicas", "shards")))))
 
 
 @scene(2)
@@ -337,26 +297,17 @@ def fsdp2_that_keeps_parameters_and_accumulates():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(4):
         model.set_requires_gradient_sync(step % 2 == 1)
-        model(batch(step, me())).square().mean().backward()
+        backward(model, step)
         if step % 2 == 1:
             optimizer.step()
             optimizer.zero_grad()
     return full(model)
 
 
-@scene(4)
-def fsdp2_in_rows_and_columns():
-    return train_sharded(sharded(mesh(2, 2, names=("replicas", "shards"))))
-
-
 @scene(2)
 def fsdp1():
     model = FullyShardedDataParallel(network(), device_id=torch.device("cpu"), use_orig_params=True)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(3):
-        optimizer.zero_grad()
-        model(batch(step, me())).square().mean().backward()
-        optimizer.step()
+    train_alone(model, torch.optim.SGD(model.parameters(), lr=0.1), range(3))
     with FullyShardedDataParallel.summon_full_params(model):
         return [each.detach().clone() for each in model.parameters()]
 
@@ -364,7 +315,7 @@ def fsdp1():
 @scene(2)
 def full_state_of_shards():
     model = sharded(mesh(2))
-    train_sharded(model, steps=2)
+    train_sharded(model, steps=range(2))
     return get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
 
 
@@ -438,14 +389,8 @@ def pipeline(schedule_of):
     return [each.grad for each in stages[me()].parameters()], [each.detach() for each in losses]
 
 
-@scene()
-def a_pipeline():
-    return pipeline(ScheduleGPipe)
-
-
-@scene()
-def a_pipeline_forward_and_backward_in_turns():
-    return pipeline(Schedule1F1B)
+scene(name="a_pipeline")(lambda: pipeline(ScheduleGPipe))
+scene(name="a_pipeline_forward_and_backward_in_turns")(lambda: pipeline(Schedule1F1B))
 
 
 # --- checkpoints ------------------------------------------------------------------------------------
@@ -497,7 +442,7 @@ def training_that_goes_on_from_a_checkpoint():
     folder = shared_folder()
     model = parallel()
     optimizer = sgd(model)
-    train(model, optimizer, steps=2)
+    train(model, optimizer, steps=range(2))
     if me() == 0:
         torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, os.path.join(folder, "state.pt"))
     dist.barrier()
@@ -506,7 +451,7 @@ def training_that_goes_on_from_a_checkpoint():
     model.load_state_dict(state["model"])
     other = sgd(model)
     other.load_state_dict(state["optimizer"])
-    results = train(model, other, steps=2, first=2)
+    results = train(model, other, steps=range(2, 4))
     dist.barrier()
     if me() == 0:
         shutil.rmtree(folder)

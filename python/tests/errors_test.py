@@ -1,6 +1,7 @@
 #!/usr/bin/env -S python3 -B
 """Errors as exceptions, waits that signals interrupt, handles, and where the library is looked for: without a job."""
 
+import ctypes
 import gc
 import itertools
 import os
@@ -16,7 +17,7 @@ import unittest
 import support
 
 import kolo
-from kolo import _errors, _handle, _library, _store, _wait
+from kolo import _errors, _handle, _library, _runtime, _wait
 
 
 class Classes(unittest.TestCase):
@@ -183,11 +184,11 @@ class Stores(unittest.TestCase):
             def get(self, key, timeout):
                 return "text"  # Not bytes.
 
-        callbacks = _store.Callbacks(Broken())
+        callbacks = _runtime.Callbacks(Broken())
         self.assertEqual(callbacks.struct.set(None, b"key", None, 0), 1)
         self.assertIsInstance(callbacks.error, KeyboardInterrupt)
-        value, size = _errors._c.c_void_p(), _errors._c.c_size_t()
-        arguments = (_errors._c.ctypes.byref(value), _errors._c.ctypes.byref(size))
+        value, size = ctypes.c_void_p(), ctypes.c_size_t()
+        arguments = (ctypes.byref(value), ctypes.byref(size))
         self.assertEqual(callbacks.struct.get(None, b"key", 1000, *arguments), 1)
         self.assertIsInstance(callbacks.error, TypeError)
 
@@ -203,8 +204,7 @@ class Stores(unittest.TestCase):
                 return held[key]
 
         store = Dictionary()
-        callbacks = _store.Callbacks(store)
-        ctypes = _errors._c.ctypes
+        callbacks = _runtime.Callbacks(store)
         content = b"a\0b"
         self.assertEqual(callbacks.struct.set(None, b"key", ctypes.cast(content, ctypes.c_void_p), 3), 0)
         value, size = ctypes.c_void_p(), ctypes.c_size_t()

@@ -17,7 +17,7 @@ sys.path.insert(0, str(support.ROOT / "scripts" / "lib"))
 import c_interface  # noqa: E402  (the library and the path come first)
 
 import kolo  # noqa: E402
-from kolo import _c, _dtypes, _names  # noqa: E402
+from kolo import _c, _dtypes  # noqa: E402
 from kolo._library import library  # noqa: E402
 
 DOCS = support.ROOT / "docs"
@@ -47,7 +47,7 @@ class Header(unittest.TestCase):
 
     def test_the_reference_names_every_operation(self):
         named = re.search(r"`op` is ([\w, ]+)", kolo.Group.all_reduce.__doc__)[1]
-        self.assertEqual(re.split(r", (?:or )?", named), list(_names.ops()))
+        self.assertEqual(re.split(r", (?:or )?", named), list(_dtypes.ops()))
 
     def test_the_page_says_which_dtypes_operations_take(self):
         page = (DOCS / "how-to" / "operations.md").read_text(encoding="utf-8")
@@ -64,7 +64,7 @@ class Header(unittest.TestCase):
         takes = library().kolo_op_takes
         is_so = {
             (op, dtype.name): bool(takes(number, dtype.code))
-            for op, number in _names.ops().items()
+            for op, number in _dtypes.ops().items()
             for dtype in _dtypes.dtypes()
         }
         self.assertEqual(says, is_so)

@@ -1,8 +1,7 @@
 """What the scenes of kolo.horovod compare with."""
 
-import contextlib
-
 import torch
+from support import raises  # noqa: F401
 
 import kolo.horovod as hvd
 
@@ -15,17 +14,6 @@ def values(rank, shape, dtype=torch.float32):
 def check(actual, expected, what):
     if actual.shape != expected.shape or not torch.equal(actual.double(), expected.double()):
         raise AssertionError(f"{what}: {actual} instead of {expected}")
-
-
-@contextlib.contextmanager
-def raises(kind, *texts):
-    try:
-        yield
-    except kind as error:
-        for text in texts:
-            assert text in str(error), f"{text!r} is not in: {error}"
-    else:
-        raise AssertionError(f"no {kind.__name__}")
 
 
 def same_on_all_ranks(tensor):

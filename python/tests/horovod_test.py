@@ -6,7 +6,6 @@ horovod_test.py LIBRARY [mpi=1 ucx=1]
 
 import inspect
 import os
-import pathlib
 import re
 import sys
 import tempfile
@@ -14,20 +13,53 @@ import unittest
 
 import support
 import torch_support
-from horovod_signatures import SIGNATURES
 
 torch_support.enter_python_with_torch()
 
-LIBRARY = sys.argv.pop(1)
-sys.argv.insert(1, sys.executable)
-sys.path.insert(0, str(support.ROOT / "tests" / "integration"))
-import job  # noqa: E402
+from scene_jobs import HERE, SETTINGS, Scenes, job  # noqa: E402  (a Python that has torch)
 
-HERE = pathlib.Path(__file__).resolve().parent
-SCENES = str(HERE / "horovod_scenes.py")
 SCRIPT = str(HERE / "horovod_script.py")
 os.environ["PYTHONPATH"] = str(support.PACKAGE)  # The script only imports.
-SETTINGS = {"library": LIBRARY, "calibrate": "off"}
+
+# The parameters of Horovod 0.28's calls for PyTorch, with their defaults: scripts pass them by place and by name.
+_REDUCED = "average=None, name=None, {}op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=all"
+_SCATTERED = "name=None, {}op=Average, process_set=all, prescale_factor=1.0, postscale_factor=1.0"
+_MOVED = "name=None, process_set=all"
+_COMPRESSED = "compression=none, "
+
+SIGNATURES = {
+    "init": "comm=None, process_sets=None",
+    **dict.fromkeys(("shutdown", "is_initialized", "rank", "size", "local_rank", "local_size", "cross_rank", "cross_size"), ""),
+    "allreduce": "tensor, " + _REDUCED.format(_COMPRESSED),
+    **dict.fromkeys(("allreduce_", "allreduce_async", "allreduce_async_"), "tensor, " + _REDUCED.format("")),
+    "grouped_allreduce": "tensors, " + _REDUCED.format(_COMPRESSED),
+    **dict.fromkeys(
+        ("grouped_allreduce_", "grouped_allreduce_async", "grouped_allreduce_async_"), "tensors, " + _REDUCED.format("")
+    ),
+    "sparse_allreduce_async": "tensor, name, op, process_set=all",
+    **dict.fromkeys(("allgather", "allgather_async"), "tensor, " + _MOVED),
+    **dict.fromkeys(("grouped_allgather", "grouped_allgather_async"), "tensors, " + _MOVED),
+    **dict.fromkeys(("broadcast", "broadcast_", "broadcast_async", "broadcast_async_"), "tensor, root_rank, " + _MOVED),
+    **dict.fromkeys(("alltoall", "alltoall_async"), "tensor, splits=None, " + _MOVED),
+    "reducescatter": "tensor, " + _SCATTERED.format(_COMPRESSED),
+    "reducescatter_async": "tensor, " + _SCATTERED.format(""),
+    "grouped_reducescatter": "tensors, " + _SCATTERED.format(_COMPRESSED),
+    "grouped_reducescatter_async": "tensors, " + _SCATTERED.format(""),
+    "poll": "handle",
+    "synchronize": "handle",
+    "join": "device=-1",
+    "barrier": "process_set=all",
+    "broadcast_parameters": "params, root_rank",
+    "broadcast_optimizer_state": "optimizer, root_rank, model=None",
+    "broadcast_object": "obj, root_rank=0, name=None, process_set=all",
+    "allgather_object": "obj, name=None",
+    "add_process_set": "process_set",
+    "remove_process_set": "process_set",
+    "DistributedOptimizer": "optimizer, named_parameters=None, compression=none, backward_passes_per_step=1, op=Average, "
+    "gradient_predivide_factor=1.0, num_groups=0, groups=None, sparse_as_dense=False, process_set=all",
+    "start_timeline": "file_path, mark_cycles=False",
+    "stop_timeline": "",
+}
 
 
 class Signatures(unittest.TestCase):
@@ -48,11 +80,8 @@ class Signatures(unittest.TestCase):
                 self.assertTrue(all(p.kind == p.POSITIONAL_OR_KEYWORD for p in parameters))
 
 
-class Scenes(unittest.TestCase):
-    def check(self, *scenes, nodes=(2,), statuses=None, **settings):
-        outcome = job.run(["-B", SCENES, *scenes], list(nodes), **SETTINGS, **settings)
-        self.assertEqual(outcome.statuses, statuses or [0] * sum(nodes), outcome)
-        return outcome
+class HorovodScenes(Scenes):
+    file = "horovod_scenes.py"
 
     def test_operations(self):
         self.check("places,allreduces,lazy,collectives", nodes=[3])
@@ -91,12 +120,11 @@ class Scenes(unittest.TestCase):
         self.check("mismatch", mismatch_after=200)
 
     def test_a_lost_rank(self):
-        outcome = self.check("lost", nodes=[3], statuses=[0, 9, 0])
-        self.assertEqual(len(outcome.find("(lost rank 1)")), 2, outcome)
+        self.check_lost()
 
     @job.needs_mpi
     def test_under_mpirun(self):
-        outcome = job.run_mpi(["-B", SCENES, "places,optimizers,again"], 3, **SETTINGS)
+        outcome = job.run_mpi(self.command("places,optimizers,again"), 3, **SETTINGS)
         self.assertEqual(outcome.statuses, [0], outcome)
 
 
@@ -122,15 +150,7 @@ class Script(unittest.TestCase):
         self.check(job.run_mpi(["-B", SCRIPT], 2, **SETTINGS))
 
     def test_under_torchrun(self):
-        torchrun = [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--nproc-per-node",
-            2,
-            "--master-port",
-            job.free_port(),
-        ]
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", 2, "--master-port", job.free_port()]
         self.check(job.run_command([*torchrun, SCRIPT], **SETTINGS))
 
 

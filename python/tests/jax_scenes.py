@@ -4,14 +4,11 @@
 """
 
 import os
-import pathlib
-import sys
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from support import play, raises
 
 import kolo
 import kolo.jax
@@ -48,12 +45,10 @@ def trees(job):
 
 def memory(job):
     """Neither what is read nor what is written is copied; sharded arrays come back sharded."""
-    from kolo.jax import _trees
-
     array = jnp.arange(1000.0)
-    assert _trees._on_host(array) is array
-    result = _trees._empty_like(array)
-    assert _trees._as_jax(result, array).unsafe_buffer_pointer() == result.ctypes.data
+    assert kolo.jax._on_host(array) is array
+    result = kolo.jax._empty_like(array)
+    assert kolo.jax._as_jax(result, array).unsafe_buffer_pointer() == result.ctypes.data
     mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
     assert mesh.size == 2, "of --xla_force_host_platform_device_count"
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
@@ -77,12 +72,8 @@ def refused(job):
         ("op is one of", jax.jit(lambda x: jitted(x, "mean"))),
         ("uint32", jax.jit(lambda x: jitted(x.astype("uint32")))),
     ):
-        try:
+        with raises((kolo.UsageError, TypeError), text):
             call(jnp.ones(4))
-        except (kolo.UsageError, TypeError) as error:
-            assert text in str(error), error
-        else:
-            raise AssertionError(f"no error: {text}")
 
 
 def jitted_trees(job):
@@ -208,17 +199,14 @@ def jitted_lost(job):
     x = step(jnp.ones(1 << 20)).block_until_ready()
     if job.rank == 1:
         os._exit(9)
-    try:
+    with raises(jax.errors.JaxRuntimeError, "PeerLostError", "rank 1"):
         while True:
             x = step(x).block_until_ready()
-    except jax.errors.JaxRuntimeError as error:
-        assert "PeerLostError" in str(error) and "rank 1" in str(error), error
-    try:
+    with raises(kolo.PeerLostError) as caught:
         kolo.jax.all_reduce(job, x)
-    except kolo.PeerLostError as error:
-        assert error.peer == 1, error
-        print("lost rank 1")
-        raise
+    assert caught.error.peer == 1, caught.error
+    print("lost rank 1")
+    raise caught.error
 
 
 def training(job):
@@ -263,8 +251,7 @@ def training(job):
 
 def main():
     with kolo.open() as job:
-        for scene in sys.argv[1].split(","):
-            globals()[scene](job)
+        play(globals(), job)
 
 
 main()

@@ -1,8 +1,7 @@
 #!/usr/bin/env -S python3 -B
 """Jobs of Python processes: the scenes of scenes.py, and what becomes of ranks that are interrupted, killed or end."""
 
-import os
-import pathlib
+import itertools
 import signal
 import subprocess
 import sys
@@ -13,47 +12,38 @@ import support
 
 support.enter_python_with_numpy()
 
-LIBRARY = sys.argv.pop(1)
-sys.argv.insert(1, sys.executable)  # What tests/integration/job.py starts.
-sys.path.insert(0, str(support.ROOT / "tests" / "integration"))
-import job  # noqa: E402  (the path and the arguments come first)
+from scene_jobs import LIBRARY, SETTINGS, Scenes, job  # noqa: E402  (a Python that has NumPy)
 
-SCENES = str(pathlib.Path(__file__).resolve().parent / "scenes.py")
 PEER_LOST_EXIT = 1  # Of an uncaught exception.
 
 
-def started(*scene, ranks=2, **settings):
-    return job.started(["-B", SCENES, *scene], [ranks], library=LIBRARY, calibrate="off", **settings)
-
-
-def run(*scene, ranks=2, nodes=None, **settings):
-    return job.run(["-B", SCENES, *scene], nodes or [ranks], library=LIBRARY, calibrate="off", **settings)
-
-
-class Scenes(unittest.TestCase):
-    def check(self, *scene, **settings):
-        outcome = run(*scene, **settings)
-        self.assertFalse(any(outcome.statuses), outcome)
-        return outcome
-
+class OwnScenes(Scenes):
     def test_all_reduces_beside_numpy(self):
         self.check("all_reduces")
 
     def test_the_other_collectives_beside_numpy(self):
-        self.check("collectives", ranks=3)
+        self.check("collectives", nodes=[3])
 
     def test_gradients(self):
         self.check("gradients,given_up,equal,compression,rows")
 
     def test_messages_groups_and_memory(self):
-        self.check("messages,grouped_messages,groups,arena", ranks=3)
+        self.check("messages,grouped_messages,groups,arena", nodes=[3])
 
     @job.needs_ucx
     def test_groups_and_messages_on_several_nodes(self):
-        self.check("grouped_messages,groups", nodes="abba")
+        """Groups follow nodes whatever the order of ranks."""
+        for nodes in ("abbac", "baba"):
+            self.check("grouped_messages,groups", nodes=nodes)
+
+    def test_rows_have_the_same_bits_whatever_the_nodes(self):
+        shapes = ([4], [2, 2], [3, 1]) if job.HAS_UCX else ([4], [4])
+        digests = [self.check("row_bits", nodes=nodes).find("rows (.*)") for nodes in shapes]
+        self.assertEqual(len(digests[0]), 4)
+        self.assertEqual({digest for each in digests for digest in each}, {digests[0][0]})
 
     def test_alone(self):
-        self.check("all_reduces,gradients,rows,cycles,arena", ranks=1)
+        self.check("all_reduces,gradients,rows,cycles,arena", nodes=[1])
 
     def test_dropped_tickets_tasks_and_threads(self):
         self.check("dropped,cycles,awaited,threads,forked")
@@ -63,6 +53,29 @@ class Scenes(unittest.TestCase):
 
     def test_a_mismatch_names_rank_and_tensor(self):
         self.check("mismatch,order", mismatch_after=200)
+
+    # What rank 1 submits and what the others do, as the error must quote it.
+    QUOTED = {
+        "all_reduce shape": ("'even': all_reduce float32 [11] sum", "'even': all_reduce float32 [10] sum"),
+        "all_reduce dtype": ("'even': all_reduce int32 [10] sum", "'even': all_reduce float32 [10] sum"),
+        "all_reduce op": ("'even': all_reduce float32 [10] max", "'even': all_reduce float32 [10] sum"),
+        "all_reduce name": ("'odd': all_reduce float32 [10] sum", "'even': all_reduce float32 [10] sum"),
+        "gradients shape": ("'even': float32 [11, 2]", "'even': float32 [10, 2]"),
+        "gradients dtype": ("'even': int32 [10, 2]", "'even': float32 [10, 2]"),
+        "gradients op": ("max", "sum"),
+        "gradients name": ("'odd': float32 [10, 2]", "'even': float32 [10, 2]"),
+    }
+
+    def test_ranks_that_disagree_get_one_error_and_go_on(self):
+        for nodes in ([2], [4], [2, 2]) if job.HAS_UCX else ([2], [4]):
+            outcome = self.check("disagree", nodes=nodes, mismatch_after=200)
+            others = "rank 0" if sum(nodes) == 2 else "ranks 0, 2, 3"
+            for case, quoted in self.QUOTED.items():
+                with self.subTest(case, nodes=nodes):
+                    texts = outcome.find(f"^{case}: (.*)")
+                    self.assertEqual(texts, texts[:1] * sum(nodes), outcome)
+                    for part in (*quoted, "rank 1", others):
+                        self.assertIn(part, texts[0])
 
     def test_a_rank_that_closes_early(self):
         outcome = self.check("early", mismatch_after=200)
@@ -77,30 +90,61 @@ class Scenes(unittest.TestCase):
 
     def test_ranks_that_meet_in_a_store(self):
         with tempfile.TemporaryDirectory() as folder:
-            ranks = []
-            for rank in range(2):
-                variables = job.environment(library=LIBRARY, calibrate="off") | {"SCENE_RANK": str(rank)}
-                ranks.append(job.Rank(rank, ["-B", SCENES, "stored", folder], variables))
-            try:
+            variables = [job.environment(**SETTINGS) | {"SCENE_RANK": str(rank)} for rank in range(2)]
+            with job.processes(self.command("stored", folder), variables) as ranks:
                 for rank in ranks:
                     self.assertEqual(rank.finish(), 0, rank.errors())
-            finally:
-                for rank in ranks:
-                    rank.close()
 
     @job.needs_mpi
     def test_under_mpirun(self):
-        outcome = job.run_mpi(["-B", SCENES, "gradients,messages"], 2, library=LIBRARY, calibrate="off")
+        outcome = job.run_mpi(self.command("gradients,messages"), 2, **SETTINGS)
         self.assertEqual(outcome.statuses, [0], outcome)
 
 
+class Messages(Scenes):
+    def nodes(self):
+        return ([1], [2], [4], [1, 1], [2, 2]) if job.HAS_UCX else ([1], [2], [4])
+
+    def check_right(self, *scene, nodes):
+        """Bytes that each rank has sent to other nodes."""
+        outcome = self.check(*scene, nodes=nodes)
+        sent = outcome.find(r"all messages were right, (\d+) bytes to other nodes")
+        self.assertEqual(len(sent), sum(nodes), outcome)
+        return outcome, list(map(int, sent))
+
+    def test_are_right_by_all_ways(self):
+        elements = 1 + 1024 + 1025 + 65536 + 65537 + 1000000
+        for nodes in self.nodes():
+            with self.subTest(nodes=nodes):
+                outcome, sent = self.check_right("all_ways", nodes=nodes)
+                others = sum(nodes) - nodes[0]
+                self.assertEqual((sent, outcome.errors), ([2 * others * 4 * elements] * sum(nodes), ""))
+
+    def test_that_do_not_fit_fail_on_both_ranks(self):
+        for field, text in (("length", "whose buffer holds 10"), ("dtype", "which receives int64")):
+            for nodes in self.nodes()[1:]:
+                with self.subTest(field=field, nodes=nodes):
+                    outcome, _ = self.check_right("unfit", field, nodes=nodes)
+                    expected = f"rank 0 sends 100000 elements of float32 with tag 77 to rank {sum(nodes) - 1}, {text}"
+                    self.assertEqual(outcome.find("refused: (.*)"), [expected] * 2, outcome)
+
+    def test_a_lost_rank_that_others_wait_for_is_named(self):
+        for number, nodes in itertools.product((signal.SIGKILL, signal.SIGSTOP), self.nodes()[1:]):
+            with self.subTest(nodes=nodes, signal=number.name):
+                with job.started(self.command("receive"), nodes, **SETTINGS, peer_timeout=2000) as ranks:
+                    job.read_until(ranks, "in the middle")
+                    ranks[-1].signal(number)
+                    for rank in ranks[:-1]:
+                        self.assertEqual(rank.finish(), PEER_LOST_EXIT, rank.said())
+                        self.assertRegex(rank.errors(), rf"PeerLostError: .*rank {len(ranks) - 1}\b")
+
+
 class Commands(unittest.TestCase):
-    def run_module(self, *arguments):
-        variables = {"PYTHONPATH": str(support.PACKAGE), "PYTHONDONTWRITEBYTECODE": "1", "KOLO_CALIBRATE": "off"}
+    def run_module(self, *arguments, library=LIBRARY):
+        variables = job.environment(library=library, calibrate="off")
+        variables |= {"PYTHONPATH": str(support.PACKAGE), "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-m", "kolo", *arguments]
-        return subprocess.run(
-            command, env=job.environment(library=LIBRARY) | variables, capture_output=True, text=True, check=False
-        )
+        return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
 
     def test_the_doctor_sums_on_two_ranks(self):
         ran = self.run_module("doctor")
@@ -110,9 +154,7 @@ class Commands(unittest.TestCase):
 
     def test_the_doctor_says_why_there_is_no_sum(self):
         with tempfile.NamedTemporaryFile() as empty:
-            variables = {"PYTHONPATH": str(support.PACKAGE), "PYTHONDONTWRITEBYTECODE": "1", "KOLO_LIBRARY": empty.name}
-            command = [sys.executable, "-m", "kolo", "doctor"]
-            ran = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+            ran = self.run_module("doctor", library=empty.name)
         self.assertEqual(ran.returncode, 1)
         self.assertIn("FAIL  the library that KOLO_LIBRARY names cannot be loaded", ran.stdout)
         self.assertIn("FAIL  an all-reduce on two local ranks: rank 1 ended with status 1", ran.stdout)
@@ -129,11 +171,11 @@ class Commands(unittest.TestCase):
         self.assertIn("usage: python -m kolo COMMAND", ran.stderr)
 
 
-class Endings(unittest.TestCase):
+class Endings(Scenes):
     def test_an_interrupt_ends_every_wait_and_the_job(self):
         waits = "all_reduce ticket recv barrier register split close join sparse gradients gradient"
         for wait in waits.split():
-            with self.subTest(wait), started("interrupted", wait) as ranks:
+            with self.subTest(wait), job.started(self.command("interrupted", wait), [2], **SETTINGS) as ranks:
                 interrupted, survivor = ranks[0].finish(), ranks[1].finish()
                 self.assertEqual(interrupted, -signal.SIGINT, ranks[0].errors())
                 self.assertIn("KeyboardInterrupt", ranks[0].errors())
@@ -142,14 +184,11 @@ class Endings(unittest.TestCase):
 
     def test_an_interrupt_ends_the_wait_for_ranks_that_do_not_come(self):
         variables = job.environment(library=LIBRARY) | {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
-        rank = job.Rank(0, ["-B", SCENES, "unmet"], variables | {"MASTER_PORT": str(job.free_port())})
-        try:
+        with job.processes(self.command("unmet"), [variables | {"MASTER_PORT": str(job.free_port())}]) as (rank,):
             self.assertEqual(rank.finish(), -signal.SIGINT, rank.errors())
-        finally:
-            rank.close()
 
     def test_a_peer_that_is_killed(self):
-        with started("lost") as ranks:
+        with job.started(self.command("lost"), [2], **SETTINGS) as ranks:
             for rank in ranks:
                 rank.read_until("in the middle")
             ranks[1].signal(signal.SIGKILL)
@@ -158,13 +197,11 @@ class Endings(unittest.TestCase):
             self.assertIn("rank 1", ranks[0].errors().rpartition("PeerLostError")[2])
 
     def test_a_script_that_closes_nothing(self):
-        outcome = run("open_only")
-        self.assertEqual(outcome.statuses, [0, 0], outcome)
+        outcome = self.check("open_only")
         self.assertEqual(outcome.errors, "", outcome)
 
     def test_a_script_that_ends_by_an_exception(self):
-        outcome = run("uncaught")
-        self.assertEqual(outcome.statuses, [PEER_LOST_EXIT] * 2, outcome)
+        outcome = self.check("uncaught", statuses=[PEER_LOST_EXIT] * 2)
         self.assertIn("left the job: RuntimeError: no more data", outcome.errors)
         self.assertIn("kolo.PeerLostError: ", outcome.errors)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import hashlib
 import itertools
 import os
 import pathlib
@@ -12,11 +13,11 @@ import time
 import weakref
 
 import numpy as np
+from support import play, raises
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-import kolo  # noqa: E402  (the path comes first)
-from kolo import _dtypes, _names  # noqa: E402
-from kolo._library import library  # noqa: E402
+import kolo
+from kolo import _dtypes
+from kolo._library import library
 
 COMBINE = {
     "sum": np.add,
@@ -61,6 +62,12 @@ def same(result, expected):
     assert np.array_equal(result, expected), (result, expected)
 
 
+def same_each(results, expected):
+    assert len(results) == len(expected), (results, expected)
+    for result, each in zip(results, expected):
+        same(result, each)
+
+
 def groups_of(job):
     """The job, and a group that counts its ranks backwards."""
     yield job
@@ -69,7 +76,7 @@ def groups_of(job):
 
 def all_reduces(job):
     for group in groups_of(job):
-        for op, number in _names.ops().items():
+        for op, number in _dtypes.ops().items():
             dtypes = [dtype.name for dtype in _dtypes.dtypes() if library().kolo_op_takes(number, dtype.code)]
             for dtype, count in itertools.product(filter(is_of_numpy, dtypes), (0, 1, 4, 17)):
                 check_all_reduce(group, op, dtype, count)
@@ -185,40 +192,32 @@ def lists(group):
     counts = (5, 0, 1000)
     xs = [contribution(rank, count, "float32") for count in counts]
     totals = [combined("sum", size, count, "float32") for count in counts]
-    for result, total in zip(group.all_reduce(xs, out=[np.empty_like(x) for x in xs]), totals):
-        same(result, total)
+    same_each(group.all_reduce(xs, out=[np.empty_like(x) for x in xs]), totals)
     for result, x in zip(group.all_gather(xs), xs):
         same(result[rank], x)
     reduced = group.reduce([x.copy() for x in xs], size - 1, wait=False).wait()
     assert (reduced is None) == (rank != size - 1)
     stacks = [np.stack([x] * size) for x in xs]
-    for result, total in zip(group.reduce_scatter(stacks), totals):
-        same(result, total)
-    for result, count in zip(group.all_to_all(stacks), counts):
-        same(result, np.stack([contribution(each, count, "float32") for each in range(size)]))
-    for result, count in zip(group.all_to_all(out=[each.copy() for each in stacks]), counts):
-        same(result, np.stack([contribution(each, count, "float32") for each in range(size)]))
+    same_each(group.reduce_scatter(stacks), totals)
+    everything = [np.stack([contribution(each, count, "float32") for each in range(size)]) for count in counts]
+    same_each(group.all_to_all(stacks), everything)
+    same_each(group.all_to_all(out=[each.copy() for each in stacks]), everything)
     grouped_parts(group)
     for result in group.broadcast([np.full(count, rank) for count in counts], 1):
         assert np.all(result == 1)
     root = size - 1
-    for result, x in zip(group.broadcast(xs if rank == root else None, root, out=[np.empty_like(x) for x in xs]), xs):
-        same(result, contribution(root, len(x), "float32"))
+    copied = group.broadcast(xs if rank == root else None, root, out=[np.empty_like(x) for x in xs])
+    same_each(copied, [contribution(root, count, "float32") for count in counts])
     outs = [np.stack([x] * size) for x in xs]
     gathered = group.gather(root=root, out=outs) if rank == root else group.gather(xs, root)
-    for result, x in zip(gathered or [], xs):
-        same(result, np.stack([contribution(each, len(x), "float32") for each in range(size)]))
+    same_each(gathered or everything, everything)
+    firsts = [contribution(0, count, "float32") for count in counts]
     if rank == 0:
         assert group.scatter(stacks, out=stacks)[2] is stacks[2]
+        same_each(group.scatter(stacks), firsts)
     else:
-        for result in group.scatter(out=[np.empty_like(x) for x in xs]):
-            same(result, contribution(0, len(result), "float32"))
-    if rank == 0:
-        got = group.scatter(stacks)
-    else:
-        got = group.scatter(out=[np.empty(count, np.float32) for count in counts])
-    for result, count in zip(got, counts):
-        same(result, contribution(0, count, "float32"))
+        for _ in range(2):
+            same_each(group.scatter(out=[np.empty_like(x) for x in xs]), firsts)
 
 
 def grouped_parts(group):
@@ -229,22 +228,18 @@ def grouped_parts(group):
     whole = [np.concatenate(each) for each in parts]
     mine = [each[rank] for each in parts]
     for results in (group.all_gather(mine, counts=counts), group.all_gather(mine, counts=counts, wait=False).wait()):
-        for result, expected in zip(results, whole):
-            same(result, expected)
+        same_each(results, whole)
     gathered = group.gather(mine, counts=counts)
     assert (gathered is None) == (rank != 0)
-    for result, expected in zip(gathered or whole, whole):
-        same(result, expected)
+    same_each(gathered or whole, whole)
     out = [np.empty_like(each) for each in mine]
-    for result, expected in zip(group.scatter(whole if rank == 0 else None, counts=counts, out=out), mine):
-        same(result, expected)
+    same_each(group.scatter(whole if rank == 0 else None, counts=counts, out=out), mine)
     for result, expected in zip(group.reduce_scatter([each.copy() for each in whole], counts=counts), mine):
         same(result, expected * size)
     tables = [[[sender + i * receiver for receiver in range(size)] for sender in range(size)] for i in (0, 2)]
     sent = [np.concatenate([np.full(table[rank][each], 10 * rank + each) for each in range(size)]) for table in tables]
     got = [np.concatenate([np.full(table[each][rank], 10 * each + rank) for each in range(size)]) for table in tables]
-    for result, expected in zip(group.all_to_all(sent, counts=tables), got):
-        same(result, expected)
+    same_each(group.all_to_all(sent, counts=tables), got)
 
 
 def given_up(job):
@@ -272,13 +267,9 @@ def equal(job):
     job.check_equal("weights in a list", list(weights.values()))
     if job.rank == job.size - 1:
         weights["bias"][1] = 7
-    try:
+    with raises(kolo.MismatchError, f"'bias' of rank {job.size - 1} differs from that of rank 0") as caught:
         job.check_equal("weights", weights)
-    except kolo.MismatchError as error:
-        assert f"'bias' of rank {job.size - 1} differs from that of rank 0" in str(error), error
-        assert "'weight'" not in str(error), error
-    else:
-        raise AssertionError("weights that differ")
+    assert "'weight'" not in str(caught.error), caught.error
 
 
 def gradients(job):
@@ -311,11 +302,8 @@ def gradients(job):
             assert held["scale"].shape == ()
         assert held.plan["gradients"] == 3 and held.statistics["too_large"] == 0
     for bad in (lambda: held[7], lambda: held["nothing"], lambda: held.ready("nothing")):
-        try:
+        with raises((kolo.UsageError, IndexError)):
             bad()
-        except (kolo.UsageError, IndexError):
-            continue
-        raise AssertionError("a gradient that does not exist")
     bias = held["bias"]
     del held
     gc.collect()
@@ -388,6 +376,18 @@ def rows(job):
     assert empty.rows.shape == (0, 4) and len(empty.indices) == 0
 
 
+def row_bits(job):
+    """Sums by rows are added in the order of ranks, which shows in the bits. Rank 1 has no rows in every second round."""
+    rng = np.random.default_rng(job.rank)
+    digest = hashlib.sha256()
+    for number in range(4):
+        count = 0 if job.rank == 1 and number % 2 == 0 else 300 + 100 * job.rank
+        values = rng.uniform(-1, 1, (count, 33)).astype(np.float32)
+        got = job.sparse_all_reduce(rng.integers(0, 500, count), values, 3000, exchange="rows", result="table")
+        digest.update(got.rows.tobytes())
+    print("rows", digest.hexdigest())
+
+
 def messages(job):
     peer = 1 - job.rank
     if job.rank > 1:
@@ -404,6 +404,57 @@ def messages(job):
     job.send(np.ones(3), peer, 9)
     assert ticket.wait().source == peer
     assert job.recv(bytearray(24), peer, 8).count == 24
+
+
+# On both sides of each limit between the ways in which messages travel.
+MESSAGE_COUNTS = (0, 1, 1024, 1025, 65_536, 65_537, 1_000_000)
+
+
+def message_round(job, names_peer):
+    """Every rank sends to every rank, itself too."""
+    got = np.empty(MESSAGE_COUNTS[-1], np.float32)
+    for tag, count in enumerate(MESSAGE_COUNTS):
+        mine = contribution(job.rank, count, "float32")
+        sent = [job.send(mine, peer, tag, wait=False) for peer in range(job.size)]
+        heard = []
+        for peer in range(job.size):
+            source, length = job.recv(got, peer if names_peer else kolo.ANY_RANK, tag)
+            assert length == count, (length, count)
+            same(got[:count], contribution(source, count, "float32"))
+            heard.append(source)
+        assert sorted(heard) == list(range(job.size))
+        for ticket in sent:
+            ticket.wait()
+        job.barrier()  # Nobody's message of the next round comes from any rank in this one.
+
+
+def all_ways(job):
+    message_round(job, names_peer=True)
+    message_round(job, names_peer=False)
+    print(f"all messages were right, {job.network_bytes_sent} bytes to other nodes")
+
+
+def unfit(job):
+    """Rank 0 sends the last rank a message of another length or type, and both go on."""
+    last, values = job.size - 1, np.zeros(100_000, np.float32)
+    if job.rank in (0, last):
+        with raises(kolo.MismatchError) as caught:
+            if job.rank == 0:
+                job.send(values, last, 77)
+            else:
+                job.recv(values[:10] if sys.argv[2] == "length" else values.view(np.int64), 0, 77)
+        print("refused:", caught.error.what)
+    all_ways(job)
+
+
+def receive(job):
+    """All ranks but the last wait for a message from it, or from any rank; it does nothing."""
+    message_round(job, names_peer=True)
+    print("in the middle", flush=True)
+    if job.rank == job.size - 1:
+        sys.stdin.readline()
+    else:
+        job.recv(np.empty(10), job.size - 1 if job.rank % 2 == 0 else kolo.ANY_RANK, 5)
 
 
 def grouped_messages(job):
@@ -426,12 +477,8 @@ def grouped_messages(job):
     assert job.recv(longer, peer) == (peer, 3)
     sent.wait()
     sent = job.send([np.arange(4), np.arange(2)], peer, tag=7, wait=False)
-    try:
+    with raises(kolo.MismatchError, "int64 [4] + int64 [2] with tag 7", "which receives int64 [4] + int64 [3]"):
         job.recv([np.empty(4, np.int64), np.empty(3, np.int64)], peer, 7)
-        raise AssertionError("a list that differs was received")
-    except kolo.MismatchError as error:
-        assert "int64 [4] + int64 [2] with tag 7" in str(error), error
-        assert "which receives int64 [4] + int64 [3]" in str(error), error
     sent.wait()
 
 
@@ -448,12 +495,10 @@ def interrupt(call):
     before = signal.signal(signal.SIGALRM, handler)
     signal.setitimer(signal.ITIMER_REAL, 0.2)
     try:
-        call()
-    except Interrupt:
-        return
+        with raises(Interrupt):
+            call()
     finally:
         signal.signal(signal.SIGALRM, before)
-    raise AssertionError("not interrupted")
 
 
 def taken_back(job):
@@ -462,11 +507,8 @@ def taken_back(job):
     never = np.full(20_000, -1.0)
     ticket = job.recv(never, peer, wait=False)
     assert ticket.cancel() and ticket.cancel() and ticket.done()
-    try:
+    with raises(kolo.CancelledError, f"a receive from rank {peer}"):
         ticket.wait()
-        raise AssertionError("a message")
-    except kolo.CancelledError as error:
-        assert f"a receive from rank {peer}" in str(error), error
     interrupt(lambda: job.recv(never, peer))
     interrupt(lambda: job.recv(never, peer, wait=False).wait())  # Its ticket is dropped.
     job.barrier()
@@ -479,11 +521,8 @@ def taken_back(job):
     assert np.all(never == -1)
     sent.wait()
     ticket = job.barrier(wait=False)
-    try:
+    with raises(kolo.UsageError, "receive"):
         ticket.cancel()
-        raise AssertionError("a barrier")
-    except kolo.UsageError as error:
-        assert "receive" in str(error), error
     ticket.wait()
 
 
@@ -527,32 +566,40 @@ def arena(job):
     gc.collect()
     assert np.all(y == sum(range(job.size)))
     assert job.allocate(0).shape == (0,) and job.allocate((), "int64").shape == ()
-    try:
+    with raises(kolo.ResourceError, "group_arena_bytes"):
         job.allocate(1 << 50, "uint8")
-    except kolo.ResourceError as error:
-        assert "group_arena_bytes" in str(error), error
     job.close()
     job.close()
     y[:] = 1  # Memory outlives the job.
-    try:
+    with raises(kolo.ShutdownError):
         job.all_reduce(y)
-    except kolo.ShutdownError:
-        return
-    raise AssertionError("a closed job")
 
 
 def mismatch(job):
     count = 3 if job.rank == 1 else 2
     for collective in ("all_reduce", "broadcast"):
-        try:
+        with raises(kolo.MismatchError) as caught:
             getattr(job, collective)(np.ones(count), name="gradient 7")
-        except kolo.MismatchError as error:
-            assert "'gradient 7'" in error.what and "rank 1" in error.what and error.verb == "agree", vars(error)
-            assert error.tensor == "gradient 7", vars(error)
-            assert error.exit_status == 76 and error.status == kolo.Status.MISMATCH
-        else:
-            raise AssertionError("no mismatch")
+        error = caught.error
+        assert "'gradient 7'" in error.what and "rank 1" in error.what and error.verb == "agree", vars(error)
+        assert error.tensor == "gradient 7", vars(error)
+        assert error.exit_status == 76 and error.status == kolo.Status.MISMATCH
     job.all_reduce(np.ones(2), name="gradient 8")
+
+
+def disagree(job):
+    """Rank 1 submits another shape, type, operation or name; then all go on with the next tensor."""
+    for call, field in itertools.product(("all_reduce", "gradients"), ("shape", "dtype", "op", "name")):
+        odd = field if job.rank == 1 else None
+        name, op = "odd" if odd == "name" else "even", "max" if odd == "op" else "sum"
+        count, dtype = 11 if odd == "shape" else 10, "int32" if odd == "dtype" else "float32"
+        with raises(kolo.MismatchError) as caught:
+            if call == "all_reduce":
+                job.all_reduce(np.zeros(count, dtype), op, name=name)
+            else:
+                job.register_gradients("set", {"same": kolo.Gradient((1,)), name: kolo.Gradient((count, 2), dtype)}, op=op)
+        print(f"{call} {field}: {caught.error.what}")
+        same(job.all_reduce(np.ones(3), name="after"), np.full(3, float(job.size)))
 
 
 def order(job):
@@ -560,21 +607,13 @@ def order(job):
     job.keep_order()
     call = job.broadcast if job.rank == 1 else job.all_reduce
     ticket = call(np.ones(5), name="mine" if job.rank == 1 else "yours", wait=False)
-    try:
+    with raises(kolo.MismatchError, "'mine': broadcast", "'yours': all_reduce"):
         while not ticket.done():
             time.sleep(0.01)
         ticket.wait()
-    except kolo.MismatchError as error:
-        assert "'mine': broadcast" in error.what and "'yours': all_reduce" in error.what, vars(error)
-    else:
-        raise AssertionError("no mismatch")
     job.all_reduce(np.ones(2))
-    try:
+    with raises(kolo.UsageError, "keeps one order"):
         job.join()
-    except kolo.UsageError as error:
-        assert "keeps one order" in str(error), error
-    else:
-        raise AssertionError("no error")
 
 
 def misuse(job):
@@ -622,18 +661,11 @@ def misuse(job):
         lambda: job.sparse_all_reduce([np.array([1])] * 2, [x[:1], x[:1].astype(np.int32)], [10, 10]),
         lambda: kolo.open(rank=1),
     ):
-        try:
+        with raises(kolo.UsageError):
             wrong()
-        except kolo.UsageError:
-            continue
-        raise AssertionError("no error")
     for options in ({"fusion_bites": "4M"}, {"fusion_bytes": "lots"}):
-        try:
+        with raises((kolo.UsageError, kolo.ConfigError), "fusion_bytes"):
             kolo.open(**options)
-        except (kolo.UsageError, kolo.ConfigError) as error:
-            assert "fusion_bytes" in str(error), error
-            continue
-        raise AssertionError("no error")
     device_memory(job)
     job.barrier()
 
@@ -658,12 +690,8 @@ def device_memory(job):
         (lambda: job.sparse_all_reduce([one, one], [row, row_of_host], [3, 3]), "all in device memory"),
         (lambda: job.sparse_all_reduce(kolo.Memory(one.ctypes.data, 1, "int64", is_device=True), row, 3), "indices are"),
     ):
-        try:
+        with raises(kolo.UsageError, text):
             call()
-        except kolo.UsageError as error:
-            assert text in str(error), error
-            continue
-        raise AssertionError(f"no error that says {text}")
 
 
 def dropped(job):
@@ -816,12 +844,11 @@ def interrupted(job):
         job.register_gradients("alone", {"a": np.ones(3)})
     if for_whom in ("close", "join"):  # A receive from a rank that sends nothing more ends by itself.
         time.sleep(1)
-    try:
+    with raises(kolo.PeerLostError, "KeyboardInterrupt") as caught:
         job.recv(np.empty(1), 0, tag=77)
-    except kolo.PeerLostError as error:
-        assert error.peer == 0 and "KeyboardInterrupt" in str(error), error
-        print("heard of it", flush=True)
-        raise
+    assert caught.error.peer == 0, caught.error
+    print("heard of it", flush=True)
+    raise caught.error
 
 
 def lost(job):
@@ -837,27 +864,18 @@ def deadline(job):
     pair = job.group([1, 0], name="pair", arena_bytes=1 << 20)
     if job.rank == 0:
         ticket = pair.recv(np.empty(1), 0, wait=False)
-        try:
+        with raises(kolo.DeadlineError, "group 'pair' [1, 0]: rank 1: recv from rank 0") as caught:
             ticket.wait(0.05)
-            raise AssertionError("no deadline in a group")
-        except kolo.DeadlineError as error:
-            assert (error.rank, error.peer, error.group) == (1, 0, "'pair' [1, 0]"), error
-            assert str(error).startswith("group 'pair' [1, 0]: rank 1: recv from rank 0"), error
+        assert (caught.error.rank, caught.error.peer, caught.error.group) == (1, 0, "'pair' [1, 0]")
         assert ticket.cancel()
-        try:
+        with raises(kolo.UsageError) as caught:
             pair.broadcast(np.empty(1), 7)
-            raise AssertionError("a root that is no rank")
-        except kolo.UsageError as error:
-            assert error.group == "'pair' [1, 0]", error
+        assert caught.error.group == "'pair' [1, 0]", caught.error
         for call in (lambda: job.recv(np.empty(1), 1, wait=False).wait(0.05), lambda: WAITS["recv"](job)):
-            try:
+            with raises(kolo.DeadlineError, "rank 0: recv from rank 1") as caught:
                 call()
-            except kolo.DeadlineError as error:
-                print("late:", error)
-                assert (error.rank, error.peer, error.group) == (0, 1, ""), error
-                assert "rank 0: recv from rank 1" in str(error), error
-                continue
-            raise AssertionError("no deadline")
+            print("late:", caught.error)
+            assert (caught.error.rank, caught.error.peer, caught.error.group) == (0, 1, "")
         job.send(np.ones(1), 1)
         # The receive without a deadline of its own was taken back; the first one was not.
         assert job.recv(np.empty(3), 1).count == 3
@@ -889,8 +907,7 @@ def main():
         stored()
         return
     with kolo.open(fusion_bytes="4M") as job:
-        for each in name.split(","):
-            globals()[each](job)
+        play(globals(), job)
 
 
 class FileStore:
@@ -919,12 +936,9 @@ def stored():
     for job in ("first", "second"):
         with kolo.open(store=FileStore(sys.argv[2]), rank=rank, world_size=size, job=job) as runtime:
             same(runtime.all_reduce(np.ones(2)), np.full(2, float(size)))
-    try:
+    with raises(kolo.KoloError) as caught:
         kolo.open(store=object(), rank=rank, world_size=size)
-    except kolo.KoloError as error:
-        assert isinstance(error.__cause__, AttributeError), error.__cause__
-        return
-    raise AssertionError("no store")
+    assert isinstance(caught.error.__cause__, AttributeError), caught.error.__cause__
 
 
 if __name__ == "__main__":

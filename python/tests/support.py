@@ -1,4 +1,5 @@
-"""Finds a Python with NumPy for the tests of this folder, and the library that they load.
+"""What all tests of this folder have in common, and the scenes that ranks play: the package's path, a Python with NumPy,
+the library that they load, blocks that must raise.
 
 A test file is called as `NAME.py [LIBRARY]`, or as `NAME.py LIBRARY mpi=1 ucx=1` if it starts jobs. It imports this file
 first.
@@ -12,6 +13,32 @@ import unittest
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 ROOT = PACKAGE.parent
+
+
+class raises:
+    """A block that ends by an error of this kind, which is `error` then, and whose text has these texts."""
+
+    def __init__(self, kind, *texts):
+        self._kind = kind
+        self._texts = texts
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, _, error, trace):
+        assert error is not None, f"no error: {self._kind} {self._texts}"
+        if not isinstance(error, self._kind):
+            return False
+        self.error = error.with_traceback(None)  # Whose frames would keep what the block had.
+        for text in self._texts:
+            assert text in str(error), f"{text!r} is not in: {error}"
+        return True
+
+
+def play(scenes, *arguments):
+    """Calls the scenes that the command names, "a,b", each with these arguments."""
+    for name in sys.argv[1].split(","):
+        scenes[name](*arguments)
 
 
 def has_numpy(python):

@@ -6,7 +6,6 @@
 
 import contextlib
 import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -22,12 +21,9 @@ import torch_support
 
 torch_support.enter_python_with_torch()
 
-LIBRARY = sys.argv.pop(1)
-sys.argv.insert(1, sys.executable)
-sys.path.insert(0, str(support.ROOT / "tests" / "integration"))
-import job  # noqa: E402
+from scene_jobs import HERE, SETTINGS, job  # noqa: E402  (a Python that has torch)
 
-SCENES = str(pathlib.Path(__file__).resolve().parent / "torch_scenes.py")
+SCENES = str(HERE / "torch_scenes.py")
 EXAMPLE = str(support.PACKAGE / "examples" / "elastic.py")
 CLUSTER = support.ROOT / "scripts" / "cluster"
 
@@ -49,23 +45,17 @@ except ProcessLookupError:
 
 def settings(**more):
     """The environment of a rank that torch's launchers have not touched."""
-    return job.environment(library=LIBRARY, calibrate="off") | {"OMP_NUM_THREADS": "1"} | more
+    return job.environment(**SETTINGS) | {"OMP_NUM_THREADS": "1"} | more
 
 
 class Rendezvous(unittest.TestCase):
     """`kolo://`"""
 
     def run_ranks(self, scene, variables_of_ranks):
-        ranks = []
-        try:
-            for number, variables in enumerate(variables_of_ranks):
-                variables = settings(SCENE_METHOD="kolo://", **variables)
-                ranks.append(job.Rank(number, ["-B", SCENES, scene], variables))
+        variables = [settings(SCENE_METHOD="kolo://", **each) for each in variables_of_ranks]
+        with job.processes(["-B", SCENES, scene], variables) as ranks:
             for rank in ranks:
                 self.assertEqual(rank.finish(), 0, rank.errors())
-        finally:
-            for rank in ranks:
-                rank.close()
 
     def test_alone(self):
         self.run_ranks("dropped,again", [{}])
@@ -105,14 +95,9 @@ class Rendezvous(unittest.TestCase):
             "import torch.distributed as dist, kolo.torch; "
             "dist.init_process_group('kolo', init_method='kolo://', rank=0, world_size=2)"
         )
-        variables = settings(PYTHONPATH=str(support.PACKAGE))
-        rank = job.Rank(0, ["-B", "-c", script], variables)
-        try:
+        with job.processes(["-B", "-c", script], [settings(PYTHONPATH=str(support.PACKAGE))]) as (rank,):
             self.assertEqual(rank.finish(), 1)
             self.assertIn("init_process_group was given world_size=2, but the launcher says 1", rank.errors())
-        finally:
-            rank.close()
-
 
     CLAIMS = """
 import os
@@ -155,16 +140,13 @@ with unittest.mock.patch.object(kolo, "open", lambda **options: job):
         """Ranks of two jobs meet in one store if both jobs were given the same port. Ranks that torchrun starts again may
         meet those before in theirs."""
         variables = settings(PYTHONPATH=str(support.PACKAGE), MASTER_PORT="4711")
-        rank = job.Rank(0, ["-B", "-c", self.CLAIMS], variables)
-        try:
+        with job.processes(["-B", "-c", self.CLAIMS], [variables]) as (rank,):
             self.assertEqual(rank.finish(), 0, rank.errors())
-            first, second = rank.lines
-            self.assertIn("two processes are rank 0, process 1 of another host and process ", first)
-            self.assertIn("another process has come as rank 0 beside process ", second)
-            for line in rank.lines:
-                self.assertIn("is another job at port 4711?", line)
-        finally:
-            rank.close()
+        first, second = rank.lines
+        self.assertIn("two processes are rank 0, process 1 of another host and process ", first)
+        self.assertIn("another process has come as rank 0 beside process ", second)
+        for line in rank.lines:
+            self.assertIn("is another job at port 4711?", line)
 
     def test_an_address_in_brackets(self):
         """Which torch itself does not resolve."""

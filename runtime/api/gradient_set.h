@@ -11,7 +11,6 @@
 #include "comm/base/buffer_view.h"
 #include "comm/base/native_stream.h"
 #include "comm/base/span.h"
-#include "runtime/options/compression_stats.h"
 #include "runtime/options/plan_summary.h"
 
 namespace kolo {

@@ -9,6 +9,7 @@
 
 #include "comm/base/check.h"
 #include "comm/base/log.h"
+#include "runtime/api/ticket.h"
 
 namespace kolo {
 namespace {
@@ -41,11 +42,10 @@ InFlight::InFlight(std::shared_ptr<TicketGroup> group, Engine& engine, What what
       engine_(engine),
       what_(std::move(what)),
       state_(state_of(what_)),
-      key_(key),
+      habit_(group_->habits[key % group_->habits.size()]),
       exceptions_(std::uncaught_exceptions()) {
   std::visit([this](const auto& submitted) { engine_.submit(submitted); }, what_);
-  group_->driver->attend(group_->habits.expects_wait(key_) ? Driver::Next::kDrive
-                                                           : Driver::Next::kUnknown);
+  group_->driver->attend(habit_.expects_wait() ? Driver::Next::kDrive : Driver::Next::kUnknown);
   begun_at_ = std::chrono::steady_clock::now();
 }
 
@@ -62,7 +62,7 @@ InFlight::~InFlight() {
 /// Only the first wait tells something.
 void InFlight::note_wait() {
   if (is_waited_for_.exchange(true, std::memory_order_relaxed)) return;
-  group_->habits.waits(key_, std::chrono::steady_clock::now() - begun_at_);
+  habit_.waits(std::chrono::steady_clock::now() - begun_at_);
 }
 
 void InFlight::wait() {
@@ -141,5 +141,15 @@ void InFlight::end() noexcept {
     // It has ended with this error, or the thread that drives is stuck, which ends the job.
   }
 }
+
+Ticket::Ticket(std::shared_ptr<InFlight> operation) : operation_(std::move(operation)) {}
+
+bool Ticket::done() const { return operation_->state().done(); }
+void Ticket::wait() { operation_->wait(); }
+bool Ticket::wait_for(std::chrono::milliseconds limit) { return operation_->wait_for(limit); }
+int Ticket::event() { return operation_->state().event(); }
+Received Ticket::received() { return operation_->received(); }
+void Ticket::cancel() { operation_->cancel(); }
+std::vector<RowSums> Ticket::sums() { return operation_->sums(); }
 
 }  // namespace kolo

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -13,14 +14,13 @@
 #include "comm/message/received.h"
 #include "runtime/buckets/ticket_state.h"
 #include "runtime/calls/operation.h"
-#include "runtime/calls/operation_pool.h"
+#include "runtime/calls/operation_calls.h"
 #include "runtime/calls/rows/row_reduction.h"
 #include "runtime/engine/engine.h"
-#include "runtime/message/message_call.h"
-#include "runtime/message/message_pool.h"
+#include "runtime/message/message_calls.h"
 #include "runtime/wait/driver.h"
 #include "runtime/wait/user_threads.h"
-#include "runtime/wait/wait_habits.h"
+#include "runtime/wait/wait_policy.h"
 
 namespace kolo {
 
@@ -33,7 +33,8 @@ struct TicketGroup {
   const std::function<void(std::string_view why)> leave_job;
   OperationPool operations = {};
   MessagePool messages = {};
-  WaitHabits habits = {};
+  /// Of programs, by the key of operations; two that share a place share the habit.
+  std::array<WaitHabit, 256> habits = {};
 };
 
 /// An operation that was submitted, for its tickets; destroyed with the last of them, which ends
@@ -69,7 +70,7 @@ class InFlight {
   Engine& engine_;
   const What what_;
   TicketState& state_;
-  const std::uint64_t key_;
+  WaitHabit& habit_;
   const int exceptions_;
   TimePoint begun_at_;
   std::atomic<bool> is_waited_for_ = false;

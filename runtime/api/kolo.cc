@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "comm/base/open_files.h"
-#include "comm/rendezvous/rendezvous_factory.h"
+#include "comm/rendezvous/launch.h"
 #include "runtime/api/runtime_state.h"
 #include "runtime/options/option_table.h"
 

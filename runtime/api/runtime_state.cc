@@ -1,5 +1,6 @@
 #include "runtime/api/runtime_state.h"
 
+#include <algorithm>
 #include <exception>
 #include <numeric>
 #include <utility>
@@ -161,7 +162,7 @@ Ticket MemberState::submit(InFlight::What what, std::uint64_t key) {
 
 std::shared_ptr<GradientGroup> MemberState::register_group(std::shared_ptr<GradientGroup> group) {
   check_free();
-  if (auto late = late_registrations_.take(*group)) {
+  if (auto late = take_late(*group)) {
     group = std::move(late);
   } else {
     group->write_to(runtime_.timeline());
@@ -170,10 +171,28 @@ std::shared_ptr<GradientGroup> MemberState::register_group(std::shared_ptr<Gradi
   try {
     group->registration().wait_within(limit(), &driver());
   } catch (const KoloError&) {
-    if (!group->registration().done()) late_registrations_.keep(std::move(group));
+    if (!group->registration().done()) {
+      const MutexLock lock(mutex_);
+      late_[group->name()] = std::move(group);
+    }
     throw;
   }
   return group;
+}
+
+/// The registration that `again` repeats; null if there is none. Errors: UsageError if they have
+/// one name, but other gradients or other memory.
+std::shared_ptr<GradientGroup> MemberState::take_late(const GradientGroup& again) {
+  const MutexLock lock(mutex_);
+  const auto late = late_.find(again.name());
+  if (late == late_.end()) return nullptr;
+  const GradientGroup& first = *late->second;
+  const bool has_same_memory = std::ranges::equal(first.gradients(), again.gradients(), {},
+                                                  &GradientSpec::data, &GradientSpec::data);
+  check(first.describe() == again.describe() && has_same_memory,
+        "the registration of gradient set '" + again.name() +
+            "' has timed out and is not decided; repeat it with the same gradients");
+  return std::move(late_.extract(late).mapped());
 }
 
 void MemberState::marked(GradientGroup& group,

@@ -15,11 +15,9 @@
 #include "runtime/calls/operation_calls.h"
 #include "runtime/engine/connect.h"
 #include "runtime/engine/engines.h"
-#include "runtime/gradients/late_registrations.h"
 #include "runtime/message/message_calls.h"
 #include "runtime/observe/timeline.h"
 #include "runtime/wait/driver.h"
-#include "runtime/wait/engine_thread.h"
 #include "runtime/wait/pulse.h"
 #include "runtime/wait/user_threads.h"
 #include "runtime/wait/watchdog.h"
@@ -105,6 +103,7 @@ class MemberState {
   Ticket submit(InFlight::What what, std::uint64_t key);
   std::vector<int> checked_members(const std::vector<int>& ranks,
                                    const GroupOptions& group_options) const;
+  std::shared_ptr<GradientGroup> take_late(const GradientGroup& again) KOLO_EXCLUDES(mutex_);
   void bucket_ready(GradientGroup& group, const GradientIterations::ReadyBucket& bucket);
   std::shared_ptr<const Event> ready_event(MemoryKind memory, NativeStream stream);
 
@@ -119,7 +118,10 @@ class MemberState {
       tickets_;  // shared with tickets, which may outlive the runtime
   const OperationCalls calls_;
   const MessageCalls messages_;
-  LateRegistrations late_registrations_;
+  Mutex mutex_;
+  /// Registrations that have timed out, by name. Peers count each once, so a call that is made
+  /// again goes on with the first one.
+  std::map<std::string, std::shared_ptr<GradientGroup>> late_ KOLO_GUARDED_BY(mutex_);
   std::shared_ptr<JoinTicket> join_;  // null unless this rank has joined
   bool closed_ = false;
 };

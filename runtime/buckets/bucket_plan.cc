@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "comm/algorithms/all_reduce/all_reduce.h"
-#include "comm/algorithms/choose.h"
+#include "comm/algorithms/compile.h"
 #include "comm/base/check.h"
 
 namespace kolo {

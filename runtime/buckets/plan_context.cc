@@ -1,6 +1,6 @@
 #include "runtime/buckets/plan_context.h"
 
-#include "comm/algorithms/choose.h"
+#include "comm/algorithms/compile.h"
 
 namespace kolo {
 

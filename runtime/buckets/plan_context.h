@@ -4,13 +4,13 @@
 #include <span>
 
 #include "comm/base/error.h"
-#include "comm/device/copy_lane.h"
+#include "comm/device/pinned_mirror.h"
 #include "comm/schedule/device_lane.h"
 #include "comm/transport/transport.h"
 #include "fusion/device_packer.h"
 #include "runtime/buckets/bucket_plan.h"
 #include "runtime/buckets/bucket_table.h"
-#include "topology/cache.h"
+#include "topology/discovery.h"
 
 namespace kolo {
 

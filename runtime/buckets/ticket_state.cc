@@ -6,7 +6,7 @@
 
 #include "comm/transport/doorbell.h"
 #include "runtime/wait/caught.h"
-#include "runtime/wait/waiting.h"
+#include "runtime/wait/driver.h"
 
 namespace kolo {
 

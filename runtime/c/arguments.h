@@ -3,15 +3,41 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <exception>
+#include <new>
+#include <optional>
 #include <string_view>
 
 #include <fmt/format.h>
 #include <kolo/kolo_c.h>
 
 #include "comm/base/check.h"
+#include "comm/base/error.h"
 #include "runtime/api/kolo.h"
 
 namespace kolo {
+
+// Outcomes of calls as statuses.
+
+/// Notes the error as this thread's last one. Returns its status.
+kolo_status note_error(Error error) noexcept;
+
+/// Calls `function`, which may throw. Returns its outcome as a status.
+template <typename Function>
+kolo_status guarded(const Function& function) noexcept {
+  try {
+    function();
+    return KOLO_OK;
+  } catch (const KoloError& e) {
+    return note_error(e.error());
+  } catch (const std::bad_alloc&) {
+    return note_error({.code = ErrorCode::kResources, .what = "out of memory"});
+  } catch (const std::exception& e) {
+    return note_error({.code = ErrorCode::kInternal, .what = e.what()});
+  } catch (...) {
+    return note_error({.code = ErrorCode::kInternal, .what = "an exception of an unknown type"});
+  }
+}
 
 // Arguments of kolo_c.h as those of the C++ interface. Errors: UsageError that names the argument.
 
@@ -33,6 +59,15 @@ inline std::string_view text_or_empty(const char* text) { return text == nullptr
 template <typename Pointer>
 void check_given(Pointer* pointer, std::string_view name) {
   check(pointer != nullptr, fmt::format("{} is null", name));
+}
+
+/// As `guarded`, where `handle` must be given.
+template <typename Handle, typename Function>
+kolo_status guarded_on(Handle* handle, std::string_view name, const Function& function) noexcept {
+  return guarded([&] {
+    check_given(handle, name);
+    function();
+  });
 }
 
 DType dtype_of(kolo_dtype dtype);

@@ -1,10 +1,10 @@
+#include <chrono>
 #include <span>
 #include <vector>
 
 #include <kolo/kolo_c.h>
 
 #include "runtime/c/arguments.h"
-#include "runtime/c/guard.h"
 #include "runtime/c/handles.h"
 
 using kolo::Buffers;
@@ -12,6 +12,7 @@ using kolo::BufferView;
 using kolo::CallArguments;
 using kolo::check_given;
 using kolo::guarded;
+using kolo::guarded_on;
 using kolo::Tensor;
 using kolo::Tensors;
 
@@ -140,15 +141,13 @@ kolo_status kolo_barrier(kolo_group* group, kolo_ticket** ticket) {
 }
 
 kolo_status kolo_join(kolo_group* group, int32_t* last_rank) {
-  return guarded([&] {
-    check_given(group, "group");
+  return guarded_on(group, "group", [&] {
     const int last = group->group.join();
     if (last_rank != nullptr) *last_rank = last;
   });
 }
 
-// --- Messages
-// -------------------------------------------------------------------------------------
+// --- Messages -----------------------------------------------------------------------------------
 
 namespace {
 
@@ -185,3 +184,46 @@ kolo_status kolo_recv(kolo_group* group, const kolo_buffer* buffers, size_t num_
     if (received != nullptr) *received = {.source = got.source, .count = got.count};
   });
 }
+
+// --- Tickets ------------------------------------------------------------------------------------
+
+kolo_status kolo_ticket_test(kolo_ticket* ticket, int* done) {
+  return guarded_on(ticket, "ticket", [&] {
+    check_given(done, "done");
+    *done = ticket->ticket.done() ? 1 : 0;
+  });
+}
+
+kolo_status kolo_ticket_wait(kolo_ticket* ticket, int64_t timeout_ms, int* done) {
+  return guarded_on(ticket, "ticket", [&] {
+    bool is_done = true;
+    if (done != nullptr) *done = 0;
+    if (timeout_ms < 0) {
+      ticket->ticket.wait();
+    } else {
+      is_done = ticket->ticket.wait_for(std::chrono::milliseconds(timeout_ms));
+    }
+    if (done != nullptr) *done = is_done ? 1 : 0;
+  });
+}
+
+kolo_status kolo_ticket_event(kolo_ticket* ticket, int* descriptor) {
+  return guarded_on(ticket, "ticket", [&] {
+    check_given(descriptor, "descriptor");
+    *descriptor = ticket->ticket.event();
+  });
+}
+
+kolo_status kolo_ticket_received(kolo_ticket* ticket, kolo_received* received) {
+  return guarded_on(ticket, "ticket", [&] {
+    check_given(received, "received");
+    const kolo::Received got = ticket->ticket.received();
+    *received = {.source = got.source, .count = got.count};
+  });
+}
+
+kolo_status kolo_ticket_cancel(kolo_ticket* ticket) {
+  return guarded_on(ticket, "ticket", [&] { ticket->ticket.cancel(); });
+}
+
+void kolo_ticket_release(kolo_ticket* ticket) { delete ticket; }

@@ -8,14 +8,13 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/c/arguments.h"
-#include "runtime/c/guard.h"
 #include "runtime/c/handles.h"
 
 using kolo::check;
 using kolo::check_given;
 using kolo::GradientOptions;
 using kolo::GradientSpec;
-using kolo::guarded;
+using kolo::guarded_on;
 
 static_assert(KOLO_ALL_RANKS == static_cast<int>(kolo::Divisor::kAllRanks));
 static_assert(KOLO_CONTRIBUTING_RANKS == static_cast<int>(kolo::Divisor::kContributingRanks));
@@ -69,8 +68,7 @@ GradientOptions options_of(const kolo_gradient_options* options) {
 template <typename MakeSpecs>
 kolo_status register_set(kolo_group* group, const char* name, const kolo_gradient_options* options,
                          kolo_gradients** set, const MakeSpecs& make_specs) noexcept {
-  return guarded([&] {
-    check_given(group, "group");
+  return guarded_on(group, "group", [&] {
     check_given(set, "set");
     *set = nullptr;
     *set = new kolo_gradients{.set = group->group.register_gradients(
@@ -84,10 +82,7 @@ kolo_status register_set(kolo_group* group, const char* name, const kolo_gradien
 /// Calls `function` on a set that is given.
 template <typename Function>
 kolo_status on_set(kolo_gradients* set, const Function& function) noexcept {
-  return guarded([&] {
-    check_given(set, "set");
-    function(set->set);
-  });
+  return guarded_on(set, "set", [&] { function(set->set); });
 }
 
 /// Waits for one gradient, by its index, or without one for all.
@@ -177,7 +172,7 @@ kolo_status kolo_gradients_view(kolo_gradients* set, size_t index, kolo_buffer* 
 }
 
 // --- An iteration
-// ---------------------------------------------------------------------------------
+// ----------------------------------------------------------------------------------
 
 kolo_status kolo_gradients_ready(kolo_gradients* set, size_t index) {
   return on_set(set, [&](kolo::GradientSet& of) { of.ready(index); });
@@ -244,7 +239,7 @@ kolo_status kolo_gradients_wait_on(kolo_gradients* set, void* stream) {
 }
 
 // --- What it does
-// ---------------------------------------------------------------------------------
+// ----------------------------------------------------------------------------------
 
 const char* kolo_gradients_plan(kolo_gradients* set) {
   const kolo_status status =
@@ -276,7 +271,7 @@ kolo_status kolo_gradients_flags(kolo_gradients* set, size_t index, uint32_t* fl
 }
 
 // --- Compression
-// ----------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------
 
 kolo_status kolo_gradients_flush(kolo_gradients* set) {
   return on_set(set, [](kolo::GradientSet& of) { of.flush_residuals(); });
@@ -326,12 +321,11 @@ kolo_status kolo_gradients_residual_norm(kolo_gradients* set, const char* gradie
 }
 
 // --- Weights
-// --------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------
 
 kolo_status kolo_check_equal(kolo_group* group, const char* name, const kolo_buffer* tensors,
                              const char* const* names, size_t num_tensors) {
-  return guarded([&] {
-    check_given(group, "group");
+  return guarded_on(group, "group", [&] {
     std::vector<kolo::NamedTensor> named;
     for (size_t i = 0; i < num_tensors; ++i) {
       check_given(tensors, "tensors");

@@ -4,12 +4,12 @@
 #include <kolo/kolo_c.h>
 
 #include "runtime/c/arguments.h"
-#include "runtime/c/guard.h"
 #include "runtime/c/handles.h"
 
 using kolo::check_given;
 using kolo::GroupOptions;
 using kolo::guarded;
+using kolo::guarded_on;
 
 namespace {
 
@@ -62,17 +62,11 @@ kolo_status kolo_group_cross(kolo_group* parent, const kolo_group_options* optio
 }
 
 kolo_status kolo_group_keep_order(kolo_group* group) {
-  return guarded([&] {
-    check_given(group, "group");
-    group->group.keep_order();
-  });
+  return guarded_on(group, "group", [&] { group->group.keep_order(); });
 }
 
 kolo_status kolo_group_close(kolo_group* group) {
-  return guarded([&] {
-    check_given(group, "group");
-    group->group.close();
-  });
+  return guarded_on(group, "group", [&] { group->group.close(); });
 }
 
 void kolo_group_release(kolo_group* group) {

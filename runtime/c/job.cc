@@ -1,24 +1,57 @@
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <memory>
 #include <string>
 
 #include <kolo/kolo_c.h>
 
+#include "comm/base/error.h"
 #include "comm/base/nearest_name.h"
+#include "comm/rendezvous/key_value_store.h"
 #include "comm/rendezvous/store_rendezvous.h"
 #include "runtime/c/arguments.h"
-#include "runtime/c/callback_store.h"
-#include "runtime/c/guard.h"
 #include "runtime/c/handles.h"
 #include "runtime/options/option_table.h"
 
 using kolo::check_given;
-using kolo::guarded;
+using kolo::guarded_on;
 using kolo::MutexLock;
 using kolo::OptionEntry;
 using kolo::Options;
 
 namespace {
+
+/// A key-value store of a program in C.
+class CallbackStore final : public kolo::KeyValueStore {
+ public:
+  /// What `store` points to outlives it.
+  explicit CallbackStore(const kolo_store& store)
+      : store_(kolo::complete(&store, kolo_store KOLO_STORE_INIT, "store")) {
+    check_given(store_.set, "store.set");
+    check_given(store_.get, "store.get");
+  }
+
+  void set(const std::string& key, const std::string& value) override {
+    if (store_.set(store_.context, key.c_str(), value.data(), value.size()) == 0) return;
+    throw kolo::KoloError({.code = kolo::ErrorCode::kIo,
+                           .what = fmt::format("the store of the program cannot set '{}'", key)});
+  }
+
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    const void* value = nullptr;
+    std::size_t bytes = 0;
+    const int outcome = store_.get(store_.context, key.c_str(), timeout.count(), &value, &bytes);
+    if (outcome == 0) return {static_cast<const char*>(value), bytes};
+    const bool is_late = outcome == KOLO_TIMEOUT;
+    throw kolo::KoloError({.code = is_late ? kolo::ErrorCode::kTimeout : kolo::ErrorCode::kIo,
+                           .what = fmt::format("the store of the program has no '{}'{}", key,
+                                               is_late ? " in time" : "")});
+  }
+
+ private:
+  const kolo_store store_;
+};
 
 const OptionEntry& option_named(std::string_view name) {
   const auto& table = kolo::option_table();
@@ -53,16 +86,15 @@ kolo::Runtime open(const kolo_open_options& given) {
                                              .timeout = options.connect_timeout,
                                              .prefix = std::string(kolo::text_or_empty(given.job))};
   if (given.rank == 0) kolo::warn_about_unknown_variables();
-  return {std::make_unique<kolo::StoreRendezvous>(
-              std::make_unique<kolo::CallbackStore>(*given.store), config),
+  return {std::make_unique<kolo::StoreRendezvous>(std::make_unique<CallbackStore>(*given.store),
+                                                  config),
           std::move(options)};
 }
 
 }  // namespace
 
 kolo_status kolo_open(const kolo_open_options* options, kolo_runtime** runtime) {
-  return guarded([&] {
-    check_given(runtime, "runtime");
+  return guarded_on(runtime, "runtime", [&] {
     *runtime = nullptr;
     const kolo_open_options given =
         kolo::complete(options, kolo_open_options KOLO_OPEN_OPTIONS_INIT, "options");
@@ -71,31 +103,21 @@ kolo_status kolo_open(const kolo_open_options* options, kolo_runtime** runtime) 
 }
 
 kolo_status kolo_close(kolo_runtime* runtime) {
-  return guarded([&] {
-    check_given(runtime, "runtime");
-    runtime->runtime.close();
-  });
+  return guarded_on(runtime, "runtime", [&] { runtime->runtime.close(); });
 }
 
 kolo_status kolo_abort(kolo_runtime* runtime, const char* why) {
-  return guarded([&] {
-    check_given(runtime, "runtime");
-    runtime->runtime.abort(kolo::text_or_empty(why));
-  });
+  return guarded_on(runtime, "runtime", [&] { runtime->runtime.abort(kolo::text_or_empty(why)); });
 }
 
 void kolo_release(kolo_runtime* runtime) { delete runtime; }
 
 kolo_status kolo_leave_thread(kolo_runtime* runtime) {
-  return guarded([&] {
-    check_given(runtime, "runtime");
-    runtime->runtime.leave_thread();
-  });
+  return guarded_on(runtime, "runtime", [&] { runtime->runtime.leave_thread(); });
 }
 
 kolo_status kolo_get_place(kolo_runtime* runtime, kolo_place* place) {
-  return guarded([&] {
-    check_given(runtime, "runtime");
+  return guarded_on(runtime, "runtime", [&] {
     check_given(place, "place");
     const kolo::Runtime& job = runtime->runtime;
     const kolo_place full{.size = place->size,
@@ -111,8 +133,7 @@ kolo_status kolo_get_place(kolo_runtime* runtime, kolo_place* place) {
 }
 
 kolo_status kolo_get_setting(kolo_runtime* runtime, const char* name, const char** value) {
-  return guarded([&] {
-    check_given(runtime, "runtime");
+  return guarded_on(runtime, "runtime", [&] {
     check_given(value, "value");
     runtime->setting = option_named(kolo::text_or_empty(name)).get(runtime->runtime.options());
     *value = runtime->setting.c_str();
@@ -120,24 +141,19 @@ kolo_status kolo_get_setting(kolo_runtime* runtime, const char* name, const char
 }
 
 const char* kolo_link_costs(kolo_runtime* runtime) {
-  const kolo_status status = guarded([&] {
-    check_given(runtime, "runtime");
-    runtime->link_costs = runtime->runtime.link_costs();
-  });
+  const kolo_status status =
+      guarded_on(runtime, "runtime", [&] { runtime->link_costs = runtime->runtime.link_costs(); });
   return status == KOLO_OK ? runtime->link_costs.c_str() : "";
 }
 
 const char* kolo_network_address(kolo_runtime* runtime) {
-  const kolo_status status = guarded([&] {
-    check_given(runtime, "runtime");
-    runtime->network_address = runtime->runtime.network_address();
-  });
+  const kolo_status status = guarded_on(
+      runtime, "runtime", [&] { runtime->network_address = runtime->runtime.network_address(); });
   return status == KOLO_OK ? runtime->network_address.c_str() : "";
 }
 
 kolo_status kolo_allocate(kolo_runtime* runtime, size_t bytes, void** data) {
-  return guarded([&] {
-    check_given(runtime, "runtime");
+  return guarded_on(runtime, "runtime", [&] {
     check_given(data, "data");
     *data = nullptr;
     auto memory = runtime->runtime.allocate(bytes);
@@ -149,8 +165,7 @@ kolo_status kolo_allocate(kolo_runtime* runtime, size_t bytes, void** data) {
 }
 
 kolo_status kolo_free(kolo_runtime* runtime, void* data) {
-  return guarded([&] {
-    check_given(runtime, "runtime");
+  return guarded_on(runtime, "runtime", [&] {
     if (data == nullptr) return;
     const MutexLock lock(runtime->mutex);
     kolo::check(runtime->memory.erase(data) == 1, "kolo_allocate did not return this pointer");

@@ -6,13 +6,13 @@
 #include <kolo/kolo_c.h>
 
 #include "runtime/c/arguments.h"
-#include "runtime/c/guard.h"
 #include "runtime/c/handles.h"
 
 using kolo::CallArguments;
 using kolo::check;
 using kolo::check_given;
 using kolo::guarded;
+using kolo::guarded_on;
 using kolo::RowForm;
 
 static_assert(KOLO_AUTO_FORM == static_cast<int>(RowForm::kAuto));
@@ -57,10 +57,7 @@ void give_to(kolo_row_sums* const* sums, std::vector<kolo::RowSums> taken) {
 }  // namespace
 
 kolo_status kolo_row_sums_create(kolo_row_sums** sums) {
-  return guarded([&] {
-    check_given(sums, "sums");
-    *sums = new kolo_row_sums;
-  });
+  return guarded_on(sums, "sums", [&] { *sums = new kolo_row_sums; });
 }
 
 void kolo_row_sums_release(kolo_row_sums* sums) { delete sums; }
@@ -99,8 +96,7 @@ kolo_status kolo_sparse_all_reduce(kolo_group* group, const kolo_row_table* tabl
 
 kolo_status kolo_ticket_row_sums(kolo_ticket* ticket, kolo_row_sums* const* sums,
                                  size_t num_tables) {
-  return guarded([&] {
-    check_given(ticket, "ticket");
+  return guarded_on(ticket, "ticket", [&] {
     check_given(sums, "sums");
     const size_t results = ticket->num_tables;
     check(results > 0, "the ticket is not that of a row-sparse all-reduce");
@@ -112,8 +108,7 @@ kolo_status kolo_ticket_row_sums(kolo_ticket* ticket, kolo_row_sums* const* sums
 
 kolo_status kolo_row_sums_get(kolo_row_sums* sums, int* is_table, const int64_t** indices,
                               size_t* num_indices, kolo_buffer* rows) {
-  return guarded([&] {
-    check_given(sums, "sums");
+  return guarded_on(sums, "sums", [&] {
     const kolo::RowSums& result = sums->sums;
     if (is_table != nullptr) *is_table = result.is_table() ? 1 : 0;
     if (indices != nullptr) *indices = result.indices().data();

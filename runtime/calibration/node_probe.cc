@@ -169,9 +169,10 @@ class NodeProbe {
            1.0);
   }
 
-  /// A tensor of this rank goes through its slot but for the part that it sums itself: what
-  /// `direct` does with tensors of the caller. Slots alternate.
-  void measure_slots() {
+  /// Times what `work(slot, part)` does with a tensor of this rank, of a part for each rank, and a
+  /// slot. Slots alternate.
+  template <typename Work>
+  void measure_buckets(std::vector<MemorySamples::Bucket>& samples, const Work& work) {
     const std::size_t ranks = ranks_.size();
     const std::size_t part = kSlotBytes / ranks / kWireAlignment * kWireAlignment;
     begin();
@@ -181,50 +182,46 @@ class NodeProbe {
       const std::size_t slot = (sample % 2 == 0 ? 1 : 2) * kSlotBytes;
       const Stopwatch watch(clock_);
       meet();
-      copy_peers_parts(slot, 0, part, Stores::kCached);
-      meet();
-      const std::size_t own = local_rank() * part;
-      outputs_.clear();
-      for (int rank : ranks_) {
-        outputs_.push_back(at(rank, own + (rank == transport_.rank() ? 0 : slot)));
-      }
-      sources_.assign(outputs_.begin(), outputs_.end());
-      reduce(DType::kFloat32, ReduceOp::kSum, outputs_, sources_, part / sizeof(float), 1.0);
-      meet();
-      copy_peers_parts(0, slot, part, Stores::kCached);
-      meet();
-      const double us = watch.us();
-      const auto bytes = static_cast<double>(ranks * part);
-      if (sample >= 0) samples_.slots.push_back({.bytes = bytes, .us = us});
-    }
-  }
-
-  /// A tensor of this rank goes to its slot but for the part that this rank sums: what a
-  /// reduce-scatter does with tensors of the caller. Slots alternate.
-  void measure_packing(Stores stores, std::vector<MemorySamples::Bucket>& samples) {
-    const std::size_t ranks = ranks_.size();
-    const std::size_t part = kSlotBytes / ranks / kWireAlignment * kWireAlignment;
-    begin();
-    if (ranks < 2 || 3 * kSlotBytes > room_) return;
-    transport_.commit(0, 3 * kSlotBytes);
-    const std::size_t own = local_rank() * part;
-    for (int sample = -kBucketWarmups; sample < kBucketSamples && go_on(sample); ++sample) {
-      const std::size_t slot = (sample % 2 == 0 ? 1 : 2) * kSlotBytes;
-      const Stopwatch watch(clock_);
-      meet();
-      copy_peers_parts(slot, 0, part, stores);
-      meet();
-      sources_.clear();
-      for (int rank : ranks_) {
-        sources_.push_back(at(rank, own + (rank == transport_.rank() ? 0 : slot)));
-      }
-      reduce(DType::kFloat32, ReduceOp::kSum, at(transport_.rank(), own), sources_,
-             part / sizeof(float), 1.0);
+      work(slot, part);
       meet();
       const double us = watch.us();
       const auto bytes = static_cast<double>(ranks * part);
       if (sample >= 0) samples.push_back({.bytes = bytes, .us = us});
     }
+  }
+
+  /// The tensor goes through its slot but for the part that this rank sums itself: what `direct`
+  /// does with tensors of the caller.
+  void measure_slots() {
+    measure_buckets(samples_.slots, [this](std::size_t slot, std::size_t part) {
+      copy_peers_parts(slot, 0, part, Stores::kCached);
+      meet();
+      find_parts(slot, part);
+      reduce(DType::kFloat32, ReduceOp::kSum, outputs_, sources_, part / sizeof(float), 1.0);
+      meet();
+      copy_peers_parts(0, slot, part, Stores::kCached);
+    });
+  }
+
+  /// The tensor goes to its slot but for the part that this rank sums: what a reduce-scatter does
+  /// with tensors of the caller.
+  void measure_packing(Stores stores, std::vector<MemorySamples::Bucket>& samples) {
+    measure_buckets(samples, [this, stores](std::size_t slot, std::size_t part) {
+      copy_peers_parts(slot, 0, part, stores);
+      meet();
+      find_parts(slot, part);
+      reduce(DType::kFloat32, ReduceOp::kSum, at(transport_.rank(), local_rank() * part), sources_,
+             part / sizeof(float), 1.0);
+    });
+  }
+
+  /// Where the part that this rank sums lies at each rank: in slots, but for its own.
+  void find_parts(std::size_t slot, std::size_t part) {
+    outputs_.clear();
+    for (int rank : ranks_) {
+      outputs_.push_back(at(rank, local_rank() * part + (rank == transport_.rank() ? 0 : slot)));
+    }
+    sources_.assign(outputs_.begin(), outputs_.end());
   }
 
   void copy_peers_parts(std::size_t to, std::size_t from, std::size_t part, Stores stores) {

@@ -8,7 +8,7 @@
 #include "comm/schedule/executor.h"
 #include "comm/transport/peer_memory.h"
 #include "runtime/calibration/probe.h"
-#include "topology/stream_fit.h"
+#include "topology/link_fit.h"
 
 namespace kolo {
 namespace {

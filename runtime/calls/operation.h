@@ -11,7 +11,7 @@
 #include "comm/device/device.h"
 #include "comm/schedule/goal.h"
 #include "runtime/buckets/ticket_state.h"
-#include "runtime/calls/rows/row_call.h"
+#include "runtime/calls/rows/row_sums.h"
 
 namespace kolo {
 
@@ -39,6 +39,17 @@ enum class NameSpace : std::uint8_t {
   kStep,     ///< A call that several operations make up, to all but its first one.
   kRuntime,  ///< What has no other name, as barriers and splits.
 };
+
+/// A row-sparse all-reduce, as all ranks must call it alike.
+struct RowCall {
+  std::vector<RowTable> tables;
+  RowOptions options;
+
+  friend bool operator==(const RowCall&, const RowCall&) = default;
+};
+
+/// "sparse_all_reduce float32 [10, 4] + [20, 8] sum, result auto, exchange auto".
+std::string to_string(const RowCall& call);
 
 struct Operation;
 

@@ -2,13 +2,64 @@
 
 #include <memory>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "comm/base/buffer_view.h"
 #include "comm/base/reduction.h"
+#include "comm/base/spin_lock.h"
 #include "runtime/calls/operation.h"
-#include "runtime/calls/operation_pool.h"
 
 namespace kolo {
+
+/// Operations that are over, kept so that a blocking call allocates nothing. Threads: any.
+class OperationPool {
+ public:
+  /// An operation of which nothing but this is set.
+  std::shared_ptr<Operation> take(OperationKind kind, std::string_view name) {
+    std::shared_ptr<Operation> operation = take_unused();
+    if (!operation) operation = std::make_shared<Operation>();
+    operation->kind = kind;
+    operation->name = name;
+    return operation;
+  }
+
+  /// Before: its ticket is done, and nobody else refers to it but to drop it.
+  void give_back(std::shared_ptr<Operation> operation) {
+    operation->ticket->reset();
+    operation->dtype = DType::kFloat32;
+    operation->memory = MemoryKind::kHost;
+    operation->tensors.clear();
+    operation->out_of_place = false;
+    operation->counts.clear();
+    operation->op = ReduceOp::kSum;
+    operation->scales = {};
+    operation->wire.reset();
+    operation->root = 0;
+    operation->ready.reset();
+    operation->rows.reset();
+    operation->space = NameSpace::kUser;
+    operation->kept.reset();
+    const SpinGuard lock(lock_);
+    if (unused_.size() < kMost) unused_.push_back(std::move(operation));
+  }
+
+ private:
+  /// As many as threads that are likely to call at the same time.
+  static constexpr std::size_t kMost = 16;
+
+  /// Null if there is none.
+  std::shared_ptr<Operation> take_unused() {
+    const SpinGuard lock(lock_);
+    if (unused_.empty()) return nullptr;
+    std::shared_ptr<Operation> operation = std::move(unused_.back());
+    unused_.pop_back();
+    return operation;
+  }
+
+  SpinLock lock_;
+  std::vector<std::shared_ptr<Operation>> unused_ KOLO_GUARDED_BY(lock_);
+};
 
 /// Makes operations of the calls of a user's thread, whose arguments it checks. The contracts are
 /// those of `Group`. Threads: any. Errors: UsageError.

@@ -8,10 +8,10 @@
 #include <string>
 #include <utility>
 
-#include "comm/algorithms/choose.h"
 #include "comm/algorithms/chunking.h"
+#include "comm/algorithms/compile.h"
 #include "comm/base/check.h"
-#include "fusion/segment_packer.h"
+#include "fusion/pack_kernels.h"
 #include "fusion/wire_packer.h"
 #include "runtime/buckets/carrier.h"
 

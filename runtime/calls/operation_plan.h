@@ -10,8 +10,6 @@
 
 #include "comm/base/aligned_memory.h"
 #include "fusion/pack_kernels.h"
-#include "fusion/rebindable.h"
-#include "fusion/segment_packer.h"
 #include "runtime/buckets/plan_context.h"
 #include "runtime/calls/operation.h"
 

@@ -10,16 +10,33 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "comm/coordinator/coordinator.h"
 #include "runtime/buckets/bucket_runner.h"
 #include "runtime/buckets/plan_context.h"
+#include "runtime/buckets/ticket_state.h"
+#include "runtime/calls/operation.h"
 #include "runtime/calls/operation_topic.h"
-#include "runtime/calls/stand_in_memory.h"
+#include "runtime/calls/stand_in.h"
 
 namespace kolo {
 
-class CallSequence;
+/// A call that several operations make up, of which later ones depend on the results of earlier
+/// ones. Its own ticket is for calls that run in the background.
+///
+/// Threads: one at a time; that of a blocking call, or the engine's.
+class CallSequence : public TicketState {
+ public:
+  /// Operations that run at the same time.
+  using Stage = std::vector<std::shared_ptr<Operation>>;
+
+  /// Takes up the results of the last stage, and gives the next one; none when nothing is left but
+  /// work of a device. Before: all of the last stage has ended well.
+  virtual Stage next() = 0;
+  /// Whether that work is done, too, which ends the call. Before: there is no next stage.
+  virtual bool is_settled() const { return true; }
+};
 
 /// The single operations of a job, by name: agrees with other ranks on each new signature, plans a
 /// bucket for it, and runs the uses of a name one after another.
@@ -112,6 +129,37 @@ class Operations {
   std::optional<StandInMemory> stand_in_memory_;  // once others work in device memory without it
   std::atomic<bool> keeps_order_{false};
   std::uint64_t places_ = 0;  // given so far to operations that keep one order
+};
+
+/// The sequences of one engine that run in the background.
+///
+/// Threads: the engine's. Errors: what `CallSequence::next` throws, which may be this rank's alone.
+class CallSequences {
+ public:
+  /// `operations` outlives it.
+  explicit CallSequences(Operations& operations) : operations_(operations) {}
+
+  void submit(std::shared_ptr<CallSequence> call);
+  bool is_idle() const { return under_way_.empty(); }
+  /// One waits for a device, which must be polled for.
+  bool awaits_device() const;
+  /// Moves on the sequences whose last stage is over. Returns whether there was any.
+  bool poll();
+  /// The job has failed.
+  void fail_all(const Error& error) noexcept;
+
+ private:
+  struct UnderWay {
+    std::shared_ptr<CallSequence> call;  // null when it is over
+    CallSequence::Stage stage;           // empty after the last one
+  };
+
+  static bool is_due(const UnderWay& each);
+  void go_on(UnderWay& each);
+  void begin_stage(UnderWay& each);
+
+  Operations& operations_;
+  std::vector<UnderWay> under_way_;  // in the order in which they came
 };
 
 }  // namespace kolo

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/device/device_plane.h"
+#include "comm/device/local_group.h"
 #include "comm/native/device_factory.h"
 #include "comm/native/group_factory.h"
 #include "comm/network/error_door.h"

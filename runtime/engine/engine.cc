@@ -100,23 +100,6 @@ void Engine::submit(std::shared_ptr<Operation> operation) {
   enqueue(std::move(operation));
 }
 
-void Engine::submit(std::shared_ptr<CallSequence> call) { enqueue(std::move(call)); }
-
-void Engine::submit(std::shared_ptr<GradientGroup> group) { enqueue(std::move(group)); }
-void Engine::submit(GradientGroup& group, std::size_t bucket) {
-  enqueue(ReadyBucket{&group, bucket});
-}
-
-void Engine::submit(std::shared_ptr<Message> message) { enqueue(std::move(message)); }
-
-void Engine::submit(std::shared_ptr<JoinTicket> ticket) { enqueue(std::move(ticket)); }
-
-void Engine::withdraw(std::shared_ptr<Message> receive, Error error) {
-  enqueue(Withdrawal{std::move(receive), std::move(error)});
-}
-
-void Engine::abort(Error error) { enqueue(std::move(error)); }
-
 void Engine::enqueue(Submission submission) {
   if (!queue_.push(submission)) refuse(submission, *failure_);
 }

@@ -7,6 +7,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -21,7 +22,6 @@
 #include "runtime/buckets/bucket_table.h"
 #include "runtime/buckets/plan_context.h"
 #include "runtime/calibration/calibration.h"
-#include "runtime/calls/call_sequence.h"
 #include "runtime/calls/operation.h"
 #include "runtime/calls/operations.h"
 #include "runtime/engine/closing.h"
@@ -75,24 +75,26 @@ class Engine {
   /// Hands work to the engine. After a failure the work fails at once with the same error.
   void submit(std::shared_ptr<Operation> operation);
   /// All of its operations have names.
-  void submit(std::shared_ptr<CallSequence> call);
-  void submit(std::shared_ptr<GradientGroup> group);
+  void submit(std::shared_ptr<CallSequence> call) { enqueue(std::move(call)); }
+  void submit(std::shared_ptr<GradientGroup> group) { enqueue(std::move(group)); }
   /// The gradients of one bucket of a registered group are all computed. The group lives at least
   /// until its iteration ends.
-  void submit(GradientGroup& group, std::size_t bucket);
+  void submit(GradientGroup& group, std::size_t bucket) { enqueue(ReadyBucket{&group, bucket}); }
   /// Before: its peer and its buffer are checked; in device memory only with a device.
-  void submit(std::shared_ptr<Message> message);
+  void submit(std::shared_ptr<Message> message) { enqueue(std::move(message)); }
   /// This rank has run out of data. Before: it does nothing else until the ticket is done.
-  void submit(std::shared_ptr<JoinTicket> ticket);
+  void submit(std::shared_ptr<JoinTicket> ticket) { enqueue(std::move(ticket)); }
   /// Gives a receive up with this error, unless its message has come.
-  void withdraw(std::shared_ptr<Message> receive, Error error);
+  void withdraw(std::shared_ptr<Message> receive, Error error) {
+    enqueue(Withdrawal{std::move(receive), std::move(error)});
+  }
 
   /// As `Group::keep_order`. Threads: any.
   void keep_order() { operations_.keep_order(); }
   bool keeps_order() const { return operations_.keeps_order(); }
 
   /// Ends the job with this error on all ranks; whoever calls it reports it here. Threads: any.
-  void abort(Error error);
+  void abort(Error error) { enqueue(std::move(error)); }
 
   /// Moves everything on as far as it goes now. Returns whether anything moved.
   bool poll() noexcept;

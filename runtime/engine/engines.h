@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "comm/group/group_founder.h"
-#include "fusion/local_arena.h"
+#include "fusion/arena.h"
 #include "fusion/ready_queue.h"
 #include "runtime/buckets/ticket_state.h"
 #include "runtime/engine/engine.h"
-#include "runtime/wait/pollable.h"
+#include "runtime/wait/driver.h"
 
 namespace kolo {
 

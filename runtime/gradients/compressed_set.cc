@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "comm/base/error.h"
-#include "compression/finite.h"
+#include "compression/compressed_group.h"
+#include "compression/error_feedback.h"
+#include "fusion/pack_kernels.h"
 #include "runtime/gradients/compression_choice.h"
 
 namespace kolo {
@@ -22,6 +27,41 @@ double norm(const BufferView& tensor) {
 }
 
 }  // namespace
+
+CompressedBucket add_compressed(const PlannedGroup& group, std::span<const GradientSpec> gradients,
+                                std::span<const BufferView> views, ReduceOp op, BucketOwner& owner,
+                                std::size_t index, const PlanContext& context) {
+  const int rank = context.transport.rank();
+  const SparseOptions options = sparse_options(group, gradients);
+  const PlannedBucket planned = planned_bucket(group, gradients, op);
+  std::vector<Segment> segments;
+  for (const PlannedSegment& segment : planned.segments) {
+    segments.push_back({.data = views[segment.gradient].data,
+                        .dtype = DType::kFloat32,
+                        .count = segment.count,
+                        .offset = segment.offset});
+  }
+  CompressedBucket result{.group = group,
+                          .name = group.name(gradients),
+                          .planned = planned,
+                          .codec = std::make_shared<CompressedGroup>(rank, context.grid, options)};
+  const PlanInputs inputs = context.inputs();
+  const auto add = [&](auto compile, std::string_view kind) {
+    const std::string text = fmt::format("{} step of {}", kind, result.name);
+    BucketPlan plan = plan_bucket(
+        {.name = text,
+         .layout = planned.layout,
+         .goal = Goal::all_reduce(context.grid.world_size()),
+         .compile = [&](int each) { return compile(each, planned.layout, context.grid, options); }},
+        inputs);
+    plan.binding.packer = std::make_shared<SegmentPacker>(DType::kFloat32, segments);
+    plan.binding.codec = result.codec;
+    return context.buckets.add(std::move(plan), owner, index, text);
+  };
+  result.sparse = add(compile_sparse, "sparse");
+  result.dense = add(compile_dense_step, "dense");
+  return result;
+}
 
 void CompressedSet::plan(std::span<const GradientSpec> gradients, std::span<const BufferView> views,
                          ReduceOp op, BucketOwner& owner, const PlanContext& context,

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compression/feedback_state.h"
-#include "fusion/wire_state.h"
+#include "fusion/wire_scale.h"
 
 namespace kolo {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "compression/compression_rules.h"
+#include "compression/compression_spec.h"
 #include "fusion/gradient.h"
 
 namespace kolo {

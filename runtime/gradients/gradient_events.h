@@ -8,7 +8,7 @@
 
 #include "comm/base/check.h"
 #include "comm/device/device.h"
-#include "fusion/device_clear.h"
+#include "fusion/device_packer.h"
 #include "fusion/gradient.h"
 
 namespace kolo {

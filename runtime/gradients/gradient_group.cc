@@ -7,7 +7,7 @@
 
 #include "comm/base/check.h"
 #include "comm/base/error.h"
-#include "comm/kernels/neutral.h"
+#include "comm/kernels/reduce_kernels.h"
 #include "fusion/gradient_checks.h"
 
 namespace kolo {

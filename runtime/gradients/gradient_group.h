@@ -18,7 +18,7 @@
 #include "comm/device/device.h"
 #include "fusion/bucket_planner.h"
 #include "fusion/gradient_divisor.h"
-#include "fusion/wire_state.h"
+#include "fusion/wire_scale.h"
 #include "runtime/buckets/bucket_table.h"
 #include "runtime/buckets/ticket_state.h"
 #include "runtime/gradients/compressed_set.h"

@@ -1,5 +1,7 @@
 #include "runtime/gradients/gradient_iterations.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "comm/base/check.h"
@@ -7,7 +9,7 @@
 #include "comm/transport/doorbell.h"
 #include "runtime/gradients/compression_choice.h"
 #include "runtime/wait/caught.h"
-#include "runtime/wait/waiting.h"
+#include "runtime/wait/driver.h"
 
 namespace kolo {
 
@@ -84,7 +86,7 @@ std::optional<GradientIterations::ReadyBucket> GradientIterations::count(std::si
   return ReadyBucket{
       .index = *bucket < dense_ ? *bucket : CompressedSet::kFirst + (*bucket - dense_),
       .is_last = is_last,
-      .expects_wait = is_last && !event_ && prompt_waits_.expected()};
+      .expects_wait = is_last && !event_ && habit_.expects_wait()};
 }
 
 std::optional<GradientIterations::ReadyBucket> GradientIterations::mark(std::size_t gradient,
@@ -98,7 +100,7 @@ std::optional<GradientIterations::ReadyBucket> GradientIterations::mark(std::siz
 
 void GradientIterations::end_marking() {
   const MutexLock lock(mutex_);
-  prompt_waits_.goes_on(std::chrono::steady_clock::now());
+  went_on_ = std::chrono::steady_clock::now();
 }
 
 bool GradientIterations::wait(std::chrono::milliseconds timeout, Driver* driver) {
@@ -212,7 +214,7 @@ void GradientIterations::begin_waiting(TimePoint now) {
                     "which a rank cannot compute more",
                     names_of(find_unmarked()), name_));
   }
-  prompt_waits_.waits(now);
+  if (const auto since = std::exchange(went_on_, std::nullopt)) habit_.waits(now - *since);
   step_times_.begin_wait();
 }
 

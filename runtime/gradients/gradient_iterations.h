@@ -12,7 +12,7 @@
 #include "comm/base/clock.h"
 #include "comm/base/mutex.h"
 #include "comm/base/unique_handle.h"
-#include "fusion/readiness.h"
+#include "fusion/bucket_planner.h"
 #include "runtime/gradients/compressed_set.h"
 #include "runtime/gradients/gradient_events.h"
 #include "runtime/gradients/step_times.h"
@@ -174,7 +174,10 @@ class GradientIterations {
   std::size_t until_vote_ KOLO_GUARDED_BY(mutex_) = 0;   // iterations, with this one; 0: no vote
   bool ends_with_vote_ KOLO_GUARDED_BY(mutex_) = false;  // this iteration
   StepTimes step_times_ KOLO_GUARDED_BY(mutex_);
-  PromptWaits prompt_waits_ KOLO_GUARDED_BY(mutex_);
+  /// When the call that marked the last gradient returned: its own time, in which it may have
+  /// summed a bucket, does not count. Only the first wait after it does.
+  std::optional<TimePoint> went_on_ KOLO_GUARDED_BY(mutex_);
+  WaitHabit habit_;
   std::optional<Error> error_ KOLO_GUARDED_BY(mutex_);  // constant once it has failed
   // Written under the lock, read also without.
   std::atomic<std::size_t> enqueued_{0};  // parts, over all iterations

@@ -11,7 +11,7 @@
 #include "comm/algorithms/chunking.h"
 #include "comm/base/text.h"
 #include "fusion/gradient_checks.h"
-#include "fusion/segment_packer.h"
+#include "fusion/pack_kernels.h"
 #include "fusion/wire_packer.h"
 #include "runtime/gradients/gradient_compression.h"
 

@@ -5,6 +5,7 @@
 
 #include <xxhash.h>
 
+#include "comm/base/log.h"
 #include "runtime/gradients/gradient_plan.h"
 
 namespace kolo {
@@ -35,7 +36,12 @@ void GradientSets::submit(GradientGroup& group, std::size_t bucket) {
 
 bool GradientSets::accept(const Frame& decision) {
   const auto proposal = proposed_.find(decision.topic);
-  if (proposal == proposed_.end()) return votes_.accept(decision);
+  if (proposal == proposed_.end()) {
+    const auto vote = undecided_.extract(decision.topic);
+    if (vote.empty()) return false;
+    if (!vote.mapped()->failed()) settle(*vote.mapped(), dense_steps(decision.least));
+    return true;
+  }
   const std::shared_ptr<GradientGroup> group = proposal->second;
   activity_.begin(EngineVerb::kPlan, group->name());
   try {
@@ -49,9 +55,10 @@ bool GradientSets::accept(const Frame& decision) {
 }
 
 bool GradientSets::reject(const Topic& rejected, const Error& error) {
-  const auto proposal = proposed_.extract(rejected);
-  if (proposal.empty()) return votes_.reject(rejected, error);
-  proposal.mapped()->fail(error);
+  auto about = proposed_.extract(rejected);
+  if (about.empty()) about = undecided_.extract(rejected);
+  if (about.empty()) return false;
+  about.mapped()->fail(error);
   return true;
 }
 
@@ -60,7 +67,37 @@ void GradientSets::plan(const std::shared_ptr<GradientGroup>& group) {
   plan_gradients(*group, context_);
   agreed_[group->name()] = group;
   coordinator_.acts().did("registered '" + group->name() + "'");
-  votes_.begin(group);
+  begin(group);
+}
+
+/// Its first iteration begins and its registration completes.
+void GradientSets::begin(const std::shared_ptr<GradientGroup>& group) {
+  if (group->is_open()) {
+    const std::weak_ptr<GradientGroup> measured = group;
+    group->measure_dense_steps(step_clock_, [this, measured] { cast_vote(measured.lock()); });
+  } else {
+    group->iterations().begin();
+  }
+  group->registration().complete();
+}
+
+/// The smallest value counts, that of the rank that waited least: all ranks decide by it, and by
+/// costs that are the same everywhere.
+void GradientSets::cast_vote(const std::shared_ptr<GradientGroup>& group) {
+  const Topic topic =
+      coordinator_.vote("steps " + group->name(), to_word(group->iterations().take_dense_steps()),
+                        "the step times of gradient set '" + group->name() + "'", *group);
+  undecided_.emplace(topic, group);
+}
+
+void GradientSets::settle(GradientGroup& group, const DenseSteps& measured) {
+  if (group.settle(measured, context_.grid, context_.costs)) replan_gradients(group, context_);
+  if (context_.transport.rank() == 0) {
+    for (const CompressionDecision& decision : group.decisions()) {
+      log::info("compression, settled: " + to_string(decision));
+    }
+  }
+  group.iterations().vote_ended();
 }
 
 void GradientSets::replace(const std::string& name) {
@@ -103,7 +140,7 @@ bool GradientSets::move_stand_ins() {
 }
 
 void GradientSets::fail_all(const Error& error) noexcept {
-  votes_.clear();
+  undecided_.clear();
   for (auto& [topic, group] : proposed_) group->fail(error);
   for (auto& [name, group] : agreed_) group->fail(error);
 }

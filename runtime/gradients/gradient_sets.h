@@ -11,12 +11,16 @@
 #include "runtime/buckets/bucket_runner.h"
 #include "runtime/buckets/plan_context.h"
 #include "runtime/gradients/gradient_group.h"
-#include "runtime/gradients/gradient_votes.h"
 
 namespace kolo {
 
 /// The gradient sets of a job, by name: agrees with other ranks on each registration, plans it, and
 /// keeps what it replaces for as long as it is needed.
+///
+/// While compression's `auto` is open for a set, all ranks vote on what dense steps took in its
+/// first iterations; a set has one vote at most. It is the last part of an iteration, so no rank
+/// has a bucket in flight when it is decided. If something changes, all ranks plan the set anew at
+/// the same point of the order of decisions.
 ///
 /// Threads: the engine's. Errors: those of the plan that may be this rank's alone.
 class GradientSets {
@@ -27,8 +31,8 @@ class GradientSets {
       : coordinator_(coordinator),
         context_(context),
         runner_(runner),
-        activity_(activity),
-        votes_(coordinator, context, step_clock) {}
+        step_clock_(step_clock),
+        activity_(activity) {}
 
   void submit(const std::shared_ptr<GradientGroup>& group);
   /// The gradients of one bucket are all computed.
@@ -53,16 +57,20 @@ class GradientSets {
 
  private:
   void plan(const std::shared_ptr<GradientGroup>& group);
+  void begin(const std::shared_ptr<GradientGroup>& group);
+  void cast_vote(const std::shared_ptr<GradientGroup>& group);
+  void settle(GradientGroup& group, const DenseSteps& measured);
   void replace(const std::string& name);
 
   Coordinator& coordinator_;
   const PlanContext& context_;
   BucketRunner& runner_;
+  const Clock& step_clock_;
   Activity& activity_;
-  GradientVotes votes_;
   std::map<std::string, std::shared_ptr<GradientGroup>> agreed_;  // by name
   std::map<Topic, std::shared_ptr<GradientGroup>> proposed_;
-  std::vector<std::shared_ptr<GradientGroup>> failed_;  // replaced; still own their buckets
+  std::map<Topic, std::shared_ptr<GradientGroup>> undecided_;  // votes
+  std::vector<std::shared_ptr<GradientGroup>> failed_;         // replaced; still own their buckets
 };
 
 }  // namespace kolo

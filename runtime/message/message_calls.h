@@ -2,14 +2,54 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "comm/base/buffer_view.h"
+#include "comm/base/mutex.h"
 #include "comm/base/native_stream.h"
 #include "comm/device/device.h"
-#include "runtime/message/message_call.h"
-#include "runtime/message/message_pool.h"
+#include "comm/message/message.h"
+#include "runtime/buckets/ticket_state.h"
 
 namespace kolo {
+
+/// A message that a user's thread sends or receives, with what it waits for.
+class MessageCall final : public Message, public TicketState {
+ public:
+  void complete() noexcept override { TicketState::complete(); }
+  void fail(const Error& error) noexcept override { TicketState::fail(error); }
+  bool is_awaited() const override { return waiters() > 0 || is_watched(); }
+  std::string subject() const override { return describe(); }
+};
+
+/// Messages that are over, kept so that calls allocate little. Threads: any.
+class MessagePool {
+ public:
+  std::shared_ptr<MessageCall> take() KOLO_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    if (unused_.empty()) return std::make_shared<MessageCall>();
+    std::shared_ptr<MessageCall> call = std::move(unused_.back());
+    unused_.pop_back();
+    return call;
+  }
+
+  /// Before: it is done, and nobody else refers to it but to drop it.
+  void give_back(std::shared_ptr<MessageCall> call) KOLO_EXCLUDES(mutex_) {
+    call->reset();
+    call->ready = nullptr;
+    const MutexLock lock(mutex_);
+    if (unused_.size() < kMost) unused_.push_back(std::move(call));
+  }
+
+ private:
+  /// As many as threads that are likely to call at the same time.
+  static constexpr std::size_t kMost = 16;
+
+  Mutex mutex_;
+  std::vector<std::shared_ptr<MessageCall>> unused_ KOLO_GUARDED_BY(mutex_);
+};
 
 /// Makes messages of the calls of users' threads that send and receive, whose arguments it checks.
 /// The contracts are those of `Group`. Threads: any. Errors: UsageError.

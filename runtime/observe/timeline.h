@@ -11,7 +11,7 @@
 
 #include "comm/base/clock.h"
 #include "comm/base/mutex.h"
-#include "runtime/options/compression_stats.h"
+#include "runtime/options/plan_summary.h"
 
 namespace kolo {
 

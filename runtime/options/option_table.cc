@@ -4,6 +4,8 @@
 #include <cctype>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -15,7 +17,7 @@
 #include "comm/base/check.h"
 #include "comm/base/error.h"
 #include "comm/base/nearest_name.h"
-#include "compression/compression_rules.h"
+#include "compression/compression_spec.h"
 #include "runtime/options/option_values.h"
 #include "topology/link_costs.h"
 
@@ -42,124 +44,79 @@ std::string with_range(std::string_view help, const OptionRange& range) {
   return fmt::format("{}; {}, {} to {}", help, range.unit, range.least, range.most);
 }
 
+/// The option of one field: `parse` checks a text and makes the value of it, `print` does the
+/// reverse.
+template <typename Field, typename Parse, typename Print>
+OptionEntry option(std::string name, std::string value, std::string help, Field Options::*field,
+                   bool job_wide, Parse parse, Print print) {
+  return {.name = std::move(name),
+          .value = std::move(value),
+          .help = std::move(help),
+          .set = [field, parse = std::move(parse)](
+                     Options& options, const std::string& text) { options.*field = parse(text); },
+          .get = [field, print](const Options& options) -> std::string {
+            return print(options.*field);
+          },
+          .job_wide = job_wide};
+}
+
+std::string bytes_help(std::string_view help, std::size_t least) {
+  return fmt::format("{}; bytes, {} to {}", help, bytes_text(least), bytes_text(kMostBytes));
+}
+
 OptionEntry bytes_option(std::string name, std::string_view help, std::size_t Options::*field,
                          std::size_t least) {
-  return {
-      .name = std::move(name),
-      .value = "BYTES",
-      .help = fmt::format("{}; bytes, {} to {}", help, bytes_text(least), bytes_text(kMostBytes)),
-      .set =
-          [field, least](Options& options, const std::string& text) {
-            options.*field = parse_bytes(text, least, kMostBytes);
-          },
-      .get = [field](const Options& options) { return bytes_text(options.*field); },
-      .job_wide = true};
+  return option(
+      std::move(name), "BYTES", bytes_help(help, least), field, true,
+      [least](const std::string& text) { return parse_bytes(text, least, kMostBytes); },
+      bytes_text);
 }
 
 /// The same, or "auto".
 OptionEntry auto_bytes_option(std::string name, std::string_view help, std::size_t Options::*field,
                               std::size_t least) {
-  OptionEntry entry = bytes_option(std::move(name), help, field, least);
-  entry.value = "BYTES|auto";
-  entry.set = [field, least](Options& options, const std::string& text) {
-    options.*field = text == "auto" ? kAutoBytes : parse_bytes(text, least, kMostBytes);
-  };
-  entry.get = [field](const Options& options) {
-    return options.*field == kAutoBytes ? "auto" : bytes_text(options.*field);
-  };
-  return entry;
+  return option(
+      std::move(name), "BYTES|auto", bytes_help(help, least), field, true,
+      [least](const std::string& text) {
+        return text == "auto" ? kAutoBytes : parse_bytes(text, least, kMostBytes);
+      },
+      [](std::size_t bytes) { return bytes == kAutoBytes ? "auto" : bytes_text(bytes); });
 }
 
+template <typename Check>
 OptionEntry text_option(std::string name, std::string value, std::string help,
-                        std::string Options::*field, bool job_wide,
-                        std::function<void(const std::string& text)> check_text) {
-  return {
-      .name = std::move(name),
-      .value = std::move(value),
-      .help = std::move(help),
-      .set =
-          [field, check_text = std::move(check_text)](Options& options, const std::string& text) {
-            check_text(text);
-            options.*field = text;
-          },
-      .get = [field](const Options& options) { return options.*field; },
-      .job_wide = job_wide};
+                        std::string Options::*field, bool job_wide, Check check_text) {
+  return option(
+      std::move(name), std::move(value), std::move(help), field, job_wide,
+      [check_text](const std::string& text) {
+        check_text(text);
+        return text;
+      },
+      std::identity());
 }
 
 OptionEntry ms_option(std::string name, std::string_view help, milliseconds Options::*field,
                       std::int64_t least) {
   const OptionRange range{.least = least, .most = kLongestTimeout.count(), .unit = "milliseconds"};
-  return {
-      .name = std::move(name),
-      .value = "MS",
-      .help = with_range(help, range),
-      .set =
-          [field, range](Options& options, const std::string& text) {
-            options.*field = milliseconds(parse_number(text, range));
-          },
-      .get = [field](const Options& options) { return std::to_string((options.*field).count()); }};
+  return option(
+      std::move(name), "MS", with_range(help, range), field, false,
+      [range](const std::string& text) { return milliseconds(parse_number(text, range)); },
+      [](milliseconds time) { return std::to_string(time.count()); });
 }
 
-OptionEntry wire_option() {
-  return {.name = "wire_dtype",
-          .value = "DTYPE",
-          .help =
-              "dtype of floating-point gradients on the wire: float32, float64, float16 or "
-              "bfloat16; empty: each gradient's own",
-          .set =
-              [](Options& options, const std::string& text) {
-                const auto dtype = parse_dtype(text);
-                if (!text.empty() && (!dtype || !is_float(*dtype))) {
-                  static const std::vector<std::string> choices = {"float32", "float64", "float16",
-                                                                   "bfloat16"};
-                  throw UsageError(describe_unknown(text, choices));
-                }
-                options.wire_dtype = dtype;
-              },
-          .get =
-              [](const Options& options) {
-                return options.wire_dtype ? std::string(to_string(*options.wire_dtype))
-                                          : std::string();
-              },
-          .job_wide = true};
+std::optional<DType> parse_wire(const std::string& text) {
+  const auto dtype = parse_dtype(text);
+  if (text.empty() || (dtype && is_float(*dtype))) return dtype;
+  static const std::vector<std::string> choices = {"float32", "float64", "float16", "bfloat16"};
+  throw UsageError(describe_unknown(text, choices));
 }
 
-OptionEntry compression_option() {
-  return {
-      .name = "compression",
-      .value = "SPEC|PATTERN=SPEC,...",
-      .help =
-          "compression of gradients: none, fp16, bf16, topk(DENSITY,SETTING,...) or auto; or rules "
-          "by name with * and ?, of which the first match counts, e.g. "
-          "'*.bias=none,*=topk(0.01)'. DENSITY: share of elements that is sent, above 0 and up to "
-          "1. SETTING: fp32, fp16 or bf16 (dtype of values), dgc[=MOMENTUM], warmup=STEPS (dense), "
-          "ramp=STEPS (falling density), "
-          "nofeedback, rule=quota|lossless, route=auto|allgather|owners|logstep, "
-          "scope=nodes|flat. auto measures 20 dense steps, compresses where that makes steps at "
-          "least 1.2 times as fast, and logs the reason",
-      .set =
-          [](Options& options, const std::string& text) {
-            options.compression = CompressionRules::parse(text).to_string();
-          },
-      .get = [](const Options& options) { return options.compression; }};
-}
-
-OptionEntry link_costs_option() {
-  return {
-      .name = "link_costs",
-      .value = "KEY=VALUE,...",
-      .help = "link costs for the cost model, e.g. network_latency_us=2; kolo-topo lists the keys",
-      .set =
-          [](Options& options, const std::string& text) {
-            try {
-              parse_link_costs(text);
-            } catch (const std::invalid_argument& e) {
-              throw KoloError({.code = ErrorCode::kConfig, .what = e.what()});
-            }
-            options.link_costs = text;
-          },
-      .get = [](const Options& options) { return options.link_costs; },
-      .job_wide = true};
+void check_link_costs(const std::string& text) {
+  try {
+    parse_link_costs(text);
+  } catch (const std::invalid_argument& e) {
+    throw KoloError({.code = ErrorCode::kConfig, .what = e.what()});
+  }
 }
 
 void check_switch(const std::string& text) {
@@ -168,52 +125,21 @@ void check_switch(const std::string& text) {
 }
 
 void check_path(const std::string& text) { check_plain_text(text, kLongestPath); }
+void check_name(const std::string& text) { check_plain_text(text, kLongestName); }
+
+void check_algorithm(const std::string& text) {
+  check_name(text);
+  AlgorithmRequest{text};
+}
 
 OptionEntry switch_option(std::string name, std::string help, bool Options::*field) {
-  return {.name = std::move(name),
-          .value = "on|off",
-          .help = std::move(help),
-          .set =
-              [field](Options& options, const std::string& text) {
-                check_switch(text);
-                options.*field = text == "on";
-              },
-          .get = [field](const Options& options) { return options.*field ? "on" : "off"; },
-          .job_wide = true};
-}
-
-OptionEntry spin_option() {
-  return {.name = "spin",
-          .value = "US",
-          .help = with_range(
-              "time that a waiting thread polls before it sleeps; 0: sleep at once; -1: chosen "
-              "from the cores of the node, its ranks and their compute threads (OMP_NUM_THREADS)",
-              kSpin),
-          .set =
-              [](Options& options, const std::string& text) {
-                options.spin = microseconds(parse_number(text, kSpin));
-              },
-          .get = [](const Options& options) { return std::to_string(options.spin.count()); }};
-}
-
-OptionEntry reduce_threads_option() {
-  return {.name = "reduce_threads",
-          .value = "N|auto",
-          .help = with_range(
-              "threads that help with reductions in host memory; auto: up to 3, on cores that the "
-              "ranks of the node and their compute threads (OMP_NUM_THREADS) leave free; 0: none",
-              kThreads),
-          .set =
-              [](Options& options, const std::string& text) {
-                options.reduce_threads =
-                    text == "auto" ? kAutoThreads : narrow<int>(parse_number(text, kThreads));
-              },
-          .get =
-              [](const Options& options) {
-                return options.reduce_threads == kAutoThreads
-                           ? "auto"
-                           : std::to_string(options.reduce_threads);
-              }};
+  return option(
+      std::move(name), "on|off", std::move(help), field, true,
+      [](const std::string& text) {
+        check_switch(text);
+        return text == "on";
+      },
+      [](bool is_on) { return is_on ? "on" : "off"; });
 }
 
 std::string replace_underscores(std::string text) {
@@ -249,13 +175,6 @@ Options validated(Options options) {
 }
 
 const std::vector<OptionEntry>& option_table() {
-  static const auto check_name = [](const std::string& text) {
-    check_plain_text(text, kLongestName);
-  };
-  static const auto check_algorithm = [](const std::string& text) {
-    check_name(text);
-    AlgorithmRequest{text};
-  };
   static const std::vector<OptionEntry> table = {
       auto_bytes_option("fusion_bytes",
                         "largest bucket of gradients; 0 sends each gradient alone; auto: the "
@@ -284,7 +203,10 @@ const std::vector<OptionEntry>& option_table() {
       bytes_option("device_chunk_bytes",
                    "largest chunk of a bucket in device memory; chunks are pipelined",
                    &Options::device_chunk_bytes, 1),
-      link_costs_option(),
+      text_option("link_costs", "KEY=VALUE,...",
+                  "link costs for the cost model, e.g. network_latency_us=2; kolo-topo lists the "
+                  "keys",
+                  &Options::link_costs, true, check_link_costs),
       text_option("calibrate", "on|off",
                   "on: measure the links at start, for up to 200 ms; off: use default costs",
                   &Options::calibrate, true, check_switch),
@@ -293,8 +215,25 @@ const std::vector<OptionEntry>& option_table() {
           "file that keeps measured link costs for later jobs of this shape, for 24 hours; "
           "auto: below $XDG_CACHE_HOME or ~/.cache, only for jobs across nodes; empty: none",
           &Options::calibration_file, false, check_path),
-      wire_option(),
-      compression_option(),
+      option(
+          "wire_dtype", "DTYPE",
+          "dtype of floating-point gradients on the wire: float32, float64, float16 or bfloat16; "
+          "empty: each gradient's own",
+          &Options::wire_dtype, true, parse_wire,
+          [](std::optional<DType> dtype) { return std::string(dtype ? to_string(*dtype) : ""); }),
+      option(
+          "compression", "SPEC|PATTERN=SPEC,...",
+          "compression of gradients: none, fp16, bf16, topk(DENSITY,SETTING,...) or auto; or rules "
+          "by name with * and ?, of which the first match counts, e.g. "
+          "'*.bias=none,*=topk(0.01)'. DENSITY: share of elements that is sent, above 0 and up to "
+          "1. SETTING: fp32, fp16 or bf16 (dtype of values), dgc[=MOMENTUM], warmup=STEPS (dense), "
+          "ramp=STEPS (falling density), "
+          "nofeedback, rule=quota|lossless, route=auto|allgather|owners|logstep, "
+          "scope=nodes|flat. auto measures 20 dense steps, compresses where that makes steps at "
+          "least 1.2 times as fast, and logs the reason",
+          &Options::compression, false,
+          [](const std::string& text) { return CompressionRules::parse(text).to_string(); },
+          std::identity()),
       auto_bytes_option("chunk_bytes",
                         "largest chunk of a bucket; chunks are pipelined; auto: the fastest, as "
                         "predicted",
@@ -346,8 +285,26 @@ const std::vector<OptionEntry>& option_table() {
                 &Options::stall_abort, 0),
       ms_option("operation_timeout", "time limit of every wait; 0: none",
                 &Options::operation_timeout, 0),
-      spin_option(),
-      reduce_threads_option(),
+      option(
+          "spin", "US",
+          with_range(
+              "time that a waiting thread polls before it sleeps; 0: sleep at once; -1: chosen "
+              "from the cores of the node, its ranks and their compute threads (OMP_NUM_THREADS)",
+              kSpin),
+          &Options::spin, false,
+          [](const std::string& text) { return microseconds(parse_number(text, kSpin)); },
+          [](microseconds time) { return std::to_string(time.count()); }),
+      option(
+          "reduce_threads", "N|auto",
+          with_range(
+              "threads that help with reductions in host memory; auto: up to 3, on cores that the "
+              "ranks of the node and their compute threads (OMP_NUM_THREADS) leave free; 0: none",
+              kThreads),
+          &Options::reduce_threads, false,
+          [](const std::string& text) {
+            return text == "auto" ? kAutoThreads : narrow<int>(parse_number(text, kThreads));
+          },
+          [](int threads) { return threads == kAutoThreads ? "auto" : std::to_string(threads); }),
   };
   return table;
 }

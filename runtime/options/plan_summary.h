@@ -5,9 +5,37 @@
 #include <string>
 #include <vector>
 
-#include "runtime/options/compression_stats.h"
-
 namespace kolo {
+
+/// Compression of one group of a gradient set on this rank in the last iteration.
+struct CompressionStats {
+  std::string tensors = {};       ///< "'fc1.weight' and 3 more".
+  std::string path = {};          ///< The spec in force, with its route.
+  std::size_t elements = 0;       ///< Elements in the group.
+  std::size_t steps = 0;          ///< Steps so far, including skipped ones.
+  std::size_t skipped_steps = 0;  ///< Steps in which a number on some rank was not finite.
+  std::size_t k = 0;              ///< Most pairs that this rank may send; 0 in a dense step.
+  std::size_t kept_pairs = 0;     ///< Pairs in the result, which all ranks share.
+  double density = 0.0;           ///< kept_pairs / elements; 1 in a dense step.
+  std::size_t payload_bytes = 0;  ///< Bytes of pairs that this rank sent.
+  double predicted_ms = 0.0;      ///< Predicted time of a sparse step without other load.
+  double measured_ms = 0.0;       ///< Time from "ready on all ranks" to "complete on this rank".
+  double residual_norm = 0.0;     ///< Euclidean norm of the values that this rank has not sent yet.
+  double gradient_norm = 0.0;     ///< Euclidean norm of the combined gradients.
+};
+
+/// The decision about one group of gradients whose spec left something open.
+struct CompressionDecision {
+  std::string tensors = {};   ///< "'fc1.weight' and 3 more".
+  std::size_t elements = 0;   ///< Elements in the group.
+  std::string path = {};      ///< "dense", "dense 16-bit", "top-k through owners", ...
+  double predicted_ms = 0.0;  ///< Predicted time of that path.
+  double dense_ms = 0.0;      ///< Predicted time of dense float32.
+  std::string reason = {};    ///< Why, with the predictions that led to it.
+};
+
+/// One line for people: "dense of 'fc1.weight' and 3 more (1000 elements): ...".
+std::string to_string(const CompressionDecision& decision);
 
 /// The plan of a gradient set; it holds for all iterations until the set is planned again.
 struct PlanSummary {

@@ -13,7 +13,6 @@
 #include <CLI/CLI.hpp>
 
 #include "comm/algorithms/all_reduce/all_reduce.h"
-#include "comm/algorithms/choose.h"
 #include "comm/algorithms/chunking.h"
 #include "comm/algorithms/compile.h"
 #include "comm/base/check.h"

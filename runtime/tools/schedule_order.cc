@@ -1,12 +1,10 @@
-#include "runtime/tools/schedule_order.h"
-
 #include <algorithm>
 #include <map>
 #include <tuple>
 
 #include "comm/base/check.h"
-#include "comm/verify/all_steps.h"
 #include "comm/verify/happens_before.h"
+#include "runtime/tools/schedule_view.h"
 
 namespace kolo {
 namespace {

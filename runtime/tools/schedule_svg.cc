@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "runtime/tools/schedule_order.h"
 #include "runtime/tools/schedule_view.h"
 
 namespace kolo {

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "runtime/tools/schedule_order.h"
 #include "runtime/tools/schedule_view.h"
 
 namespace kolo {

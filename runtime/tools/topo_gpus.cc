@@ -1,5 +1,3 @@
-#include "runtime/tools/topo_gpus.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
@@ -7,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "runtime/tools/topo_report.h"
 #include "topology/gpu_topology.h"
 
 namespace kolo {

@@ -11,12 +11,11 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "comm/rendezvous/rendezvous_factory.h"
+#include "comm/rendezvous/launch.h"
 #include "runtime/engine/connect.h"
 #include "runtime/options/version.h"
 #include "runtime/tools/command_line.h"
 #include "runtime/tools/schedule_command.h"
-#include "runtime/tools/topo_gpus.h"
 #include "runtime/tools/topo_report.h"
 #include "topology/gpu_discovery.h"
 

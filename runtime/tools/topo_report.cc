@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/algorithms/all_reduce/all_reduce.h"
-#include "comm/algorithms/choose.h"
+#include "comm/algorithms/compile.h"
 
 namespace kolo {
 namespace {

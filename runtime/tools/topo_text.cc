@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "runtime/tools/topo_gpus.h"
 #include "runtime/tools/topo_report.h"
 
 namespace kolo {

@@ -1,5 +1,7 @@
 #include "runtime/wait/driver.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <ctime>
 #include <optional>
@@ -22,6 +24,32 @@ Duration sleep_limit(const Pollable& engines) {
 }
 
 }  // namespace
+
+void Bystanders::enter(Place& place) {
+  const MutexLock lock(mutex_);
+  places_.push_back(&place);
+}
+
+void Bystanders::leave(Place& place) {
+  const MutexLock lock(mutex_);
+  std::erase(places_, &place);
+}
+
+void Bystanders::release(const Error& error) {
+  const MutexLock lock(mutex_);
+  if (is_released()) return;
+  error_ = error;
+  is_released_.store(true, std::memory_order_release);
+  for (Place* place : places_) {
+    // Whoever holds its mutex has not seen the change and is not asleep yet.
+    { const MutexLock asleep(place->mutex_); }
+    place->changed_.notify_all();
+  }
+}
+
+void Bystanders::throw_if_released() const {
+  if (is_released()) throw KoloError(*error_);
+}
 
 Driver::Driver(Pollable& engines, Transport& transport, const WaitPolicy& policy,
                UserThreads threads, ErrorDoor* door)
@@ -221,5 +249,11 @@ void Driver::watch(Duration limit) {
   call_.unpark();
   drain_event(call_fd_.get());
 }
+
+EngineThread::EngineThread(Driver& driver) : thread_([&driver] { driver.run(); }) {
+  ::pthread_setname_np(thread_.native_handle(), "kolo-engine");
+}
+
+EngineThread::~EngineThread() { thread_.join(); }
 
 }  // namespace kolo

@@ -3,23 +3,122 @@
 #include <poll.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <optional>
+#include <thread>
 #include <vector>
 
 #include "comm/base/clock.h"
+#include "comm/base/error.h"
+#include "comm/base/mutex.h"
 #include "comm/base/unique_handle.h"
 #include "comm/base/wait_policy.h"
 #include "comm/network/error_door.h"
 #include "comm/transport/doorbell.h"
 #include "comm/transport/transport.h"
-#include "runtime/wait/bystanders.h"
-#include "runtime/wait/deadline.h"
-#include "runtime/wait/pollable.h"
+#include "runtime/wait/pulse.h"
 #include "runtime/wait/seat.h"
 #include "runtime/wait/user_threads.h"
 #include "runtime/wait/wait_policy.h"
 
 namespace kolo {
+
+/// The threads that sleep until another thread, which drives the engines, has settled what they
+/// wait for. If that one is given up, they are woken with the error why.
+///
+/// Threads: any.
+class Bystanders {
+ public:
+  /// While it lives, the caller may wait for `changed` under `mutex`, which it does not hold when
+  /// this begins and ends.
+  class Place {
+   public:
+    Place(Bystanders* all, Mutex& mutex, ConditionVariable& changed)
+        : all_(all), mutex_(mutex), changed_(changed) {
+      if (all_ != nullptr) all_->enter(*this);
+    }
+    ~Place() {
+      if (all_ != nullptr) all_->leave(*this);
+    }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+    /// The driver was given up: `changed` is notified of it.
+    bool is_released() const { return all_ != nullptr && all_->is_released(); }
+
+   private:
+    friend class Bystanders;
+
+    Bystanders* const all_;
+    Mutex& mutex_;
+    ConditionVariable& changed_;
+  };
+
+  /// Gives the driver up, for good. The first error counts.
+  void release(const Error& error) KOLO_EXCLUDES(mutex_);
+  bool is_released() const { return is_released_.load(std::memory_order_acquire); }
+  /// Throws the error if the driver was given up.
+  void throw_if_released() const;
+
+ private:
+  void enter(Place& place) KOLO_EXCLUDES(mutex_);
+  void leave(Place& place) KOLO_EXCLUDES(mutex_);
+
+  Mutex mutex_;
+  std::vector<Place*> places_ KOLO_GUARDED_BY(mutex_);
+  std::optional<Error> error_;  // constant once it is released
+  std::atomic<bool> is_released_{false};
+};
+
+/// The end of a wait. Its time begins at the first look at it, which is when a thread has polled in
+/// vain: most waits end before, and save the time of reading the clock.
+class Deadline {
+ public:
+  /// 0: never.
+  explicit Deadline(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+  /// The time has begun.
+  Deadline(std::chrono::milliseconds timeout, TimePoint begin) : timeout_(timeout) {
+    begin_at(begin);
+  }
+
+  TimePoint get() {
+    if (!end_) begin_at(std::chrono::steady_clock::now());
+    return *end_;
+  }
+
+ private:
+  void begin_at(TimePoint begin) {
+    end_ = timeout_.count() == 0 ? TimePoint::max() : later(begin, saturated(timeout_));
+  }
+
+  std::chrono::milliseconds timeout_;
+  std::optional<TimePoint> end_ = {};
+};
+
+/// What a driver drives: the engines of a rank.
+/// Threads: the driver's, but for `has_submissions`, which any may ask.
+class Pollable {
+ public:
+  virtual ~Pollable() = default;
+
+  /// Moves whatever can be moved, and never blocks. Returns whether anything moved.
+  virtual bool poll() noexcept = 0;
+  /// Whether users' threads have submitted anything since the last poll.
+  virtual bool has_submissions() const = 0;
+  /// Whether nothing is in flight.
+  virtual bool idle() const = 0;
+  /// Whether a device works, which sends no wake-ups.
+  virtual bool device_busy() const = 0;
+  /// Leaves the job at once, with this error.
+  virtual void abort(Error error) = 0;
+  /// Ends the job with the error that is being handled, which was thrown in `verb`.
+  virtual void fail_with_exception(EngineVerb verb) noexcept = 0;
+  /// Whether the job has ended.
+  virtual bool ended() const = 0;
+  /// Shows the verb that the driver is in; null if nobody looks.
+  virtual Pulse* pulse() const = 0;
+};
 
 /// Drives the engines of a rank by whoever has reason to: a thread that waits polls the engine
 /// itself, and only when nobody waits and something is to be done does the engine's own thread
@@ -129,5 +228,56 @@ class Driver {
   FileDescriptor call_fd_;
   std::vector<pollfd> watched_;  // that, the transport's descriptors and the door's
 };
+
+/// The thread that drives an engine while no user's thread does; see `Driver`.
+class EngineThread {
+ public:
+  explicit EngineThread(Driver& driver);
+  /// Waits for the engine to end.
+  ~EngineThread();
+  EngineThread(const EngineThread&) = delete;
+  EngineThread& operator=(const EngineThread&) = delete;
+
+ private:
+  std::thread thread_;
+};
+
+/// Counts the caller's thread among those that wait, while it lives.
+class Waiting {
+ public:
+  explicit Waiting(std::atomic<int>& waiters) : waiters_(waiters) { ++waiters_; }
+  ~Waiting() { --waiters_; }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  std::atomic<int>& waiters_;
+};
+
+/// Waits until `settled()`: by driving the engine if there is a driver and no other thread drives
+/// it, or else until the thread that drives notifies `changed`. Returns false if `deadline` comes
+/// first; throws if the thread that drives is given up.
+///
+/// Before: `settled` may be called without the mutex, and changes under it.
+template <typename Settled>
+bool wait_until(Deadline deadline, Driver* driver, const Settled& settled, Mutex& mutex,
+                ConditionVariable& changed) {
+  if (driver != nullptr) driver->drive(settled, deadline);
+  if (settled()) return true;
+  Bystanders* const bystanders = driver != nullptr ? &driver->bystanders() : nullptr;
+  const Bystanders::Place place(bystanders, mutex, changed);
+  const auto is_over = [&] { return settled() || place.is_released(); };
+  {
+    MutexLock lock(mutex);
+    if (deadline.get() == TimePoint::max()) {
+      changed.wait(lock, is_over);
+    } else {
+      changed.wait_until(lock, deadline.get(), is_over);
+    }
+  }
+  if (settled()) return true;
+  if (bystanders != nullptr) bystanders->throw_if_released();
+  return false;
+}
 
 }  // namespace kolo

@@ -1,9 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <optional>
-#include <utility>
 
 #include "comm/base/clock.h"
 #include "comm/base/wait_policy.h"
@@ -41,29 +40,23 @@ inline constexpr Duration kPendingSleep = std::chrono::milliseconds(50);
 /// some 10 us: one in a thousand, if it is 10 ms.
 inline constexpr std::chrono::milliseconds kStandByTime{10};
 
-/// Whether a user's thread that has marked its last gradient is about to wait: it is if it did so
-/// at once in the last iteration. Then it will drive the engine itself, and the engine's thread
-/// need not be called. Threads: one at a time.
-class PromptWaits {
+/// Whether a program waits for its work as soon as it has begun it: it does if it did so the last
+/// time. Then the thread that waits will drive the work, and no other one need be called for it. A
+/// wrong guess costs time, up to `kStandByTime` once, never a result. Threads: any.
+class WaitHabit {
  public:
-  /// The call that marked the last gradient returns. Its own time does not count: it may have
-  /// summed a bucket.
-  void goes_on(TimePoint now) { went_on_ = now; }
-  /// The thread waits. Only the first wait after `goes_on` counts.
-  void waits(TimePoint now) {
-    if (const auto since = std::exchange(went_on_, std::nullopt)) {
-      expected_ = now - *since < kHandOver;
-    }
+  bool expects_wait() const { return is_prompt_.load(std::memory_order_relaxed); }
+  /// The wait has begun so long after the work.
+  void waits(Duration after) {
+    const bool now = after < kHandOver;
+    if (expects_wait() != now) is_prompt_.store(now, std::memory_order_relaxed);
   }
-
-  bool expected() const { return expected_; }
 
  private:
   /// To hand work to another thread takes 5 to 20 us, so a wait that comes sooner finds it undone.
   static constexpr std::chrono::microseconds kHandOver{20};
 
-  std::optional<TimePoint> went_on_;
-  bool expected_ = false;
+  std::atomic<bool> is_prompt_{false};
 };
 
 }  // namespace kolo

@@ -31,7 +31,6 @@ set(public_headers
   comm/rendezvous/rendezvous.h
   comm/rendezvous/store_rendezvous.h
   fusion/gradient.h
-  runtime/options/compression_stats.h
   runtime/api/check_equal.h
   runtime/api/gradient_set.h
   runtime/api/group.h
@@ -51,7 +50,7 @@ if(KOLO_WITH_TRAINER)
     trainer/*/*/*.h)
   list(FILTER trainer_headers EXCLUDE REGEX "^trainer/cuda/|-inl\\.h$")
   foreach(header IN LISTS trainer_headers ITEMS comm/base/aligned_memory.h comm/base/check.h comm/base/clock.h
-      comm/base/mutex.h comm/base/nearest_name.h comm/base/thread_annotations.h comm/base/unique_handle.h)
+      comm/base/mutex.h comm/base/nearest_name.h comm/base/unique_handle.h)
     cmake_path(GET header PARENT_PATH folder)
     kolo_install_header(${header} ${CMAKE_INSTALL_INCLUDEDIR}/kolo/${folder})
   endforeach()

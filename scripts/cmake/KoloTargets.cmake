@@ -8,7 +8,7 @@ function(kolo_target_defaults target)
   target_compile_features(${target} PRIVATE cxx_std_20)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   set(warnings -Wall -Wextra -Wconversion -Wshadow $<$<BOOL:${KOLO_WERROR}>:-Werror>
-    # Checks KOLO_GUARDED_BY and its kin (comm/base/thread_annotations.h).
+    # Checks KOLO_GUARDED_BY and its kin (comm/base/mutex.h).
     $<$<CXX_COMPILER_ID:Clang,AppleClang>:-Werror=thread-safety>
     # False alarms in std::string concatenation, GCC bug 105651, fixed in 13.
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
@@ -86,7 +86,7 @@ function(kolo_library name)
     kolo_data_path(${name} "${ARG_DATA_PATH}")
   endif()
   if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" OR NOT ARG_DATA_PATH STREQUAL ".")
-    kolo_batches(kolo_${name} 12)
+    kolo_batches(kolo_${name} 24)
   endif()
   target_link_libraries(kolo_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
 endfunction()
@@ -103,7 +103,7 @@ function(kolo_executable name)
   add_executable(${name} ${ARG_SOURCES})
   kolo_program_defaults(${name})
   kolo_precompile(${name} program)
-  kolo_batches(${name} 8)  # CLI11 is parsed and instantiated once for them.
+  kolo_batches(${name} 16)  # CLI11 is parsed and instantiated once for them.
   target_link_libraries(${name} PRIVATE ${ARG_LINK})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 endfunction()
@@ -175,7 +175,7 @@ function(kolo_test name)
   add_executable(${name} ${ARG_SOURCES})
   kolo_test_defaults(${name})
   kolo_precompile(${name} test)
-  kolo_batches(${name} 6)
+  kolo_batches(${name} 16)
   # GCC must not see its operator new beside what is allocated with it.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/support/allocations.cc
     PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

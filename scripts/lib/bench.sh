@@ -1,6 +1,7 @@
 # Shared by scripts/bench-host and scripts/bench-cluster: launches, their rows, tables and pictures. Sourced after
 # common.sh; the caller sets `results` (a folder), `name` (of the result files), `work` (a folder for the rows of
 # single launches) and `script` (its own command line). BENCH_PROGRAM names another kolo-bench than that of build/,
+# BENCH_SECONDS the time of a row without --full, BENCH_LAYERS the layers of the model whose communication overlaps,
 # BENCH_UNDER a command under which each launch runs, as one that waits until a shared machine is free.
 # shellcheck shell=bash disable=SC2034,SC2154
 

@@ -1,6 +1,8 @@
 """Curves on pairs of axes, drawn by gnuplot as SVG and PNG, each curve named at its end."""
 
+import json
 import math
+import pathlib
 import shutil
 import subprocess
 import textwrap
@@ -17,6 +19,19 @@ X_NAMES = 66
 
 class PlotError(Exception):
     """The input cannot be drawn; says what and why."""
+
+
+def read_json(name):
+    """What a program wrote. Raises PlotError that names the file."""
+    try:
+        return json.loads(pathlib.Path(name).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise PlotError(f"{name}: {error}") from error
+
+
+def read_rows(names):
+    """The rows of all files."""
+    return [row for name in names for row in read_json(name)]
 
 
 def quoted(text):

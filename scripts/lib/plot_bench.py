@@ -1,11 +1,17 @@
-"""Measurements of kolo-bench: a collective over size, its share of the limit over ranks, and overlap."""
+"""Measurements of kolo-bench: a collective over size, its share of the limit over ranks, overlap, and errors of means."""
 
 import bench_rows
-from gnuplot import Axis, Curve, Panel, PlotError
+from gnuplot import Axis, Curve, Panel, PlotError, read_rows
 
 # A system keeps its colour from picture to picture; a curve has that of the first name with which it begins.
 STYLES = {"kolo, arena": 0, "kolo, user": 5, "kolo, device-user": 5, "kolo, device": 0, "mpi": 1, "Open MPI 4": 1, "Open MPI": 3,
           "MPICH": 4, "Intel": 6, "gloo": 2, "nccl": 2}  # fmt: skip
+METHODS = {
+    "direct": "Kolo, direct",
+    "two-level": "Kolo, two levels",
+    "ring": "ring",
+    "ring-premultiplied": "ring, 1/n first",
+}
 CALLS = {"flat": "one call", "packed": "one call, packed", "each": "a call each"}
 
 
@@ -265,3 +271,26 @@ def overlap(arguments):
     lowest = min(y for curve in curves for _, y in curve.pairs)
     axis = Axis("fusion size (bytes)", log=2, ticks=ticks, low=ends[0], high=ends[1])
     return [Panel(curves, axis, Axis("time (ms)", low=min(0, lowest * 1.1)))], title, footer(rows)
+
+
+def error(arguments):
+    """The largest error of means over 16-bit contributions over ranks, a panel per wire and a curve per method: (panels,
+    title, footer)."""
+    rows = read_rows(arguments.inputs)
+    try:
+        drawn = []
+        for wire in dict.fromkeys(row["wire"] for row in rows):
+            curves = []
+            for style, (method, name) in enumerate(METHODS.items()):
+                pairs = [(row["ranks"], row["most_ulp"]) for row in rows if (row["wire"], row["method"]) == (wire, method)]
+                if pairs:
+                    curves.append(Curve(name, pairs, style=style))
+            ranks = sorted({row["ranks"] for row in rows})
+            x = Axis("ranks", log=2, ticks=[(count, str(count)) for count in ranks])
+            ticks = [(value, str(value)) for value in (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)]
+            y = Axis("largest error (units in the last place)", log=2, ticks=ticks, low=0.25)
+            drawn.append(Panel(curves, x, y, wire))
+        footer = f"kolo-bench error, {rows[0]['count']} elements a case around 1, deviation {rows[0]['deviation']}, simulated ranks, seed {rows[0]['seed']}"
+    except (KeyError, TypeError, IndexError) as why:
+        raise PlotError(f"not the JSON of kolo-bench error ({why!r})") from why
+    return drawn, arguments.title or "Error of the mean over ranks, against float64", [footer]

@@ -1,22 +1,10 @@
-"""Predicted efficiency over ranks, from rows of `kolo-sim step --json`."""
+"""From rows of `kolo-sim step --json`: efficiency over ranks, and which compression is fastest over rates and ranks."""
 
-import json
-import pathlib
+import re
 
-from gnuplot import Axis, Curve, Panel, PlotError
+from gnuplot import Axis, Curve, Panel, PlotError, read_rows
 
 MODELS = {"resnet50": "ResNet-50", "gpt1b": "GPT"}
-
-
-def read_rows(files):
-    """The rows of all files."""
-    rows = []
-    for name in files:
-        try:
-            rows += json.loads(pathlib.Path(name).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise PlotError(f"{name}: {error}") from error
-    return rows
 
 
 def best(rows):
@@ -71,3 +59,93 @@ def panels(arguments):
     title = arguments.title or f"Predicted scaling efficiency, {per_node} ranks on a node's link, {', '.join(wires)} on the wire"
     footer = f"kolo-sim step, network latency {latency} µs; at each point the fastest of {', '.join(algorithms)}"
     return drawn, title, [footer]
+
+
+# --- compression -----------------------------------------------------------------------------------
+
+DENSE = "none"
+
+
+def is_chosen(compression):
+    return compression.startswith("auto")
+
+
+def by_point(arguments):
+    """{(ranks, rate): {compression: milliseconds}} of one model, and its rows."""
+    rows = read_rows(arguments.inputs)
+    points = {}
+    try:
+        for row in rows:
+            point = points.setdefault((row["ranks"], round(row["network_gbit"], 3)), {})
+            before = point.get(row["compression"], row["step_ms"])
+            point[row["compression"]] = min(before, row["step_ms"])
+        if len({row["model"] for row in rows}) != 1:
+            raise PlotError("rows of one model are wanted")
+    except (KeyError, TypeError) as error:
+        raise PlotError(f"not the JSON of kolo-sim step ({error!r})") from error
+    without = [f"{ranks} ranks at {rate:g} Gbit/s" for (ranks, rate), times in points.items() if DENSE not in times]
+    if without:
+        raise PlotError(f"no row without compression for {without[0]}")
+    return points, rows
+
+
+def compression_panels(arguments):
+    """A panel per number of ranks; the title and the footer say what was simulated."""
+    points, rows = by_point(arguments)
+    compressions = [name for name in dict.fromkeys(row["compression"] for row in rows) if name != DENSE]
+    rates = sorted({rate for _, rate in points})
+    highest = max(times[DENSE] / us for times in points.values() for us in times.values())
+    lowest = min(times[DENSE] / us for times in points.values() for us in times.values())
+    drawn = []
+    for count in sorted({ranks for ranks, _ in points}):
+        curves = [Curve("dense", [(rate, 1) for rate in rates], style=6)]
+        for style, name in enumerate(compressions):
+            pairs = [(rate, times[DENSE] / times[name])
+                     for (ranks, rate), times in points.items() if ranks == count and name in times]  # fmt: skip
+            curves.append(Curve(name, pairs, style=style, thin=is_chosen(name)))
+        x = Axis("Gbit/s of each node's link", log=10, ticks=[(rate, f"{rate:g}") for rate in rates])
+        ticks = [(2.0**power, f"{2.0**power:g}") for power in range(-10, 11)]
+        y = Axis("times as fast as dense float32", log=2, ticks=ticks, low=lowest / 1.1, high=highest * 1.1)
+        drawn.append(Panel(curves, x, y, f"{count} ranks"))
+    first = rows[0]
+    title = arguments.title or (
+        f"Predicted step of {first['parameters'] / 1e6:.1f} M parameters, {first['compute_ms']:.0f} ms of compute, "
+        f"{first['ranks'] // first['nodes']} rank{'s' if first['ranks'] > first['nodes'] else ''} on a node"
+    )
+    latency = ", ".join(f"{us:g}" for us in latencies(rows))
+    return drawn, title, [f"kolo-sim step, network latency {latency} µs, selection on one core"]
+
+
+def density_of(compression):
+    """0.01 of "topk(0.01,dgc)"; what the option takes if none is named."""
+    found = re.search(r"\(([0-9.e-]+)", compression)
+    return float(found[1]) if found else 0.01
+
+
+def compression_table(arguments):
+    """Markdown: a line per rate and density that `auto` was given, a column per number of ranks."""
+    points, _ = by_point(arguments)
+    counts = sorted({ranks for ranks, _ in points})
+    chosen = sorted({name for times in points.values() for name in times if is_chosen(name)}, key=density_of)
+    if not chosen:
+        raise PlotError("no row of auto")
+    lines = ["| Gbit/s | density | " + " | ".join(f"{count} ranks" for count in counts) + " |"]
+    lines.append("|---:|---:|" + "---|" * len(counts))
+    for rate in sorted({rate for _, rate in points}):
+        for name in chosen:
+            cells = [cell(points.get((count, rate), {}), name) for count in counts]
+            lines.append(f"| {rate:g} | {density_of(name):g} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def cell(times, chosen):
+    """"topk 7.1 × (1.02)" of milliseconds by compression: what is fastest of dense, 16 bits and top-k of the density
+    of `chosen`, how many times as fast as dense float32, and how many times as long as it `chosen` takes."""
+    density = density_of(chosen)
+    named = {name: ms for name, ms in times.items()
+             if not is_chosen(name) and (not name.startswith("topk") or density_of(name) == density)}  # fmt: skip
+    if not named or chosen not in times:
+        return "–"
+    best = min(named, key=named.get)
+    word = "dense" if best == DENSE else best.partition("(")[0]
+    return f"{word} {times[DENSE] / named[best]:.1f} × ({times[chosen] / named[best]:.2f})"

@@ -1,8 +1,6 @@
 """Curves of training runs, from files of `kolo-train --json`."""
 
-import json
-import pathlib
-
+import gnuplot
 from gnuplot import Axis, Curve, Panel, PlotError
 
 METRICS = {
@@ -17,10 +15,7 @@ OVER = {"steps": ("step", "step"), "seconds": ("seconds", "time (s)")}
 def read_json(argument):
     """Reads FILE or LABEL=FILE; returns (label or None, value)."""
     label, equals, name = argument.rpartition("=")
-    try:
-        return (label if equals else None), json.loads(pathlib.Path(name).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise PlotError(f"{name}: {error}") from error
+    return (label if equals else None), gnuplot.read_json(name)
 
 
 def describe_run(run):

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <chrono>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -16,6 +15,7 @@
 
 #include "benchmarks/collective/caller_memory.h"
 #include "benchmarks/peers/peers.h"
+#include "tests/benchmarks/fake_system.h"
 #include "tests/support/device/host_device.h"
 #include "tests/support/runtime_job.h"
 
@@ -24,70 +24,18 @@ namespace {
 
 Runtime one_rank() { return Runtime::from_environment({}); }
 
-/// What a test wants to go wrong: after so many runs, one element of the sum.
-class FaultyRun final : public CollectiveRun {
- public:
-  FaultyRun(const CollectiveCase& what, int good_runs) : data_(what.bytes), good_runs_(good_runs) {}
-  void write(const void* elements) override { std::memcpy(data_.data(), elements, data_.size()); }
-  void read(void* elements) override { std::memcpy(elements, data_.data(), data_.size()); }
-  void read_contribution(void* elements) override { read(elements); }
-  void run() override {
-    if (good_runs_-- <= 0) data_.back() ^= std::byte{1};
-  }
-  std::string algorithm() const override { return "faulty"; }
-
- private:
-  std::vector<std::byte> data_;
-  int good_runs_;
-};
-
-/// Out of place, but writes to its contribution; the sum is right.
-class ScribblingSystem final : public CollectiveSystem {
- public:
-  class Run final : public CollectiveRun {
-   public:
-    explicit Run(const CollectiveCase& what) : contribution_(what.bytes), sum_(what.bytes) {}
-    void write(const void* elements) override {
-      std::memcpy(contribution_.data(), elements, contribution_.size());
-    }
-    void read(void* elements) override { std::memcpy(elements, sum_.data(), sum_.size()); }
-    void read_contribution(void* elements) override {
-      std::memcpy(elements, contribution_.data(), contribution_.size());
-    }
-    void run() override {
-      sum_ = contribution_;
-      contribution_.front() ^= std::byte{1};
-    }
-    std::string algorithm() const override { return "scribbling"; }
-
-   private:
-    std::vector<std::byte> contribution_, sum_;
+/// After so many calls, one element of the sum is wrong.
+FakeCall wrong_after(int good) {
+  return [good](auto&, auto& sum) mutable {
+    if (good-- <= 0) sum.back() ^= std::byte{1};
   };
+}
 
-  std::string name() const override { return "scribbling"; }
-  std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
-    std::vector<std::unique_ptr<CollectiveRun>> runs;
-    runs.push_back(std::make_unique<Run>(what));
-    return runs;
-  }
-};
-
-class FaultySystem final : public CollectiveSystem {
- public:
-  explicit FaultySystem(std::vector<int> good_runs) : good_runs_(std::move(good_runs)) {}
-  std::string name() const override { return "faulty"; }
-  std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
-    cases.push_back(what);
-    std::vector<std::unique_ptr<CollectiveRun>> runs;
-    for (int good : good_runs_) runs.push_back(std::make_unique<FaultyRun>(what, good));
-    return runs;
-  }
-
-  std::vector<CollectiveCase> cases;
-
- private:
-  std::vector<int> good_runs_;
-};
+std::unique_ptr<FakeSystem> faulty(std::vector<int> good_calls) {
+  std::vector<std::pair<std::string, FakeCall>> calls;
+  for (const int good : good_calls) calls.emplace_back("faulty", wrong_after(good));
+  return std::make_unique<FakeSystem>(std::move(calls));
+}
 
 std::vector<CollectiveRow> measure(Runtime& runtime, std::unique_ptr<CollectiveSystem> system,
                                    const CollectiveOptions& options) {
@@ -98,45 +46,24 @@ std::vector<CollectiveRow> measure(Runtime& runtime, std::unique_ptr<CollectiveS
 
 constexpr int kNever = 1'000'000;
 
-/// Two algorithms: one takes 2 ms at first, and the other 4 ms later.
-class FickleSystem final : public CollectiveSystem {
- public:
-  class Run final : public CollectiveRun {
-   public:
-    Run(std::string name, const CollectiveCase& what, int first_ms, int later_ms)
-        : name_(std::move(name)), data_(what.bytes), first_ms_(first_ms), later_ms_(later_ms) {}
-    void write(const void* elements) override { std::memcpy(data_.data(), elements, data_.size()); }
-    void read(void* elements) override { std::memcpy(elements, data_.data(), data_.size()); }
-    void read_contribution(void* elements) override { read(elements); }
-    void run() override {
-      constexpr int kUntilTheFirstIsTimed = 3;  // It is checked and warmed up before.
-      const int ms = runs_++ < kUntilTheFirstIsTimed ? first_ms_ : later_ms_;
-      using Clock = std::chrono::steady_clock;
-      const auto end = Clock::now() + std::chrono::milliseconds(ms);
-      while (Clock::now() < end) continue;
-    }
-    std::string algorithm() const override { return name_; }
-
-   private:
-    std::string name_;
-    std::vector<std::byte> data_;
-    int first_ms_, later_ms_, runs_ = 0;
+/// Takes other times once it was checked and warmed up, and timed once.
+FakeCall takes_ms(int first_ms, int later_ms) {
+  return [=, calls = 0](auto&, auto&) mutable {
+    constexpr int kUntilTheFirstIsTimed = 3;
+    using Clock = std::chrono::steady_clock;
+    const int ms = calls++ < kUntilTheFirstIsTimed ? first_ms : later_ms;
+    const auto end = Clock::now() + std::chrono::milliseconds(ms);
+    while (Clock::now() < end) continue;
   };
-
-  std::string name() const override { return "fickle"; }
-  std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
-    std::vector<std::unique_ptr<CollectiveRun>> runs;
-    runs.push_back(std::make_unique<Run>("soon dropped", what, 2, 0));
-    runs.push_back(std::make_unique<Run>("slower later", what, 0, 4));
-    return runs;
-  }
-};
+}
 
 // Its one iteration is not all that was asked for.
 TEST(CollectiveBench, AnAlgorithmThatWasDroppedIsNoRow) {
   Runtime runtime = one_rank();
-  const auto rows =
-      measure(runtime, std::make_unique<FickleSystem>(), {.sizes = {64}, .iterations = 3});
+  std::vector<std::pair<std::string, FakeCall>> calls = {{"soon dropped", takes_ms(2, 0)},
+                                                         {"slower later", takes_ms(0, 4)}};
+  const auto rows = measure(runtime, std::make_unique<FakeSystem>(std::move(calls)),
+                            {.sizes = {64}, .iterations = 3});
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].algorithm, "slower later");
   EXPECT_EQ(rows[0].iterations, 3);
@@ -145,8 +72,7 @@ TEST(CollectiveBench, AnAlgorithmThatWasDroppedIsNoRow) {
 
 TEST(CollectiveBench, CountsAnElementThatIsWrongFromTheStart) {
   Runtime runtime = one_rank();
-  const auto rows = measure(runtime, std::make_unique<FaultySystem>(std::vector{0}),
-                            {.sizes = {64}, .iterations = 4});
+  const auto rows = measure(runtime, faulty({0}), {.sizes = {64}, .iterations = 4});
   ASSERT_EQ(rows.size(), 1u);
   // Before and after the timed iterations.
   EXPECT_EQ(rows[0].wrong, 2u);
@@ -154,15 +80,13 @@ TEST(CollectiveBench, CountsAnElementThatIsWrongFromTheStart) {
 
 TEST(CollectiveBench, CountsAnElementThatBecomesWrong) {
   Runtime runtime = one_rank();
-  const auto rows = measure(runtime, std::make_unique<FaultySystem>(std::vector{3}),
-                            {.sizes = {64}, .iterations = 4});
+  const auto rows = measure(runtime, faulty({3}), {.sizes = {64}, .iterations = 4});
   EXPECT_EQ(rows.at(0).wrong, 1u);
 }
 
 TEST(CollectiveBench, CountsWhatIsWrongInAWayThatIsNotTheBest) {
   Runtime runtime = one_rank();
-  const auto rows = measure(runtime, std::make_unique<FaultySystem>(std::vector{kNever, 0, kNever}),
-                            {.sizes = {64}, .iterations = 4});
+  const auto rows = measure(runtime, faulty({kNever, 0, kNever}), {.sizes = {64}, .iterations = 4});
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_GE(rows[0].wrong.value_or(0), 1u);
   EXPECT_EQ(rows[0].candidates.size(), 3u);
@@ -170,7 +94,9 @@ TEST(CollectiveBench, CountsWhatIsWrongInAWayThatIsNotTheBest) {
 
 TEST(CollectiveBench, CountsAContributionThatDidNotStayAsItWas) {
   Runtime runtime = one_rank();
-  const auto rows = measure(runtime, std::make_unique<ScribblingSystem>(),
+  std::vector<std::pair<std::string, FakeCall>> calls = {
+      {"scribbling", [](auto& contribution, auto&) { contribution.front() ^= std::byte{1}; }}};
+  const auto rows = measure(runtime, std::make_unique<FakeSystem>(std::move(calls)),
                             {.sizes = {64}, .places = {true, false}, .iterations = 4});
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0].wrong, 0u);  // In place nothing is left of it.
@@ -179,8 +105,7 @@ TEST(CollectiveBench, CountsAContributionThatDidNotStayAsItWas) {
 
 TEST(CollectiveBench, MeasuresEnoughIterationsForAMedianHoweverShortTheTime) {
   Runtime runtime = one_rank();
-  const auto rows = measure(runtime, std::make_unique<FaultySystem>(std::vector{kNever}),
-                            {.sizes = {64}, .seconds = 1e-9});
+  const auto rows = measure(runtime, faulty({kNever}), {.sizes = {64}, .seconds = 1e-9});
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].iterations, kLeastIterations);
   EXPECT_EQ(rows[0].slowest_us.p99, std::nullopt);
@@ -212,8 +137,8 @@ TEST(CollectiveCase, KnowsTheBytesThatANodeMustMove) {
 
 TEST(CollectiveBench, MeasuresASystemWithoutAnArenaOnceForBothHomes) {
   Runtime runtime = one_rank();
-  auto system = std::make_unique<FaultySystem>(std::vector{kNever});
-  const FaultySystem& seen = *system;
+  auto system = faulty({kNever});
+  const FakeSystem& seen = *system;
   std::vector<std::unique_ptr<CollectiveSystem>> systems;
   systems.push_back(make_kolo_system(runtime));
   systems.push_back(std::move(system));
@@ -233,7 +158,7 @@ TEST(CollectiveBench, MeasuresASystemWithoutAnArenaOnceForBothHomes) {
     EXPECT_EQ(row.wrong.value_or(0), 0u);
   }
   EXPECT_EQ(names, (std::vector<std::string>{"kolo arena in", "kolo arena out", "kolo user in",
-                                             "kolo user out", "faulty user in", "faulty user out",
+                                             "kolo user out", "fake user in", "fake user out",
                                              "streaming user in", "streaming user out"}));
   EXPECT_EQ(seen.cases.size(), 2u);
 }

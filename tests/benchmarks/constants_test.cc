@@ -15,7 +15,7 @@
 
 #include "benchmarks/sim/sim_cluster.h"
 #include "comm/algorithms/all_reduce/cost_model.h"
-#include "comm/algorithms/choose.h"
+#include "comm/algorithms/compile.h"
 
 // Numbers that nobody measures and nothing implies decide how buckets are summed. None of them may
 // matter much: docs/decisions/0041-constants.md lists them.

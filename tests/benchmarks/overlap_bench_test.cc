@@ -3,13 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "tests/benchmarks/fake_system.h"
 
 namespace kolo::bench {
 namespace {
@@ -111,48 +112,20 @@ TEST(OverlapBench, UpdatesLayerByLayerWhereASystemCanWaitForOne) {
   EXPECT_GE(rows.at(0).iteration_us, rows[0].first_us);
 }
 
-/// On one rank the sum is the contribution. Writes down the size of each call.
-class CountingPeer final : public CollectiveSystem {
- public:
-  class Run final : public CollectiveRun {
-   public:
-    Run(std::size_t bytes, std::string name, std::vector<std::size_t>& calls)
-        : data_(bytes), name_(std::move(name)), calls_(calls) {}
-    void write(const void* elements) override { std::memcpy(data_.data(), elements, data_.size()); }
-    void read(void* elements) override { std::memcpy(elements, data_.data(), data_.size()); }
-    void read_contribution(void* elements) override { read(elements); }
-    void run() override { calls_.push_back(data_.size()); }
-    std::string algorithm() const override { return name_; }
-
-   private:
-    std::vector<std::byte> data_;
-    std::string name_;
-    std::vector<std::size_t>& calls_;
-  };
-
-  std::string name() const override { return "counting"; }
-  std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
-    std::vector<std::unique_ptr<CollectiveRun>> runs;
-    runs.push_back(std::make_unique<Run>(what.bytes, "only", calls));
-    return runs;
-  }
-
-  std::vector<std::size_t> calls;
-};
-
 TEST(OverlapBench, BlockingCallsAreOneForAllOrOneForEach) {
   Runtime runtime = Runtime::from_environment({});
   const std::vector<std::size_t> counts{5, 1, 3};
   const auto sizes_of = [&](Calls calls) {
-    CountingPeer peer;
+    std::vector<std::size_t> sizes;
+    FakeSystem peer({{"only", [&](auto&, auto& sum) { sizes.push_back(sum.size()); }}});
     std::vector<std::unique_ptr<OverlapSystem>> systems;
     systems.push_back(make_blocking_overlap(runtime, peer, counts, calls));
-    peer.calls.clear();
+    sizes.clear();
     const auto rows = measure_overlap(
         runtime, systems, {.counts = counts, .compute_ms = 0.01, .iterations = 1, .warmup = 0});
     EXPECT_EQ(rows.at(0).wrong, 0u) << to_string(calls);
     EXPECT_EQ(rows.at(0).calls, calls);
-    return peer.calls;
+    return sizes;
   };
   // Without computation, with it, and for the check.
   EXPECT_EQ(sizes_of(Calls::kFlat), (std::vector<std::size_t>{36, 36, 36}));

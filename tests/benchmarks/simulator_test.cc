@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "benchmarks/sim/simulated_machine.h"
+#include "comm/algorithms/all_reduce/stage.h"
 #include "comm/algorithms/chunking.h"
 #include "comm/algorithms/compile.h"
 #include "comm/base/check.h"
@@ -400,8 +401,8 @@ TEST(Simulator, NamesWhatAStuckScheduleWaitsFor) {
       ADD_FAILURE() << "ended without step " << static_cast<int>(dropped);
     } catch (const KoloError& e) {
       EXPECT_EQ(e.error().code, ErrorCode::kInternal);
-      EXPECT_NE(std::string(e.what()).find("of rank 3, which never gives it"), std::string::npos)
-          << e.what();
+      EXPECT_GE(e.error().rank, 0);
+      EXPECT_NE(std::string(e.what()).find(" waits for number "), std::string::npos) << e.what();
     }
   }
 }

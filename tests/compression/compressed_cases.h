@@ -19,15 +19,6 @@ namespace kolo::test {
 
 inline constexpr std::uint32_t kGroupSeed = 97;
 
-inline SparseOptions options_of(const std::vector<std::size_t>& counts, double density) {
-  SparseOptions options{.density = density};
-  for (const std::size_t count : counts) {
-    options.tensors.push_back(
-        {.name = "t" + std::to_string(options.tensors.size()), .count = count});
-  }
-  return options;
-}
-
 inline std::string text(const SparseOptions& options, const std::vector<int>& nodes) {
   std::string result = shape_text(nodes) + ", " + std::string(to_string(options.route)) +
                        ", rule " + std::to_string(static_cast<int>(options.rule)) + ", wire " +
@@ -87,17 +78,6 @@ inline Sums residual_sums(CompressedJob& job, const SparseOptions& options) {
 inline std::vector<int> any_nodes(std::mt19937& random) {
   const std::vector<int> shapes[] = {{1}, {2}, {4}, {1, 1}, {2, 2}, {4, 4}, {2, 2, 2, 2}, {3, 1}};
   return shapes[random() % std::size(shapes)];
-}
-
-/// Every route and rule.
-inline std::vector<SparseOptions> all_ways(const SparseOptions& options) {
-  std::vector<SparseOptions> ways;
-  for (const ExchangeRoute route : kRoutes) {
-    SparseOptions way = options;
-    way.route = route;
-    for (const QuotaRule rule : kRules) ways.emplace_back(way).rule = rule;
-  }
-  return ways;
 }
 
 inline SparseOptions any_options(std::mt19937& random) {

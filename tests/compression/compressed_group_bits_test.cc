@@ -1,18 +1,23 @@
 // The bits of results and residuals: those of other code, of the dense path, and the same on all
 // ranks.
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
 #include <gtest/gtest.h>
 
 #include "comm/kernels/reduce_kernels.h"
 #include "tests/compression/compressed_cases.h"
-#include "tests/compression/simulated_exchange.h"
+#include "tests/compression/sparse_oracle.h"
 
 namespace kolo::test {
 namespace {
 
-// I2 and I6, at run time: on all ranks, along all routes and for any interleaving the bits of the
-// exchange that is simulated by other code, in results and residuals.
-TEST_F(CompressedGroupTest, GivesTheBitsOfTheSimulatedExchange) {
+// I2 and I6: on all ranks, along all routes and for any interleaving the bits of plain arithmetic,
+// in results and residuals.
+TEST_F(CompressedGroupTest, GivesTheBitsOfPlainArithmetic) {
   for (int round = 0; round < 24; ++round) {
     SparseOptions options = any_options(random_);
     options.scope = SparseScope::kFlat;
@@ -27,7 +32,7 @@ TEST_F(CompressedGroupTest, GivesTheBitsOfTheSimulatedExchange) {
       ks.push_back(pairs_to_keep(options.density, tensor.count));
       plan.k += ks.back();
     }
-    SimulatedExchange expected(plan);
+    SparseOracle expected(plan);
     std::vector<std::unique_ptr<CompressedJob>> jobs;
     for (const ExchangeRoute route : kRoutes) {
       options.route = route;
@@ -36,18 +41,16 @@ TEST_F(CompressedGroupTest, GivesTheBitsOfTheSimulatedExchange) {
     }
     for (int step = 0; step < 3; ++step) {
       const auto gradients = gradients_of(random_, options, ranks, normal);
-      expected.step(gradients, ks, ExchangeRoute::kPairwise, static_cast<float>(ranks));
+      expected.step(gradients, ks, static_cast<float>(ranks));
       std::vector<std::uint32_t> residuals;
       for (int rank = 0; rank < ranks; ++rank) {
-        for (std::size_t t = 0; t < ks.size(); ++t) {
-          const auto own = bits_of(expected.feedback(rank).residual(t));
-          residuals.insert(residuals.end(), own.begin(), own.end());
-        }
+        const auto own = bits_of(expected.residual(rank));
+        residuals.insert(residuals.end(), own.begin(), own.end());
       }
       for (const auto& job : jobs) {
         ASSERT_TRUE(job->step(gradients));
         for (int rank = 0; rank < ranks; ++rank) {
-          ASSERT_EQ(bits_of(job->rank(rank).results()), bits_of(std::span(expected.outputs()[0])));
+          ASSERT_EQ(bits_of(job->rank(rank).results()), bits_of(std::span(expected.output())));
         }
         ASSERT_EQ(residual_bits(*job), residuals);
       }
@@ -102,6 +105,38 @@ TEST_F(CompressedGroupTest, Edges) {
         }
       }
     }
+  }
+}
+
+// Layers with very different gradients in one group: every one of them keeps nearly the energy of
+// its own largest sums. Ranked together, the first would keep next to nothing.
+TEST_F(CompressedGroupTest, QuotaKeepsNearlyTheEnergyOfTheExactChoiceOfEachTensor) {
+  constexpr std::size_t kCount = 40000, kKept = kCount / 100;
+  const SparseOptions options = options_of({kCount, kCount, kCount, kCount}, 0.01);
+  CompressedJob job({16}, options);
+  auto gradients = gradients_of(random_, options, job.size(), normal);
+  for (Tensors& own : gradients) {
+    for (std::size_t t = 0; t < 4; ++t) {
+      for (float& value : own[t]) value = std::ldexp(value, 3 * static_cast<int>(t));
+    }
+  }
+  const auto energy_of_largest = [](std::span<const float> values) {
+    std::vector<double> squares;
+    for (const float value : values) squares.push_back(double{value} * double{value});
+    std::ranges::sort(squares, std::greater<>());
+    return std::accumulate(squares.begin(), squares.begin() + kKept, 0.0);
+  };
+  ASSERT_TRUE(job.step(gradients));
+  for (std::size_t t = 0; t < 4; ++t) {
+    SCOPED_TRACE("tensor " + std::to_string(t) + ", seed " + std::to_string(kGroupSeed));
+    SparseOptions one = options_of({kCount}, 0.01);
+    one.rule = QuotaRule::kLossless;
+    CompressedJob alone({16}, one);
+    std::vector<Tensors> own;
+    for (const Tensors& rank : gradients) own.push_back({rank[t]});
+    ASSERT_TRUE(alone.step(own));
+    EXPECT_GE(energy_of_largest(job.rank(0).results()[t]),
+              0.95 * energy_of_largest(alone.rank(0).results()[0]));
   }
 }
 

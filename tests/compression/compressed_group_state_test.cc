@@ -20,14 +20,13 @@ TEST_F(CompressedGroupTest, StepsHaveAnOrder) {
   EXPECT_EQ(job.group(0).step(), 1u);
 }
 
-// Nobody's momentum is lost or counted twice: at density one, without masking, it is that of a
-// dense optimizer, before and after the dense steps.
-TEST_F(CompressedGroupTest, CorrectedMomentumAtDensityOneIsTheOptimizers) {
+// Nobody's momentum is lost or counted twice: in dense steps it is that of a dense optimizer.
+TEST_F(CompressedGroupTest, CorrectedMomentumOfDenseStepsIsTheOptimizers) {
   for (const std::vector<int>& nodes : {std::vector<int>{2}, {2, 2}}) {
     SparseOptions options = options_of({160}, 1.0);
     options.wire = DType::kFloat32;
-    options.momentum = MomentumCorrection{.momentum = 0.5f, .masking = false};
-    options.warm_up.dense_steps = 2;
+    options.momentum = MomentumCorrection{.momentum = 0.5f};
+    options.warm_up.dense_steps = 4;
     CompressedJob job(nodes, options);
     std::vector<double> velocity(160);
     for (int step = 0; step < 4; ++step) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm/schedule/executor.h"
-#include "compression/top_k_group.h"
+#include "compression/compressed_group.h"
 #include "tests/compression/sparse_numbers.h"
 #include "tests/support/in_process_transport.h"
 #include "tests/support/seeded_scheduler.h"
@@ -73,7 +73,7 @@ class CompressedRank {
         placement_(placement),
         transport_(hub.transport(rank)),
         executor_(*transport_),
-        group(std::make_unique<TopKGroup>(rank, grid_, options)),
+        group(std::make_unique<CompressedGroup>(rank, grid_, options)),
         tensors(std::make_shared<GroupTensors>(options)) {
     add(compile_sparse);
     add(compile_dense_step);

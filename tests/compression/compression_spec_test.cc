@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "comm/base/error.h"
-#include "compression/compression_rules.h"
 
 namespace kolo {
 namespace {

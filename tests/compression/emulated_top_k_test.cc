@@ -1,4 +1,5 @@
-// Top-k's kernels on the emulated device, bit for bit as top-k on the processor.
+// Top-k's kernels on the emulated device, bit for bit as sorting everything; its digits and its
+// plan.
 
 #include <gtest/gtest.h>
 
@@ -7,7 +8,7 @@
 
 #include "comm/base/error.h"
 #include "compression/kernels/top_k_cuda.h"
-#include "compression/kernels/top_k_workspace.h"
+#include "compression/kernels/top_k_selector.h"
 #include "tests/compression/top_k_cases.h"
 #include "tests/support/cuda_emulator/device.h"
 #include "tests/support/sanitized.h"
@@ -21,60 +22,49 @@ struct alignas(16) Quad {
   float values[4];
 };
 
-struct Result {
-  std::vector<std::uint32_t> residual, indices, values;  // bits
-  bool operator==(const Result&) const = default;
-};
-
 std::vector<Quad> aligned(const std::vector<float>& values) {
   std::vector<Quad> quads(values.size() / 4 + 1);
   std::memcpy(quads.data(), values.data(), values.size() * sizeof(float));
   return quads;
 }
 
-Result on_emulator(const test::TopKCase& input, std::size_t k) {
+test::TopKAnswer on_emulator(const test::TopKCase& input, std::size_t k) {
   const std::size_t count = input.residual.size();
   std::vector<Quad> residual = aligned(input.residual);
   const std::vector<Quad> gradient = aligned(input.gradient);
   std::vector<Quad> workspace(top_k_workspace_bytes(count) / sizeof(Quad) + 1);
   std::memset(workspace.data(), 0xff, workspace.size() * sizeof(Quad));
-  std::vector<std::uint32_t> indices(k);
-  std::vector<float> values(k);
+  test::TopKAnswer answer{.sums = std::vector<float>(count),
+                          .indices = std::vector<std::uint32_t>(k),
+                          .values = std::vector<float>(k)};
   launch_top_k({.residual = residual[0].values,
                 .gradient = gradient[0].values,
                 .count = count,
                 .k = k,
-                .indices = indices.data(),
-                .values = values.data()},
+                .indices = answer.indices.data(),
+                .values = answer.values.data()},
                std::as_writable_bytes(std::span(workspace)), nullptr);
-  std::vector<float> left(count);
-  std::memcpy(left.data(), residual.data(), count * sizeof(float));
-  return {test::bits_of(left), indices, test::bits_of(values)};
+  std::memcpy(answer.sums.data(), residual.data(), count * sizeof(float));
+  return answer;
 }
 
-Result on_processor(const test::TopKCase& input, std::size_t k) {
-  std::vector<float> residual = input.residual;
-  std::vector<std::uint32_t> indices(k);
-  std::vector<float> values(k);
-  top_k({.residual = residual.data(),
-         .gradient = input.gradient.data(),
-         .count = residual.size(),
-         .k = k,
-         .indices = indices.data(),
-         .values = values.data()});
-  return {test::bits_of(residual), indices, test::bits_of(values)};
+// Its sums are what is left in the residual.
+test::TopKAnswer by_sorting(const test::TopKCase& input, std::size_t k) {
+  test::TopKAnswer answer = test::top_k_by_sorting(input, 1.0f, k);
+  for (const std::uint32_t i : answer.indices) answer.sums[i] = 0.0f;
+  return answer;
 }
 
-void expect_equal(const test::TopKCase& input, std::size_t k, std::uint32_t seed,
-                  std::size_t resident_blocks) {
+void expect_sorted(const test::TopKCase& input, std::size_t k, std::uint32_t seed,
+                   std::size_t resident_blocks) {
   SCOPED_TRACE(input.name + ", " + std::to_string(k) + " of " +
                std::to_string(input.residual.size()) + ", seed " + std::to_string(seed) + ", " +
                std::to_string(resident_blocks) + " blocks");
   emulator::Device device({.seed = seed, .resident_blocks = resident_blocks});
-  ASSERT_TRUE(on_emulator(input, k) == on_processor(input, k));
+  test::expect_equal(on_emulator(input, k), by_sorting(input, k));
 }
 
-TEST(EmulatedTopK, EqualsTheProcessorForEveryKindOfNumber) {
+TEST(EmulatedTopK, EqualsSortingForEveryKindOfNumber) {
   std::uint32_t seed = kSeed;
   // With more than a tile, the emulator is slow under sanitizers.
   const std::vector<std::size_t> counts = test::kSanitized
@@ -85,26 +75,26 @@ TEST(EmulatedTopK, EqualsTheProcessorForEveryKindOfNumber) {
       for (const std::size_t k : test::top_k_ks(count)) {
         ++seed;
         if (test::kSanitized && count > 7 && seed % 3 != 0) continue;
-        expect_equal(input, k, seed, 1 + seed % 4);
+        expect_sorted(input, k, seed, 1 + seed % 4);
       }
     }
   }
 }
 
 // One block whose warps take several sections each, and several blocks; lists that overflow.
-TEST(EmulatedTopK, EqualsTheProcessorOverManySectionsAndInEveryGrid) {
+TEST(EmulatedTopK, EqualsSortingOverManySectionsAndInEveryGrid) {
   constexpr std::size_t kCount = 24 * TopKPlan::kSmallestSection + 777;
   const std::vector<test::TopKCase> cases = test::top_k_cases(kCount, kSeed);
   for (std::size_t i = test::kSanitized ? 1 : 0; i < cases.size(); i += test::kSanitized ? 2 : 1) {
-    if (!test::kSanitized) expect_equal(cases[i], kCount / 100, kSeed, 1);
-    expect_equal(cases[i], kCount / 100, kSeed, 4);
+    if (!test::kSanitized) expect_sorted(cases[i], kCount / 100, kSeed, 1);
+    expect_sorted(cases[i], kCount / 100, kSeed, 4);
   }
 }
 
 TEST(EmulatedTopK, EveryOrderOfThreadsAndBlocksGivesTheSameBits) {
   const auto cases = test::top_k_cases(3 * TopKPlan::kSmallestSection + 1, kSeed);
   for (std::uint32_t seed = 1; seed <= 10; ++seed) {
-    expect_equal(cases[seed % cases.size()], 500, seed, 1 + seed % 5);
+    expect_sorted(cases[seed % cases.size()], 500, seed, 1 + seed % 5);
   }
 }
 
@@ -122,6 +112,50 @@ TEST(EmulatedTopK, RefusesWhatItCannotDo) {
                UsageError);
   EXPECT_THROW(launch({.residual = values + 1, .gradient = values, .count = 4, .k = 1}, bytes),
                UsageError);
+}
+
+TEST(RadixSelectTest, DigitsMakeUpAKey) {
+  unsigned bits = 0;
+  for (int i = radix::kDigitCount; i-- > 0;) {
+    EXPECT_EQ(radix::digit(i).shift, bits);
+    bits += radix::digit(i).bits;
+  }
+  EXPECT_EQ(bits, 31u);
+  const std::uint32_t key = 0x7fc12345;
+  EXPECT_EQ(radix::digit(0).prefix(key), 0u);
+  EXPECT_EQ(radix::digit(1).prefix(key), radix::digit(0).of(key));
+}
+
+TEST(RadixSelectTest, FindsTheBinOfEveryElement) {
+  const std::uint32_t counts[] = {3, 0, 2, 1, 0};
+  const std::uint32_t bin_of[] = {3, 2, 2, 0, 0, 0};  // From the top.
+  const std::uint32_t needed[] = {1, 1, 2, 1, 2, 3};
+  for (std::uint32_t need = 1; need <= 6; ++need) {
+    const radix::Bin bin = radix::find_bin(counts, 5, need);
+    EXPECT_EQ(bin.index, bin_of[need - 1]);
+    EXPECT_EQ(bin.need, needed[need - 1]);
+  }
+}
+
+TEST(TopKPlanTest, SectionsCoverTheElementsAndArraysDoNotOverlap) {
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{2048},
+                                  std::size_t{2049}, std::size_t{1} << 28, kMostTopKElements - 1}) {
+    SCOPED_TRACE(count);
+    const TopKPlan plan = plan_top_k(count);
+    EXPECT_EQ(plan.section % TopKPlan::kTile, 0u);
+    EXPECT_GE(plan.section * plan.sections, count);
+    EXPECT_LE(plan.sections, TopKPlan::kMostSections);
+    if (count > 0) {
+      EXPECT_LT(plan.section * (plan.sections - 1), count);
+    }
+    const std::size_t list = plan.sections * plan.most_survivors * 4;
+    EXPECT_GE(plan.survivor_indices, sizeof(TopKCounters));
+    EXPECT_GE(plan.survivor_values, plan.survivor_indices + list);
+    EXPECT_GE(plan.survivor_counts, plan.survivor_values + list);
+    EXPECT_GE(plan.above, plan.survivor_counts + plan.sections * 4);
+    EXPECT_GE(plan.equal, plan.above + plan.sections * 4);
+    EXPECT_GE(plan.bytes, plan.equal + plan.sections * 4);
+  }
 }
 
 }  // namespace

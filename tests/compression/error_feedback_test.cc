@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/base/error.h"
-#include "compression/density_schedule.h"
+#include "compression/sparse_all_reduce.h"
 
 namespace kolo {
 namespace {
@@ -33,29 +33,26 @@ std::vector<float> residual_of(const ErrorFeedback& feedback, std::size_t tensor
   return {residual.begin(), residual.end()};
 }
 
-// I4 on one rank: what was sent in all steps and what is left is what went in.
-TEST(ErrorFeedbackTest, NothingIsLostOverManySteps) {
+// I8: what one rank keeps of its sums.
+TEST(ErrorFeedbackTest, WhatIsLeftIsAContraction) {
   std::mt19937 random(kFeedbackSeed);
-  ErrorFeedback feedback({{"a", 300}, {"b", 7}});
-  std::vector<std::vector<float>> put_in = {std::vector<float>(300), std::vector<float>(7)};
-  auto sent = put_in;
-  for (int step = 0; step < 50; ++step) {
-    for (std::size_t t = 0; t < 2; ++t) {
-      const std::size_t count = put_in[t].size();
-      const std::vector<float> gradient = lattice(random, count);
-      for (std::size_t i = 0; i < count; ++i) put_in[t][i] += 0.5f * gradient[i];
-      Pairs selected;
-      EXPECT_TRUE(feedback.fold(t, gradient, 0.5f, pairs_to_keep(0.05, count), selected).finite);
-      feedback.commit(t, selected);
-      for (std::size_t j = 0; j < selected.size(); ++j) {
-        sent[t][selected.indices[j]] += selected.values[j];
-      }
-    }
-  }
-  for (std::size_t t = 0; t < 2; ++t) {
-    for (std::size_t i = 0; i < put_in[t].size(); ++i) {
-      ASSERT_EQ(sent[t][i] + feedback.residual(t)[i], put_in[t][i]) << "seed " << kFeedbackSeed;
-    }
+  for (int round = 0; round < 20; ++round) {
+    const std::size_t count = 1 + random() % 5000;
+    const std::size_t k = pairs_to_keep(0.001 + 0.5 * (round % 2), count);
+    std::normal_distribution<float> normal;
+    std::vector<float> gradient(count);
+    for (float& value : gradient) value = normal(random);
+    ErrorFeedback feedback({{"a", count}});
+    Pairs selected;
+    feedback.fold(0, gradient, 1.0f, k, selected);
+    feedback.commit(0, selected);
+    double before = 0;
+    for (const float value : gradient) before += double{value} * double{value};
+    const double share = static_cast<double>(k) / static_cast<double>(count);
+    // The squares are summed in float64: count roundings of a relative 2^-53 each.
+    EXPECT_LE(std::pow(feedback.residual_norm(0), 2),
+              (1 - share) * before + before * static_cast<double>(count) * 0x1p-52)
+        << "seed " << kFeedbackSeed;
   }
 }
 
@@ -115,43 +112,6 @@ TEST(ErrorFeedbackTest, StepsBeginAndEndOnce) {
   EXPECT_THROW(feedback.abort(0), UsageError);
 }
 
-// Momentum on the gradient's side, without masking and with everything sent, is the optimizer's.
-TEST(MomentumCorrectionTest, DensityOneEqualsMomentumOfTheOptimizer) {
-  std::mt19937 random(kFeedbackSeed);
-  for (const bool nesterov : {false, true}) {
-    for (const bool dense : {false, true}) {
-      // Dense steps never mask; at density one masking would take all momentum away.
-      ErrorFeedback feedback(
-          {{"a", 50}},
-          MomentumCorrection{.momentum = 0.5f, .nesterov = nesterov, .masking = dense});
-      std::vector<float> velocity(50);
-      for (int step = 0; step < 8; ++step) {
-        const std::vector<float> gradient = lattice(random, 50);
-        std::vector<float> update(50);
-        if (dense) {
-          feedback.fold_dense(0, gradient, 1.0f, update);
-          feedback.commit(0, {});
-        } else {
-          Pairs selected;
-          feedback.fold(0, gradient, 1.0f, 50, selected);
-          feedback.commit(0, selected);
-          update = selected.values;
-        }
-        for (std::size_t i = 0; i < 50; ++i) {
-          float expected = 0;
-          if (nesterov) {
-            velocity[i] = 0.5f * (velocity[i] + gradient[i]);
-            expected = velocity[i] + gradient[i];
-          } else {
-            expected = velocity[i] = 0.5f * velocity[i] + gradient[i];
-          }
-          ASSERT_EQ(update[i], expected) << "seed " << kFeedbackSeed << ", step " << step;
-        }
-      }
-    }
-  }
-}
-
 TEST(MomentumCorrectionTest, WhatWasSentLeavesTheVelocity) {
   ErrorFeedback feedback({{"a", 2}}, MomentumCorrection{.momentum = 0.5f});
   Pairs selected;
@@ -176,47 +136,19 @@ TEST(ErrorFeedbackTest, DenseStepsSendTheResidualToo) {
   EXPECT_THAT(residual_of(feedback, 0), ElementsAre(0, 0));
 }
 
-TEST(ErrorFeedbackTest, FlushingEmptiesTheResidual) {
-  ErrorFeedback feedback({{"a", 2}});
-  Pairs selected;
-  feedback.fold(0, std::vector<float>{8, 2}, 1.0f, 1, selected);
-  feedback.commit(0, selected);
-  std::vector<float> flushed(2);
-  feedback.flush(0, flushed);
-  EXPECT_THAT(flushed, ElementsAre(0, 2));
-  EXPECT_EQ(feedback.residual_norm(0), 0);
-}
-
-// I12: a run that goes on from a checkpoint gives the bits of one that was never interrupted.
-TEST(FeedbackStateTest, LoadingContinuesBitForBit) {
-  std::mt19937 random(kFeedbackSeed);
-  std::normal_distribution<float> normal;
-  ErrorFeedback first({{"a", 500}, {"b", 20}}, MomentumCorrection{});
-  const auto step = [&](ErrorFeedback& feedback, std::size_t t, std::vector<float>& gradient) {
+// I12: also where tensors are registered in another order after a restart.
+TEST(FeedbackStateTest, LoadingTakesTensorsByName) {
+  ErrorFeedback first({{"a", 3}, {"b", 2}}, MomentumCorrection{});
+  const std::vector<std::vector<float>> gradients = {{4, 5, 6}, {8, 9}};
+  for (const std::size_t t : {0u, 1u}) {
     Pairs selected;
-    feedback.fold(t, gradient, 1.0f, 5, selected);
-    feedback.commit(t, selected);
-    return selected;
-  };
-  const auto gradient_of = [&](std::size_t count) {
-    std::vector<float> gradient(count);
-    for (float& value : gradient) value = normal(random);
-    return gradient;
-  };
-  for (int i = 0; i < 5; ++i) {
-    std::vector<float> a = gradient_of(500), b = gradient_of(20);
-    step(first, 0, a);
-    step(first, 1, b);
+    first.fold(t, gradients[t], 1.0f, 1, selected);
+    first.commit(t, selected);
   }
-  const std::vector<std::byte> bytes = to_bytes(first.save());
-  // The order of registration may differ after a restart.
-  ErrorFeedback second({{"b", 20}, {"a", 500}}, MomentumCorrection{});
-  second.load(feedback_state_from(bytes));
-  for (int i = 0; i < 5; ++i) {
-    std::vector<float> a = gradient_of(500), b = gradient_of(20);
-    ASSERT_EQ(step(first, 0, a), step(second, 1, a));
-    ASSERT_EQ(step(first, 1, b), step(second, 0, b));
-  }
+  ErrorFeedback second({{"b", 2}, {"a", 3}}, MomentumCorrection{});
+  second.load(feedback_state_from(to_bytes(first.save())));
+  EXPECT_EQ(second.save().tensors[0], first.save().tensors[1]);
+  EXPECT_EQ(second.save().tensors[1], first.save().tensors[0]);
 }
 
 TEST(FeedbackStateTest, RefusesWhatDoesNotFit) {
@@ -241,31 +173,6 @@ TEST(FeedbackStateTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(feedback_state_from(bytes), state);
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_THROW(feedback_state_from(std::span(bytes).first(size)), KoloError) << size;
-  }
-}
-
-// I12: the sum of all residuals over the number of ranks is what results are made of.
-TEST(FeedbackStateTest, RemappingKeepsTheMeanOfAllRanks) {
-  std::mt19937 random(kFeedbackSeed);
-  const std::pair<int, int> sizes[] = {{4, 4}, {4, 2}, {2, 8}, {8, 1}, {1, 4}, {6, 3}, {3, 6}};
-  for (const auto& [old_size, new_size] : sizes) {
-    std::vector<FeedbackState> old_ranks;
-    std::vector<double> sum(40), remapped(40);
-    for (int p = 0; p < old_size; ++p) {
-      old_ranks.push_back({{{.name = "a", .residual = lattice(random, 40), .velocity = {}}}});
-      for (std::size_t i = 0; i < 40; ++i) sum[i] += old_ranks.back().tensors[0].residual[i];
-    }
-    for (int p = 0; p < new_size; ++p) {
-      const FeedbackState state = remap(old_ranks, {.tensors = {{"a", 40}},
-                                                    .position = p,
-                                                    .ranks = new_size,
-                                                    .factor = double(new_size) / old_size});
-      for (std::size_t i = 0; i < 40; ++i) remapped[i] += state.tensors[0].residual[i];
-    }
-    for (std::size_t i = 0; i < 40; ++i) {
-      ASSERT_EQ(remapped[i] * old_size, sum[i] * new_size)
-          << old_size << " to " << new_size << " ranks, seed " << kFeedbackSeed;
-    }
   }
 }
 

@@ -1,15 +1,17 @@
 // What exchanges are made of: owners, routes, sums of owners, the threshold of all.
 
+#include <cmath>
 #include <initializer_list>
+#include <random>
 #include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "comm/base/error.h"
-#include "compression/exchange_routes.h"
-#include "compression/owner_sum.h"
-#include "tests/compression/simulated_exchange.h"
+#include "compression/compressed_group.h"
+#include "compression/sparse_exchange.h"
+#include "tests/compression/sparse_numbers.h"
 
 namespace kolo::test {
 namespace {
@@ -76,6 +78,29 @@ TEST(OwnerSumTest, AddsInOrderAndStartsAnew) {
   sum.take(sums);
   EXPECT_EQ(sums.size(), 0u);
   EXPECT_THROW(sum.add({.indices = {130}, .values = {1}}), UsageError);
+}
+
+// I9: a tensor's pairs, exponent and values do not depend on the tensors around it.
+TEST(PrepareTest, TensorsArePreparedAlikeInAnyGroup) {
+  constexpr std::uint32_t kSeed = 71;
+  std::mt19937 random(kSeed);
+  for (const DType wire : kWires) {
+    std::vector<Pairs> tensors(3);
+    for (Pairs& pairs : tensors) {
+      const float magnitude = std::ldexp(1.0f, static_cast<int>(random() % 60) - 30);
+      for (std::uint32_t i = 0; i < 50; ++i) pairs.add(i, magnitude * normal(random));
+    }
+    const SparsePlan together{.tensor_counts = {50, 50, 50}, .ranks = 2, .k = 150, .wire = wire};
+    const SparsePlan alone{.tensor_counts = {50}, .ranks = 2, .k = 50, .wire = wire};
+    Contribution all{.tensors = tensors};
+    prepare(together, all);
+    for (std::size_t t = 0; t < 3; ++t) {
+      Contribution own{.tensors = {tensors[t]}};
+      prepare(alone, own);
+      EXPECT_EQ(own.tensors[0], all.tensors[t]) << "seed " << kSeed;
+      EXPECT_EQ(own.exponents[0], all.exponents[t]);
+    }
+  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "compression/finite.h"
+#include "compression/error_feedback.h"
 
 #include <cstdint>
 #include <initializer_list>

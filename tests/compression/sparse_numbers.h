@@ -6,11 +6,12 @@
 #include <limits>
 #include <random>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "comm/base/dtype.h"
-#include "compression/exchange_routes.h"
-#include "compression/sparse_exchange.h"
+#include "comm/schedule/schedule.h"
+#include "compression/sparse_all_reduce.h"
 
 /// Gradients for tests of sparse exchanges, from a seed, and their bits.
 namespace kolo::test {
@@ -46,6 +47,34 @@ inline constexpr Number kEdgeNumbers[] = {
 inline float bad_number(int round) {
   return round % 2 == 0 ? std::numeric_limits<float>::infinity()
                         : std::numeric_limits<float>::quiet_NaN();
+}
+
+/// A group of tensors of `counts` elements.
+inline SparseOptions options_of(const std::vector<std::size_t>& counts, double density) {
+  SparseOptions options{.density = density};
+  for (const std::size_t count : counts) {
+    options.tensors.push_back(
+        {.name = "t" + std::to_string(options.tensors.size()), .count = count});
+  }
+  return options;
+}
+
+/// Every route and rule.
+inline std::vector<SparseOptions> all_ways(const SparseOptions& options) {
+  std::vector<SparseOptions> ways;
+  for (const ExchangeRoute route : kRoutes) {
+    SparseOptions way = options;
+    way.route = route;
+    for (const QuotaRule rule : kRules) ways.emplace_back(way).rule = rule;
+  }
+  return ways;
+}
+
+/// The most that a rank sends in the exchange of a sparse step.
+inline ScheduleTraffic planned_exchange(int rank, const ProcessGrid& grid,
+                                        const SparseOptions& options) {
+  const BucketLayout bucket = sparse_bucket(options, ReduceOp::kSum, Placement::kUser);
+  return traffic(compile_sparse(rank, bucket, grid, options), [](int) { return true; });
 }
 
 /// By rank: tensors of `counts` elements.

@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 
 #include "comm/base/error.h"
-#include "comm/schedule/payload_join.h"
+#include "comm/schedule/codec.h"
 #include "comm/verify/verifier.h"
-#include "compression/sparse_steps.h"
+#include "tests/compression/sparse_numbers.h"
 #include "tests/support/node_shapes.h"
 #include "tests/support/schedule_order.h"
 
@@ -18,28 +18,6 @@ namespace kolo {
 namespace {
 
 using testing::ElementsAre;
-
-constexpr ExchangeRoute kRoutes[] = {ExchangeRoute::kAllGather, ExchangeRoute::kPairwise,
-                                     ExchangeRoute::kLogStep};
-constexpr QuotaRule kRules[] = {QuotaRule::kQuota, QuotaRule::kLossless};
-
-SparseOptions options_of(std::vector<std::size_t> counts, ExchangeRoute route, QuotaRule rule) {
-  SparseOptions options{.density = 0.1, .route = route, .rule = rule};
-  for (const std::size_t count : counts) {
-    options.tensors.push_back(
-        {.name = "t" + std::to_string(options.tensors.size()), .count = count});
-  }
-  return options;
-}
-
-/// Every route and rule.
-std::vector<SparseOptions> all_ways(const std::vector<std::size_t>& counts) {
-  std::vector<SparseOptions> ways;
-  for (const ExchangeRoute route : kRoutes) {
-    for (const QuotaRule rule : kRules) ways.push_back(options_of(counts, route, rule));
-  }
-  return ways;
-}
 
 std::string text(const SparseOptions& options) {
   return std::string(to_string(options.route)) + ", rule " +
@@ -72,7 +50,7 @@ TEST(SparseSchedules, AreProvedForAllShapesRoutesAndRules) {
       // One with an owner for every rank; one that has fewer blocks than ranks; one element.
       for (const std::vector<std::size_t>& counts :
            {std::vector<std::size_t>{1000, 37}, {130}, {1}}) {
-        for (const SparseOptions& options : all_ways(counts)) {
+        for (const SparseOptions& options : test::all_ways(test::options_of(counts, 0.1))) {
           for (const Placement placement : {Placement::kUser, Placement::kInPlace}) {
             for (const Compile compile : {compile_sparse, compile_dense_step}) {
               EXPECT_EQ(verified(compile_all(grid, options, placement, compile), grid),
@@ -87,7 +65,7 @@ TEST(SparseSchedules, AreProvedForAllShapesRoutesAndRules) {
 }
 
 TEST(SparseSchedules, TwoLevelsWhereNodesAreEvenAndHaveSeveralRanks) {
-  const SparseOptions options = options_of({1000}, ExchangeRoute::kPairwise, QuotaRule::kQuota);
+  const SparseOptions options = test::options_of({1000}, 0.1);
   const auto layout = [&](std::vector<int> nodes, int rank) {
     return sparse_layout(rank, ProcessGrid::with_node_sizes(nodes), options);
   };
@@ -107,7 +85,7 @@ TEST(SparseSchedules, TwoLevelsWhereNodesAreEvenAndHaveSeveralRanks) {
 
 TEST(SparseSchedules, RefuseOtherBuckets) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2});
-  const SparseOptions options = options_of({1000}, ExchangeRoute::kPairwise, QuotaRule::kQuota);
+  const SparseOptions options = test::options_of({1000}, 0.1);
   const BucketLayout good = sparse_bucket(options, ReduceOp::kSum, Placement::kUser);
   const auto refused = [&](auto change) {
     BucketLayout bucket = good;
@@ -133,15 +111,16 @@ TEST(SparseSchedules, PlanTheBytesOfTheFormula) {
   for (const int ranks : {2, 3, 8, 13}) {
     const ProcessGrid grid =
         ProcessGrid::with_node_sizes(std::vector<int>(static_cast<std::size_t>(ranks), 1));
-    for (const QuotaRule rule : kRules) {
-      SparseOptions options = options_of({50000, 3000}, ExchangeRoute::kPairwise, rule);
+    for (const QuotaRule rule : test::kRules) {
+      SparseOptions options = test::options_of({50000, 3000}, 0.1);
+      options.rule = rule;
       const SparsePlan plan = sparse_layout(0, grid, options).plan;
       const auto others = static_cast<std::size_t>(ranks - 1);
-      const ScheduleTraffic pairwise = planned_exchange(0, grid, options);
+      const ScheduleTraffic pairwise = test::planned_exchange(0, grid, options);
       EXPECT_EQ(pairwise.messages, 2 * others);
       EXPECT_EQ(pairwise.bytes, others * (plan.share().capacity() + plan.result().capacity()));
       options.route = ExchangeRoute::kAllGather;
-      const ScheduleTraffic gathered = planned_exchange(0, grid, options);
+      const ScheduleTraffic gathered = test::planned_exchange(0, grid, options);
       EXPECT_EQ(gathered.messages, others);
       EXPECT_EQ(gathered.bytes, others * plan.contribution().capacity());
       options.route = ExchangeRoute::kLogStep;
@@ -150,7 +129,7 @@ TEST(SparseSchedules, PlanTheBytesOfTheFormula) {
       for (int round = 0; round < log_step_rounds(ranks); ++round) {
         passed += log_step_forwards(ranks, 0, round).size();
       }
-      const ScheduleTraffic stepwise = planned_exchange(0, grid, options);
+      const ScheduleTraffic stepwise = test::planned_exchange(0, grid, options);
       EXPECT_EQ(stepwise.messages, 2 * rounds);
       EXPECT_EQ(stepwise.bytes, passed * joined_bytes(plan.share().capacity()) +
                                     others * joined_bytes(plan.result().capacity()) +
@@ -161,20 +140,6 @@ TEST(SparseSchedules, PlanTheBytesOfTheFormula) {
 
 // --- Mutations ----------------------------------------------------------------------------------
 
-/// Damages a correct set of schedules; returns false if there is nothing of the kind to damage.
-using Mutation = bool (*)(std::vector<Schedule>&, const ProcessGrid&, std::mt19937&);
-
-template <typename Eligible>
-Step* pick(std::vector<Schedule>& schedules, std::mt19937& random, Eligible eligible) {
-  std::vector<Step*> found;
-  for (Schedule& schedule : schedules) {
-    for (Step& step : schedule.steps) {
-      if (eligible(step)) found.push_back(&step);
-    }
-  }
-  return found.empty() ? nullptr : found[random() % found.size()];
-}
-
 bool is_codec(const Step& step, CodecVerb verb) {
   return step.kind == StepKind::kCodec && step.verb == verb;
 }
@@ -184,95 +149,79 @@ void disarm(Step& step) {
   step = Step{.kind = StepKind::kCopy, .sources = {Range{.rank = rank}}, .after = step.after};
 }
 
-bool drop_step(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
-  Step* const step = pick(schedules, random, [](const Step& candidate) {
-    return candidate.kind == StepKind::kCodec && candidate.verb != CodecVerb::kInspect;
-  });
-  if (step == nullptr) return false;
-  disarm(*step);
-  return true;
-}
+/// Damages one step of those that it fits.
+struct Mutation {
+  const char* name;
+  bool (*fits)(const Step&);
+  void (*damage)(Step&, Schedule&, std::mt19937&);
+};
 
-bool drop_message(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
-  Step* const step = pick(schedules, random, [](const Step& candidate) {
-    return candidate.kind == StepKind::kSend || candidate.kind == StepKind::kRecv;
-  });
-  if (step == nullptr) return false;
-  disarm(*step);
-  return true;
-}
+constexpr auto is_merge = [](const Step& step) { return is_codec(step, CodecVerb::kMerge); };
+constexpr auto merges_several = [](const Step& step) {
+  return is_merge(step) && step.sources.size() > 1;
+};
+constexpr auto swap_two = [](Step& step, Schedule&, std::mt19937&) {
+  std::swap(step.sources[0], step.sources[1]);
+};
+constexpr auto drop = [](Step& step, Schedule&, std::mt19937&) { disarm(step); };
 
-bool forget_a_contribution(std::vector<Schedule>& schedules, const ProcessGrid&,
-                           std::mt19937& random) {
-  Step* const step = pick(schedules, random, [](const Step& candidate) {
-    return is_codec(candidate, CodecVerb::kMerge);
-  });
-  if (step == nullptr || step->sources.size() < 2) return false;
-  step->sources.erase(step->sources.begin() +
-                      static_cast<std::ptrdiff_t>(random() % step->sources.size()));
-  return true;
-}
+constexpr Mutation kMutations[] = {
+    {"drop_step",
+     [](const Step& step) {
+       return step.kind == StepKind::kCodec && step.verb != CodecVerb::kInspect;
+     },
+     drop},
+    {"drop_message",
+     [](const Step& step) { return step.kind == StepKind::kSend || step.kind == StepKind::kRecv; },
+     drop},
+    {"forget_a_contribution", merges_several,
+     [](Step& step, Schedule&, std::mt19937& random) {
+       step.sources.erase(step.sources.begin() +
+                          static_cast<std::ptrdiff_t>(random() % step.sources.size()));
+     }},
+    {"merge_in_another_order", merges_several, swap_two},
+    {"merge_twice", is_merge,
+     [](Step& step, Schedule&, std::mt19937&) { step.sources.push_back(step.sources.back()); }},
+    // Two payloads of one length change places on their way.
+    {"mistake_payloads",
+     [](const Step& step) {
+       return (is_codec(step, CodecVerb::kJoin) || is_codec(step, CodecVerb::kDecode)) &&
+              step.sources.size() > 1 && step.sources[0].count == step.sources[1].count;
+     },
+     swap_two},
+    {"forget_scale", [](const Step& step) { return step.finishes; },
+     [](Step& step, Schedule&, std::mt19937&) { step.finishes = false; }},
+    {"send_a_part",
+     [](const Step& step) {
+       return step.kind == StepKind::kSend && step.sources[0].region == Region::kPayload &&
+              step.sources[0].count > 1;
+     },
+     [](Step& step, Schedule&, std::mt19937&) { --step.sources[0].count; }},
+    {"plan_too_little",
+     [](const Step& step) {
+       return step.kind == StepKind::kRecv && step.target.region == Region::kPayload;
+     },
+     [](Step& step, Schedule& schedule, std::mt19937&) {
+       for (PayloadSlot& slot : schedule.payloads) {
+         if (slot.offset == step.target.offset) --slot.capacity;
+       }
+     }}};
 
-bool merge_in_another_order(std::vector<Schedule>& schedules, const ProcessGrid&,
-                            std::mt19937& random) {
-  Step* const step = pick(schedules, random, [](const Step& candidate) {
-    return is_codec(candidate, CodecVerb::kMerge);
-  });
-  if (step == nullptr || step->sources.size() < 2) return false;
-  std::swap(step->sources[0], step->sources[1]);
-  return true;
-}
-
-bool merge_twice(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
-  Step* const step = pick(schedules, random, [](const Step& candidate) {
-    return is_codec(candidate, CodecVerb::kMerge);
-  });
-  if (step == nullptr) return false;
-  step->sources.push_back(step->sources.back());
-  return true;
-}
-
-/// Two payloads of one length change places on their way.
-bool mistake_payloads(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
-  Step* const step = pick(schedules, random, [](const Step& candidate) {
-    return (is_codec(candidate, CodecVerb::kJoin) || is_codec(candidate, CodecVerb::kDecode)) &&
-           candidate.sources.size() > 1 && candidate.sources[0].count == candidate.sources[1].count;
-  });
-  if (step == nullptr) return false;
-  std::swap(step->sources[0], step->sources[1]);
-  return true;
-}
-
-bool forget_scale(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
-  Step* const step =
-      pick(schedules, random, [](const Step& candidate) { return candidate.finishes; });
-  if (step == nullptr) return false;
-  step->finishes = false;
-  return true;
-}
-
-bool send_a_part(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
-  Step* const step = pick(schedules, random, [](const Step& candidate) {
-    return candidate.kind == StepKind::kSend && candidate.sources[0].region == Region::kPayload &&
-           candidate.sources[0].count > 1;
-  });
-  if (step == nullptr) return false;
-  --step->sources[0].count;
-  return true;
-}
-
-bool plan_too_little(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
-  Step* const step = pick(schedules, random, [](const Step& candidate) {
-    return candidate.kind == StepKind::kRecv && candidate.target.region == Region::kPayload;
-  });
-  if (step == nullptr) return false;
-  for (PayloadSlot& slot : schedules[static_cast<std::size_t>(step->target.rank)].payloads) {
-    if (slot.offset == step->target.offset) --slot.capacity;
+/// Returns false if there is nothing of the kind to damage.
+bool damage(const Mutation& mutation, std::vector<Schedule>& schedules, std::mt19937& random) {
+  std::vector<std::pair<Schedule*, Step*>> found;
+  for (Schedule& schedule : schedules) {
+    for (Step& step : schedule.steps) {
+      if (mutation.fits(step)) found.emplace_back(&schedule, &step);
+    }
   }
+  if (found.empty()) return false;
+  const auto& [schedule, step] = found[random() % found.size()];
+  mutation.damage(*step, *schedule, random);
   return true;
 }
 
-/// Loses one dependency that nothing else stands for.
+/// Loses one dependency that nothing else stands for; returns false if it finds none.
 bool lose_dependency(std::vector<Schedule>& schedules, const ProcessGrid& grid,
                      std::mt19937& random) {
   for (int attempt = 0; attempt < 100; ++attempt) {
@@ -291,38 +240,34 @@ bool lose_dependency(std::vector<Schedule>& schedules, const ProcessGrid& grid,
 }
 
 TEST(SparseSchedules, MutationsAreCaught) {
-  const std::pair<const char*, Mutation> mutations[] = {
-      {"drop_step", drop_step},
-      {"drop_message", drop_message},
-      {"forget_a_contribution", forget_a_contribution},
-      {"merge_in_another_order", merge_in_another_order},
-      {"merge_twice", merge_twice},
-      {"mistake_payloads", mistake_payloads},
-      {"forget_scale", forget_scale},
-      {"send_a_part", send_a_part},
-      {"plan_too_little", plan_too_little},
-      {"lose_dependency", lose_dependency}};
-  std::vector<std::size_t> damaged_by(std::size(mutations));
+  constexpr std::size_t kCount = std::size(kMutations) + 1;  // The last one loses a dependency.
+  std::vector<std::size_t> damaged_by(kCount);
+  const auto name = [](std::size_t m) {
+    return m + 1 < kCount ? kMutations[m].name : "lose_dependency";
+  };
   for (const std::vector<int>& nodes : {std::vector<int>{4}, {1, 1, 1, 1, 1}, {2, 2, 2}}) {
     const ProcessGrid grid = ProcessGrid::with_node_sizes(nodes);
-    for (const SparseOptions& options : all_ways({1800})) {
+    for (const SparseOptions& options : test::all_ways(test::options_of({1800}, 0.1))) {
       const std::vector<Schedule> correct = compile_all(grid, options);
       ASSERT_EQ(verified(correct, grid), std::nullopt);
-      for (std::size_t m = 0; m < std::size(mutations); ++m) {
+      for (std::size_t m = 0; m < kCount; ++m) {
         for (unsigned seed = 0; seed < 10; ++seed) {
           std::mt19937 random(seed);
           std::vector<Schedule> damaged = correct;
-          if (!mutations[m].second(damaged, grid, random)) continue;
+          if (!(m + 1 < kCount ? damage(kMutations[m], damaged, random)
+                               : lose_dependency(damaged, grid, random))) {
+            continue;
+          }
           ++damaged_by[m];
           EXPECT_NE(verified(damaged, grid), std::nullopt)
-              << mutations[m].first << " seed " << seed << ", " << test::shape_text(nodes) << ", "
+              << name(m) << " seed " << seed << ", " << test::shape_text(nodes) << ", "
               << text(options);
         }
       }
     }
   }
-  for (std::size_t m = 0; m < std::size(mutations); ++m) {
-    EXPECT_GT(damaged_by[m], 20u) << mutations[m].first << " finds nothing to damage";
+  for (std::size_t m = 0; m < kCount; ++m) {
+    EXPECT_GT(damaged_by[m], 20u) << name(m) << " finds nothing to damage";
   }
 }
 

@@ -11,7 +11,11 @@
 #include <utility>
 #include <vector>
 
-/// Inputs of top-k for every body, and the answer by sorting everything.
+#include <gtest/gtest.h>
+
+#include "tests/compression/sparse_numbers.h"
+
+/// Inputs of top-k, and the answer by sorting everything.
 namespace kolo::test {
 
 struct TopKCase {
@@ -20,41 +24,41 @@ struct TopKCase {
 };
 
 struct TopKAnswer {
-  std::vector<float> residual;
+  std::vector<float> sums;
   std::vector<std::uint32_t> indices;
   std::vector<float> values;
 };
 
-inline std::vector<std::uint32_t> bits_of(const std::vector<float>& values) {
-  std::vector<std::uint32_t> bits(values.size());
-  std::ranges::transform(values, bits.begin(),
-                         [](float value) { return std::bit_cast<std::uint32_t>(value); });
-  return bits;
+/// Bit for bit.
+inline void expect_equal(const TopKAnswer& actual, const TopKAnswer& expected) {
+  ASSERT_EQ(actual.indices, expected.indices);
+  ASSERT_EQ(bits_of(actual.values), bits_of(expected.values));
+  ASSERT_EQ(bits_of(actual.sums), bits_of(expected.sums));
 }
 
-/// By a stable sort of all elements: larger magnitude first, NaN before all.
-inline TopKAnswer top_k_by_sorting(const TopKCase& input, std::size_t k) {
-  TopKAnswer answer{.residual = input.residual, .indices = {}, .values = {}};
-  for (std::size_t i = 0; i < answer.residual.size(); ++i) {
-    float& sum = answer.residual[i];
-    sum += input.gradient[i];
+/// The largest sums of residual and scaled gradient, by a stable sort of all elements: larger
+/// magnitude first, NaN before all.
+inline TopKAnswer top_k_by_sorting(const TopKCase& input, float scale, std::size_t k) {
+  TopKAnswer answer{.sums = input.residual, .indices = {}, .values = {}};
+  std::vector<float> scaled = input.gradient;  // In memory, so that each product is rounded.
+  for (float& value : scaled) value *= scale;
+  for (std::size_t i = 0; i < answer.sums.size(); ++i) {
+    float& sum = answer.sums[i];
+    sum += scaled[i];
     if (std::isnan(sum)) sum = std::numeric_limits<float>::quiet_NaN();
   }
   const auto magnitude = [&](std::uint32_t i) {
-    const float sum = answer.residual[i];
+    const float sum = answer.sums[i];
     return std::pair(std::isnan(sum), std::isnan(sum) ? 0.0f : std::fabs(sum));
   };
-  std::vector<std::uint32_t> order(answer.residual.size());
+  std::vector<std::uint32_t> order(answer.sums.size());
   std::iota(order.begin(), order.end(), 0u);
   std::stable_sort(order.begin(), order.end(),
                    [&](auto a, auto b) { return magnitude(a) > magnitude(b); });
   order.resize(k);
   std::ranges::sort(order);
   answer.indices = order;
-  for (const std::uint32_t i : order) {
-    answer.values.push_back(answer.residual[i]);
-    answer.residual[i] = 0.0f;
-  }
+  for (const std::uint32_t i : order) answer.values.push_back(answer.sums[i]);
   return answer;
 }
 

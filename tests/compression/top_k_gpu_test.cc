@@ -2,7 +2,9 @@
 
 #include <vector>
 
+#include "comm/base/error.h"
 #include "compression/kernels/top_k_cuda.h"
+#include "compression/kernels/top_k_selector.h"
 #include "tests/compression/top_k_cases.h"
 #include "tests/support/gpu_test.h"
 
@@ -38,12 +40,16 @@ class TopKGpuTest : public test::GpuTest {
     std::vector<float> residual = input.residual;
     std::vector<std::uint32_t> indices(k);
     std::vector<float> values(k);
-    top_k({.residual = residual.data(),
-           .gradient = input.gradient.data(),
-           .count = residual.size(),
-           .k = k,
-           .indices = indices.data(),
-           .values = values.data()});
+    SelectionHint hint;
+    TopKSelector().select({.residual = residual.data(),
+                           .gradient = input.gradient.data(),
+                           .sums = residual.data(),
+                           .count = residual.size(),
+                           .k = k,
+                           .indices = indices.data(),
+                           .values = values.data()},
+                          hint);
+    for (const std::uint32_t i : indices) residual[i] = 0.0f;
     const auto bytes = [](const auto& vector) {
       const auto span = std::as_bytes(std::span(vector));
       return std::vector<std::byte>(span.begin(), span.end());

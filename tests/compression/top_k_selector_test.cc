@@ -11,8 +11,6 @@
 
 #include "comm/base/error.h"
 #include "compression/kernels/nth_key.h"
-#include "compression/kernels/radix_select.h"
-#include "compression/kernels/top_k.h"
 #include "tests/compression/top_k_cases.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/simd_targets.h"
@@ -26,19 +24,17 @@ constexpr std::uint32_t kSeed = 29;
 constexpr std::uint32_t kHints[] = {0,          1,          0x3f000000, 0x40000000,
                                     0x7f800000, 0x7fc00001, 0xffffffff};
 
-struct Selected {
-  std::vector<std::uint32_t> indices;
-  std::vector<float> values;
-  std::vector<float> sums;
+struct Selected : test::TopKAnswer {
   SelectionReport report = {};
 };
 
 Selected selected(TopKSelector& selector, const test::TopKCase& input, float scale, std::size_t k,
                   SelectionHint& hint) {
   const std::size_t count = input.residual.size();
-  Selected result{.indices = std::vector<std::uint32_t>(k),
-                  .values = std::vector<float>(k),
-                  .sums = std::vector<float>(count, -1.0f)};
+  Selected result;
+  result.sums.assign(count, -1.0f);
+  result.indices.resize(k);
+  result.values.resize(k);
   result.report = selector.select({.residual = input.residual.data(),
                                    .gradient = input.gradient.data(),
                                    .sums = result.sums.data(),
@@ -51,48 +47,26 @@ Selected selected(TopKSelector& selector, const test::TopKCase& input, float sca
   return result;
 }
 
-// What `top_k` makes of the scaled gradient: it takes what it selects out of the residual.
-Selected by_oracle(const test::TopKCase& input, float scale, std::size_t k) {
-  Selected result{.indices = std::vector<std::uint32_t>(k),
-                  .values = std::vector<float>(k),
-                  .sums = input.residual};
-  std::vector<float> scaled = input.gradient;
-  for (float& value : scaled) value *= scale;
-  top_k({.residual = result.sums.data(),
-         .gradient = scaled.data(),
-         .count = scaled.size(),
-         .k = k,
-         .indices = result.indices.data(),
-         .values = result.values.data()});
-  for (std::size_t j = 0; j < k; ++j) result.sums[result.indices[j]] = result.values[j];
-  return result;
-}
-
-void expect_equal(const Selected& actual, const Selected& expected) {
-  ASSERT_EQ(actual.indices, expected.indices);
-  ASSERT_EQ(test::bits_of(actual.values), test::bits_of(expected.values));
-  ASSERT_EQ(test::bits_of(actual.sums), test::bits_of(expected.sums));
-}
-
 // I7: the selection depends on the sums and k only. One selector serves all sizes in turn, so that
 // what an earlier selection left in its memory would show.
 TEST(TopKSelectorTest, EqualsTheOracleForAnyHintOnEveryInstructionSet) {
-  for (const std::int64_t target : test::simd_targets()) {
-    const test::ScopedSimdTarget scoped(target);
-    TopKSelector selector;
-    // The largest goes beyond one block of the selector, 8192 elements.
-    for (const std::size_t count :
-         std::initializer_list<std::size_t>{test::kSanitized ? 5003 : 9203, 1000, 64, 7, 1}) {
-      for (const test::TopKCase& input : test::top_k_cases(count, kSeed)) {
-        for (const std::size_t k : test::top_k_ks(count)) {
-          const Selected expected = by_oracle(input, 0.25f, k);
+  const std::vector<std::int64_t> targets = test::simd_targets();
+  std::vector<TopKSelector> selectors(targets.size());
+  // The largest goes beyond one block of the selector, 8192 elements.
+  for (const std::size_t count :
+       std::initializer_list<std::size_t>{test::kSanitized ? 5003 : 9203, 1000, 64, 7, 1}) {
+    for (const test::TopKCase& input : test::top_k_cases(count, kSeed)) {
+      for (const std::size_t k : test::top_k_ks(count)) {
+        const test::TopKAnswer expected = test::top_k_by_sorting(input, 0.25f, k);
+        for (std::size_t t = 0; t < targets.size(); ++t) {
+          const test::ScopedSimdTarget scoped(targets[t]);
           for (const std::uint32_t least_key : kHints) {
             SCOPED_TRACE(input.name + ", " + std::to_string(k) + " of " + std::to_string(count) +
                          ", hint " + std::to_string(least_key) + ", target " +
-                         std::to_string(target) + ", seed " + std::to_string(kSeed));
+                         std::to_string(targets[t]) + ", seed " + std::to_string(kSeed));
             SelectionHint hint{.least_key = least_key};
-            expect_equal(selected(selector, input, 0.25f, k, hint), expected);
-            expect_equal(selected(selector, input, 0.25f, k, hint), expected);
+            expect_equal(selected(selectors[t], input, 0.25f, k, hint), expected);
+            expect_equal(selected(selectors[t], input, 0.25f, k, hint), expected);
           }
         }
       }
@@ -112,18 +86,19 @@ TEST(TopKSelectorTest, RandomShapesEqualTheOracle) {
     SCOPED_TRACE(input.name + ", " + std::to_string(k) + " of " + std::to_string(count) +
                  ", round " + std::to_string(round) + ", seed " + std::to_string(kSeed));
     SelectionHint hint{.least_key = static_cast<std::uint32_t>(random())};
-    expect_equal(selected(selector, input, -3.0f, k, hint), by_oracle(input, -3.0f, k));
+    expect_equal(selected(selector, input, -3.0f, k, hint),
+                 test::top_k_by_sorting(input, -3.0f, k));
   }
 }
 
 TEST(TopKSelectorTest, SumsMayBeEitherInput) {
   const test::TopKCase input = test::top_k_cases(5001, kSeed)[0];
-  const Selected expected = by_oracle(input, 1.0f, 50);
+  const test::TopKAnswer expected = test::top_k_by_sorting(input, 1.0f, 50);
   for (const bool into_residual : {true, false}) {
     test::TopKCase in_place = input;
     std::vector<float>& sums = into_residual ? in_place.residual : in_place.gradient;
-    Selected actual{
-        .indices = std::vector<std::uint32_t>(50), .values = std::vector<float>(50), .sums = {}};
+    test::TopKAnswer actual{
+        .sums = {}, .indices = std::vector<std::uint32_t>(50), .values = std::vector<float>(50)};
     SelectionHint too_high{.least_key = 0x7f000000};
     TopKSelector().select({.residual = in_place.residual.data(),
                            .gradient = in_place.gradient.data(),
@@ -152,7 +127,8 @@ TEST(TopKSelectorTest, AscendingAndDescendingMagnitudes) {
     for (const std::size_t k : std::initializer_list<std::size_t>{1, 100, 5000, kCount}) {
       SCOPED_TRACE(input.name + std::to_string(k));
       SelectionHint hint;
-      expect_equal(selected(selector, input, 1.0f, k, hint), by_oracle(input, 1.0f, k));
+      expect_equal(selected(selector, input, 1.0f, k, hint),
+                   test::top_k_by_sorting(input, 1.0f, k));
     }
   }
 }
@@ -167,7 +143,7 @@ TEST(TopKSelectorTest, OneLastBitMoreIsEnoughAfterACut) {
   TopKSelector selector;
   for (const std::size_t k : std::initializer_list<std::size_t>{1, 3, 4000}) {
     SelectionHint hint;
-    expect_equal(selected(selector, input, 1.0f, k, hint), by_oracle(input, 1.0f, k));
+    expect_equal(selected(selector, input, 1.0f, k, hint), test::top_k_by_sorting(input, 1.0f, k));
   }
 }
 
@@ -239,27 +215,38 @@ TEST(TopKSelectorTest, RefusesMoreThanThereAre) {
   EXPECT_THROW(TopKSelector().select({.count = kMostTopKElements}, hint), UsageError);
 }
 
+// With momentum and without. The second kind of number is that of another case.
 TEST(FoldScanTest, AllTargetsGiveTheBitsOfTheReference) {
-  for (const test::TopKCase& input : test::top_k_cases(1013, kSeed)) {
+  constexpr std::size_t kCount = 1013;
+  const std::vector<test::TopKCase> inputs = test::top_k_cases(kCount, kSeed);
+  for (std::size_t c = 0; c < 2 * inputs.size(); ++c) {
+    const test::TopKCase& input = inputs[c / 2];
+    const std::vector<float>& before = inputs[(c / 2 + 6) % inputs.size()].gradient;
     for (const std::uint32_t least_key : {0u, 1u, 0x3f800000u, 0x7f800000u, 0x7fffffffu}) {
       const auto run = [&](auto scan_block, std::size_t begin) {
-        Selected result{.indices = std::vector<std::uint32_t>(1013 + kCandidateSlack),
-                        .values = std::vector<float>(1013 + kCandidateSlack),
-                        .sums = std::vector<float>(1013, 7.0f)};
-        const std::size_t found = scan_block({.residual = input.residual.data(),
-                                              .gradient = input.gradient.data(),
-                                              .sums = result.sums.data(),
-                                              .scale = 0.1f,
-                                              .begin = begin,
-                                              .end = 1012,
-                                              .least_key = least_key},
-                                             {result.indices.data(), result.values.data()});
+        std::vector<float> after(kCount, 7.0f);
+        test::TopKAnswer result{.sums = std::vector<float>(kCount, 7.0f),
+                                .indices = std::vector<std::uint32_t>(kCount + kCandidateSlack),
+                                .values = std::vector<float>(kCount + kCandidateSlack)};
+        FoldScan scan{.residual = input.residual.data(),
+                      .gradient = input.gradient.data(),
+                      .sums = result.sums.data(),
+                      .scale = 0.1f,
+                      .begin = begin,
+                      .end = 1012,
+                      .least_key = least_key};
+        if (c % 2 == 1) {
+          scan.momentum = {.before = before.data(), .after = after.data(), .factor = 0.9f};
+        }
+        const std::size_t found =
+            scan_block(scan, Candidates{result.indices.data(), result.values.data()});
         result.indices.resize(found);
         result.values.resize(found);
+        result.sums.insert(result.sums.end(), after.begin(), after.end());
         return result;
       };
       for (const std::size_t begin : {0u, 5u, 1000u, 1012u}) {
-        const Selected expected = run(reference::fold_scan, begin);
+        const test::TopKAnswer expected = run(reference::fold_scan, begin);
         for (const std::int64_t target : test::simd_targets()) {
           const test::ScopedSimdTarget scoped(target);
           SCOPED_TRACE(input.name + ", target " + std::to_string(target));
@@ -288,6 +275,18 @@ TEST(FoldScanTest, KeepingWritesNothingBehindTheRoom) {
     EXPECT_EQ(kept_indices[67], 99u);
     EXPECT_EQ(kept_values[67], 99.0f);
   }
+}
+
+TEST(NthKeyTest, KeysOrderMagnitudes) {
+  const auto key = [](float value) { return radix::key_of(radix::accumulate(value, 0.0f)); };
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> ascending = {
+      0.0f, 1e-45f, 1e-38f, 1.0f, 1.0000001f, kInfinity, std::numeric_limits<float>::quiet_NaN()};
+  for (std::size_t i = 1; i < ascending.size(); ++i) {
+    EXPECT_LT(key(ascending[i - 1]), key(ascending[i]));
+    EXPECT_EQ(key(ascending[i]), key(-ascending[i]));
+  }
+  EXPECT_EQ(key(-0.0f), key(0.0f));
 }
 
 TEST(NthKeyTest, EqualsSortingOnEveryInstructionSet) {

@@ -1,7 +1,5 @@
 #include "fusion/bucket_planner.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <functional>
 #include <iterator>
@@ -11,6 +9,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "comm/base/error.h"
 #include "fusion/wire_packer.h"
@@ -144,33 +144,6 @@ TEST(PlanBuckets, PlacesEachGradientOnceAlignedWithinTheLimitAndGreedily) {
   }
 }
 
-TEST(PlanBuckets, GivesGradientsInTheArenaTheirNeighbours) {
-  for (unsigned seed = 0; seed < 500; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    const Model model(seed);
-    const PlannerOptions& options = model.options();
-    const ArenaPlaces places = place_in_arena(model.gradients(), options);
-    const Plan plan = plan_buckets(model.gradients(), options);
-    std::vector<std::size_t> once = order_of(plan);
-    std::ranges::sort(once, std::greater<>());
-    ASSERT_EQ(once, last_registered_first(model.gradients().size()));
-    for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
-      const auto& [layout, segments] = plan.buckets[b];
-      for (const PlannedSegment& segment : segments) {
-        ASSERT_EQ(plan.bucket_of[segment.gradient], b);
-        ASSERT_EQ(layout.placement == Placement::kInPlace,
-                  places.offset_of[segment.gradient].has_value());
-        if (layout.placement != Placement::kInPlace) continue;
-        ASSERT_EQ(*places.offset_of[segment.gradient] - *places.offset_of[segments[0].gradient],
-                  segment.offset * size_of(layout.dtype));
-      }
-      if (segments.size() > 1) {
-        ASSERT_LE(layout.bytes(), options.fusion_bytes);
-      }
-    }
-  }
-}
-
 // Biases in float32 between matrices that travel in 16 bits: two buckets, not one for each tensor.
 TEST(PlanBuckets, KindsThatAlternateDoNotCutEachOther) {
   std::vector<GradientSpec> gradients;
@@ -211,6 +184,10 @@ TEST(PlaceInArena, GivesEachGradientOnePlaceWhereverBucketsEnd) {
       options.fusion_bytes = fusion_bytes;
       std::vector<std::pair<std::size_t, std::size_t>> extents;  // Of buckets, in bytes.
       for (const PlannedBucket& bucket : plan_buckets(model.gradients(), options).buckets) {
+        for (const PlannedSegment& segment : bucket.segments) {
+          ASSERT_EQ(bucket.layout.placement == Placement::kInPlace,
+                    places.offset_of[segment.gradient].has_value());
+        }
         if (bucket.layout.placement != Placement::kInPlace) continue;
         const std::size_t begin = places.offset_of[bucket.segments[0].gradient].value();
         ASSERT_EQ(begin % kWireAlignment, 0u);
@@ -229,31 +206,6 @@ TEST(PlaceInArena, GivesEachGradientOnePlaceWhereverBucketsEnd) {
       ASSERT_LE(end, places.bytes);
     }
   }
-}
-
-TEST(PlanBuckets, WithoutFusionKeepsEachGradientAlone) {
-  const std::vector<GradientSpec> gradients = {
-      {.name = "a", .shape = {5}}, {.name = "b", .shape = {1}}, {.name = "c", .shape = {700}}};
-  const Plan plan = plan_buckets(gradients, {.gradients = {}, .fusion_bytes = 0});
-  EXPECT_EQ(plan.bucket_of, (std::vector<std::size_t>{2, 1, 0}));
-}
-
-TEST(PlanBuckets, GivesALargeGradientABucketOfItsOwn) {
-  const std::vector<GradientSpec> gradients = {{.name = "a", .shape = {10}},
-                                               {.name = "large", .shape = {1000}},
-                                               {.name = "c", .shape = {10}}};
-  const Plan plan = plan_buckets(gradients, {.gradients = {}, .fusion_bytes = 1024});
-  EXPECT_EQ(plan.bucket_of, (std::vector<std::size_t>{2, 1, 0}));
-  EXPECT_EQ(plan.buckets[1].layout.count, 1000u);
-}
-
-TEST(PlanBuckets, CountsBytesOfTheWire) {
-  const std::vector<GradientSpec> gradients = {{.name = "a", .shape = {128}},
-                                               {.name = "b", .shape = {128}}};
-  PlannerOptions options{.gradients = {}, .fusion_bytes = 512};
-  EXPECT_EQ(plan_buckets(gradients, options).buckets.size(), 2u);
-  options.gradients.wire_dtype = DType::kBFloat16;
-  EXPECT_EQ(plan_buckets(gradients, options).buckets.size(), 1u);
 }
 
 TEST(PlanBuckets, AGradientsOwnWireCountsMoreThanThatOfItsSet) {
@@ -296,6 +248,51 @@ TEST(PlanBuckets, RefusesAnOrderThatIsNone) {
     options.order = order;
     EXPECT_THROW(plan_buckets(gradients, options), UsageError);
   }
+}
+
+// Buckets of 3, 1 and 2 gradients.
+Plan plan_of_three() {
+  Plan plan;
+  plan.bucket_of = {0, 1, 0, 2, 0, 2};
+  plan.buckets.resize(3);
+  for (std::size_t gradient = 0; gradient < plan.bucket_of.size(); ++gradient) {
+    plan.buckets[plan.bucket_of[gradient]].segments.push_back(
+        {.gradient = gradient, .offset = 0, .count = 0});
+  }
+  return plan;
+}
+
+TEST(Readiness, TellsABucketWithItsLastGradientInAnyOrderInEveryIteration) {
+  constexpr unsigned kSeed = 4;
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  std::mt19937 random(kSeed);
+  const Plan plan = plan_of_three();
+  Readiness readiness(plan);
+  std::vector<std::size_t> order(plan.bucket_of.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  for (int iteration = 0; iteration < 200; ++iteration) {
+    std::shuffle(order.begin(), order.end(), random);
+    std::vector<std::size_t> marked(plan.buckets.size());
+    for (std::size_t gradient : order) {
+      const std::size_t bucket = plan.bucket_of[gradient];
+      ++marked[bucket];
+      const auto ready = readiness.mark(gradient);
+      ASSERT_EQ(ready.has_value(), marked[bucket] == plan.buckets[bucket].segments.size());
+      if (ready) {
+        ASSERT_EQ(*ready, bucket);
+      }
+    }
+  }
+}
+
+// Buckets are independent: one may be in its next iteration while another has not begun.
+TEST(Readiness, ABucketDoesNotWaitForOthers) {
+  Readiness readiness(plan_of_three());
+  EXPECT_EQ(readiness.mark(1), 1u);
+  EXPECT_EQ(readiness.mark(1), 1u);
+  EXPECT_EQ(readiness.mark(3), std::nullopt);
+  EXPECT_EQ(readiness.mark(1), 1u);
+  EXPECT_EQ(readiness.mark(5), 2u);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 
 #include "comm/base/error.h"
 #include "comm/base/half.h"
-#include "comm/device/kernels/batched_copy_reference.h"
+#include "comm/device/kernels/kernels.h"
 
 namespace kolo {
 namespace {

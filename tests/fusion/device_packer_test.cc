@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/base/half.h"
-#include "tests/support/device/seeded_host_device.h"
+#include "tests/support/device/host_device.h"
 
 namespace kolo {
 namespace {

@@ -1,46 +1,48 @@
 #!/usr/bin/env -S python3 -B
 """How groups, jobs and processes end with calls in flight. A rank that is killed or frozen while the job closes:
-every survivor ends by itself, cleanly or with the error that names the rank, and nothing of the job is left. Runs in a machine of its own, as nothing_left_test does."""
+every survivor ends by itself, cleanly or with the error that names the rank, and nothing of the job is left. Runs in a
+machine of its own, as nothing_left_test does."""
 
+import itertools
 import signal
 
 import job
-import traces
 
 PEER_TIMEOUT_MS = 2000
 SIGNALS = (signal.SIGKILL, signal.SIGSTOP)
 
 
-class Closing(traces.LeavesNothing):
+class Closing(job.LeavesNothing):
     def nodes(self):
         return ([2], [3], [1, 1], [2, 1]) if job.HAS_UCX else ([2], [3])
 
-    def started(self, nodes):
-        return job.started(["close"], nodes, peer_timeout=PEER_TIMEOUT_MS, spin=0)
-
-    def check_survivors(self, ranks, may_end_well):
-        lost = ranks[-1].rank
-        for rank in ranks[:-1]:
-            status = rank.finish()
-            said = f"{status} {rank.lines} {rank.errors()}"
-            if may_end_well and status == 0:
-                self.assertIn("closed", rank.lines[-1], said)
-            else:
-                self.assertEqual(status, job.PEER_LOST, said)
-                self.assertIn(f"error {job.PEER_LOST} about rank {lost}: ", rank.lines[-1], said)
+    def lose(self, prepare, may_end_well):
+        for number, nodes in itertools.product(SIGNALS, self.nodes()):
+            with self.subTest(nodes=nodes, signal=number.name):
+                with job.started(["close"], nodes, peer_timeout=PEER_TIMEOUT_MS, spin=0) as ranks:
+                    ranks[-1].read_until("in the middle")
+                    prepare(ranks)
+                    ranks[-1].signal(number)
+                    for rank in ranks[:-1]:
+                        self.expect_lost(rank, ranks[-1].rank, but_for="closed" if may_end_well else None)
+                self.check_nothing_left()
 
     def test_before_it_closes_too(self):
-        for number in SIGNALS:
-            for nodes in self.nodes():
-                with self.subTest(nodes=nodes, signal=number.name):
-                    with self.started(nodes) as ranks:
-                        ranks[-1].read_until("in the middle")
-                        for rank in ranks[:-1]:
-                            rank.read_until("closing")
-                            job.wait_until(rank.is_asleep, f"rank {rank.rank} waits for the end")
-                        ranks[-1].signal(number)
-                        self.check_survivors(ranks, may_end_well=False)
-                    self.check_nothing_left()
+        def prepare(ranks):
+            for rank in ranks[:-1]:
+                rank.read_until("closing")
+                job.wait_until(rank.is_asleep, f"rank {rank.rank} waits for the end")
+
+        self.lose(prepare, may_end_well=False)
+
+    def test_while_it_closes_too(self):
+        """Whether all have agreed on the end by then differs from run to run."""
+
+        def prepare(ranks):
+            ranks[-1].go_on()
+            ranks[-1].read_until("closing")
+
+        self.lose(prepare, may_end_well=True)
 
     def check_end(self, scene, nodes):
         outcome = job.run(scene, nodes, calibrate="off")
@@ -87,20 +89,6 @@ class Closing(traces.LeavesNothing):
                 self.assertEqual(outcome.statuses, [0] * sum(nodes), outcome)
                 told = outcome.find(r"told: .*(rank \d+ has closed and takes no part in 'once')")
                 self.assertEqual(told, [f"rank {sum(nodes) - 1} has closed and takes no part in 'once'"] * (sum(nodes) - 1))
-
-    # Whether all have agreed on the end by then differs from run to run.
-    def test_while_it_closes_too(self):
-        for number in SIGNALS:
-            for nodes in self.nodes():
-                with self.subTest(nodes=nodes, signal=number.name):
-                    with self.started(nodes) as ranks:
-                        ranks[-1].read_until("in the middle")
-                        ranks[-1].process.stdin.write("go on\n")
-                        ranks[-1].process.stdin.flush()
-                        ranks[-1].read_until("closing")
-                        ranks[-1].signal(number)
-                        self.check_survivors(ranks, may_end_well=True)
-                    self.check_nothing_left()
 
 
 if __name__ == "__main__":

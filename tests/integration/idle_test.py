@@ -87,8 +87,7 @@ def system_calls(ranks, seconds):
 class Idle(unittest.TestCase):
     def check(self, nodes, seconds):
         with job.started(["idle"], nodes) as ranks:
-            for rank in ranks:
-                rank.read_until("idle")
+            job.read_until(ranks, "idle")
             time.sleep(SETTLED_S)
             threads = [thread for rank in ranks for thread in threads_of(rank.process)]
             self.assertEqual([thread.name for thread in threads].count("kolo-engine"), len(ranks))

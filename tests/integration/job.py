@@ -77,6 +77,13 @@ class Rank:
     def signal(self, number):
         self.process.send_signal(number)
 
+    def go_on(self):
+        self.process.stdin.write("go on\n")
+        self.process.stdin.flush()
+
+    def said(self):
+        return f"{self.lines}\n{self.errors()}"
+
     def _status(self):
         """What the system says of its main thread."""
         lines = pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
@@ -116,27 +123,33 @@ class Rank:
 
 
 @contextlib.contextmanager
-def started(arguments, nodes, **settings):
-    """A job as torchrun starts it, without MPI: nodes=[2, 1] is three ranks on two nodes, and "aba" names the node
-    of each; yields the ranks. Nobody kills them when one fails, but none outlives the block."""
-    node_of_rank = nodes if isinstance(nodes, str) else [node for node, size in enumerate(nodes) for _ in range(size)]
-    port = free_port()
+def processes(arguments, variables_of_ranks):
+    """A process with each of these environments; none outlives the block."""
     ranks = []
     try:
-        for rank, node in enumerate(node_of_rank):
-            variables = environment(**settings) | {
-                "RANK": str(rank),
-                "WORLD_SIZE": str(len(node_of_rank)),
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-            }
-            if len(nodes) > 1:
-                variables["KOLO_NODE_ID"] = f"node{node}"
-            ranks.append(Rank(rank, arguments, variables))
+        for number, variables in enumerate(variables_of_ranks):
+            ranks.append(Rank(number, arguments, variables))
         yield ranks
     finally:
         for rank in ranks:
             rank.close()
+
+
+@contextlib.contextmanager
+def started(arguments, nodes, **settings):
+    """A job as torchrun starts it, without MPI: nodes=[2, 1] is three ranks on two nodes, and "aba" names the node
+    of each; yields the ranks. Nobody kills them when one fails, but none outlives the block."""
+    node_of_rank = nodes if isinstance(nodes, str) else [node for node, size in enumerate(nodes) for _ in range(size)]
+    common = environment(**settings) | {
+        "WORLD_SIZE": str(len(node_of_rank)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())
+    }  # fmt: skip
+    several = len(nodes) > 1
+    variables = [
+        common | {"RANK": str(rank)} | ({"KOLO_NODE_ID": f"node{node}"} if several else {})
+        for rank, node in enumerate(node_of_rank)
+    ]
+    with processes(arguments, variables) as ranks:
+        yield ranks
 
 
 class Outcome:
@@ -215,6 +228,20 @@ def enter_private_machine():
     sys.exit(inner.returncode)
 
 
+def read_until(ranks, text):
+    for rank in ranks:
+        rank.read_until(text)
+
+
+class Test(unittest.TestCase):
+    def expect_lost(self, rank, lost, but_for=None):
+        """That this rank ends by the error that names the other one, or well, with this last line if one is given."""
+        if rank.finish() == 0 and but_for:
+            return self.assertIn(but_for, rank.lines[-1], rank.said())
+        self.assertEqual(rank.process.returncode, PEER_LOST, rank.said())
+        self.assertIn(f"error {PEER_LOST} about rank {lost}: ", rank.lines[-1], rank.said())
+
+
 def wait_until(condition, what):
     """Polls until `condition()` holds; for states that nobody announces."""
     deadline = time.monotonic() + PATIENCE
@@ -222,6 +249,34 @@ def wait_until(condition, what):
         if time.monotonic() > deadline:
             raise AssertionError(f"never: {what}")
         time.sleep(0.01)
+
+
+def traces():
+    """What this machine holds now."""
+    processes = {
+        f"process {process.name} {(process / 'comm').read_text().strip()}"
+        for process in pathlib.Path("/proc").iterdir()
+        if process.name.isdigit()
+    }
+    files = {str(path) for folder in ("/dev/shm", tempfile.gettempdir()) for path in pathlib.Path(folder).rglob("*")}
+    tables = ("unix", "tcp", "tcp6", "udp")
+    sockets = set()
+    for table in tables:
+        for line in pathlib.Path("/proc/net", table).read_text().splitlines()[1:]:
+            # 06 is TIME_WAIT: what the protocol asks the kernel to keep of a closed connection.
+            if not line.split()[3] == "06" or table == "unix":
+                sockets.add(f"socket {table} {line.strip()}")
+    return processes | files | sockets
+
+
+class LeavesNothing(Test):
+    """What a test starts is gone when it calls `check_nothing_left`."""
+
+    def setUp(self):
+        self.before = traces()
+
+    def check_nothing_left(self):
+        wait_until(lambda: not traces() - self.before, "nothing is left: " + str(traces() - self.before))
 
 
 def main():

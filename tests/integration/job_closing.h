@@ -9,7 +9,6 @@
 #include <functional>
 #include <future>
 #include <iterator>
-#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -26,13 +25,9 @@ namespace kolo::test {
 /// One sum, which must be right.
 inline void sum_once(Runtime& job, int round) {
   std::vector<float> values(1000);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = static_cast<float>(whole(job.rank(), round, i));
-  job.all_reduce("once", {values.data(), values.size()}).wait();
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (values[i] == static_cast<float>(sum_of_whole(job.world_size(), round, i))) continue;
-    throw WrongSum("element " + std::to_string(i));
-  }
+  write_whole(values, job.rank(), round);
+  job.all_reduce("once", values).wait();
+  expect_sums(values, ranks_of(job), round, "once");
 }
 
 /// Forks a child, in which every call is refused, and which ends with its exit handlers. Errors:
@@ -81,24 +76,18 @@ inline void fork_a_child(Runtime& job) {
 /// rank, round and place.
 inline void drop_groups(Runtime& job, std::size_t count) {
   constexpr int kRounds = 12;
-  std::vector<int> all(static_cast<std::size_t>(job.world_size()));
-  std::iota(all.begin(), all.end(), 0);
+  const std::vector<int> all = ranks_of(job);
   for (int round = 0; round < kRounds; ++round) {
     std::vector<float> values(count);
-    const BufferView view{values.data(), count};
     std::optional<Group> group(job.group(all, {.name = "dropped"}));
     const bool is_warm = round % 2 == 1;
-    if (is_warm) group->all_reduce("x", view).wait();
-    for (std::size_t i = 0; i < count; ++i)
-      values[i] = static_cast<float>(whole(job.rank(), round, i));
-    Ticket ticket = group->all_reduce("x", view);
+    if (is_warm) group->all_reduce("x", values).wait();
+    write_whole(values, job.rank(), round);
+    Ticket ticket = group->all_reduce("x", values);
     if (round % 3 == 0) group->close();
     group.reset();
     ticket.wait();
-    for (std::size_t i = 0; i < count; ++i) {
-      if (values[i] == static_cast<float>(sum_of_whole(job.world_size(), round, i))) continue;
-      throw WrongSum("of a group that was dropped: element " + std::to_string(i));
-    }
+    expect_sums(values, all, round, "of a group that was dropped");
   }
   sum_once(job, 1);
 }

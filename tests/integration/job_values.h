@@ -1,11 +1,15 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <numeric>
+#include <span>
 #include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
 
-#include "comm/base/half.h"
 #include "runtime/api/kolo.h"
 
 /// What the ranks of `job_program` contribute, and what becomes of it.
@@ -41,6 +45,35 @@ inline int sum_of_whole(int world_size, int round, std::size_t i) {
   return sum;
 }
 
+inline std::vector<int> ranks_of(const Runtime& job) {
+  std::vector<int> ranks(static_cast<std::size_t>(job.world_size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+inline std::span<float> floats(const BufferView& view) {
+  return {static_cast<float*>(view.data), view.count};
+}
+
+template <typename Values>
+void write_whole(Values&& values, int rank, int round) {
+  using T = std::remove_reference_t<decltype(values[0])>;
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<T>(whole(rank, round, i));
+}
+
+/// Errors: WrongSum that names `what` unless `values` are the sums of what these ranks wrote.
+template <typename Values>
+void expect_sums(const Values& values, const std::vector<int>& ranks, int round,
+                 const std::string& what) {
+  using T = std::remove_cvref_t<decltype(values[0])>;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    int sum = 0;
+    for (const int rank : ranks) sum += whole(rank, round, i);
+    if (values[i] == static_cast<T>(sum)) continue;
+    throw WrongSum(what + ": element " + std::to_string(i) + " is wrong");
+  }
+}
+
 /// Numbers between -1 and 1 whose sums are rounded, so that the order of summing shows in the bits.
 inline float fraction(int rank, int round, std::size_t i) {
   std::uint64_t bits = static_cast<std::uint64_t>(rank) << 48 ^
@@ -49,33 +82,113 @@ inline float fraction(int rank, int round, std::size_t i) {
   return static_cast<float>(static_cast<std::int64_t>(bits) >> 40) / 8388608.0F;
 }
 
-/// Fills a view of floating-point or complex elements with such numbers.
-inline void write_fractions(const BufferView& view, int rank, int round) {
-  auto* at = static_cast<std::byte*>(view.data);
-  const auto write = [&at](auto value) {
-    std::memcpy(at, &value, sizeof(value));
-    at += sizeof(value);
-  };
-  for (std::size_t i = 0; i < view.count; ++i) {
-    const float value = fraction(rank, round, i);
-    switch (view.dtype) {
-      case DType::kFloat64:
-        write(static_cast<double>(value) / 3);
-        break;
-      case DType::kFloat16:
-        write(to_float16(value));
-        break;
-      case DType::kBFloat16:
-        write(to_bfloat16(value));
-        break;
-      case DType::kComplex64:
-        write(value);
-        write(fraction(rank, round + 1, i));
-        break;
-      default:
-        write(value);
+/// Whole numbers in even rounds, else fractions.
+inline void write_round(std::span<float> values, int rank, int round) {
+  if (round % 2 == 0) return write_whole(values, rank, round);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = fraction(rank, round, i);
+}
+
+/// Gradients in memory of the caller and of the runtime, computed in another order on every rank.
+class Gradients {
+ public:
+  explicit Gradients(Runtime& job)
+      : job_(job),
+        set_(job.register_gradients("gradients", specs(memory_), {.op = ReduceOp::kSum})) {}
+
+  /// Even rounds have exact sums.
+  void round(int round, Digest& digest) {
+    for (std::size_t k = 0; k < set_.size(); ++k) {
+      const std::size_t index = (k + static_cast<std::size_t>(job_.rank() + round)) % set_.size();
+      write_round(floats(set_.view(index)), job_.rank(), round);
+      set_.ready(index);
+    }
+    set_.wait();
+    for (std::size_t index = 0; index < set_.size(); ++index) {
+      const std::span<float> sums = floats(set_.view(index));
+      const std::string name = "gradient " + std::to_string(index);
+      if (round % 2 == 0) expect_sums(sums, ranks_of(job_), round, name);
+      digest.add(set_.view(index));
     }
   }
-}
+
+ private:
+  static constexpr std::size_t kCounts[] = {1, 7, 1000, 4096, 30'000, 300'001, 65'537, 3};
+
+  /// Every other one is in `memory`.
+  static std::vector<GradientSpec> specs(std::vector<std::vector<float>>& memory) {
+    std::vector<GradientSpec> specs;
+    for (const std::size_t count : kCounts) {
+      const bool own = specs.size() % 2 == 0;
+      memory.emplace_back(own ? count : 0);
+      specs.push_back({.name = "gradient " + std::to_string(specs.size()),
+                       .shape = {count},
+                       .data = own ? memory.back().data() : nullptr});
+    }
+    return specs;
+  }
+
+  Runtime& job_;
+  std::vector<std::vector<float>> memory_;
+  GradientSet set_;
+};
+
+/// Sums in groups that overlap, each at another point of its own work.
+class Groups {
+ public:
+  explicit Groups(Runtime& job) : job_(job) {
+    std::vector<int> reversed = ranks_of(job);
+    std::ranges::reverse(reversed);
+    groups_.push_back(job.group(reversed, {.name = "reversed"}));
+    groups_.push_back(*job.split(job.rank() % 2, job.rank(), {.name = "parity"}));
+    groups_.push_back(job.node_group({.name = "node"}));
+    groups_.push_back(job.cross_group({.name = "cross"}));
+  }
+
+  /// Even rounds have exact sums.
+  void round(int round, Digest& digest) {
+    Digest own;
+    for (Group& group : groups_) sums(group, round, own);
+    // The results differ from group to group; together they are the same on all ranks.
+    auto all = static_cast<std::int64_t>(own.value());
+    const BufferView view{&all, 1, DType::kInt64};
+    job_.all_reduce("digest", view).wait();
+    digest.add(view);
+  }
+
+ private:
+  static constexpr std::size_t kPart = 5000;
+
+  void sums(Group& group, int round, Digest& digest) {
+    const auto parts = static_cast<std::size_t>(group.size());
+    std::vector<float> input(parts * kPart), sum(parts * kPart), rooted(parts * kPart), part(kPart);
+    write_round(input, job_.rank(), round);
+    group.all_reduce("sum", {input, sum}).wait();
+    group.reduce("root", {input, rooted}, group.size() - 1).wait();
+    group.reduce_scatter("parts", {input, part}).wait();
+    pass_on(group, input);
+    if (round % 2 == 0) expect_sums(sum, group.ranks_of_job(), round, "a group's sum");
+    digest.add(sum);
+    if (group.rank() == group.size() - 1) digest.add(rooted);
+    digest.add(part);
+  }
+
+  /// Around the ring of a group's ranks, with one tag in all groups.
+  static void pass_on(Group& group, std::vector<float>& mine) {
+    const int ranks = group.size();
+    const int source = (group.rank() + ranks - 1) % ranks;
+    std::vector<float> received(mine.size()), expected(mine.size());
+    Ticket sent = group.send(mine, (group.rank() + 1) % ranks);
+    const Received got = group.recv(received, kAnyRank).received();
+    sent.wait();
+    group.broadcast("of rank 0", expected = mine, 0).wait();
+    const bool is_right = got.source == source && got.count == mine.size();
+    if (!is_right || (source == 0 && received != expected)) {
+      throw WrongSum("a group's message is wrong");
+    }
+  }
+
+  Runtime& job_;
+  std::vector<Group> groups_;
+};
 
 }  // namespace kolo::test

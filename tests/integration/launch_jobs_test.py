@@ -1,7 +1,9 @@
 #!/usr/bin/env -S python3 -B
-"""The same sums however a job is started: by mpirun, as torchrun does it, or alone; on one node, on
-several, and on nodes of different sizes."""
+"""The same sums however a job is started: by mpirun, as torchrun does it, or alone; on one node, on several, and on nodes
+of different sizes. Under mpirun also where ranks do not all start, start more than one runtime, or fork: MPI has no
+deadlines of its own, and starts only once in a process."""
 
+import itertools
 import pathlib
 import subprocess
 import unittest
@@ -9,45 +11,46 @@ import unittest
 import job
 
 CALLS = ("all_reduce", "gradients", "groups")
+TIMEOUT = 75
+CONNECT_TIMEOUT_MS = 5000
+# What one rank does in place of the others' call.
+ODD_RANK = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then {}; fi; exec "$0" "$@"'
 
 
 class Launch(unittest.TestCase):
+    def each(self, shapes, check):
+        """Each call in jobs of these shapes."""
+        for shape, call in itertools.product(shapes, CALLS):
+            with self.subTest(shape=shape, call=call):
+                check(shape, call)
+
     def test_alone(self):
         for call in CALLS:
             job.run_command([job.PROGRAM, call, 4]).digest(ranks=1, nodes=1)
 
     def test_like_torchrun(self):
-        for ranks in (2, 4):
-            for call in CALLS:
-                with self.subTest(ranks=ranks, call=call):
-                    job.run([call, 4], [ranks]).digest(ranks, nodes=1)
+        self.each((2, 4), lambda ranks, call: job.run([call, 4], [ranks]).digest(ranks, nodes=1))
 
     @job.needs_mpi
     def test_by_mpirun(self):
-        for ranks in (1, 2, 4):
-            for call in CALLS:
-                with self.subTest(ranks=ranks, call=call):
-                    job.run_mpi([call, 4], ranks).digest(ranks, nodes=1)
+        self.each((1, 2, 4), lambda ranks, call: job.run_mpi([call, 4], ranks).digest(ranks, nodes=1))
 
     @job.needs_mpi
     @job.needs_ucx
     def test_several_nodes_by_mpirun(self):
-        for nodes in (2, 3):
-            for call in CALLS:
-                with self.subTest(nodes=nodes, call=call):
-                    job.run_mpi([call, 4], 4, nodes).digest(4, nodes)
+        self.each((2, 3), lambda nodes, call: job.run_mpi([call, 4], 4, nodes).digest(4, nodes))
 
     @job.needs_ucx
     def test_several_nodes_like_torchrun(self):
-        for nodes in ([1, 1], [2, 2], [2, 1, 1]):
-            for call in CALLS:
-                with self.subTest(nodes=nodes, call=call):
-                    # Costs that are measured on a busy machine may leave the network to one rank.
-                    outcome = job.run([call, 4], nodes, calibrate="off")
-                    outcome.digest(sum(nodes), len(nodes))
-                    sent = [int(count) for count in outcome.find(r"(\d+) bytes to other nodes")]
-                    if call != "groups":  # Their bytes are their own.
-                        self.assertGreater(min(sent), 0, outcome)
+        def check(nodes, call):
+            # Costs that are measured on a busy machine may leave the network to one rank.
+            outcome = job.run([call, 4], nodes, calibrate="off")
+            outcome.digest(sum(nodes), len(nodes))
+            sent = [int(count) for count in outcome.find(r"(\d+) bytes to other nodes")]
+            if call != "groups":  # Their bytes are their own.
+                self.assertGreater(min(sent), 0, outcome)
+
+        self.each(([1, 1], [2, 2], [2, 1, 1]), check)
 
     @job.needs_ucx
     def test_only_jobs_across_nodes_load_ucx(self):
@@ -76,22 +79,40 @@ class Launch(unittest.TestCase):
                 self.assertEqual(rest, "")
 
     @job.needs_mpi
-    def test_example_of_the_readme(self):
-        outcome = job.run_mpi([], 2, program=pathlib.Path(job.PROGRAM).with_name("wrap_example"))
-        self.assertEqual(outcome.statuses, [0], outcome)
-        self.assertEqual(len(outcome.find(r"(loss \S+ on 2 ranks)")), 1, outcome)
+    def test_the_example_of_the_readme_and_mpi_programs_in_c_and_cxx(self):
+        for name, figure in (("wrap_example", "loss"), ("mpi_cxx_example", "accuracy"), ("mpi_example", "loss")):
+            with self.subTest(name):
+                outcome = job.run_mpi([], 2, program=pathlib.Path(job.PROGRAM).with_name(name))
+                self.assertEqual(outcome.statuses, [0], outcome)
+                self.assertEqual(len(outcome.find(rf"({figure} \S+ on 2 ranks)")), 1, outcome)
 
-    @job.needs_mpi
-    def test_an_mpi_program_in_cxx(self):
-        outcome = job.run_mpi([], 2, program=pathlib.Path(job.PROGRAM).with_name("mpi_cxx_example"))
-        self.assertEqual(outcome.statuses, [0], outcome)
-        self.assertEqual(len(outcome.find(r"(accuracy \S+ on 2 ranks)")), 1, outcome)
 
-    @job.needs_mpi
-    def test_an_mpi_program_in_c(self):
-        outcome = job.run_mpi([], 2, program=pathlib.Path(job.PROGRAM).with_name("mpi_example"))
+@job.needs_mpi
+class MpiStart(unittest.TestCase):
+    def run_with_odd_rank(self, does):
+        arguments = ["-c", ODD_RANK.format(does), job.PROGRAM, "all_reduce", "2"]
+        return job.run_mpi(arguments, 2, program="sh", connect_timeout=CONNECT_TIMEOUT_MS)
+
+    def test_a_rank_that_never_starts_mpi(self):
+        outcome = self.run_with_odd_rank("exec sleep 300")
+        self.assertEqual(outcome.statuses, [TIMEOUT], outcome)
+        self.assertIn(f"not all ranks came within {CONNECT_TIMEOUT_MS} ms (MPI_Init)", outcome.errors, outcome)
+
+    def test_a_rank_that_fails_before_it_connects(self):
+        outcome = self.run_with_odd_rank("export KOLO_TIMELINE=/nonexistent/timeline")
+        self.assertNotEqual(outcome.statuses, [0], outcome)
+        self.assertIn("/nonexistent/timeline", str(outcome))
+
+    def test_several_runtimes_in_one_process(self):
+        for nodes in (0, 2) if job.HAS_UCX else (0,):
+            with self.subTest(nodes=nodes):
+                outcome = job.run_mpi(["jobs"], 2, nodes)
+                self.assertEqual(outcome.statuses, [0], outcome)
+                self.assertEqual(len(outcome.find("(has had three jobs)")), 2, outcome)
+
+    def test_a_forked_child_ends_without_mpi(self):
+        outcome = job.run_mpi(["fork"], 2, connect_timeout=CONNECT_TIMEOUT_MS)
         self.assertEqual(outcome.statuses, [0], outcome)
-        self.assertEqual(len(outcome.find(r"(loss \S+ on 2 ranks)")), 1, outcome)
 
 
 if __name__ == "__main__":

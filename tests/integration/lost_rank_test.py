@@ -3,28 +3,22 @@
 cause, and names the rank."""
 
 import signal
-import unittest
 
 import job
 
 PEER_TIMEOUT_MS = 2000
 
 
-class LostRank(unittest.TestCase):
+class LostRank(job.Test):
     def check(self, nodes, call, number, lost=1):
         with self.subTest(nodes=nodes, call=call, signal=number.name):
             with job.started(["endless", call], nodes, peer_timeout=PEER_TIMEOUT_MS) as ranks:
-                for rank in ranks:
-                    rank.read_until("in the middle")
+                job.read_until(ranks, "in the middle")
                 ranks[lost].signal(number)
                 for rank in ranks:
-                    if rank.rank == lost:
-                        continue
-                    status = rank.finish()
-                    said = f"{rank.lines}\n{rank.errors()}"
-                    self.assertEqual(status, job.PEER_LOST, said)
-                    self.assertIn(f"error {job.PEER_LOST} about rank {lost}: ", rank.lines[-1], said)
-                    self.assertIn(f"rank {lost} ", rank.lines[-1].partition("about")[2].partition(":")[2], said)
+                    if rank.rank != lost:
+                        self.expect_lost(rank, lost)
+                        self.assertIn(f"rank {lost} ", rank.lines[-1].partition("about")[2].partition(":")[2], rank.said())
 
     def test_killed_on_one_node(self):
         self.check([2], "all_reduce", signal.SIGKILL)
@@ -53,15 +47,14 @@ class LostRank(unittest.TestCase):
             self.check([1] * 10, "all_reduce", number)
 
 
-class Asleep(unittest.TestCase):
+class Asleep(job.Test):
     """Ranks whose user's thread has the seat of the engine and sleeps, because one rank does nothing."""
 
     def started(self, nodes, call):
         return job.started(["straggle", call], nodes, peer_timeout=PEER_TIMEOUT_MS, spin=0)
 
     def until_asleep(self, ranks):
-        for rank in ranks:
-            rank.read_until("in the middle")
+        job.read_until(ranks, "in the middle")
         for rank in ranks[:-1]:
             job.wait_until(rank.is_asleep, f"rank {rank.rank} sleeps")
 
@@ -72,8 +65,7 @@ class Asleep(unittest.TestCase):
                     self.until_asleep(ranks)
                     ranks[-1].signal(number)
                     for rank in ranks[:-1]:
-                        said = f"{rank.finish()} {rank.lines} {rank.errors()}"
-                        self.assertIn(f"error {job.PEER_LOST} about rank {len(ranks) - 1}: ", said)
+                        self.expect_lost(rank, len(ranks) - 1)
 
     def test_a_rank_that_freezes_for_a_moment_goes_on(self):
         for call in ("all_reduce", "gradients", "register"):
@@ -84,15 +76,14 @@ class Asleep(unittest.TestCase):
                     job.wait_until(rank.is_stopped, f"rank {rank.rank} stops")
                 for rank in ranks:
                     rank.signal(signal.SIGCONT)
-                ranks[-1].process.stdin.write("go on\n")
-                ranks[-1].process.stdin.flush()
+                ranks[-1].go_on()
                 for rank in ranks:
-                    self.assertEqual(rank.finish(), 0, f"{rank.lines} {rank.errors()}")
+                    self.assertEqual(rank.finish(), 0, rank.said())
                 digests = {rank.lines[-1].partition("digest ")[2] for rank in ranks}
                 self.assertEqual(len(digests), 1, digests)
 
 
-class Leaving(unittest.TestCase):
+class Leaving(job.Test):
     def check(self, scene, nodes, status, pattern):
         with self.subTest(scene=scene, nodes=nodes):
             outcome = job.run([scene], nodes, mismatch_after=200, peer_timeout=PEER_TIMEOUT_MS)

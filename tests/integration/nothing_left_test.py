@@ -5,12 +5,11 @@ file in /dev/shm or /tmp, no socket. Runs in a machine of its own, so that what 
 import signal
 
 import job
-import traces
 
 LISTENS = " 00010000 "
 
 
-class NothingLeft(traces.LeavesNothing):
+class NothingLeft(job.LeavesNothing):
     def nodes(self):
         return ([2], [2, 1]) if job.HAS_UCX else ([2],)
 
@@ -37,8 +36,7 @@ class NothingLeft(traces.LeavesNothing):
             for call in ("all_reduce", "gradients"):
                 with self.subTest(nodes=nodes, call=call):
                     with job.started(["endless", call], nodes) as ranks:
-                        for rank in ranks:
-                            rank.read_until("in the middle")
+                        job.read_until(ranks, "in the middle")
                         for rank in ranks:
                             rank.signal(signal.SIGKILL)
                         self.assertEqual([rank.finish() for rank in ranks], [-signal.SIGKILL] * len(ranks))
@@ -46,9 +44,8 @@ class NothingLeft(traces.LeavesNothing):
 
     def test_no_name_while_it_runs(self):
         with job.started(["endless", "gradients"], [2]) as ranks:
-            for rank in ranks:
-                rank.read_until("in the middle")
-            new = traces.traces() - self.before
+            job.read_until(ranks, "in the middle")
+            new = job.traces() - self.before
             self.assertEqual({trace for trace in new if trace.startswith("/")}, set())
             # Unix sockets that wait for connections have this flag.
             self.assertEqual({trace for trace in new if trace.startswith("socket unix") and LISTENS in trace}, set())

@@ -82,7 +82,10 @@ class PlotTest(unittest.TestCase):
     def plot(self, *arguments):
         return subprocess.run([PLOT, *map(str, arguments)], capture_output=True, text=True, check=False)
 
-    def expect_pictures(self, name, words):
+    def draw(self, kind, name, words, *arguments):
+        """Draws the pictures NAME, in which the words stand then."""
+        done = self.plot(kind, "-o", self.folder / name, *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
         svg = (self.folder / f"{name}.svg").read_text(encoding="utf-8")
         for word in words:
             self.assertTrue(word in svg, f"{word!r} is not in {name}.svg")
@@ -91,11 +94,9 @@ class PlotTest(unittest.TestCase):
     def test_training_curves_carry_labels_and_units(self):
         one = self.write("one.json", training_run(1, "float32"))
         two = self.write("two.json", training_run(2, "bfloat16"))
-        done = self.plot("train", "--title", "GPT", "--footer", "kolo-train --model gpt", "-o", self.folder / "curves", f"alone={one}", two)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.expect_pictures("curves", ["GPT", "alone", "2 ranks, bfloat16", "held-out loss (nats)", "time (s)", "kolo-train --model gpt"])
-        self.plot("train", "--over", "steps", "-o", self.folder / "steps", one)
-        self.expect_pictures("steps", ["step"])
+        words = ["GPT", "alone", "2 ranks, bfloat16", "held-out loss (nats)", "time (s)", "kolo-train --model gpt"]
+        self.draw("train", "curves", words, "--title", "GPT", "--footer", "kolo-train --model gpt", f"alone={one}", two)
+        self.draw("train", "steps", ["step"], "--over", "steps", one)
 
     def all_systems(self, **fields):
         return [
@@ -108,35 +109,28 @@ class PlotTest(unittest.TestCase):
 
     def test_bench_has_a_curve_for_each_system_and_memory(self):
         file = self.write("bench.json", self.all_systems(machine="a fast one", commit="abc", command="kolo-bench x"))
-        done = self.plot("bench", "-o", self.folder / "bench", file)
-        self.assertEqual(done.returncode, 0, done.stderr)
         words = ["kolo, arena", "kolo, user", "mpi", "Intel MPI 2021.18", "streaming", "bus bandwidth (GB/s)", "median time", "10 µs", "256K",
                  "2 ranks on 1 node", "a fast one · commit abc · kolo-bench x", "no lower bound"]  # fmt: skip
-        self.expect_pictures("bench", words)
+        self.draw("bench", "bench", words, file)
 
     def test_rows_of_another_collective_are_drawn_by_its_name(self):
         rows = [*self.all_systems(), *self.all_systems(collective="all-gather", op=None)]
         file = self.write("bench.json", rows)
-        done = self.plot("bench", "--where", "collective=all-gather", "-o", self.folder / "gathered", file)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.expect_pictures("gathered", ["All-gather, float32, in place"])
+        self.draw("bench", "gathered", ["All-gather, float32, in place"], "--where", "collective=all-gather", file)
         both = self.plot("bench", "-o", self.folder / "never", file)
         self.assertEqual(both.returncode, 1)
         self.assertIn("rows with collective all-gather, all-reduce make no one picture", both.stderr)
 
     def test_between_nodes_times_are_drawn_relative_to_kolo(self):
         file = self.write("bench.json", self.all_systems(nodes=2, rate="1gbit"))
-        done = self.plot("bench", "-o", self.folder / "ratios", file)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.expect_pictures("ratios", ["time relative to kolo, arena", "limit", "mpi"])
+        self.draw("bench", "ratios", ["time relative to kolo, arena", "limit", "mpi"], file)
 
     def test_a_footer_names_every_command_whose_rows_are_drawn_and_no_other(self):
         rows = [*self.all_systems(command="kolo-bench two"), *self.all_systems(command="kolo-bench four", ranks=4),
                 *self.all_systems(command="kolo-bench elsewhere", ranks=8)]  # fmt: skip
         rows = [row for row in rows if row["ranks"] != 8 or row["size"] < 1 << 20]
-        done = self.plot("scaling", "--sizes", "64M", "-o", self.folder / "scaling", self.write("bench.json", rows))
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.expect_pictures("scaling", ["kolo-bench two · kolo-bench four"])
+        file = self.write("bench.json", rows)
+        self.draw("scaling", "scaling", ["kolo-bench two · kolo-bench four"], "--sizes", "64M", file)
         self.assertNotIn("elsewhere", (self.folder / "scaling.svg").read_text(encoding="utf-8"))
 
     def test_rows_of_several_shapes_want_a_choice(self):
@@ -144,25 +138,20 @@ class PlotTest(unittest.TestCase):
         done = self.plot("bench", "-o", self.folder / "never", file)
         self.assertEqual(done.returncode, 1)
         self.assertIn("--where ranks=VALUE", done.stderr)
-        done = self.plot("bench", "--where", "ranks=4", "--where", "in_place=true", "-o", self.folder / "four", file)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.expect_pictures("four", ["4 ranks on 1 node"])
+        self.draw("bench", "four", ["4 ranks on 1 node"], "--where", "ranks=4", "--where", "in_place=true", file)
         done = self.plot("bench", "--where", "ranks=3", "-o", self.folder / "never", file)
         self.assertEqual(done.returncode, 1)
         self.assertIn("ranks=3", done.stderr)
 
     def test_scaling_shows_the_share_of_the_limit_over_ranks(self):
         file = self.write("bench.json", self.all_systems() + self.all_systems(ranks=4))
-        done = self.plot("scaling", "--sizes", "64K,64M", "-o", self.folder / "scaling", file)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.expect_pictures("scaling", ["share of the streaming reference (%)", "ranks", "64K", "64M", "kolo, arena", "mpi"])
+        words = ["share of the streaming reference (%)", "ranks", "64K", "64M", "kolo, arena", "mpi"]
+        self.draw("scaling", "scaling", words, "--sizes", "64K,64M", file)
 
     def test_overlap_shows_exposed_time_over_fusion_size(self):
         file = self.write("overlap.json", overlap_rows())
-        done = self.plot("overlap", "-o", self.folder / "overlap", file)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.expect_pictures("overlap", ["kolo, exposed", "kolo, alone", "mpi, a call each", "fusion size", "none", "16M",
-                                         "20 ms", "40 MB"])  # fmt: skip
+        words = ["kolo, exposed", "kolo, alone", "mpi, a call each", "fusion size", "none", "16M", "20 ms", "40 MB"]
+        self.draw("overlap", "overlap", words, file)
 
     def test_no_picture_is_drawn_of_other_rows(self):
         for kind in ("bench", "scaling", "overlap"):

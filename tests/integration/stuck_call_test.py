@@ -8,7 +8,6 @@ import unittest
 
 import job
 
-LOST = 69
 STALL = 75
 STUCK = "the engine has not returned from '"
 MOVES = "the engine moves again after "
@@ -18,16 +17,10 @@ MOVES = "the engine moves again after "
 def stuck(nodes, call, held=0, **settings):
     """Ranks that wait for the last one, which waits for `go_on`; the thread of one of them is held in a call."""
     with job.started(["straggle", call], nodes, spin=0, **settings) as ranks:
-        for rank in ranks:
-            rank.read_until("in the middle")
+        job.read_until(ranks, "in the middle")
         job.wait_until(ranks[held].is_asleep, f"rank {held} sleeps")
         ranks[held].signal(signal.SIGUSR1)
         yield ranks
-
-
-def go_on(ranks):
-    ranks[-1].process.stdin.write("go on\n")
-    ranks[-1].process.stdin.flush()
 
 
 class StuckCall(unittest.TestCase):
@@ -37,9 +30,9 @@ class StuckCall(unittest.TestCase):
             job.wait_until(lambda: awaited in ranks[0].errors(), awaited)
             ranks[0].signal(signal.SIGUSR2)
             job.wait_until(lambda: MOVES in ranks[0].errors(), MOVES)
-            go_on(ranks)
+            ranks[-1].go_on()
             statuses = [rank.finish() for rank in ranks]
-            said = "".join(f"{rank.lines}\n{rank.errors()}" for rank in ranks)
+            said = "".join(rank.said() for rank in ranks)
             self.assertNotIn(STUCK, "".join(rank.errors() for rank in ranks[1:]), said)
             return statuses, [rank.lines[-1] for rank in ranks], said
 
@@ -48,12 +41,12 @@ class StuckCall(unittest.TestCase):
         they said."""
         with stuck(nodes, call, stall_warn=stall_warn, **settings) as ranks:
             job.wait_until(lambda: awaited in ranks[0].errors(), awaited)
-            go_on(ranks)
+            ranks[-1].go_on()
             statuses = [rank.finish() for rank in ranks[1:]]
             lines = [rank.lines[-1] for rank in ranks[1:]]
             ranks[0].signal(signal.SIGUSR2)
             ranks[0].finish()
-            return statuses, lines, "".join(f"{rank.lines}\n{rank.errors()}" for rank in ranks)
+            return statuses, lines, "".join(rank.said() for rank in ranks)
 
     def goes_on(self, nodes, call):
         with self.subTest(nodes=nodes, call=call):
@@ -100,15 +93,15 @@ class StuckCall(unittest.TestCase):
 
     def test_peers_that_lose_the_rank_know_that_it_is_stuck(self):
         statuses, lines, said = self.fails_on_peers([2], "all_reduce", peer_timeout=2000)
-        self.assertEqual(statuses, [LOST], said)
-        self.assertIn(f"error {LOST} about rank 0: rank 0 has been silent for 2 s: it is stuck in '", lines[0], said)
+        self.assertEqual(statuses, [job.PEER_LOST], said)
+        self.assertIn(f"error {job.PEER_LOST} about rank 0: rank 0 has been silent for 2 s: it is stuck in '", lines[0], said)
 
     def test_who_waits_is_told_while_a_rank_is_stuck(self):
         table = "waiting: rank 0; missing: rank 2; no answer: rank 1\n"
         with stuck([3], "all_reduce", held=1, stall_warn=1000) as ranks:
             job.wait_until(lambda: table in ranks[0].errors(), table)
             ranks[1].signal(signal.SIGUSR2)
-            go_on(ranks)
+            ranks[-1].go_on()
             self.assertEqual([rank.finish() for rank in ranks], [0] * 3)
             said = ranks[0].errors()
             self.assertRegex(said, r"the ranks that do not answer:\n  rank 1: for \d+ s, stuck in '\w+', in a call")
@@ -121,8 +114,8 @@ class StuckCall(unittest.TestCase):
     @job.needs_ucx
     def test_alone_on_its_node_the_rank_is_lost_before_stall_abort(self):
         statuses, lines, said = self.fails_on_peers([1, 1], "all_reduce", peer_timeout=3000)
-        self.assertEqual(statuses, [LOST], said)
-        self.assertIn(f"error {LOST} about rank 0: rank 0 has been silent for ", lines[0], said)
+        self.assertEqual(statuses, [job.PEER_LOST], said)
+        self.assertIn(f"error {job.PEER_LOST} about rank 0: rank 0 has been silent for ", lines[0], said)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/algorithms/choose.h"
+#include "comm/algorithms/all_reduce/all_reduce.h"
 #include "comm/algorithms/compile.h"
 
 namespace kolo::test {
@@ -20,6 +20,15 @@ inline std::string taken(const BucketLayout& layout, const ProcessGrid& grid,
                          const CompileOptions& options) {
   const Goal goal = Goal::all_reduce(grid.world_size());
   return std::string(choose({goal, layout, grid, options}).algorithm->name());
+}
+
+/// All that sum in such memory.
+inline std::vector<std::string> all_reduces_in(MemoryKind memory) {
+  std::vector<std::string> names;
+  for (const AllReduce& each : all_reduces()) {
+    if (each.takes(memory)) names.emplace_back(each.name());
+  }
+  return names;
 }
 
 /// The schedule of one rank in an all-reduce.

@@ -11,10 +11,10 @@
 
 #include "comm/base/clock.h"
 #include "runtime/engine/engine.h"
-#include "tests/support/calls/in_place.h"
+#include "tests/support/calls/sized_tensor.h"
+#include "tests/support/device/host_device.h"
 #include "tests/support/device/host_group.h"
 #include "tests/support/device/moved_buffers.h"
-#include "tests/support/device/seeded_host_device.h"
 #include "tests/support/in_process_transport.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/seeded_scheduler.h"

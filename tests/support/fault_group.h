@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <random>
 #include <span>
 #include <utility>
 
@@ -25,24 +24,6 @@ struct FaultPlan {
   /// An abort misses its deadline: enqueued work stays until the group is destroyed.
   bool abort_hangs = false;
 };
-
-/// One fault of a kind that the seed picks, at one of the first `calls` calls.
-inline FaultPlan seeded_fault(std::uint64_t seed, std::uint64_t calls) {
-  std::mt19937_64 generator(seed);
-  FaultPlan plan{.delay_polls = static_cast<int>(generator() % 20)};
-  const std::uint64_t call = generator() % calls;
-  switch (generator() % 3) {
-    case 0:
-      plan.freeze_at = call;
-      break;
-    case 1:
-      plan.fail_at = call;
-      break;
-    default:
-      break;  // A delay only.
-  }
-  return plan;
-}
 
 /// A group on host streams whose calls fail as planned, so that time-outs, failures and aborts can
 /// be tested without a device.

@@ -10,7 +10,6 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/device/cuda_availability.h"
 #include "comm/device/cuda_device.h"
 
 namespace kolo::test {

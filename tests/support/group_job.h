@@ -10,7 +10,7 @@
 
 #include "runtime/engine/engines.h"
 #include "tests/support/device/host_connector.h"
-#include "tests/support/device/seeded_host_device.h"
+#include "tests/support/device/host_device.h"
 #include "tests/support/in_process_transport.h"
 #include "tests/support/seeded_scheduler.h"
 

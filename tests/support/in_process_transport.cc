@@ -12,8 +12,8 @@
 #include "comm/base/log.h"
 #include "comm/base/mutex.h"
 #include "comm/transport/doorbell.h"
-#include "comm/transport/error_cell.h"
 #include "comm/transport/message_matcher.h"
+#include "comm/transport/shm_segment.h"
 
 namespace kolo {
 
@@ -171,8 +171,6 @@ class InProcessTransport final : public Transport {
     if (offset <= limits_.arena_bytes && bytes <= limits_.arena_bytes - offset) return;
     throw KoloError(Error{.code = ErrorCode::kResources,
                           .rank = rank_,
-                          .verb = {},
-                          .bucket = {},
                           .what = "the arena needs " + std::to_string(offset + bytes) +
                                   " bytes and is limited to " +
                                   std::to_string(limits_.arena_bytes)});
@@ -351,8 +349,6 @@ class InProcessTransport final : public Transport {
       fail(Error{.code = ErrorCode::kPeerLost,
                  .rank = rank_,
                  .peer = peer,
-                 .verb = {},
-                 .bucket = {},
                  .what = "rank " + std::to_string(peer) + " is gone"});
     }
   }

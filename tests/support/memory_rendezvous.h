@@ -1,20 +1,67 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "comm/rendezvous/rendezvous.h"
+#include "comm/base/check.h"
+#include "comm/base/error.h"
+#include "comm/base/mutex.h"
+#include "comm/rendezvous/store_rendezvous.h"
 
 namespace kolo {
 
+/// Values that the ranks of a job, threads of this process, share. Threads: any.
+class MemoryStore final : public KeyValueStore {
+ public:
+  void set(const std::string& key, const std::string& value) override {
+    const MutexLock lock(mutex_);
+    ensure(values_.emplace(key, value).second, "'" + key + "' is set twice");
+    changed_.notify_all();
+  }
+
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    check(timeout.count() > 0, "no time to wait");
+    MutexLock lock(mutex_);
+    const bool is_there = changed_.wait_for(
+        lock, timeout, [&]() KOLO_REQUIRES(mutex_) { return values_.contains(key); });
+    if (!is_there) throw KoloError({.code = ErrorCode::kTimeout, .what = "no '" + key + "'"});
+    return values_.at(key);
+  }
+
+ private:
+  Mutex mutex_;
+  ConditionVariable changed_;
+  std::map<std::string, std::string> values_ KOLO_GUARDED_BY(mutex_);
+};
+
+/// One rank's view of a store that all ranks share.
+class SharedStore final : public KeyValueStore {
+ public:
+  explicit SharedStore(std::shared_ptr<KeyValueStore> store) : store_(std::move(store)) {}
+
+  void set(const std::string& key, const std::string& value) override { store_->set(key, value); }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    return store_->get(key, timeout);
+  }
+
+ private:
+  const std::shared_ptr<KeyValueStore> store_;  // Shared: the ranks end in any order.
+};
+
 /// Endpoints, by rank, of a job whose ranks are threads of this process.
-///
-/// Threads: one per endpoint; `all_gather` blocks its thread until all have called it.
-/// Errors:  UsageError if `size` is below 1. `all_gather` throws KoloError(kTimeout) naming the
-///          ranks that did not come within `timeout`, KoloError(kPeerLost) if one was destroyed
-///          meanwhile; later calls fail with the same error.
-std::vector<std::unique_ptr<Rendezvous>> make_memory_rendezvous(int size,
-                                                                std::chrono::milliseconds timeout);
+inline std::vector<std::unique_ptr<Rendezvous>> make_memory_rendezvous(
+    int size, std::chrono::milliseconds timeout) {
+  const auto store = std::make_shared<MemoryStore>();
+  std::vector<std::unique_ptr<Rendezvous>> endpoints;
+  for (int rank = 0; rank < size; ++rank) {
+    endpoints.push_back(std::make_unique<StoreRendezvous>(
+        std::make_unique<SharedStore>(store),
+        StoreRendezvous::Config{.rank = rank, .size = size, .timeout = timeout}));
+  }
+  return endpoints;
+}
 
 }  // namespace kolo

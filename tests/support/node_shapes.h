@@ -30,4 +30,11 @@ inline std::string shape_text(const std::vector<int>& sizes) {
   return text;
 }
 
+/// As the name of a parametrised test.
+inline std::string test_name(std::string algorithm) {
+  std::ranges::replace_if(
+      algorithm, [](char c) { return c == ':' || c == ','; }, '_');
+  return algorithm;
+}
+
 }  // namespace kolo::test

@@ -14,7 +14,7 @@
 
 #include "comm/base/error.h"
 #include "comm/base/mutex.h"
-#include "comm/transport/transport.h"
+#include "comm/transport/forwarding_transport.h"
 
 namespace kolo::test {
 
@@ -93,24 +93,16 @@ class CallFault final : public CallHook {
 
 /// A transport each of whose calls but `ring` and constant properties may throw or block before it
 /// does anything, and whose messages may be changed on their way out.
-class ThrowingTransport final : public Transport {
+class ThrowingTransport final : public ForwardingTransport {
  public:
   using Change = std::function<void(std::vector<std::byte>&)>;
 
   /// `hook` outlives it. With a `change`, the transport below must copy what it sends.
   ThrowingTransport(std::unique_ptr<Transport> transport, CallHook& hook, Change change = {})
-      : transport_(std::move(transport)), hook_(hook), change_(std::move(change)) {}
-
-  int rank() const override { return transport_->rank(); }
-  int world_size() const override { return transport_->world_size(); }
-  bool takes_device_memory() const override { return transport_->takes_device_memory(); }
-  bool is_mapped(int peer) const override { return transport_->is_mapped(peer); }
-  std::vector<int> wake_fds() const override { return transport_->wake_fds(); }
-  TrafficCounters traffic(int peer) const override { return transport_->traffic(peer); }
-  void ring(int peer) override { transport_->ring(peer); }
-  void post_error(const Error& error) override { transport_->post_error(error); }
-  void note_stuck(std::string_view verb) override { transport_->note_stuck(verb); }
-  std::string stuck_in(int peer) const override { return transport_->stuck_in(peer); }
+      : ForwardingTransport(*transport),
+        transport_(std::move(transport)),
+        hook_(hook),
+        change_(std::move(change)) {}
 
   void expect_messages_in(std::span<std::byte> memory) override {
     hook_.pass("expect_messages_in");
@@ -178,10 +170,6 @@ class ThrowingTransport final : public Transport {
   std::span<std::byte> memory(int peer) override {
     hook_.pass("memory");
     return transport_->memory(peer);
-  }
-  bool is_open_to_peers() override { return transport_->is_open_to_peers(); }
-  bool is_in_huge_pages(std::span<const std::byte> memory) override {
-    return transport_->is_in_huge_pages(memory);
   }
   void read_memory(int peer, std::uint64_t address, std::span<std::byte> to) override {
     hook_.pass("read_memory");

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "topology/node_memory.h"
+#include "topology/node_costs.h"
 
 namespace kolo {
 namespace {

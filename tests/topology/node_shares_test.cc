@@ -1,4 +1,4 @@
-#include "topology/node_shares.h"
+#include "topology/node_costs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "trainer/loop/config_file.h"
+#include "trainer/loop/command_line.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,6 @@
 #include "comm/base/error.h"
 #include "comm/base/output_file.h"
 #include "tests/support/temporary_directory.h"
-#include "trainer/loop/command_line.h"
 
 namespace kolo::trainer {
 namespace {
@@ -30,9 +29,9 @@ class ConfigFileTest : public testing::Test {
                               built_in_catalog());
   }
 
-  std::string error_of(const std::string& text) {
+  std::string error_of(const std::string& text, const std::vector<std::string>& arguments = {}) {
     try {
-      parse_file(text);
+      parse_file(text, arguments);
     } catch (const KoloError& error) {
       return error.what();
     }
@@ -93,12 +92,8 @@ TEST_F(ConfigFileTest, ErrorsOfValuesNameFileAndLineAndOption) {
 }
 
 TEST_F(ConfigFileTest, AnErrorOfTheCommandLineDoesNotNameTheFile) {
-  try {
-    parse_file("data = 'd'\nbatch = 8\n", {"--batch", "0"});
-    FAIL() << "no error";
-  } catch (const KoloError& error) {
-    EXPECT_THAT(error.what(), testing::StartsWith("--batch must be at least 1"));
-  }
+  EXPECT_THAT(error_of("data = 'd'\nbatch = 8\n", {"--batch", "0"}),
+              testing::StartsWith("--batch must be at least 1"));
 }
 
 TEST_F(ConfigFileTest, SettingsBecomeTheSameJobAgain) {

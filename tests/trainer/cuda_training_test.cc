@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "comm/device/cuda_availability.h"
+#include "comm/device/cuda_device.h"
 #include "tests/trainer/training_job.h"
 
 namespace kolo::trainer {
@@ -31,22 +31,12 @@ class CudaTrainingTest : public testing::TestWithParam<const char*> {
   Config config_;
 };
 
-void expect_same_curve(const Summary& actual, const Summary& expected, double tolerance) {
-  ASSERT_EQ(actual.curve.size(), expected.curve.size());
-  for (std::size_t i = 0; i < expected.curve.size(); ++i) {
-    EXPECT_NEAR(actual.curve[i].train_loss, expected.curve[i].train_loss,
-                tolerance * expected.curve[i].train_loss)
-        << "step " << i;
-  }
-  EXPECT_NEAR(actual.eval_loss, expected.eval_loss, tolerance * expected.eval_loss);
-}
-
 // Bound: as in training_test.cc, where the order of float32 sums differs too: 1 %.
 TEST_P(CudaTrainingTest, FollowsTheProcessorInFloat32) {
   const Summary cuda = run_on("cuda", config_);
   EXPECT_EQ(cuda.device, "cuda");
   EXPECT_EQ(cuda.precision, "float32");
-  expect_same_curve(cuda, run_on("cpu", config_), 0.01);
+  expect_same_course(cuda, run_on("cpu", config_), 0.01);
 }
 
 // Bound: operands and activations are rounded to 8 bits (relative 2^-9), 10 to 15 times one after
@@ -58,7 +48,7 @@ TEST_P(CudaTrainingTest, FollowsTheProcessorInBFloat16) {
   config_.precision = "bfloat16";
   const Summary cuda = run_on("cuda", config_);
   EXPECT_EQ(cuda.precision, "bfloat16");
-  expect_same_curve(cuda, cpu, 0.10);
+  expect_same_course(cuda, cpu, 0.10);
 }
 
 // Bound: 11 bits instead of 8, an eighth of the error above; 5 % leaves room for AdamW's steps. The
@@ -70,7 +60,7 @@ TEST_P(CudaTrainingTest, FollowsTheProcessorInFloat16) {
   const Summary cuda = run_on("cuda", config_);
   EXPECT_EQ(cuda.skipped_steps, 0u);
   EXPECT_EQ(cuda.loss_scale, 512.0);
-  expect_same_curve(cuda, cpu, 0.05);
+  expect_same_course(cuda, cpu, 0.05);
 }
 
 // Skips are what halves the scale, and training goes on after them.

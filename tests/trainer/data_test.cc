@@ -8,11 +8,12 @@
 
 #include "comm/base/error.h"
 #include "tests/trainer/small_data.h"
+#include "trainer/catalog.h"
+#include "trainer/config.h"
 #include "trainer/data/data_loader.h"
 #include "trainer/data/dataset.h"
 #include "trainer/data/files.h"
 #include "trainer/data/images.h"
-#include "trainer/tasks/make_task.h"
 
 namespace kolo::trainer {
 namespace {

@@ -235,5 +235,116 @@ TEST(EmbeddingTest, ASharedTableTakesBothContributionsInEitherOrder) {
   }
 }
 
+TEST(TanhTest, GradientsMatchDifferences) {
+  ParameterSet none(1);
+  Tanh layer(37);
+  check_layer(layer, none, random_values(37, 3));
+  const std::vector<float> far(37, -1e4f);
+  EXPECT_EQ(layer.forward(far, {})[36], -1.0f);
+}
+
+TEST(RowSelectionTest, TakesRowsAndCollectsTheirGradients) {
+  RowSelection layer({.sequences = 2, .length = 3, .taken = 2, .width = 1});
+  const std::vector<float> input = {1, 2, 3, 4, 5, 6};
+  const std::vector<std::int32_t> positions = {2, 1, 0, 0};
+  layer.set_positions(positions);
+  const auto output = layer.forward(input, {});
+  EXPECT_EQ(std::vector<float>(output.begin(), output.end()), (std::vector<float>{3, 2, 4, 4}));
+  const auto gradient = layer.backward(std::vector<float>{10, 20, 30, 40});
+  EXPECT_EQ(std::vector<float>(gradient.begin(), gradient.end()),
+            (std::vector<float>{0, 20, 10, 70, 0, 0}));
+  EXPECT_THROW(layer.set_positions(std::vector<std::int32_t>{1}), UsageError);
+}
+
+TEST(RowSelectionTest, TakesFirstRowsUnlessTold) {
+  RowSelection layer({.sequences = 2, .length = 2, .taken = 1, .width = 2});
+  const std::vector<float> input = {1, 2, 3, 4, 5, 6, 7, 8};
+  const auto output = layer.forward(input, {});
+  EXPECT_EQ(std::vector<float>(output.begin(), output.end()), (std::vector<float>{1, 2, 5, 6}));
+}
+
+TEST(EncoderBlockTest, GradientsMatchDifferences) {
+  Device device;
+  for (const float dropout : {0.0f, 0.3f}) {
+    ParameterSet parameters(1);
+    EncoderBlock layer(device, parameters, "block",
+                       {.sequences = 2,
+                        .length = 5,
+                        .width = 8,
+                        .heads = 2,
+                        .deviation = 0.2f,
+                        .dropout = dropout,
+                        .seed = 3,
+                        .first_dropout = 1});
+    const std::vector<std::int32_t> lengths = {5, 3};
+    layer.set_lengths(lengths);
+    check_layer(layer, parameters, random_values(2 * 5 * 8, 8));
+  }
+}
+
+constexpr std::size_t kDropoutWidth = 50;
+
+/// Which elements are kept, of samples from `position` on.
+std::vector<float> mask(const Dropout::Options& options, const Pass& pass) {
+  Dropout layer(options);
+  const auto y = layer.forward(std::vector<float>(options.samples * options.width, 1.0f), pass);
+  return {y.begin(), y.end()};
+}
+
+TEST(DropoutTest, GradientsMatchDifferences) {
+  ParameterSet none(1);
+  Dropout layer({.samples = 4, .width = kDropoutWidth, .mask = {.share = 0.3f, .seed = 1}});
+  check_layer(layer, none, random_values(4 * kDropoutWidth, 2));
+}
+
+// 20,000 independent elements: five deviations of the share are 5 sqrt(0.3 · 0.7 / 20000) = 0.016.
+TEST(DropoutTest, DropsItsShareAndKeepsTheMean) {
+  const std::vector<float> y =
+      mask({.samples = 400, .width = kDropoutWidth, .mask = {.share = 0.3f, .seed = 1}}, {});
+  double dropped = 0;
+  double sum = 0;
+  for (const float value : y) {
+    EXPECT_TRUE(value == 0.0f || value == 1.0f / 0.7f) << value;
+    dropped += value == 0.0f;
+    sum += value;
+  }
+  EXPECT_NEAR(dropped / 20000, 0.3, 0.016);
+  EXPECT_NEAR(sum / 20000, 1.0, 0.016 / 0.7);
+}
+
+TEST(DropoutTest, LeavesEvaluationAlone) {
+  Dropout layer({.samples = 2, .width = kDropoutWidth, .mask = {.share = 0.3f, .seed = 1}});
+  const std::vector<float> x = random_values(2 * kDropoutWidth, 3);
+  const auto y = layer.forward(x, {.is_training = false});
+  EXPECT_EQ(std::vector<float>(y.begin(), y.end()), x);
+}
+
+// Two ranks with two samples each drop what one rank with four drops.
+TEST(DropoutTest, FollowsTheSampleWhateverTheBatch) {
+  Dropout::Options options{
+      .samples = 4, .width = kDropoutWidth, .mask = {.share = 0.5f, .seed = 1}};
+  const Pass whole{.epoch = 3, .first_position = 10};
+  const std::vector<float> all = mask(options, whole);
+  options.samples = 2;
+  std::vector<float> parts = mask(options, whole);
+  const std::vector<float> second = mask(options, {.epoch = 3, .first_position = 12});
+  parts.insert(parts.end(), second.begin(), second.end());
+  EXPECT_EQ(parts, all);
+}
+
+TEST(DropoutTest, DiffersBySeedLayerEpochAndPosition) {
+  const Dropout::Options options{
+      .samples = 1, .width = kDropoutWidth, .mask = {.share = 0.5f, .seed = 1}};
+  const std::vector<float> first = mask(options, {});
+  Dropout::Options other = options;
+  other.mask.seed = 2;
+  EXPECT_NE(mask(other, {}), first);
+  other = options;
+  other.mask.layer = 1;
+  EXPECT_NE(mask(other, {}), first);
+  EXPECT_NE(mask(options, {.epoch = 1}), first);
+  EXPECT_NE(mask(options, {.first_position = 1}), first);
+}
+
 }  // namespace
 }  // namespace kolo::trainer

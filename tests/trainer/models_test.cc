@@ -4,34 +4,57 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/base/error.h"
 #include "tests/trainer/finite_difference.h"
+#include "tests/trainer/small_data.h"
 #include "trainer/catalog.h"
 #include "trainer/compute/device.h"
 #include "trainer/config.h"
 #include "trainer/loss/loss.h"
+#include "trainer/models/bert.h"
 #include "trainer/models/gpt.h"
 #include "trainer/models/gpt_reader.h"
 #include "trainer/models/image_models.h"
+#include "trainer/models/matrix_factorization.h"
+#include "trainer/models/text_models.h"
 #include "trainer/text/tokenizer.h"
 
 namespace kolo::trainer {
 namespace {
 
-/// One kind of model for batches of any size, with the input of a sample and its rows.
+using testing::HasSubstr;
+
+constexpr std::size_t kTextLength = 6;
+constexpr std::size_t kTextTokens = 9;
+constexpr std::size_t kTextClasses = 3;
+
+using MakeModel = std::function<std::unique_ptr<Model>(Device&, std::size_t samples)>;
+
+/// Random integers from `lowest` to `highest` of a sample.
+struct RandomInput {
+  std::size_t elements;
+  std::int32_t lowest, highest;
+  DType dtype = DType::kInt32;
+};
+
+/// One kind of model for batches of any size.
 struct ModelCase {
   std::string name;
-  DType dtype;  // of the input: random bytes
-  std::size_t elements;
-  std::size_t rows;
-  std::size_t classes;
-  std::function<std::unique_ptr<Model>(Device&, std::size_t samples)> make;
-  double kinks;                // see DifferenceBound
+  std::vector<RandomInput> inputs;
+  std::size_t outputs;  // of a sample
+  MakeModel make;
+  /// The outputs are logits of classes, whose loss is the function, or else take random slopes.
+  std::size_t classes = 0;
+  DifferenceBound bound = {};
   bool mixes_samples = false;  // statistics of a batch enter each sample's output
+  /// Initial weights of 0.02 hide mistakes behind residual connections.
+  float scale = 1.0f;
 };
 
 void PrintTo(const ModelCase& c, std::ostream* out) { *out << c.name; }
@@ -54,146 +77,238 @@ ImageModelOptions small_photographs(std::size_t samples) {
   return options;
 }
 
-std::vector<ModelCase> model_cases() {
-  return {{"mlp", DType::kUInt8, 256, 1, 10,
-           [](Device& device, std::size_t samples) {
-             return std::make_unique<Mlp>(device, small_images(samples));
-           },
-           0.15},
-          {"lenet", DType::kUInt8, 256, 1, 10,
-           [](Device& device, std::size_t samples) {
-             return std::make_unique<Lenet>(device, small_images(samples));
-           },
-           0.3},
-          {"convnet", DType::kUInt8, 192, 1, 10,
-           [](Device& device, std::size_t samples) {
-             return std::make_unique<Convnet>(device, small_photographs(samples));
-           },
-           0.3},
-          {"resnet20", DType::kUInt8, 192, 1, 10,
-           [](Device& device, std::size_t samples) {
-             return std::make_unique<Resnet>(device, small_photographs(samples),
-                                             Resnet::stages20());
-           },
-           0.4, true},
-          {"resnet_with_projections", DType::kUInt8, 192, 1, 10,
-           [](Device& device, std::size_t samples) {
-             // As resnet18, but narrow and with few blocks: a deep network has a kink within every
-             // step.
-             return std::make_unique<Resnet>(
-                 device, small_photographs(samples),
-                 Resnet::Stages{{8, 12}, 1, ResidualBlock::Shortcut::kProjection});
-           },
-           0.3, true},
-          {"gpt", DType::kInt32, 6, 6, 256,
-           [](Device& device, std::size_t samples) {
-             return std::make_unique<Gpt>(device, Gpt::Options{.sequences = samples,
-                                                               .context = 6,
-                                                               .layers = 2,
-                                                               .width = 8,
-                                                               .heads = 2,
-                                                               .seed = 3});
-           },
-           0.0},
-          {"gpt_with_all_options", DType::kInt32, 6, 6, 256,
-           [](Device& device, std::size_t samples) {
-             return std::make_unique<Gpt>(device, Gpt::Options{.sequences = samples,
-                                                               .context = 6,
-                                                               .layers = 2,
-                                                               .width = 8,
-                                                               .heads = 2,
-                                                               .positions = Gpt::Positions::kRotary,
-                                                               .is_tied = false,
-                                                               .dropout = 0.2f,
-                                                               .seed = 3});
-           },
-           0.0}};
+ModelCase image_case(std::string name, std::size_t bytes, MakeModel make, double kinks,
+                     bool mixes_samples = false) {
+  return {.name = std::move(name),
+          .inputs = {{bytes, 0, 255, DType::kUInt8}},
+          .outputs = 10,
+          .make = std::move(make),
+          .classes = 10,
+          .bound = {.step = 0x1.0p-10f, .absolute = 1e-2, .kinks = kinks},
+          .mixes_samples = mixes_samples};
 }
 
-std::vector<std::int32_t> random_integers(std::size_t count, std::uint64_t below) {
-  Random random(5);
-  std::vector<std::int32_t> integers(count);
-  for (auto& integer : integers) integer = static_cast<std::int32_t>(random.below(below));
+ModelCase gpt_case(std::string name, Gpt::Options options) {
+  options.context = 6;
+  options.layers = 2;
+  options.width = 8;
+  options.heads = 2;
+  options.seed = 3;
+  return {.name = std::move(name),
+          .inputs = {{6, 0, 255}},
+          .outputs = std::size_t{6} * 256,
+          .make =
+              [options](Device& device, std::size_t samples) {
+                Gpt::Options made = options;
+                made.sequences = samples;
+                return std::make_unique<Gpt>(device, made);
+              },
+          .classes = 256,
+          .bound = {.step = 0x1.0p-10f, .absolute = 1e-2}};
+}
+
+/// With `chosen` tokens to predict, or one class for each text.
+ModelCase bert_case(std::string name, std::size_t chosen) {
+  ModelCase made{.name = std::move(name),
+                 .inputs = {{kTextLength, 0, kTextTokens - 1}, {1, 2, kTextLength}},
+                 .outputs = chosen > 0 ? chosen * kTextTokens : kTextClasses,
+                 .make =
+                     [chosen](Device& device, std::size_t samples) {
+                       return std::make_unique<Bert>(device, Bert::Options{.texts = samples,
+                                                                           .length = kTextLength,
+                                                                           .tokens = kTextTokens,
+                                                                           .chosen = chosen,
+                                                                           .classes = kTextClasses,
+                                                                           .layers = 2,
+                                                                           .width = 8,
+                                                                           .heads = 2,
+                                                                           .dropout = 0.2f,
+                                                                           .seed = 3});
+                     },
+                 .scale = 10.0f};
+  if (chosen > 0) made.inputs.push_back({chosen, 0, 1});
+  return made;
+}
+
+template <typename Classifier>
+ModelCase text_case(std::string name, std::int32_t lowest) {
+  return {.name = std::move(name),
+          .inputs = {{kTextLength, lowest, 6}, {1, lowest, 6}},
+          .outputs = kTextClasses,
+          .make = [](Device& device, std::size_t samples) {
+            return std::make_unique<Classifier>(device, TextModelOptions{.texts = samples,
+                                                                         .length = kTextLength,
+                                                                         .words = 7,
+                                                                         .width = 5,
+                                                                         .classes = kTextClasses,
+                                                                         .dropout = 0.4f,
+                                                                         .seed = 3});
+          }};
+}
+
+std::vector<ModelCase> model_cases() {
+  const auto resnet = [](const Resnet::Stages& stages) {
+    return [stages](Device& device, std::size_t samples) {
+      return std::make_unique<Resnet>(device, small_photographs(samples), stages);
+    };
+  };
+  // As resnet18, but narrow and with few blocks: a deep network has a kink within every step.
+  const Resnet::Stages projections{{8, 12}, 1, ResidualBlock::Shortcut::kProjection};
+  Gpt::Options all_options{};
+  all_options.positions = Gpt::Positions::kRotary;
+  all_options.is_tied = false;
+  all_options.dropout = 0.2f;
+  return {image_case(
+              "mlp", 256,
+              [](Device& device, std::size_t samples) {
+                return std::make_unique<Mlp>(device, small_images(samples));
+              },
+              0.15),
+          image_case(
+              "lenet", 256,
+              [](Device& device, std::size_t samples) {
+                return std::make_unique<Lenet>(device, small_images(samples));
+              },
+              0.3),
+          image_case(
+              "convnet", 192,
+              [](Device& device, std::size_t samples) {
+                return std::make_unique<Convnet>(device, small_photographs(samples));
+              },
+              0.3),
+          image_case("resnet20", 192, resnet(Resnet::stages20()), 0.4, true),
+          image_case("resnet_with_projections", 192, resnet(projections), 0.3, true),
+          gpt_case("gpt", {}),
+          gpt_case("gpt_with_all_options", all_options),
+          bert_case("bert_of_classes", 0),
+          bert_case("bert_of_masked_tokens", 2),
+          text_case<EmbeddingBagClassifier>("embedding_bag", 0),
+          text_case<LstmClassifier>("lstm", 1),
+          {.name = "matrix_factorization",
+           .inputs = {{1, 1, 6}, {1, 1, 6}},
+           .outputs = 1,
+           .make = [](Device&, std::size_t samples) {
+             return std::make_unique<MatrixFactorization>(MatrixFactorization::Options{
+                 .ratings = samples, .users = 7, .items = 8, .width = 5, .mean = 3.5f, .seed = 3});
+           }}};
+}
+
+/// Values of samples from `begin` on in memory for `capacity` samples, of which the rest are zeros.
+template <typename T>
+std::vector<T> part_of(std::vector<T> all, std::size_t elements, std::size_t begin,
+                       std::size_t capacity) {
+  all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(begin * elements));
+  all.resize(capacity * elements);
+  return all;
+}
+
+/// Random integers of some samples, of which the first are the same however many there are.
+std::vector<std::int32_t> random_integers(const RandomInput& input, std::size_t samples,
+                                          std::uint64_t stream) {
+  Random random(5, stream);
+  std::vector<std::int32_t> integers(samples * input.elements);
+  for (auto& integer : integers) {
+    const auto values = static_cast<std::uint64_t>(input.highest - input.lowest + 1);
+    integer = input.lowest + static_cast<std::int32_t>(random.below(values));
+  }
   return integers;
 }
 
-/// The input of some samples of a model, of which a part may be taken for a batch.
-class RandomInput {
+/// A model and a function of its outputs for samples from `begin` on of a batch of `capacity`.
+class Evaluated {
  public:
-  RandomInput(const ModelCase& model_case, std::size_t samples)
-      : dtype_(model_case.dtype),
-        elements_(model_case.elements),
-        integers_(random_integers(samples * model_case.elements, 256)) {}
+  Evaluated(const ModelCase& c, std::size_t begin, std::size_t samples, std::size_t capacity,
+            bool by_row = false)
+      : pass_{.samples = samples, .first_position = begin},
+        model_(c.make(device_, capacity)),
+        slopes_(
+            part_of(random_values((begin + samples) * c.outputs, 7), c.outputs, begin, capacity)) {
+    for (std::size_t i = 0; i < parameters().size(); ++i) {
+      for (float& value : parameters()[i].value()) value = value == 1.0f ? 1.0f : c.scale * value;
+    }
+    if (by_row) parameters().use_rows();
+    parameters().own_gradients();
+    for (const RandomInput& input : c.inputs) {
+      const auto& integers =
+          integers_.emplace_back(part_of(random_integers(input, begin + samples, integers_.size()),
+                                         input.elements, begin, capacity));
+      const auto& bytes = bytes_.emplace_back(integers.begin(), integers.end());
+      if (input.dtype == DType::kUInt8) {
+        inputs_.emplace_back(bytes);
+      } else {
+        inputs_.emplace_back(integers);
+      }
+    }
+    if (c.classes == 0) return;
+    const RandomInput classes{c.outputs / c.classes, 0, static_cast<std::int32_t>(c.classes) - 1};
+    targets_ = random_integers(classes, begin + samples, 100);
+    targets_.erase(targets_.begin(),
+                   targets_.begin() + static_cast<std::ptrdiff_t>(begin * classes.elements));
+    loss_.emplace(
+        SoftmaxCrossEntropy::Options{.rows = capacity * classes.elements, .classes = c.classes});
+  }
 
-  /// A batch of `capacity` samples: those from `begin` on, then zeros.
-  std::vector<TensorView> batch(std::size_t begin, std::size_t samples, std::size_t capacity) {
-    const auto first = integers_.begin() + static_cast<std::ptrdiff_t>(begin * elements_);
-    const auto last = first + static_cast<std::ptrdiff_t>(samples * elements_);
-    integers_batch_.assign(first, last);
-    integers_batch_.resize(capacity * elements_);
-    bytes_batch_.assign(integers_batch_.begin(), integers_batch_.end());
-    if (dtype_ == DType::kUInt8) return {TensorView(bytes_batch_)};
-    return {TensorView(integers_batch_)};
+  ParameterSet& parameters() { return model_->parameters(); }
+
+  /// The function's value after a forward pass.
+  double forward() {
+    const std::span<const float> outputs = model_->forward(inputs_, pass_);
+    EXPECT_EQ(outputs.size(), slopes_.size());
+    if (!loss_) return dot(outputs, slopes_);
+    const TensorView targets[] = {targets_};
+    return loss_->evaluate(outputs, targets, 1.0f).loss;
+  }
+
+  void backward() { model_->backward(loss_ ? loss_->gradient() : std::span<float>(slopes_)); }
+
+  /// Of all parameters, tables as wholes.
+  std::vector<float> gradients() {
+    forward();
+    backward();
+    std::vector<float> all;
+    for (std::size_t i = 0; i < parameters().size(); ++i) {
+      const std::size_t offset = all.size();
+      all.resize(offset + parameters()[i].size());
+      parameters()[i].visit_gradient([&](std::size_t at, std::span<const float> part) {
+        for (std::size_t j = 0; j < part.size(); ++j) all[offset + at + j] += part[j];
+      });
+    }
+    return all;
   }
 
  private:
-  DType dtype_;
-  std::size_t elements_;
-  std::vector<std::int32_t> integers_, integers_batch_;
-  std::vector<std::uint8_t> bytes_batch_;
+  Device device_;
+  Pass pass_;
+  std::unique_ptr<Model> model_;
+  std::vector<float> slopes_;
+  std::vector<std::vector<std::int32_t>> integers_;
+  std::vector<std::vector<std::uint8_t>> bytes_;
+  std::vector<TensorView> inputs_;
+  std::vector<std::int32_t> targets_;
+  std::optional<SoftmaxCrossEntropy> loss_;
 };
 
 class ModelTest : public testing::TestWithParam<ModelCase> {};
 
-/// Models whose output for a sample depends on this sample only.
-class SampleWiseModelTest : public ModelTest {};
-
-std::vector<ModelCase> sample_wise_cases() {
-  std::vector<ModelCase> cases = model_cases();
-  std::erase_if(cases, [](const ModelCase& c) { return c.mixes_samples; });
-  return cases;
-}
-
-TEST_P(ModelTest, GradientsOfTheLossMatchDifferences) {
-  const ModelCase& c = GetParam();
-  Device device;
-  const auto model = c.make(device, 4);
-  ParameterSet& parameters = model->parameters();
-  parameters.own_gradients();
-  RandomInput input(c, 4);
-  const std::vector<TensorView> inputs = input.batch(0, 4, 4);
-  const std::vector<std::int32_t> classes = random_integers(4 * c.rows, c.classes);
-  const TensorView targets[] = {classes};
-  SoftmaxCrossEntropy loss({.rows = 4 * c.rows, .classes = c.classes});
-  const auto f = [&] { return loss.evaluate(model->forward(inputs, {}), targets, 1.0f).loss; };
-  f();
-  model->backward(loss.gradient());
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    expect_parameter_gradient(f, parameters[i],
-                              {.step = 0x1.0p-10f, .absolute = 1e-2, .kinks = c.kinks});
+TEST_P(ModelTest, GradientsMatchDifferences) {
+  Evaluated model(GetParam(), 0, 4, 4);
+  model.gradients();
+  for (std::size_t i = 0; i < model.parameters().size(); ++i) {
+    expect_parameter_gradient([&] { return model.forward(); }, model.parameters()[i],
+                              GetParam().bound);
   }
 }
 
 TEST_P(ModelTest, ReportsEveryGradientOnceAndWithItsFinalValue) {
-  const ModelCase& c = GetParam();
-  Device device;
-  const auto model = c.make(device, 2);
-  ParameterSet& parameters = model->parameters();
-  parameters.own_gradients();
-  RandomInput input(c, 2);
-  const std::vector<TensorView> inputs = input.batch(0, 2, 2);
-  const std::vector<std::int32_t> classes = random_integers(2 * c.rows, c.classes);
-  const TensorView targets[] = {classes};
-  SoftmaxCrossEntropy loss({.rows = 2 * c.rows, .classes = c.classes});
-
+  Evaluated model(GetParam(), 0, 2, 2);
+  ParameterSet& parameters = model.parameters();
   std::vector<std::vector<float>> reported(parameters.size());
   parameters.on_gradient_ready([&](std::size_t i) {
     EXPECT_TRUE(reported[i].empty()) << parameters[i].name();
     const auto gradient = parameters[i].gradient();
     reported[i].assign(gradient.begin(), gradient.end());
   });
-  loss.evaluate(model->forward(inputs, {}), targets, 0.5f);
-  model->backward(loss.gradient());
+  model.gradients();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto gradient = parameters[i].gradient();
     EXPECT_EQ(reported[i], std::vector<float>(gradient.begin(), gradient.end()))
@@ -201,40 +316,21 @@ TEST_P(ModelTest, ReportsEveryGradientOnceAndWithItsFinalValue) {
   }
 }
 
-// N ranks with batch B, their gradients averaged, do what one rank does with batch N·B; here the
-// last part is short by one sample, as at the end of an epoch.
-TEST_P(SampleWiseModelTest, AverageOverRanksIsTheGradientOfTheGlobalBatch) {
+// N ranks with batch B do what one rank does with batch N·B; here the last part is short by one
+// sample, as at the end of an epoch. Dropout follows the sample, padding counts for nothing, and
+// rows of tables say what whole gradients say.
+TEST_P(ModelTest, PartsOfABatchAddUpToIt) {
   const ModelCase& c = GetParam();
-  constexpr std::size_t kRanks = 2;
-  constexpr std::size_t kSamples = 5;  // 3 on rank 0, 2 on rank 1
-  Device device;
-  RandomInput input(c, kSamples);
-  const std::vector<std::int32_t> classes = random_integers(kSamples * c.rows, c.classes);
-  const auto gradients = [&](std::size_t begin, std::size_t samples, std::size_t capacity,
-                             std::size_t ranks) {
-    const auto model = c.make(device, capacity);
-    ParameterSet& parameters = model->parameters();
-    parameters.own_gradients();
-    const std::vector<TensorView> inputs = input.batch(begin, samples, capacity);
-    const TensorView targets[] = {std::span(classes).subspan(begin * c.rows, samples * c.rows)};
-    SoftmaxCrossEntropy loss({.rows = capacity * c.rows, .classes = c.classes});
-    const float weight = static_cast<float>(ranks) / static_cast<float>(kSamples * c.rows);
-    const Pass pass{.samples = samples, .first_position = begin};
-    loss.evaluate(model->forward(inputs, pass), targets, weight);
-    model->backward(loss.gradient());
-    std::vector<float> all;
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      all.insert(all.end(), parameters[i].gradient().begin(), parameters[i].gradient().end());
-    }
-    return all;
-  };
-  const auto whole = gradients(0, kSamples, kSamples, 1);
-  const auto first = gradients(0, 3, 3, kRanks);
-  const auto second = gradients(3, 2, 3, kRanks);
+  if (c.mixes_samples) return;
+  const std::vector<float> whole = Evaluated(c, 0, 5, 5).gradients();
   // Sums of at most a few thousand fp32 terms in another order: relative 1e-4 of the largest.
   const float bound = 1e-4f * *std::max_element(whole.begin(), whole.end());
-  for (std::size_t i = 0; i < whole.size(); ++i) {
-    ASSERT_NEAR(0.5f * (first[i] + second[i]), whole[i], bound) << i;
+  for (const bool by_row : {false, true}) {
+    const std::vector<float> first = Evaluated(c, 0, 3, 3, by_row).gradients();
+    const std::vector<float> second = Evaluated(c, 3, 2, 3, by_row).gradients();
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      ASSERT_NEAR(first[i] + second[i], whole[i], bound) << i;
+    }
   }
 }
 
@@ -247,9 +343,6 @@ TEST_P(ModelTest, SameSeedGivesSameWeights) {
 INSTANTIATE_TEST_SUITE_P(All, ModelTest, testing::ValuesIn(model_cases()),
                          [](const auto& tested) { return tested.param.name; });
 
-INSTANTIATE_TEST_SUITE_P(SampleWise, SampleWiseModelTest, testing::ValuesIn(sample_wise_cases()),
-                         [](const auto& tested) { return tested.param.name; });
-
 TEST(LenetTest, RefusesSmallImages) {
   Device device;
   ImageModelOptions options = small_images(1);
@@ -257,33 +350,70 @@ TEST(LenetTest, RefusesSmallImages) {
   EXPECT_THROW(Lenet(device, options), UsageError);
 }
 
+TEST(BertTest, WordsBehindTheLengthHaveNoInfluence) {
+  for (const std::size_t chosen : {0u, 2u}) {
+    Device device;
+    const auto model = bert_case("", chosen).make(device, 1);
+    std::vector<std::int32_t> tokens = {2, 4, 5, 6, 0, 0}, length = {4}, places(chosen, 1);
+    std::vector<TensorView> inputs = {tokens, length};
+    if (chosen > 0) inputs.emplace_back(places);
+    const auto output = model->forward(inputs, {});
+    const std::vector<float> before(output.begin(), output.end());
+    tokens[4] = 7;
+    EXPECT_THAT(model->forward(inputs, {}), testing::ElementsAreArray(before));
+  }
+}
+
+Field tokens_of(std::size_t length, std::size_t values) {
+  return {.name = "tokens", .dtype = DType::kInt32, .shape = {length}, .values = values};
+}
+
+/// The error of a model of the catalog for these inputs.
+std::string error_for(const Config& config, const std::vector<Field>& inputs) {
+  const SampleFormat format{.inputs = inputs, .targets = {inputs[0]}};
+  Device device;
+  const auto make = [&] {
+    built_in_catalog()
+        .models.at(config.model)
+        .make({.config = config, .format = format, .outputs = 9, .batch = 1}, device);
+  };
+  return error_of(make, ErrorCode::kConfig);
+}
+
+TEST(BertTest, RefusesOtherSamples) {
+  Config config = default_config(built_in_catalog(), "bert");
+  const Field tokens = tokens_of(4, 9);
+  const Field length{.name = "length", .dtype = DType::kInt32, .values = 5};
+  EXPECT_THAT(error_for(config, {tokens}), HasSubstr("choose --task"));
+  config.heads = 3;
+  EXPECT_THAT(error_for(config, {tokens, length}), HasSubstr("--heads 3"));
+  config.text_marks = false;
+  EXPECT_THAT(error_for(config, {tokens, length}), HasSubstr("--text-marks on"));
+}
+
+TEST(BertTest, OtherModelsRefuseHiddenWords) {
+  const Field tokens = tokens_of(4, 9);
+  for (const char* model : {"embedding-bag", "gpt"}) {
+    EXPECT_THAT(error_for(default_config(built_in_catalog(), model), {tokens, tokens, tokens}),
+                HasSubstr("choose --task"));
+  }
+}
+
 TEST(GptTest, RefusesHeadsThatDoNotFitTheWidth) {
   Config config = default_config(built_in_catalog(), "gpt");
-  const SampleFormat format{
-      .inputs = {{.name = "tokens", .dtype = DType::kInt32, .shape = {6}, .values = 256}},
-      .targets = {}};
-  const auto expect_error = [&](const std::string& part) {
-    try {
-      Gpt::options({.config = config, .format = format, .outputs = 256, .batch = 2});
-      ADD_FAILURE() << "no error";
-    } catch (const KoloError& error) {
-      EXPECT_EQ(error.error().code, ErrorCode::kConfig);
-      EXPECT_THAT(error.what(), testing::HasSubstr(part));
-    }
-  };
   config.heads = 3;
-  expect_error("--width 128 is not a multiple of --heads 3");
+  EXPECT_THAT(error_for(config, {tokens_of(6, 256)}),
+              HasSubstr("--width 128 is not a multiple of --heads 3"));
   config.width = 9;
   config.positions = "rotary";
-  expect_error("--positions rotary: --width 9 over --heads 3");
+  EXPECT_THAT(error_for(config, {tokens_of(6, 256)}),
+              HasSubstr("--positions rotary: --width 9 over --heads 3"));
 }
 
 // With the vocabulary of GPT-2: the published number of its parameters.
 TEST(GptTest, TheShapeOfGpt2HasItsParameters) {
   const Config config = default_config(built_in_catalog(), "gpt", "gpt2");
-  const SampleFormat format{
-      .inputs = {{.name = "tokens", .dtype = DType::kInt32, .shape = {1024}, .values = 50257}},
-      .targets = {}};
+  const SampleFormat format{.inputs = {tokens_of(1024, 50257)}, .targets = {}};
   Gpt::Options options =
       Gpt::options({.config = config, .format = format, .outputs = 50257, .batch = 1});
   options.chunk = 1;  // little memory beside the parameters

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "comm/base/error.h"
-#include "tests/trainer/optimizers.h"
+#include "tests/trainer/small_data.h"
 #include "trainer/optimizer/update_gate.h"
 #include "trainer/optimizer/weight_average.h"
 

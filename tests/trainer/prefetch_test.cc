@@ -131,16 +131,12 @@ TEST(PrefetchTest, AnErrorSurfacesWhereItsBatchIsLoaded) {
 }
 
 TEST(PrefetchTest, BatchesArePreparedWhileOneIsInUse) {
-  std::atomic<std::uint64_t> prepared = 0;
-  Prefetcher prefetcher({.threads = 2, .slots = 4}, [&](std::uint64_t number, std::size_t slot) {
-    EXPECT_EQ(slot, number % 4);
-    ++prepared;
-    return Batch{.first_position = number};
-  });
-  EXPECT_EQ(prefetcher.take(5).first_position, 5u);
-  while (prepared < 4) std::this_thread::yield();
-  EXPECT_EQ(prefetcher.take(6).first_position, 6u);
-  while (prepared < 5) std::this_thread::yield();
+  const NumberedDataset data(40);
+  DataLoader loader(data, {.ranks = 1, .rank = 0, .batch = 2, .threads = 2});
+  loader.load(0, 5);
+  while (data.copied < 3 * 2) std::this_thread::yield();
+  loader.load(0, 6);
+  while (data.copied < 4 * 2) std::this_thread::yield();
 }
 
 TEST(PrefetchTest, TheLoaderKnowsHowLongItWasWaitedFor) {

@@ -11,10 +11,11 @@
 #include <string>
 
 #include "runtime/api/kolo.h"
+#include "trainer/catalog.h"
 #include "trainer/compute/device.h"
+#include "trainer/config.h"
 #include "trainer/loop/learner.h"
 #include "trainer/loop/training.h"
-#include "trainer/tasks/make_task.h"
 
 namespace kolo::trainer {
 namespace {

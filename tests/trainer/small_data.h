@@ -5,12 +5,15 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/base/error.h"
 #include "tests/support/temporary_directory.h"
+#include "trainer/catalog.h"
 #include "trainer/data/dataset.h"
 #include "trainer/random.h"
 
@@ -19,16 +22,25 @@ namespace kolo::trainer {
 using test::Bytes;
 using test::TemporaryDirectory;
 
-/// The text of the data error that `f` throws.
-inline std::string data_error(const std::function<void()>& f) {
+/// The text of the error that `f` throws, which has this code.
+inline std::string error_of(const std::function<void()>& f, ErrorCode code) {
   try {
     f();
   } catch (const KoloError& error) {
-    EXPECT_EQ(error.error().code, ErrorCode::kData);
+    EXPECT_EQ(error.error().code, code) << error.what();
     return error.what();
   }
-  ADD_FAILURE() << "no error";
-  return {};
+  return "no error";
+}
+
+inline std::string data_error(const std::function<void()>& f) {
+  return error_of(f, ErrorCode::kData);
+}
+
+/// An optimizer by its name. `parameters` outlive it.
+inline std::unique_ptr<Optimizer> make_optimizer(std::string_view name, ParameterSet& parameters,
+                                                 const OptimizerOptions& options) {
+  return built_in_catalog().optimizers.at(name).make(parameters, options);
 }
 
 /// An IDX file's bytes.

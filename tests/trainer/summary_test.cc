@@ -11,7 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "trainer/loop/agreement.h"
+#include "trainer/loop/job.h"
 #include "trainer/report/listeners.h"
 
 namespace kolo::trainer {

@@ -9,7 +9,7 @@
 
 #include "tests/trainer/small_data.h"
 #include "trainer/catalog.h"
-#include "trainer/tasks/make_task.h"
+#include "trainer/config.h"
 #include "trainer/text/vocabulary.h"
 
 namespace kolo::trainer {

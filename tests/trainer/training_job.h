@@ -13,11 +13,12 @@
 #include "runtime/api/kolo.h"
 #include "tests/support/memory_rendezvous.h"
 #include "tests/trainer/small_data.h"
+#include "trainer/catalog.h"
 #include "trainer/compute/device.h"
+#include "trainer/config.h"
 #include "trainer/loop/job.h"
 #include "trainer/loop/learner.h"
 #include "trainer/loop/training.h"
-#include "trainer/tasks/make_task.h"
 
 namespace kolo::trainer {
 
@@ -67,6 +68,21 @@ inline std::vector<Summary> run_ranks(int ranks, const std::function<Config(int 
 
 inline std::vector<Summary> run_ranks(int ranks, const Config& config) {
   return run_ranks(ranks, [&](int) { return config; });
+}
+
+/// The losses of all steps, and on held-out data at the end, differ by at most this share.
+inline void expect_same_course(const Summary& actual, const Summary& expected, double share) {
+  ASSERT_EQ(actual.curve.size(), expected.curve.size());
+  for (std::size_t i = 0; i < expected.curve.size(); ++i) {
+    EXPECT_NEAR(actual.curve[i].train_loss, expected.curve[i].train_loss,
+                share * expected.curve[i].train_loss)
+        << "step " << i;
+  }
+  EXPECT_NEAR(actual.eval_loss, expected.eval_loss, share * expected.eval_loss);
+}
+
+inline void expect_equal_weights(const std::vector<Summary>& ranks) {
+  for (const Summary& rank : ranks) EXPECT_EQ(rank.weights_hash, ranks[0].weights_hash);
 }
 
 /// A job on small data in `directory` with steps that include uneven ends of epochs. Costs of links

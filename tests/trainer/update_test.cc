@@ -12,7 +12,7 @@
 #include "comm/base/clock.h"
 #include "comm/base/error.h"
 #include "tests/support/runtime_job.h"
-#include "tests/trainer/optimizers.h"
+#include "tests/trainer/small_data.h"
 #include "trainer/loop/distributed_optimizer.h"
 
 namespace kolo::trainer {

@@ -1,7 +1,6 @@
 #include "trainer/checkpoint/checkpointer.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <ctime>
 #include <exception>
@@ -114,21 +113,6 @@ void require_no_checkpoints(Runtime& runtime, const RunFolder& folder) {
 
 }  // namespace
 
-AgreementRound::AgreementRound(Runtime& runtime)
-    : runtime_(runtime), all_(kWords * static_cast<std::size_t>(runtime.world_size())) {}
-
-void AgreementRound::begin(std::span<const std::uint64_t, kWords> mine) {
-  std::ranges::copy(mine, mine_);
-  const BufferView all{all_.data(), all_.size(), DType::kInt64};
-  ticket_ = runtime_.all_gather("checkpoints", {{mine_, kWords, DType::kInt64}, all});
-}
-
-std::span<const std::uint64_t> AgreementRound::take() {
-  ticket_->wait();
-  ticket_.reset();
-  return all_;
-}
-
 Checkpointer::Checkpointer(Runtime& runtime, Options options, Stateful& state)
     : runtime_(runtime),
       folder_(std::move(options.folder)),
@@ -138,7 +122,7 @@ Checkpointer::Checkpointer(Runtime& runtime, Options options, Stateful& state)
       resumed_step_(options.resumed_step),
       wants_stop_(std::move(options.wants_stop)),
       state_(state),
-      round_(runtime),
+      all_(static_cast<std::size_t>(runtime.world_size())),
       snapshot_(runtime.rank(), runtime.world_size()) {
   require_writable(runtime, folder_);
 }
@@ -163,12 +147,12 @@ void Checkpointer::begin(std::uint64_t step, std::optional<double> eval_loss) {
 
 bool Checkpointer::agree(bool wants_stop) {
   bool stops = false;
-  if (round_.is_under_way()) {
-    const std::vector<Report> reports = reports_from(round_.take());
-    stops = std::ranges::any_of(reports, &Report::wants_stop);
-    follow(reports);
+  if (exchange_) {
+    end_exchange();
+    stops = std::ranges::any_of(all_, [](const Report& report) { return report.wants_stop != 0; });
+    follow(all_);
   }
-  exchange(wants_stop);
+  begin_exchange(wants_stop);
   return stops;
 }
 
@@ -177,28 +161,24 @@ void Checkpointer::finish() {
     if (thread_.valid()) thread_.wait_for(kPatience);
     agree(false);
   }
-  if (round_.is_under_way()) round_.take();
+  if (exchange_) end_exchange();
   if (thread_.valid()) thread_.wait();
   look_after_thread();
 }
 
-void Checkpointer::exchange(bool wants_stop) {
+void Checkpointer::begin_exchange(bool wants_stop) {
   look_after_thread();
-  const std::uint64_t flags = static_cast<std::uint64_t>(phase_) << 1 | (wants_stop ? 1 : 0);
-  const std::array<std::uint64_t, AgreementRound::kWords> words = {step_.value_or(0), flags,
-                                                                   sum_.bytes, sum_.xxh3};
-  round_.begin(words);
+  mine_ = {.step = step_.value_or(0),
+           .phase = phase_,
+           .wants_stop = wants_stop ? std::uint64_t{1} : std::uint64_t{0},
+           .sum = sum_};
+  const BufferView all{all_.data(), kWords * all_.size(), DType::kInt64};
+  exchange_ = runtime_.all_gather("checkpoints", {{&mine_, kWords, DType::kInt64}, all});
 }
 
-std::vector<Checkpointer::Report> Checkpointer::reports_from(std::span<const std::uint64_t> words) {
-  std::vector<Report> reports;
-  for (; !words.empty(); words = words.subspan(AgreementRound::kWords)) {
-    reports.push_back({.step = words[0],
-                       .phase = static_cast<Phase>(words[1] >> 1),
-                       .wants_stop = (words[1] & 1) != 0,
-                       .sum = {.bytes = words[2], .xxh3 = words[3]}});
-  }
-  return reports;
+void Checkpointer::end_exchange() {
+  exchange_->wait();
+  exchange_.reset();
 }
 
 void Checkpointer::follow(const std::vector<Report>& reports) {

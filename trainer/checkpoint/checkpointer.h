@@ -9,7 +9,6 @@
 #include <future>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -20,32 +19,6 @@
 #include "trainer/checkpoint/state_visitor.h"
 
 namespace kolo::trainer {
-
-/// An exchange of a few words between all ranks that takes place while training goes on: what is
-/// given after one step is read after the next, so that nobody waits for it.
-///
-/// Collective: all ranks call `begin` and `take` equally often, in turn. Threads: one.
-class AgreementRound {
- public:
-  static constexpr std::size_t kWords = 4;
-  using Words = std::vector<std::uint64_t>;  // kWords of each rank, by rank
-
-  explicit AgreementRound(Runtime& runtime);
-  AgreementRound(const AgreementRound&) = delete;
-  AgreementRound& operator=(const AgreementRound&) = delete;
-
-  bool is_under_way() const { return ticket_.has_value(); }
-  void begin(std::span<const std::uint64_t, kWords> mine);
-  /// Before: is_under_way(). The words of all ranks, valid until the next `begin`.
-  /// Errors: those of the runtime.
-  std::span<const std::uint64_t> take();
-
- private:
-  Runtime& runtime_;
-  std::uint64_t mine_[kWords] = {};
-  Words all_;
-  std::optional<Ticket> ticket_;  // last: it is over before memory goes
-};
 
 /// Saves the state of training while training goes on: every so many steps, when the run is asked
 /// to stop, and at its end. A checkpoint takes this way:
@@ -93,13 +66,14 @@ class Checkpointer {
  private:
   enum class Phase : std::uint64_t { kIdle, kWriting, kWritten, kFailed, kPublishing, kPublished };
 
-  /// What a rank tells the others.
+  /// What a rank tells the others; words of 64 bits, as they travel.
   struct Report {
     std::uint64_t step = 0;
     Phase phase = Phase::kIdle;
-    bool wants_stop = false;
+    std::uint64_t wants_stop = 0;  ///< 1 if it does.
     FileSum sum = {};
   };
+  static constexpr std::size_t kWords = sizeof(Report) / sizeof(std::uint64_t);
 
   /// True while a checkpoint is under way; the same on all ranks.
   bool is_busy() const { return step_.has_value(); }
@@ -111,8 +85,8 @@ class Checkpointer {
   bool agree(bool wants_stop);
   /// Waits until the checkpoint under way has ended, one way or the other, and ends the exchange.
   void finish();
-  static std::vector<Report> reports_from(std::span<const std::uint64_t> words);
-  void exchange(bool wants_stop);
+  void begin_exchange(bool wants_stop);
+  void end_exchange();
   void follow(const std::vector<Report>& reports);
   /// Looks after this rank's thread, without waiting for it.
   void look_after_thread();
@@ -127,7 +101,10 @@ class Checkpointer {
   const std::optional<std::uint64_t> resumed_step_;
   const std::function<bool()> wants_stop_;
   Stateful& state_;
-  AgreementRound round_;
+  // Given after one step and read after the next, so that nobody waits for it.
+  Report mine_;
+  std::vector<Report> all_;         // by rank
+  std::optional<Ticket> exchange_;  // while it is under way; ends before its memory does
 
   std::optional<std::uint64_t> step_;  // of the checkpoint under way
   std::optional<double> eval_loss_;

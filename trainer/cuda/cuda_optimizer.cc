@@ -9,9 +9,8 @@
 #include <fmt/ranges.h>
 
 #include "comm/base/check.h"
-#include "comm/device/cuda_device_guard.h"
+#include "comm/device/cuda_device.h"
 #include "trainer/cuda/compute/status.h"
-#include "trainer/cuda/core.h"
 #include "trainer/cuda/kernels/update.h"
 #include "trainer/errors.h"
 
@@ -83,35 +82,35 @@ std::vector<UpdateChunk> make_chunks(const DeviceParameters& parameters) {
 }  // namespace
 
 struct CudaOptimizer::State {
-  State(CudaModel::Core& core_of, const Kind& kind_of, const OptimizerOptions& options_of)
-      : core(core_of),
+  State(CudaModel& model_of, const Kind& kind_of, const OptimizerOptions& options_of)
+      : model(model_of),
         options(options_of),
         kind(kind_of),
-        first(core.context().floats(core.parameters().plan().count)),
-        decision(core.device().allocate(sizeof(UpdateDecision), MemoryKind::kDevice)),
-        pinned_decision(core.device().allocate(sizeof(UpdateDecision), MemoryKind::kPinned)),
-        reported(core.device().make_event()) {
-    Stream& stream = core.stream();
-    if (kind.moments > 1) second = core.context().floats(core.parameters().plan().count);
+        first(model.context().floats(model.device_parameters().plan().count)),
+        decision(model.device().allocate(sizeof(UpdateDecision), MemoryKind::kDevice)),
+        pinned_decision(model.device().allocate(sizeof(UpdateDecision), MemoryKind::kPinned)),
+        reported(model.device().make_event()) {
+    Stream& stream = model.device_stream();
+    if (kind.moments > 1) second = model.context().floats(model.device_parameters().plan().count);
     for (const DeviceMemory* memory : {&first, &second, &decision}) clear(stream, *memory);
     upload_chunks();
   }
 
   void upload_chunks() {
-    const std::vector<UpdateChunk> host_chunks = make_chunks(core.parameters());
+    const std::vector<UpdateChunk> host_chunks = make_chunks(model.device_parameters());
     chunk_count = host_chunks.size();
     const std::size_t bytes = chunk_count * sizeof(UpdateChunk);
-    const DeviceMemory pinned = core.device().allocate(bytes, MemoryKind::kPinned);
-    chunks = core.device().allocate(bytes, MemoryKind::kDevice);
-    partials = core.device().allocate(chunk_count * sizeof(double), MemoryKind::kDevice);
+    const DeviceMemory pinned = model.device().allocate(bytes, MemoryKind::kPinned);
+    chunks = model.device().allocate(bytes, MemoryKind::kDevice);
+    partials = model.device().allocate(chunk_count * sizeof(double), MemoryKind::kDevice);
     std::memcpy(pinned.data(), host_chunks.data(), bytes);
-    core.stream().copy(bytes_of(chunks, bytes), bytes_of(pinned, bytes));
-    core.stream().record(*reported);
+    model.device_stream().copy(bytes_of(chunks, bytes), bytes_of(pinned, bytes));
+    model.device_stream().record(*reported);
     wait_for(*reported);
   }
 
   UpdateArrays arrays() const {
-    const DeviceParameters& parameters = core.parameters();
+    const DeviceParameters& parameters = model.device_parameters();
     return {.chunks = reinterpret_cast<const UpdateChunk*>(chunks.data()),
             .chunk_count = chunk_count,
             .values = parameters.values(),
@@ -125,7 +124,7 @@ struct CudaOptimizer::State {
     return reinterpret_cast<UpdateDecision*>(decision.data());
   }
 
-  CudaModel::Core& core;
+  CudaModel& model;
   OptimizerOptions options;
   const Kind& kind;
   DeviceMemory first, second;
@@ -138,16 +137,16 @@ struct CudaOptimizer::State {
 CudaOptimizer::CudaOptimizer(CudaModel& model, std::string_view name,
                              const OptimizerOptions& options) {
   const Kind& kind = find_kind(name);
-  const CudaDeviceGuard guard(model.core().device_index());
-  state_ = std::make_unique<State>(model.core(), kind, options);
+  const CudaDeviceGuard guard(model.device_index());
+  state_ = std::make_unique<State>(model, kind, options);
 }
 
 CudaOptimizer::~CudaOptimizer() = default;
 
 void CudaOptimizer::step(const UpdateOptions& update) {
   State& s = *state_;
-  const CudaDeviceGuard guard(s.core.device_index());
-  const NativeStream stream = s.core.context().stream();
+  const CudaDeviceGuard guard(s.model.device_index());
+  const NativeStream stream = s.model.context().stream();
   const OptimizerOptions& o = s.options;
   const UpdateArrays arrays = s.arrays();
   decide_update(stream, arrays,
@@ -155,12 +154,11 @@ void CudaOptimizer::step(const UpdateOptions& update) {
                  .clip_norm = update.clip_norm,
                  .beta1 = o.beta1,
                  .beta2 = o.beta2},
-                update.non_finite, reinterpret_cast<double*>(s.partials.data()),
-                s.device_decision());
+                reinterpret_cast<double*>(s.partials.data()), s.device_decision());
   s.kind.update(stream, arrays, update.lr, o, s.device_decision());
-  s.core.stream().copy(bytes_of(s.pinned_decision, sizeof(UpdateDecision)),
-                       bytes_of(s.decision, sizeof(UpdateDecision)));
-  s.core.stream().record(*s.reported);
+  s.model.device_stream().copy(bytes_of(s.pinned_decision, sizeof(UpdateDecision)),
+                               bytes_of(s.decision, sizeof(UpdateDecision)));
+  s.model.device_stream().record(*s.reported);
 }
 
 UpdateReport CudaOptimizer::report() {

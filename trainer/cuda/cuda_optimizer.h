@@ -14,8 +14,6 @@ struct UpdateOptions {
   float lr = 0.0f;
   float gradient_scale = 1.0f;  ///< Factor of gradients, applied first: 1 / loss_scale.
   double clip_norm = 0.0;       ///< Limit of the norm after that; 0: none.
-  /// If not null: a word of device memory; the update is skipped if it is not 0.
-  const std::uint32_t* non_finite = nullptr;
 };
 
 /// The outcome of an update, known once the device has completed it.

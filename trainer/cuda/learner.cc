@@ -1,4 +1,4 @@
-#include "trainer/cuda/learner.h"
+#include "trainer/loop/learner.h"
 
 #include <cuda_runtime_api.h>
 
@@ -12,10 +12,10 @@
 #include "comm/base/check.h"
 #include "comm/base/native_stream.h"
 #include "comm/device/cuda_device.h"
-#include "comm/device/cuda_device_guard.h"
 #include "comm/device/cuda_error.h"
-#include "comm/device/cuda_handles.h"
+#include "comm/device/cuda_stream.h"
 #include "comm/device/device.h"
+#include "trainer/catalog.h"
 #include "trainer/config.h"
 #include "trainer/cuda/cuda_model.h"
 #include "trainer/cuda/cuda_optimizer.h"
@@ -26,7 +26,6 @@
 #include "trainer/optimizer/update_gate.h"
 #include "trainer/parameter_set.h"
 #include "trainer/precision/precision.h"
-#include "trainer/tasks/make_task.h"
 #include "trainer/tasks/task.h"
 
 namespace kolo::trainer::cuda {

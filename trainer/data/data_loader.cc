@@ -16,9 +16,6 @@ namespace {
 // Streams of the seed below this one initialise parameters.
 constexpr std::uint64_t kEpochStreams = std::uint64_t{1} << 32;
 
-// One batch in use, one that each thread prepares, and one that waits.
-std::size_t memory_count(std::size_t threads) { return threads == 0 ? 1 : threads + 2; }
-
 }  // namespace
 
 TensorSlot BatchMemory::Column::slot(std::size_t sample) {
@@ -79,77 +76,6 @@ SampleOrder::Indices SampleOrder::of(std::uint64_t epoch) const {
   return known_[0].indices;
 }
 
-Prefetcher::Prefetcher(const Options& options, Prepare prepare)
-    : options_(options), prepare_(std::move(prepare)), slots_(options.slots) {
-  check(options.threads > 0 && options.slots > 1 && options.round > 0,
-        "preparing batches ahead takes a thread and two memories");
-  for (std::size_t i = 0; i < options.threads; ++i) {
-    threads_.emplace_back([this] { work(); });
-  }
-}
-
-Prefetcher::~Prefetcher() {
-  {
-    const MutexLock lock(mutex_);
-    is_stopping_ = true;
-  }
-  work_changed_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
-}
-
-Batch Prefetcher::take(std::uint64_t number) {
-  MutexLock lock(mutex_);
-  if (!in_use_ || number != *in_use_ + 1) {
-    in_use_.reset();
-    slot_changed_.wait(lock, [&]() KOLO_REQUIRES(mutex_) { return working_ == 0; });
-    slots_.assign(options_.slots, {});
-    next_ = number;
-  }
-  in_use_ = number;
-  work_changed_.notify_all();
-  const Slot& slot = slot_of(number);
-  slot_changed_.wait(
-      lock, [&]() KOLO_REQUIRES(mutex_) { return slot.number == number && slot.is_ready; });
-  if (slot.error) std::rethrow_exception(slot.error);
-  return slot.batch;
-}
-
-void Prefetcher::work() {
-  while (const std::optional<std::uint64_t> number = wait_for_work()) {
-    try {
-      finish(*number, prepare_(*number, *number % options_.slots), nullptr);
-    } catch (...) {
-      finish(*number, {}, std::current_exception());
-    }
-  }
-}
-
-std::optional<std::uint64_t> Prefetcher::wait_for_work() {
-  MutexLock lock(mutex_);
-  work_changed_.wait(lock, [&]() KOLO_REQUIRES(mutex_) { return is_stopping_ || may_start(); });
-  if (is_stopping_) return std::nullopt;
-  slot_of(next_) = {.number = next_};
-  ++working_;
-  return next_++;
-}
-
-void Prefetcher::finish(std::uint64_t number, Batch batch, std::exception_ptr error) {
-  {
-    const MutexLock lock(mutex_);
-    Slot& slot = slot_of(number);
-    slot.batch = std::move(batch);
-    slot.error = std::move(error);
-    slot.is_ready = true;
-    --working_;
-  }
-  slot_changed_.notify_all();
-}
-
-bool Prefetcher::may_start() const {
-  return in_use_ && next_ < *in_use_ + options_.slots &&
-         next_ / options_.round == *in_use_ / options_.round;
-}
-
 LoaderCores find_loader_cores(std::size_t ranks, std::size_t compute_threads) {
   const auto machine = static_cast<std::size_t>(std::max(::sysconf(_SC_NPROCESSORS_CONF), long{1}));
   cpu_set_t own;
@@ -172,28 +98,41 @@ DataLoader::DataLoader(const Dataset& dataset, const Options& options)
       sharding_(dataset.size(), options.ranks, options.batch * options.accumulation,
                 options.uneven),
       order_(dataset.size(), options.seed),
-      memories_(memory_count(options.threads), BatchMemory(dataset.format(), options.batch)) {
-  if (options.threads == 0 || steps_per_epoch() == 0) return;
-  const std::uint64_t epoch = steps_per_epoch() * options.accumulation;
-  // Without a seed all epochs are alike: one pass over the data, as evaluation makes it.
-  prefetcher_.emplace(
-      Prefetcher::Options{.threads = options.threads,
-                          .slots = memories_.size(),
-                          .round = options.seed ? UINT64_MAX : epoch},
-      [this](std::uint64_t number, std::size_t slot) { return prepare(number, slot); });
-}
+      memories_(options.threads + 1, BatchMemory(dataset.format(), options.batch)) {}
 
 Batch DataLoader::load(std::uint64_t epoch, std::size_t step, std::size_t pass) {
   check(step < steps_per_epoch() && pass < options_.accumulation,
         "a step lies within its epoch, a pass within its step");
   const auto begin = std::chrono::steady_clock::now();
   const std::uint64_t number = (epoch * steps_per_epoch() + step) * options_.accumulation + pass;
-  Batch batch = prefetcher_ ? prefetcher_->take(number) : prepare(number, 0);
+  Batch batch;
+  if (options_.threads == 0) {
+    batch = prepare(number);
+  } else {
+    // Without a seed all epochs are alike: one pass over the data, as evaluation makes it.
+    const std::uint64_t numbers = steps_per_epoch() * options_.accumulation;
+    const std::uint64_t end = options_.seed ? UINT64_MAX : (number / numbers + 1) * numbers;
+    if (number != next_) ahead_.clear();  // which waits for those that are under way
+    next_ = number;
+    prepare_ahead(end);
+    std::future<Batch> first = std::move(ahead_.front());
+    ahead_.pop_front();
+    ++next_;
+    batch = first.get();
+    prepare_ahead(end);
+  }
   waited_ += std::chrono::steady_clock::now() - begin;
   return batch;
 }
 
-Batch DataLoader::prepare(std::uint64_t number, std::size_t slot) {
+void DataLoader::prepare_ahead(std::uint64_t end) {
+  while (ahead_.size() < options_.threads && next_ + ahead_.size() < end) {
+    ahead_.push_back(
+        std::async(std::launch::async, &DataLoader::prepare, this, next_ + ahead_.size()));
+  }
+}
+
+Batch DataLoader::prepare(std::uint64_t number) {
   const std::size_t pass = number % options_.accumulation;
   const std::uint64_t step = number / options_.accumulation;
   const std::uint64_t epoch = step / steps_per_epoch();
@@ -202,7 +141,8 @@ Batch DataLoader::prepare(std::uint64_t number, std::size_t slot) {
   const std::size_t first = part.begin + skipped;
   const std::size_t samples = std::min(options_.batch, part.count - skipped);
   const SampleOrder::Indices indices = order_.of(epoch);
-  Batch batch = memories_[slot].fill(dataset_, epoch, samples, [&](std::size_t i) {
+  BatchMemory& memory = memories_[number % memories_.size()];
+  Batch batch = memory.fill(dataset_, epoch, samples, [&](std::size_t i) {
     return indices ? (*indices)[first + i] : first + i;
   });
   batch.rank_samples = part.count;

@@ -4,11 +4,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
+#include <deque>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "comm/base/mutex.h"
@@ -75,66 +75,6 @@ class SampleOrder {
   mutable std::array<Known, 2> known_ KOLO_GUARDED_BY(mutex_);  // the newest first
 };
 
-/// Threads that prepare batches before they are asked for.
-///
-/// Batches have numbers. While number n is in use, the threads prepare n + 1, n + 2, …, each in one
-/// of `slots` memories:
-///
-///     3 slots, 4 in use:   slot 0: 6   slot 1: 4 (in use)   slot 2: 5
-///
-/// Threads: `take` and the destructor on one thread; `prepare` runs on the threads of this class,
-///          never on two of them with one slot.
-class Prefetcher {
- public:
-  /// Fills the memory of `slot` with batch `number`. What it throws, `take` of that number throws.
-  using Prepare = std::function<Batch(std::uint64_t number, std::size_t slot)>;
-
-  struct Options {
-    std::size_t threads;  ///< At least 1.
-    std::size_t slots;    ///< At least 2.
-    /// Numbers beyond the multiple of it that follows the number in use are not prepared.
-    std::uint64_t round = UINT64_MAX;
-  };
-
-  Prefetcher(const Options& options, Prepare prepare);
-  Prefetcher(const Prefetcher&) = delete;
-  Prefetcher& operator=(const Prefetcher&) = delete;
-  /// Waits until no batch is being prepared.
-  ~Prefetcher();
-
-  /// Waits until batch `number` is there. It is valid until the next call. After another number
-  /// than the one that follows the last, preparation begins anew.
-  Batch take(std::uint64_t number);
-
- private:
-  struct Slot {
-    std::optional<std::uint64_t> number;
-    bool is_ready = false;
-    Batch batch = {};
-    std::exception_ptr error = nullptr;
-  };
-
-  void work();
-  std::optional<std::uint64_t> wait_for_work();
-  void finish(std::uint64_t number, Batch batch, std::exception_ptr error);
-  bool may_start() const KOLO_REQUIRES(mutex_);
-  Slot& slot_of(std::uint64_t number) KOLO_REQUIRES(mutex_) {
-    return slots_[number % options_.slots];
-  }
-
-  Options options_;
-  Prepare prepare_;
-  Mutex mutex_;
-  ConditionVariable work_changed_;  // may_start() or is_stopping_
-  ConditionVariable slot_changed_;
-  bool is_stopping_ KOLO_GUARDED_BY(mutex_) = false;
-  std::optional<std::uint64_t> in_use_ KOLO_GUARDED_BY(mutex_);  // empty: nothing is to be started
-  std::uint64_t next_ KOLO_GUARDED_BY(mutex_) = 0;               // the next number to start
-  std::size_t working_ KOLO_GUARDED_BY(mutex_) = 0;  // threads that are preparing a batch
-  std::vector<Slot> slots_ KOLO_GUARDED_BY(mutex_);
-  std::vector<std::thread> threads_;
-};
-
 /// The cores that ranks of one node share, and what computes on them.
 struct LoaderCores {
   std::size_t own;              ///< Cores that this rank may use.
@@ -153,6 +93,11 @@ std::size_t spare_loader_threads(const LoaderCores& cores);
 /// Serves one rank's share of a data set. With threads, it prepares the batches that follow the one
 /// in use; what it serves is the same with any number of them.
 ///
+/// Batches have numbers, and each is prepared in one of as many memories as there are threads and
+/// one more. While number n is in use, n + 1, n + 2, … are being prepared:
+///
+///     2 threads, 4 in use:   memory 0: 6   memory 1: 4 (in use)   memory 2: 5
+///
 /// Threads: one. `dataset` outlives the loader.
 class DataLoader {
  public:
@@ -164,7 +109,7 @@ class DataLoader {
     /// Seed of the permutations, one for each epoch; empty keeps the order.
     std::optional<std::uint64_t> seed = std::nullopt;
     Uneven uneven = Uneven::kPad;
-    std::size_t threads = 0;  ///< Threads that prepare batches; 0: `load` does it.
+    std::size_t threads = 0;  ///< Batches that are prepared ahead; 0: `load` does it.
   };
 
   DataLoader(const Dataset& dataset, const Options& options);
@@ -180,7 +125,10 @@ class DataLoader {
   std::chrono::nanoseconds waited() const { return waited_; }
 
  private:
-  Batch prepare(std::uint64_t number, std::size_t slot);
+  /// In the memory of its number.
+  Batch prepare(std::uint64_t number);
+  /// Begins to prepare the next batches before `end`, as many as there are threads.
+  void prepare_ahead(std::uint64_t end);
 
   const Dataset& dataset_;
   Options options_;
@@ -188,7 +136,8 @@ class DataLoader {
   SampleOrder order_;
   std::vector<BatchMemory> memories_;
   std::chrono::nanoseconds waited_{0};
-  std::optional<Prefetcher> prefetcher_;  // Last: its threads use the others.
+  std::uint64_t next_ = 0;                // number of the first of `ahead_`
+  std::deque<std::future<Batch>> ahead_;  // Last: its threads use the others.
 };
 
 }  // namespace kolo::trainer

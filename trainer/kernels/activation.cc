@@ -189,28 +189,19 @@ HWY_EXPORT(AttentionSoftmax);
 HWY_EXPORT(AttentionSoftmaxBackward);
 HWY_EXPORT(SoftmaxCrossEntropy);
 
-void causal_softmax(std::span<float> scores, std::size_t length, float factor) {
+void softmax(std::span<float> scores, std::size_t length, float factor, Sees sees) {
   const std::size_t rows = scores.size() / length;
+  const std::size_t step = sees == Sees::kEarlier ? 1 : 0;
   HWY_DYNAMIC_DISPATCH(AttentionSoftmax)
-  (scores.data(), rows, length, length - rows + 1, 1, factor);
-}
-
-void causal_softmax_backward(std::span<const float> weights, std::span<float> gradient,
-                             std::size_t length, float factor) {
-  const std::size_t rows = weights.size() / length;
-  HWY_DYNAMIC_DISPATCH(AttentionSoftmaxBackward)
-  (weights.data(), gradient.data(), rows, length, length - rows + 1, 1, factor);
-}
-
-void softmax(std::span<float> scores, std::size_t length, float factor) {
-  HWY_DYNAMIC_DISPATCH(AttentionSoftmax)
-  (scores.data(), scores.size() / length, length, length, 0, factor);
+  (scores.data(), rows, length, length - step * (rows - 1), step, factor);
 }
 
 void softmax_backward(std::span<const float> weights, std::span<float> gradient, std::size_t length,
-                      float factor) {
+                      float factor, Sees sees) {
+  const std::size_t rows = weights.size() / length;
+  const std::size_t step = sees == Sees::kEarlier ? 1 : 0;
   HWY_DYNAMIC_DISPATCH(AttentionSoftmaxBackward)
-  (weights.data(), gradient.data(), weights.size() / length, length, length, 0, factor);
+  (weights.data(), gradient.data(), rows, length, length - step * (rows - 1), step, factor);
 }
 
 float softmax_cross_entropy(std::span<float> logits, std::size_t target, float weight) {

@@ -42,23 +42,20 @@ void gelu(std::span<const float> x, std::span<float> y, std::span<float> slope);
 /// y = tanh(x), and its derivative at x. Before: equal sizes.
 void tanh(std::span<const float> x, std::span<float> y, std::span<float> slope);
 
-/// Attention weights in place, for the last `rows` of `length` positions: row i, of position
-/// p = length - rows + i, becomes softmax(factor · scores[i, 0 … p]), zero beyond p.
-/// Shape: scores is [rows, length].
-void causal_softmax(std::span<float> scores, std::size_t length, float factor);
+/// The positions that a row of attention sees. Rows are the last ones of `length` positions.
+enum class Sees {
+  kEarlier,  ///< Row i of `rows`, which is of position length - rows + i, sees those up to its own.
+  kAll,
+};
+
+/// Attention weights in place: each row becomes softmax(factor · scores) over the positions that it
+/// sees, and zero elsewhere. Shape: scores is [rows, length].
+void softmax(std::span<float> scores, std::size_t length, float factor, Sees sees);
 
 /// From weights and the gradient of the weights to the gradient of the unscaled scores, in place in
-/// `gradient`: factor · w (g - sum(g w)) up to position p, zero beyond it.
-void causal_softmax_backward(std::span<const float> weights, std::span<float> gradient,
-                             std::size_t length, float factor);
-
-/// Attention weights in place where every row sees all positions: softmax(factor · scores[i]).
-/// Shape: scores is [rows, length].
-void softmax(std::span<float> scores, std::size_t length, float factor);
-
-/// As `causal_softmax_backward` for them: factor · w (g - sum(g w)).
+/// `gradient`: factor · w (g - sum(g w)) where a row sees, zero elsewhere.
 void softmax_backward(std::span<const float> weights, std::span<float> gradient, std::size_t length,
-                      float factor);
+                      float factor, Sees sees);
 
 /// Cross-entropy of one row: returns -log softmax(logits)[target] in nats, and overwrites `logits`
 /// with its gradient times `weight`: weight · (softmax(logits) - onehot(target)).

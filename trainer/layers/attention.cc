@@ -101,11 +101,7 @@ void SelfAttention::weigh(const Head& head, Block block) {
   products_.multiply(rows_of(head, kQuery, block.range()),
                      transposed(rows_of(head, kKey, {0, block.seen})),
                      {weights.data(), block.rows(), block.seen, block.seen});
-  if (options_.mask == Mask::kCausal) {
-    causal_softmax(weights, block.seen, factor_);
-  } else {
-    softmax(weights, block.seen, factor_);
-  }
+  softmax(weights, block.seen, factor_, sees());
 }
 
 void SelfAttention::assign_weights(const Head& head, Block block) {
@@ -185,11 +181,7 @@ void SelfAttention::backward(const Head& head, Block block) {
   if (dropout_.is_active()) {
     multiply_elements(gradient, kept_factors_.span().first(gradient.size()), gradient);
   }
-  if (options_.mask == Mask::kCausal) {
-    causal_softmax_backward(weights, gradient, block.seen, factor_);
-  } else {
-    softmax_backward(weights, gradient, block.seen, factor_);
-  }
+  softmax_backward(weights, gradient, block.seen, factor_, sees());
   block_factor_.assign(gradient);
   const Operand ds = block_factor_.operand(block.rows(), block.seen);
   products_.multiply(ds, rows_of(head, kKey, seen), gradient_rows(head, kQuery, block.range()));

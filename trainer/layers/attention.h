@@ -105,6 +105,7 @@ class SelfAttention final : public Layer {
   std::size_t offset_of(const Head& head, Part part, Range rows) const;
   Operand rows_of(const Head& head, Part part, Range rows) const;
   Matrix gradient_rows(const Head& head, Part part, Range rows);
+  Sees sees() const { return options_.mask == Mask::kCausal ? Sees::kEarlier : Sees::kAll; }
   bool keeps_weights() const { return options_.length <= options_.most_kept && !options_.chunk; }
   /// The packed input of all positions up to `now`, those of this pass.
   std::span<const float> with_past(std::span<const float> input, Range now);

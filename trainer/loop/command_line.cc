@@ -8,9 +8,9 @@
 
 #include "comm/base/error.h"
 #include "runtime/tools/command_line.h"
-#include "trainer/loop/config_file.h"
+#include "trainer/catalog.h"
+#include "trainer/config.h"
 #include "trainer/loop/learner.h"
-#include "trainer/tasks/make_task.h"
 
 namespace kolo::trainer {
 namespace {

@@ -2,8 +2,13 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
+#include "comm/base/error.h"
+#include "runtime/options/options.h"
 #include "trainer/catalog.h"
 #include "trainer/config.h"
 
@@ -24,5 +29,43 @@ enum class DataOption { kRequired, kOptional };
 /// Errors: UsageError for unknown or malformed options, KoloError(kConfig) as `validate`.
 CommandLine parse_command_line(int argc, const char* const* argv, const Catalog& catalog,
                                DataOption data = DataOption::kRequired);
+
+/// Teaches `app` the option --config FILE: a TOML file whose keys are the long names of options, as
+/// in `batch = 32`. Tables group them as their writer likes; their names mean nothing. What the
+/// command line gives goes before the file, and the file before the environment.
+/// Errors: `app.parse` throws CLI::ParseError naming the file with the line that is no TOML, or the
+///         key that is no option or has a list for its value.
+void add_config_option(CLI::App& app);
+
+/// `text`, behind file and line of the first option that it names, as "--batch", and that has its
+/// value from --config.
+std::string in_config_file(const CLI::App& app, const std::string& text);
+
+/// Calls `call`, which parses and checks the command line. Errors: those of `call`, of values from
+/// --config with file and line.
+template <typename Call>
+auto naming_config_file(const CLI::App& app, const Call& call) {
+  try {
+    return call();
+  } catch (const CLI::ConversionError& error) {
+    throw CLI::ParseError(in_config_file(app, error.what()), error.get_exit_code());
+  } catch (const CLI::ValidationError& error) {
+    throw CLI::ParseError(in_config_file(app, error.what()), error.get_exit_code());
+  } catch (const KoloError& error) {
+    Error named = error.error();
+    named.what = in_config_file(app, named.what);
+    throw KoloError(std::move(named));
+  }
+}
+
+/// The options of a parsed command line with their values, given or not; without those of the
+/// runtime, those without a value, and --config itself.
+std::vector<Setting> settings_of(const CLI::App& app);
+
+/// The runtime's options that all ranks share and that are not at their defaults.
+std::vector<Setting> settings_of(const Options& options);
+
+/// A file for --config, with a key for each setting.
+std::string to_toml(const std::vector<Setting>& settings);
 
 }  // namespace kolo::trainer

@@ -21,6 +21,8 @@ std::string_view arguments_of(std::string_view spec) {
   return spec.substr(0, spec.rfind(')'));
 }
 
+bool is_auto(const NamedSpec& rule) { return rule.spec == kAuto || rule.spec.starts_with("auto("); }
+
 bool is_top_k(const NamedSpec& rule) { return rule.spec.find("topk(") != std::string::npos; }
 
 bool is_dense(const std::string& compression) {
@@ -42,8 +44,8 @@ DType automatic_dtype(const Config& config, const Options& options) {
 }  // namespace
 
 std::string adaptive_rules(std::string_view rules, const AdaptiveJob& job) {
-  const bool is_auto = rules == kAuto || (rules.starts_with("auto(") && rules.ends_with(')'));
-  if (!is_auto) return std::string(rules);
+  const bool is_for_all = rules == kAuto || (rules.starts_with("auto(") && rules.ends_with(')'));
+  if (!is_for_all) return std::string(rules);
   std::string arguments(arguments_of(rules));
   if (arguments.empty()) arguments = "0.01";
   if (arguments.find("warmup") == std::string::npos) {
@@ -95,19 +97,7 @@ bool begins_sparse_early(std::string_view rules, std::size_t warmup_steps) {
 }
 
 bool leave_method_open(std::string_view rules) {
-  int depth = 0;
-  bool begins_spec = true;
-  for (std::size_t i = 0; i < rules.size(); ++i) {
-    const std::string_view rest = rules.substr(i);
-    const std::string_view after = rest.substr(std::min(rest.size(), kAuto.size()));
-    if (begins_spec && rest.starts_with(kAuto) &&
-        (after.empty() || after.front() == '(' || after.front() == ',')) {
-      return true;
-    }
-    depth += rules[i] == '(' ? 1 : rules[i] == ')' ? -1 : 0;
-    begins_spec = depth == 0 && (rules[i] == '=' || rules[i] == ',');
-  }
-  return false;
+  return std::ranges::any_of(split_rules(rules), is_auto);
 }
 
 void require_device_compression(const Options& options) {

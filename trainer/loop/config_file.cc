@@ -1,4 +1,4 @@
-#include "trainer/loop/config_file.h"
+#include "trainer/loop/command_line.h"
 
 #include <algorithm>
 #include <charconv>

@@ -21,7 +21,6 @@
 #include "trainer/optimizer/weight_average.h"
 #include "trainer/parameter_set.h"
 #include "trainer/precision/precision.h"
-#include "trainer/tasks/make_task.h"
 #include "trainer/tasks/task.h"
 
 namespace kolo::trainer {

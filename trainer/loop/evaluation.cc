@@ -1,4 +1,4 @@
-#include "trainer/loop/evaluation.h"
+#include "trainer/loop/training.h"
 
 #include <array>
 #include <cstdint>

@@ -160,4 +160,17 @@ void require_offered_on_gpus(const Config& config);
 /// Names of the models that this build trains on a GPU as well.
 std::vector<std::string> device_models();
 
+/// What a build with CUDA and cuDNN has.
+namespace cuda {
+
+/// Names of the models that exist on a CUDA device.
+std::vector<std::string> model_names();
+
+/// Training on the runtime's CUDA device.
+/// Errors: KoloError(kConfig) for a model that does not exist there, or for samples that it cannot
+///         take there; KoloError(kResources) if the device has too little memory; UsageError if the
+///         model does not fit the samples; those of the runtime.
+std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, const Task& task);
+
+}  // namespace cuda
 }  // namespace kolo::trainer

@@ -5,31 +5,7 @@
 #include "trainer/errors.h"
 #include "trainer/loop/compression_rules.h"
 
-#if KOLO_CUDA_TRAINER
-#include "trainer/cuda/learner.h"
-#endif
-
 namespace kolo::trainer {
-namespace {
-
-#if KOLO_CUDA_TRAINER
-
-std::unique_ptr<Learner> make_device_learner(const Config& config, Runtime& runtime,
-                                             const Task& task) {
-  return cuda::make_learner(config, runtime, task);
-}
-
-#else
-
-std::unique_ptr<Learner> make_device_learner(const Config&, Runtime& runtime, const Task&) {
-  throw_config_error("--device " + runtime.options().device +
-                     ": this build trains on cpu only; training on a GPU needs a build with CUDA "
-                     "and cuDNN (-DKOLO_WITH_CUDA=ON -DKOLO_WITH_CUDNN=ON)");
-}
-
-#endif
-
-}  // namespace
 
 std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, const Task& task,
                                       const Catalog& catalog) {
@@ -37,7 +13,13 @@ std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, co
   require_offered_on_gpus(config);
   require_device_compression(runtime.options());
   gradient_dtype(config, runtime.options());  // Refuses what needs the processor.
-  return make_device_learner(config, runtime, task);
+#if KOLO_CUDA_TRAINER
+  return cuda::make_learner(config, runtime, task);
+#else
+  throw_config_error("--device " + runtime.options().device +
+                     ": this build trains on cpu only; training on a GPU needs a build with CUDA "
+                     "and cuDNN (-DKOLO_WITH_CUDA=ON -DKOLO_WITH_CUDNN=ON)");
+#endif
 }
 
 void require_offered_on_gpus(const Config& config) {

@@ -13,7 +13,7 @@
 #include "trainer/errors.h"
 #include "trainer/loop/compression_rules.h"
 #include "trainer/loop/distributed_optimizer.h"
-#include "trainer/shards/sharded_optimizer.h"
+#include "trainer/shards/shard_plan.h"
 
 namespace kolo::trainer {
 namespace {

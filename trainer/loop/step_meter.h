@@ -10,7 +10,7 @@
 
 #include "comm/base/clock.h"
 #include "runtime/api/kolo.h"
-#include "trainer/loop/agreement.h"
+#include "trainer/loop/job.h"
 #include "trainer/report/summary.h"
 
 namespace kolo::trainer {

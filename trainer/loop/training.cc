@@ -14,7 +14,6 @@
 #include "trainer/data/data_loader.h"
 #include "trainer/data/dataset.h"
 #include "trainer/errors.h"
-#include "trainer/loop/evaluation.h"
 #include "trainer/loop/job.h"
 #include "trainer/loop/step_meter.h"
 #include "trainer/loss/loss.h"
@@ -23,10 +22,10 @@
 namespace kolo::trainer {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using StepClock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
+double seconds_since(StepClock::time_point begin) {
+  return std::chrono::duration<double>(StepClock::now() - begin).count();
 }
 
 /// One job in progress.
@@ -55,7 +54,7 @@ class Training final : private Stateful {
     require_resumable(config_, runtime_, learner_);
     if (has_checkpoints(config_)) resume_from_checkpoint();
     if (!config_.run.empty()) begin_checkpoints(wants_stop);
-    begin_ = Clock::now();
+    begin_ = StepClock::now();
     for (TrainingListener* listener : listeners_) listener->begin(step_);
     if (held_out_.size() < task_.data.held_out->size()) {
       note(fmt::format("evaluations take {} of {} held-out samples; --eval-samples changes that",
@@ -83,7 +82,7 @@ class Training final : private Stateful {
   /// The way of a step. The last backward pass marks each gradient as soon as it is complete, and
   /// its average is on its way while the pass goes on.
   void train_one_step() {
-    const Clock::time_point begin = Clock::now();
+    const StepClock::time_point begin = StepClock::now();
     const std::uint64_t sent_before = runtime_.network_bytes_sent();
     const std::uint64_t epoch = step_ / train_loader_.steps_per_epoch();
     const std::size_t step_of_epoch = step_ % train_loader_.steps_per_epoch();
@@ -100,7 +99,7 @@ class Training final : private Stateful {
     ++step_;
     gradient_norm_ = report.gradient_norm;
     if (report.is_skipped) ++skipped_steps_;
-    meter_.add({.time = Clock::now() - begin,
+    meter_.add({.time = StepClock::now() - begin,
                 .exposed = report.exposed,
                 .samples = samples,
                 .wire_bytes = runtime_.network_bytes_sent() - sent_before});
@@ -215,7 +214,7 @@ class Training final : private Stateful {
 
   // Called after log_interval() of the same step.
   void evaluate_now() {
-    const Clock::time_point begin = Clock::now();
+    const StepClock::time_point begin = StepClock::now();
     const LossSums sums = evaluate(runtime_, learner_, held_out_loader_, [this](std::size_t done) {
       for (TrainingListener* listener : listeners_) {
         listener->evaluating(done, held_out_loader_.steps_per_epoch());
@@ -269,7 +268,7 @@ class Training final : private Stateful {
   LrSchedule schedule_;
   const JobIdentity job_;
   std::string choices_;  // The choices in force, as last printed.
-  Clock::time_point begin_;
+  StepClock::time_point begin_;
   std::uint64_t step_ = 0;
   std::uint64_t first_step_ = 0;               // steps that were taken before a checkpoint
   std::optional<std::uint64_t> resumed_step_;  // the same, if the checkpoint is one of this run

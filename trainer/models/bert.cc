@@ -111,7 +111,6 @@ ModelEntry Bert::entry() {
               },
           .make = [](const ModelSetting& setting,
                      Device& device) { return std::make_unique<Bert>(device, options(setting)); },
-          .generate = nullptr,
           .reads = {"--layers", "--width", "--heads", "--dropout"}};
 }
 

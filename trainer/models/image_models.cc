@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "comm/base/check.h"
@@ -13,6 +14,21 @@
 
 namespace kolo::trainer {
 namespace {
+
+/// An entry of a model with a hidden layer.
+template <typename M>
+ModelEntry hidden_layer_entry(std::string name, std::string help,
+                              std::function<void(Config&)> set_defaults) {
+  return {.name = std::move(name),
+          .task = "image-classification",
+          .help = std::move(help),
+          .set_defaults = std::move(set_defaults),
+          .make =
+              [](const ModelSetting& setting, Device& device) {
+                return std::make_unique<M>(device, image_model_options(setting));
+              },
+          .reads = {"--hidden"}};
+}
 
 ModelEntry resnet_entry(std::string name, std::string help, const Resnet::Stages& stages) {
   return {.name = std::move(name),
@@ -30,7 +46,6 @@ ModelEntry resnet_entry(std::string name, std::string help, const Resnet::Stages
               [stages](const ModelSetting& setting, Device& device) {
                 return std::make_unique<Resnet>(device, image_model_options(setting), stages);
               },
-          .generate = nullptr,
           .reads = {"--sync-batch-norm"}};
 }
 
@@ -130,21 +145,11 @@ ConvolutionalClassifier::ConvolutionalClassifier(Device& device, const ImageMode
 }
 
 ModelEntry Mlp::entry() {
-  return {.name = "mlp",
-          .task = "image-classification",
-          .help = "two hidden dense layers",
-          .set_defaults =
-              [](Config& config) {
-                set_image_defaults(config);
-                config.hidden = 512;
-                config.lr = 1e-3f;
-              },
-          .make =
-              [](const ModelSetting& setting, Device& device) {
-                return std::make_unique<Mlp>(device, image_model_options(setting));
-              },
-          .generate = nullptr,
-          .reads = {"--hidden"}};
+  return hidden_layer_entry<Mlp>("mlp", "two hidden dense layers", [](Config& config) {
+    set_image_defaults(config);
+    config.hidden = 512;
+    config.lr = 1e-3f;
+  });
 }
 
 Mlp::Mlp(Device& device, const ImageModelOptions& o) : ImageClassifier(o) {
@@ -170,16 +175,8 @@ Mlp::Mlp(Device& device, const ImageModelOptions& o) : ImageClassifier(o) {
 }
 
 ModelEntry Lenet::entry() {
-  return {.name = "lenet",
-          .task = "image-classification",
-          .help = "two convolutions and a hidden dense layer",
-          .set_defaults = set_image_defaults,
-          .make =
-              [](const ModelSetting& setting, Device& device) {
-                return std::make_unique<Lenet>(device, image_model_options(setting));
-              },
-          .generate = nullptr,
-          .reads = {"--hidden"}};
+  return hidden_layer_entry<Lenet>("lenet", "two convolutions and a hidden dense layer",
+                                   set_image_defaults);
 }
 
 Lenet::Lenet(Device& device, const ImageModelOptions& options)
@@ -188,20 +185,12 @@ Lenet::Lenet(Device& device, const ImageModelOptions& options)
           {.model = "lenet", .least_side = 16, .kernel = 5, .channels = {16, 32}}) {}
 
 ModelEntry Convnet::entry() {
-  return {.name = "convnet",
-          .task = "image-classification",
-          .help = "three convolutions and a hidden dense layer, for colour photographs",
-          .set_defaults =
-              [](Config& config) {
-                set_image_defaults(config);
-                config.epochs = 10;
-              },
-          .make =
-              [](const ModelSetting& setting, Device& device) {
-                return std::make_unique<Convnet>(device, image_model_options(setting));
-              },
-          .generate = nullptr,
-          .reads = {"--hidden"}};
+  return hidden_layer_entry<Convnet>(
+      "convnet", "three convolutions and a hidden dense layer, for colour photographs",
+      [](Config& config) {
+        set_image_defaults(config);
+        config.epochs = 10;
+      });
 }
 
 Convnet::Convnet(Device& device, const ImageModelOptions& options)

@@ -50,7 +50,6 @@ ModelEntry MatrixFactorization::entry() {
                             .mean = static_cast<float>(format.targets[0].mean),
                             .seed = setting.config.seed});
               },
-          .generate = nullptr,
           .reads = {"--width"}};
 }
 

@@ -103,7 +103,8 @@ struct ModelEntry {
 
   /// Continues config.prompt with config.sample_bytes of text, by a model of these weights. Null
   /// where the model makes no text. Before: the setting has a tokenizer.
-  std::function<std::string(const ModelSetting& setting, const ParameterSet& weights)> generate;
+  std::function<std::string(const ModelSetting& setting, const ParameterSet& weights)> generate =
+      {};
 
   std::vector<ModelShape> shapes = {};
   std::vector<WeightLayout> layouts = {};  ///< Of files that it can take weights from.

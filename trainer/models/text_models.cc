@@ -1,6 +1,9 @@
 #include "trainer/models/text_models.h"
 
 #include <cmath>
+#include <functional>
+#include <string>
+#include <utility>
 
 #include "trainer/config.h"
 #include "trainer/errors.h"
@@ -10,6 +13,29 @@ namespace kolo::trainer {
 namespace {
 
 float deviation_for(std::size_t inputs) { return 1.0f / std::sqrt(static_cast<float>(inputs)); }
+
+void set_text_defaults(Config& config) {
+  config.epochs = 4;
+  config.batch = 32;
+  config.lr = 1e-2f;
+  config.width = 64;
+  config.dropout = 0.5f;
+  config.optimizer_options.beta2 = 0.999f;
+}
+
+template <typename M>
+ModelEntry text_classifier_entry(std::string name, std::string help,
+                                 std::function<void(Config&)> set_defaults) {
+  return {.name = std::move(name),
+          .task = "text-classification",
+          .help = std::move(help),
+          .set_defaults = std::move(set_defaults),
+          .make =
+              [](const ModelSetting& setting, Device& device) {
+                return std::make_unique<M>(device, text_model_options(setting));
+              },
+          .reads = {"--width", "--dropout"}};
+}
 
 }  // namespace
 
@@ -28,30 +54,9 @@ TextModelOptions text_model_options(const ModelSetting& setting) {
           .seed = setting.config.seed};
 }
 
-void set_text_defaults(Config& config) {
-  config.epochs = 4;
-  config.batch = 32;
-  config.width = 64;
-  config.dropout = 0.5f;
-  config.optimizer_options.beta2 = 0.999f;
-}
-
 ModelEntry EmbeddingBagClassifier::entry() {
-  return {.name = "embedding-bag",
-          .task = "text-classification",
-          .help = "mean of the vectors of a text's words",
-          .set_defaults =
-              [](Config& config) {
-                set_text_defaults(config);
-                config.lr = 1e-2f;
-              },
-          .make =
-              [](const ModelSetting& setting, Device& device) {
-                return std::make_unique<EmbeddingBagClassifier>(device,
-                                                                text_model_options(setting));
-              },
-          .generate = nullptr,
-          .reads = {"--width", "--dropout"}};
+  return text_classifier_entry<EmbeddingBagClassifier>(
+      "embedding-bag", "mean of the vectors of a text's words", set_text_defaults);
 }
 
 EmbeddingBagClassifier::EmbeddingBagClassifier(Device& device, const TextModelOptions& o)
@@ -68,7 +73,7 @@ EmbeddingBagClassifier::EmbeddingBagClassifier(Device& device, const TextModelOp
               {.rows = o.texts,
                .inputs = o.width,
                .outputs = o.classes,
-               .deviation = 1.0f / std::sqrt(static_cast<float>(o.width))}) {}
+               .deviation = deviation_for(o.width)}) {}
 
 std::span<const float> EmbeddingBagClassifier::forward(std::span<const TensorView> inputs,
                                                        const Pass& pass) {
@@ -82,21 +87,11 @@ void EmbeddingBagClassifier::backward(std::span<const float> output_gradient) {
 }
 
 ModelEntry LstmClassifier::entry() {
-  return {.name = "lstm",
-          .task = "text-classification",
-          .help = "long short-term memory over a text's words",
-          .set_defaults =
-              [](Config& config) {
-                set_text_defaults(config);
-                config.lr = 1e-2f;
-                config.max_length = 200;
-              },
-          .make =
-              [](const ModelSetting& setting, Device& device) {
-                return std::make_unique<LstmClassifier>(device, text_model_options(setting));
-              },
-          .generate = nullptr,
-          .reads = {"--width", "--dropout"}};
+  return text_classifier_entry<LstmClassifier>("lstm", "long short-term memory over a text's words",
+                                               [](Config& config) {
+                                                 set_text_defaults(config);
+                                                 config.max_length = 200;
+                                               });
 }
 
 LstmClassifier::LstmClassifier(Device& device, const TextModelOptions& o)

@@ -26,9 +26,6 @@ struct TextModelOptions {
 /// Errors: KoloError(kConfig) for samples other than a text and its length.
 TextModelOptions text_model_options(const ModelSetting& setting);
 
-/// The defaults that all classifiers of texts share.
-void set_text_defaults(Config& config);
-
 /// Deviation of the initial vectors of words.
 inline constexpr float kWordDeviation = 0.1f;
 

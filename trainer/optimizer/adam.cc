@@ -158,20 +158,14 @@ float bias_correction(float beta, std::uint64_t steps) {
 OptimizerEntry adamw_entry() {
   return {.name = "adamw",
           .help = "Adam with decoupled weight decay",
-          .make =
-              [](ParameterSet& parameters, const OptimizerOptions& options) {
-                return std::make_unique<AdamW>(parameters, options);
-              },
+          .make = make_optimizer_of<AdamW>,
           .reads = {"--beta1", "--beta2", "--epsilon"}};
 }
 
 OptimizerEntry lamb_entry() {
   return {.name = "lamb",
           .help = "AdamW with steps as long as the weights, for large batches",
-          .make =
-              [](ParameterSet& parameters, const OptimizerOptions& options) {
-                return std::make_unique<Lamb>(parameters, options);
-              },
+          .make = make_optimizer_of<Lamb>,
           .reads = {"--beta1", "--beta2", "--epsilon"}};
 }
 

@@ -196,6 +196,13 @@ struct OptimizerEntry {
   std::vector<std::string> reads = {};
 };
 
+/// What `OptimizerEntry::make` is for a class that is made from these two.
+template <typename O>
+std::unique_ptr<Optimizer> make_optimizer_of(ParameterSet& parameters,
+                                             const OptimizerOptions& options) {
+  return std::make_unique<O>(parameters, options);
+}
+
 OptimizerEntry sgd_entry();
 OptimizerEntry adamw_entry();
 OptimizerEntry lars_entry();

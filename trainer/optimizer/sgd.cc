@@ -1,4 +1,6 @@
 #include <cmath>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "trainer/kernels/kernels.h"
@@ -13,16 +15,17 @@ namespace {
 /// Momentum makes decay 1 / (1 - momentum) times as strong. A direction that is followed is moved
 /// along without momentum, and its parameter decays as strongly. Source: Sutskever et al., "On the
 /// importance of initialization and momentum", ICML 2013.
-class Sgd final : public Optimizer {
+class Sgd : public Optimizer {
  public:
-  Sgd(ParameterSet& parameters, const OptimizerOptions& options) : Optimizer(parameters, options) {
+  Sgd(ParameterSet& parameters, const OptimizerOptions& options, std::string state = "sgd.velocity")
+      : Optimizer(parameters, options), state_(std::move(state)) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       velocity_.push_back(make_state(parameters[i]));
     }
   }
   void visit_state(StateVisitor& visitor) override {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      visit_elements(visitor, "sgd.velocity", parameters_[i], velocity_[i]);
+      visit_elements(visitor, state_, parameters_[i], velocity_[i]);
     }
   }
   void begin_step() override {}
@@ -41,13 +44,15 @@ class Sgd final : public Optimizer {
   }
   float momentum() const override { return options_.momentum; }
 
- private:
+ protected:
   void move(std::size_t index, const SgdStep& step) {
     visit_parts(index, [&](const Part& part) {
       sgd_update(step, part.gradient, part.of(velocity_[index]), part.value);
     });
   }
 
+ private:
+  std::string state_;             // Its name in checkpoints.
   std::vector<Tensor> velocity_;  // by parameter
 };
 
@@ -56,23 +61,15 @@ class Sgd final : public Optimizer {
 /// parameter as by SGD.
 ///
 /// Source: You, Gitman and Ginsburg, "Large Batch Training of Convolutional Networks", 2017.
-class Lars final : public Optimizer, public TensorNorms {
+class Lars final : public Sgd, public TensorNorms {
  public:
   /// Share of the norm of the weights that a step with learning rate 1 has.
   static constexpr double kTrust = 0.001;
 
-  Lars(ParameterSet& parameters, const OptimizerOptions& options) : Optimizer(parameters, options) {
+  Lars(ParameterSet& parameters, const OptimizerOptions& options)
+      : Sgd(parameters, options, "lars.velocity") {
     require_no_rows("lars");
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      velocity_.push_back(make_state(parameters[i]));
-    }
   }
-  void visit_state(StateVisitor& visitor) override {
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      visit_elements(visitor, "lars.velocity", parameters_[i], velocity_[i]);
-    }
-  }
-  void begin_step() override {}
   void update(std::size_t index, float lr, float gradient_scale) override {
     apply(index, lr, gradient_scale, add_up(index, parameters_[index].size()));
   }
@@ -96,26 +93,11 @@ class Lars final : public Optimizer, public TensorNorms {
       const double change = of_gradient + decay * of_weights;
       if (of_weights > 0.0 && change > 0.0) local = kTrust * of_weights / change;
     }
-    const SgdStep step{.lr = lr,
-                       .momentum = options_.momentum,
-                       .weight_decay = static_cast<float>(local * decay),
-                       .gradient_scale = static_cast<float>(local * gradient_scale)};
-    visit_parts(index, [&](const Part& part) {
-      sgd_update(step, part.gradient, part.of(velocity_[index]), part.value);
-    });
+    move(index, {.lr = lr,
+                 .momentum = options_.momentum,
+                 .weight_decay = static_cast<float>(local * decay),
+                 .gradient_scale = static_cast<float>(local * gradient_scale)});
   }
-  void follow(std::size_t index, float lr, float gradient_scale) override {
-    Parameter& parameter = parameters_[index];
-    sgd_update({.lr = lr,
-                .momentum = 0.0f,
-                .weight_decay = weight_decay(index) / (1.0f - options_.momentum),
-                .gradient_scale = gradient_scale},
-               parameter.gradient(), velocity_[index].span(), parameter.value());
-  }
-  float momentum() const override { return options_.momentum; }
-
- private:
-  std::vector<Tensor> velocity_;  // by parameter
 };
 
 }  // namespace
@@ -123,20 +105,14 @@ class Lars final : public Optimizer, public TensorNorms {
 OptimizerEntry sgd_entry() {
   return {.name = "sgd",
           .help = "stochastic gradient descent with momentum",
-          .make =
-              [](ParameterSet& parameters, const OptimizerOptions& options) {
-                return std::make_unique<Sgd>(parameters, options);
-              },
+          .make = make_optimizer_of<Sgd>,
           .reads = {"--momentum", "--nesterov"}};
 }
 
 OptimizerEntry lars_entry() {
   return {.name = "lars",
           .help = "SGD with steps that are a share of the weights, for large batches",
-          .make =
-              [](ParameterSet& parameters, const OptimizerOptions& options) {
-                return std::make_unique<Lars>(parameters, options);
-              },
+          .make = make_optimizer_of<Lars>,
           .reads = {"--momentum"}};
 }
 

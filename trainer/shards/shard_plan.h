@@ -1,16 +1,22 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "comm/base/clock.h"
 #include "runtime/api/kolo.h"
 #include "runtime/options/options.h"
 #include "trainer/optimizer/optimizer.h"
+#include "trainer/optimizer/update_gate.h"
 #include "trainer/parameter_set.h"
 
 namespace kolo::trainer {
+
+class ParameterUpdater;
 
 /// Bytes of a bucket of shards: `fusion_bytes`, or 1 MiB unless that is set.
 std::size_t shard_bucket_bytes(const Options& options);
@@ -89,5 +95,20 @@ std::vector<TensorNorms::Squares> tensor_squares_over_ranks(Runtime& runtime,
 /// Euclidean norm of all averages taken as one vector, from the squares of this rank. Collective:
 /// one number is added up, in the order of ranks. Errors: those of the runtime.
 double norm_over_ranks(Runtime& runtime, ShardSquares squares);
+
+struct ShardOptions {
+  UpdateGate::Options gate = {};
+  /// What a rank keeps of gradients for the step: all, or those of its shards (ZeRO-2).
+  enum class Keep { kWhole, kShards } keep = Keep::kWhole;
+};
+
+/// Updates parameters by shards. `make` is called when the parameters know which elements this rank
+/// owns.
+/// Errors: those of the runtime and of `make`; KoloError(kConfig) naming an option of the runtime
+///         that does not go with shards.
+std::unique_ptr<ParameterUpdater> make_sharded_optimizer(
+    Runtime& runtime, ParameterSet& parameters,
+    const std::function<std::unique_ptr<Optimizer>(ParameterSet&)>& make,
+    const ShardOptions& options, const Clock& clock);
 
 }  // namespace kolo::trainer

@@ -1,4 +1,4 @@
-#include "trainer/shards/sharded_optimizer.h"
+#include "trainer/shards/shard_plan.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -14,11 +14,11 @@
 #include "runtime/api/kolo.h"
 #include "trainer/checkpoint/state_visitor.h"
 #include "trainer/errors.h"
+#include "trainer/loop/learner.h"
 #include "trainer/loop/parameter_exchange.h"
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/optimizer/update_gate.h"
 #include "trainer/parameter_set.h"
-#include "trainer/shards/shard_plan.h"
 
 namespace kolo::trainer {
 namespace {

@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
+#include "trainer/catalog.h"
 #include "trainer/config.h"
 #include "trainer/data/augmentation.h"
 #include "trainer/data/files.h"
 #include "trainer/errors.h"
 #include "trainer/loss/loss.h"
-#include "trainer/tasks/make_task.h"
 #include "trainer/tasks/task.h"
 #include "trainer/text/masked_texts.h"
 #include "trainer/text/vocabulary.h"

@@ -10,7 +10,7 @@
 
 #include "comm/base/check.h"
 #include "trainer/errors.h"
-#include "trainer/text/byte_alphabet.h"
+#include "trainer/text/tokenizer.h"
 
 namespace kolo::trainer {
 namespace {
@@ -27,9 +27,14 @@ IdsByBytes ids_by_bytes(const std::vector<std::string>& tokens) {
   return ids;
 }
 
-std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
-  return static_cast<std::uint64_t>(left) << 32 | static_cast<std::uint64_t>(right);
+/// Two tokens side by side. Pairs are in the order of their left tokens, then of the right ones.
+using Pair = std::uint64_t;
+
+Pair pair_of(std::int32_t left, std::int32_t right) {
+  return static_cast<Pair>(left) << 32 | static_cast<Pair>(right);
 }
+std::int32_t left_of(Pair pair) { return static_cast<std::int32_t>(pair >> 32); }
+std::int32_t right_of(Pair pair) { return static_cast<std::int32_t>(pair & 0xffffffffu); }
 
 const std::string& text_of(const TextFiles& files, const char* name) {
   const std::string* text = files.find(name);
@@ -69,26 +74,13 @@ std::vector<BytePairEncoding::Merge> parse_merges(const std::string& text, const
   return merges;
 }
 
-struct PairOfTokens {
-  std::int32_t left, right;
-  friend bool operator==(const PairOfTokens&, const PairOfTokens&) = default;
-};
-
-struct HashOfPair {
-  std::size_t operator()(const PairOfTokens& pair) const {
-    return std::hash<std::uint64_t>{}(static_cast<std::uint64_t>(pair.left) << 32 |
-                                      static_cast<std::uint64_t>(pair.right));
-  }
-};
-
 /// A pair that may be the next to merge: its count has not grown since, but may have shrunk.
 struct MergeCandidate {
   std::int64_t count;
-  PairOfTokens pair;
+  Pair pair;
   /// Whether the other comes first.
   bool operator<(const MergeCandidate& other) const {
-    return std::tie(count, other.pair.left, other.pair.right) <
-           std::tie(other.count, pair.left, pair.right);
+    return std::tie(count, other.pair) < std::tie(other.count, pair);
   }
 };
 
@@ -105,14 +97,14 @@ class PairMerger {
     for (std::size_t w = 0; w < words_.size(); ++w) {
       const std::vector<std::int32_t>& tokens = words_[w].tokens;
       for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
-        grow({tokens[i], tokens[i + 1]}, w);
+        grow(pair_of(tokens[i], tokens[i + 1]), w);
       }
     }
     consider_grown();
   }
 
   /// The pair that occurs most often; empty if none occurs twice.
-  std::optional<PairOfTokens> most_frequent() {
+  std::optional<Pair> most_frequent() {
     constexpr std::int64_t kFewest = 2;
     while (!candidates_.empty()) {
       const MergeCandidate top = candidates_.top();
@@ -125,7 +117,7 @@ class PairMerger {
     return std::nullopt;
   }
 
-  void merge(PairOfTokens pair, std::int32_t joined) {
+  void merge(Pair pair, std::int32_t joined) {
     std::vector<std::size_t> words = std::move(pairs_.at(pair).words);
     std::ranges::sort(words);
     words.erase(std::unique(words.begin(), words.end()), words.end());
@@ -139,39 +131,38 @@ class PairMerger {
     std::vector<std::int32_t> tokens;
     std::int64_t count;
   };
-  struct Pair {
+  struct Known {
     std::int64_t count = 0;
     std::vector<std::size_t> words;  // that hold it or did
   };
 
-  void grow(PairOfTokens pair, std::size_t word) {
-    Pair& known = pairs_[pair];
+  void grow(Pair pair, std::size_t word) {
+    Known& known = pairs_[pair];
     known.count += words_[word].count;
     if (known.words.empty() || known.words.back() != word) known.words.push_back(word);
     grown_.push_back(pair);
   }
 
-  void shrink(PairOfTokens pair, std::size_t word) { pairs_[pair].count -= words_[word].count; }
+  void shrink(Pair pair, std::size_t word) { pairs_[pair].count -= words_[word].count; }
 
   // Neighbours change with each occurrence, from left to right: in x a b y, the pairs (x a) and
   // (b y) become (x ab) and (ab y).
-  void merge_in(std::size_t word, PairOfTokens pair, std::int32_t joined) {
+  void merge_in(std::size_t word, Pair pair, std::int32_t joined) {
     std::vector<std::int32_t>& tokens = words_[word].tokens;
     std::size_t kept = 0;
     for (std::size_t i = 0; i < tokens.size(); ++i) {
-      const bool is_pair =
-          tokens[i] == pair.left && i + 1 < tokens.size() && tokens[i + 1] == pair.right;
+      const bool is_pair = i + 1 < tokens.size() && pair_of(tokens[i], tokens[i + 1]) == pair;
       if (!is_pair) {
         tokens[kept++] = tokens[i];
         continue;
       }
       if (kept > 0) {
-        shrink({tokens[kept - 1], pair.left}, word);
-        grow({tokens[kept - 1], joined}, word);
+        shrink(pair_of(tokens[kept - 1], left_of(pair)), word);
+        grow(pair_of(tokens[kept - 1], joined), word);
       }
       if (i + 2 < tokens.size()) {
-        shrink({pair.right, tokens[i + 2]}, word);
-        grow({joined, tokens[i + 2]}, word);
+        shrink(pair_of(right_of(pair), tokens[i + 2]), word);
+        grow(pair_of(joined, tokens[i + 2]), word);
       }
       tokens[kept++] = joined;
       ++i;
@@ -180,12 +171,9 @@ class PairMerger {
   }
 
   void consider_grown() {
-    const auto order = [](const PairOfTokens& a, const PairOfTokens& b) {
-      return std::tie(a.left, a.right) < std::tie(b.left, b.right);
-    };
-    std::ranges::sort(grown_, order);
+    std::ranges::sort(grown_);
     grown_.erase(std::unique(grown_.begin(), grown_.end()), grown_.end());
-    for (const PairOfTokens& pair : grown_) {
+    for (const Pair pair : grown_) {
       const auto known = pairs_.find(pair);
       if (known != pairs_.end() && known->second.count > 1) {
         candidates_.push({.count = known->second.count, .pair = pair});
@@ -195,8 +183,8 @@ class PairMerger {
   }
 
   std::vector<Word> words_;
-  std::unordered_map<PairOfTokens, Pair, HashOfPair> pairs_;
-  std::vector<PairOfTokens> grown_;
+  std::unordered_map<Pair, Known> pairs_;
+  std::vector<Pair> grown_;
   std::priority_queue<MergeCandidate> candidates_;
 };
 
@@ -210,7 +198,7 @@ BytePairEncoding::BytePairEncoding(std::vector<std::string> tokens, std::vector<
   }
   for (const Merge& merge : merges_) {
     // A pair that comes twice keeps its first place.
-    places_.emplace(pair_key(merge.left, merge.right),
+    places_.emplace(pair_of(merge.left, merge.right),
                     Place{static_cast<std::uint32_t>(places_.size()), merge.joined});
   }
   const auto end = ids.find(kEndOfText);
@@ -266,7 +254,7 @@ std::vector<std::int32_t> BytePairEncoding::encode(std::string_view text) const 
 }
 
 const BytePairEncoding::Place* BytePairEncoding::find(std::int32_t left, std::int32_t right) const {
-  const auto found = places_.find(pair_key(left, right));
+  const auto found = places_.find(pair_of(left, right));
   return found == places_.end() ? nullptr : &found->second;
 }
 
@@ -347,12 +335,12 @@ BytePairEncoding learn_byte_pairs(const PieceCounts& pieces, std::size_t size) {
   while (tokens.size() + 1 < size) {
     const auto pair = merger.most_frequent();
     if (!pair) break;
-    std::string bytes = tokens[static_cast<std::size_t>(pair->left)] +
-                        tokens[static_cast<std::size_t>(pair->right)];
+    std::string bytes = tokens[static_cast<std::size_t>(left_of(*pair))] +
+                        tokens[static_cast<std::size_t>(right_of(*pair))];
     // Other merges may have made the same bytes.
     const auto [place, is_new] = ids.emplace(bytes, static_cast<std::int32_t>(tokens.size()));
     if (is_new) tokens.push_back(std::move(bytes));
-    merges.push_back({.left = pair->left, .right = pair->right, .joined = place->second});
+    merges.push_back({.left = left_of(*pair), .right = right_of(*pair), .joined = place->second});
     merger.merge(*pair, place->second);
   }
   tokens.emplace_back(BytePairEncoding::kEndOfText);  // It has three pieces, so no merge makes it.

@@ -16,7 +16,7 @@
 #include "trainer/data/files.h"
 #include "trainer/errors.h"
 #include "trainer/table/table.h"
-#include "trainer/text/byte_alphabet.h"
+#include "trainer/text/tokenizer.h"
 #include "trainer/text/vocabulary.h"
 
 namespace kolo::trainer {

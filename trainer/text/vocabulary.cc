@@ -8,7 +8,7 @@
 #include "comm/base/check.h"
 #include "trainer/config.h"
 #include "trainer/errors.h"
-#include "trainer/text/byte_alphabet.h"
+#include "trainer/text/tokenizer.h"
 
 namespace kolo::trainer {
 namespace {

@@ -12,13 +12,32 @@
 #include <fmt/ranges.h>
 
 #include "comm/algorithms/all_reduce/cost_model.h"
-#include "comm/algorithms/host_pieces.h"
+#include "comm/algorithms/chunking.h"
 #include "comm/base/check.h"
 #include "comm/base/error.h"
 #include "comm/base/nearest_name.h"
-#include "topology/node_shares.h"
+#include "topology/node_costs.h"
 
 namespace kolo {
+
+std::size_t Stage::position(int rank) const {
+  const auto it = std::find(group.begin(), group.end(), rank);
+  ensure(it != group.end(), "rank is not in the group of its stage");
+  return static_cast<std::size_t>(it - group.begin());
+}
+
+void append_by_messages(ScheduleBuilder& builder, const std::vector<Stage>& stages,
+                        AppendStage exchange, int send_order) {
+  const bool on_host = builder.layout().memory == MemoryKind::kHost;
+  for (const Stage& stage : stages) {
+    if (on_host) {
+      builder.next_chunk();
+      load_parts(builder, stage, send_order);
+    }
+    exchange(builder, stage);
+  }
+}
+
 namespace {
 
 #define KOLO_ADDRESS(name) &all_reduce::name,
@@ -91,10 +110,6 @@ void append_hierarchy(ScheduleBuilder& builder, const std::vector<Stage>& stages
 
 }  // namespace
 
-bool rounds(const BucketLayout& layout) {
-  return is_16bit_float(layout.dtype) && layout.op != ReduceOp::kMin && layout.op != ReduceOp::kMax;
-}
-
 AllReduce::AllReduce(const Hierarchy& hierarchy)
     : form_(hierarchy),
       name_(fmt::format("{}:{},{}", kHierarchical, hierarchy.local->name, hierarchy.cross->name)) {}
@@ -139,7 +154,7 @@ bool AllReduce::serves(const CompileContext& context) const {
 
 bool AllReduce::is_for_auto(const CompileContext& context) const {
   const BucketLayout& layout = context.layout;
-  const bool rounds_often = rounds(layout) && !sums_in_one_place();
+  const bool rounds_often = layout.rounds() && !sums_in_one_place();
   if (!is_for_auto(layout.memory) || rounds_often) return false;
   if (layout.is_on_device()) return true;
   const bool depends_on_links = context.grid.num_nodes() == 1 && !maps_memory();
@@ -148,7 +163,7 @@ bool AllReduce::is_for_auto(const CompileContext& context) const {
 }
 
 void AllReduce::check(const CompileContext& context) const {
-  if (!rounds(context.layout) || sums_in_one_place()) return;
+  if (!context.layout.rounds() || sums_in_one_place()) return;
   std::vector<std::string_view> others;
   for (const AllReduce& each : all_reduces()) {
     if (each.takes(context.layout.memory) && each.sums_in_one_place())

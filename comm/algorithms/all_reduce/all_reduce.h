@@ -60,7 +60,4 @@ const AllReduce& find_all_reduce(std::string_view name);
 /// Errors: as `find_all_reduce`, if the name is meant for a hierarchy.
 void check_hierarchy(std::string_view name);
 
-/// Whether partial sums of the bucket would be rounded.
-bool rounds(const BucketLayout& layout);
-
 }  // namespace kolo

@@ -2,7 +2,7 @@
 
 #include "comm/algorithms/all_reduce/stage.h"
 #include "comm/algorithms/compile_options.h"
-#include "topology/node_shares.h"
+#include "topology/node_costs.h"
 
 namespace kolo {
 namespace {

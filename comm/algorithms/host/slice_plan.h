@@ -9,6 +9,7 @@
 #include "comm/algorithms/algorithm.h"
 #include "comm/algorithms/host/slices.h"
 #include "comm/schedule/goal.h"
+#include "comm/schedule/schedule_builder.h"
 
 namespace kolo {
 

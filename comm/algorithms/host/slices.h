@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "comm/schedule/bucket_layout.h"
-#include "comm/schedule/rank_range.h"
+#include "comm/schedule/goal.h"
 #include "topology/process_grid.h"
 
 namespace kolo {

@@ -49,8 +49,7 @@ struct Handed {
 bool sums_in_one_place(const BucketLayout& layout) {
   // On a device, staged elements are packed as they are.
   const bool is_cast = layout.placement == Placement::kStaged && !layout.is_on_device();
-  return !is_cast && is_16bit_float(layout.dtype) && layout.op != ReduceOp::kMin &&
-         layout.op != ReduceOp::kMax;
+  return !is_cast && layout.rounds();
 }
 
 std::vector<std::vector<Addends>> hand_over(Slices& slices, const PieceRound& round) {

@@ -3,11 +3,11 @@
 #include <vector>
 
 #include "comm/algorithms/all_reduce/stage.h"
+#include "comm/algorithms/chunking.h"
 #include "comm/algorithms/host/blocks.h"
 #include "comm/algorithms/host/goal_price.h"
 #include "comm/algorithms/host/slice_plan.h"
 #include "comm/algorithms/host/sums.h"
-#include "comm/algorithms/host_pieces.h"
 #include "comm/algorithms/registry.h"
 
 namespace kolo {

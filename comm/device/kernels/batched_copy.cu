@@ -1,4 +1,4 @@
-#include "comm/device/kernels/batched_copy.h"
+#include "comm/device/kernels/kernels.h"
 
 #include <algorithm>
 #include <cstdint>

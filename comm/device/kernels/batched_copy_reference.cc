@@ -1,4 +1,4 @@
-#include "comm/device/kernels/batched_copy_reference.h"
+#include "comm/device/kernels/kernels.h"
 
 #include <algorithm>
 #include <atomic>

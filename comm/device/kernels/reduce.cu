@@ -1,4 +1,4 @@
-#include "comm/device/kernels/reduce.h"
+#include "comm/device/kernels/kernels.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,7 +10,6 @@
 #include "comm/device/kernels/element.h"
 #include "comm/device/kernels/group.cuh"
 #include "comm/device/kernels/launch.cuh"
-#include "comm/device/kernels/reduce_ops.h"
 
 namespace kolo {
 namespace {

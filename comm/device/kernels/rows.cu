@@ -1,4 +1,4 @@
-#include "comm/device/kernels/rows.h"
+#include "comm/device/kernels/kernels.h"
 
 #include <cstdint>
 #include <type_traits>
@@ -8,7 +8,6 @@
 #include "comm/device/kernels/element.h"
 #include "comm/device/kernels/group.cuh"
 #include "comm/device/kernels/launch.cuh"
-#include "comm/device/kernels/reduce_ops.h"
 
 namespace kolo {
 namespace {

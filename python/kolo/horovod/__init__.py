@@ -14,14 +14,9 @@ from __future__ import annotations
 from . import elastic
 from ._allreduce import *  # noqa: F403
 from ._collectives import *  # noqa: F403
-from ._compression import *  # noqa: F403
-from ._errors import *  # noqa: F403
 from ._functions import *  # noqa: F403
-from ._handles import *  # noqa: F403
 from ._job import *  # noqa: F403
+from ._operations import *  # noqa: F403
 from ._optimizer import *  # noqa: F403
-from ._process_sets import *  # noqa: F403
-from ._reduce_op import *  # noqa: F403
-from ._sparse import *  # noqa: F403
-from ._start import *  # noqa: F403
+from ._reductions import *  # noqa: F403
 from ._sync_batch_norm import *  # noqa: F403

@@ -24,8 +24,8 @@ from torch import Tensor
 
 from kolo.torch._tensors import number_memory
 
-from ._handles import Handle, Operation, staged
-from ._process_sets import ProcessSet
+from ._job import ProcessSet
+from ._operations import Handle, Operation, staged
 
 # The square of a combination whose parts cancel each other is right to some 1e-15 of theirs: below, it is zero.
 _ZERO = 1e-14

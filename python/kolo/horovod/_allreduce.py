@@ -1,120 +1,48 @@
-"""All-reduces of tensors."""
+"""All-reduces of tensors, dense and sparse."""
 
 from __future__ import annotations
 
 import operator
-from typing import Any, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
 import torch
 from torch import Tensor
 
+from kolo import Group
+from kolo.torch._sparse import begin_sums
 from kolo.torch._tensors import Staging, check_dense, number_memory
 
 from ._adasum import start_adasum
-from ._calls import First, calls
-from ._compression import Compression
-from ._handles import Handle, Operation, synchronize
-from ._names import name_of_tensors
-from ._process_sets import ProcessSet, global_process_set
-from ._reduce_op import Adasum, check_op, chosen, name_of
+from ._job import ProcessSet, global_process_set, internal_errors
+from ._operations import First, Handle, Operation, calls, name_of_tensors, synchronize
+from ._reductions import Adasum, Average, Compression, Sum, check_op, chosen, name_of
 
 __all__ = [
     "allreduce", "allreduce_", "allreduce_async", "allreduce_async_", "grouped_allreduce", "grouped_allreduce_",
-    "grouped_allreduce_async", "grouped_allreduce_async_",
+    "grouped_allreduce_async", "grouped_allreduce_async_", "sparse_allreduce_async",
 ]  # fmt: skip
 
 
-class _Reduction:
-    """What an all-reduce and the one of its gradients have in common."""
+class Reduction(NamedTuple):
+    """What calls that reduce take behind their tensors."""
 
-    def __init__(
-        self, name: str | None, compression: Any, op: int, before: float, after: float, process_set: ProcessSet
-    ) -> None:
-        check_op(op)
-        if op == Adasum and (before, after) != (1.0, 1.0):
-            raise ValueError("hvd.Adasum takes no prescale_factor and postscale_factor")
-        self.name = name
-        self.compression = compression
-        self._op = op
-        self._before = before
-        self._after = after
-        self._process_set = process_set
+    name: str | None
+    compression: Any
+    op: int
+    before: float
+    after: float
+    process_set: ProcessSet
 
-    def start(self, tensors: Sequence[Tensor], name: str | None, in_place: bool = False) -> Handle:
+    @property
+    def terms(self) -> str:
+        return f"{name_of(self.op)} {self.before} {self.after}"
+
+    def compressed(self, tensors: Sequence[Tensor], function: Any) -> list[Tensor]:
+        """What the differentiable `function` gives of this and of `tensors`, as these travel."""
         check_dense(tensors)
-        if not tensors:
-            raise ValueError("the list of tensors is empty")
-        if self._op == Adasum:
-            name = name_of_tensors("allreduce", name or "adasum", tensors, "")
-            return start_adasum(tensors, str(name), in_place, self._process_set)
-        group = self._process_set.group()
-        staging = Staging()
-        if in_place:
-            results = list(tensors)
-            inputs = outputs = [staging.written(tensor) for tensor in tensors]
-        else:
-            inputs = [staging.read(tensor) for tensor in tensors]
-            results = outputs = [torch.empty_like(tensor) for tensor in inputs]
-        terms = f"{name_of(self._op)} {self._before} {self._after}{' in place' if in_place else ''}"
-        tickets = []
-        for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-            alike = [index for index, tensor in enumerate(tensors) if tensor.dtype == dtype]
-            x = [number_memory(outputs[index]) for index in alike]
-            if not in_place:
-                out, x = x, [number_memory(inputs[index]) for index in alike]
-            else:
-                out = None
-            one = len(tensors) == 1
-            own_name = name if one or not name else f"{name}.{dtype}"
-            tickets.append(
-                group.all_reduce(
-                    x[0] if one else x,
-                    name_of(self._op),
-                    out=out and (out[0] if one else out),
-                    name=name_of_tensors("allreduce", own_name, [tensors[index] for index in alike], terms),
-                    scale_before=self._before,
-                    scale_after=self._after,
-                    wait=False,
-                )
-            )
-        return Operation(tickets, results, staging.finish)
-
-
-def _compressed(tensors: Sequence[Tensor], reduction: _Reduction) -> list[Tensor]:
-    check_dense(tensors)
-    compression = reduction.compression
-    pairs = [compression.compress(tensor) for tensor in tensors]
-    reduced = _AllReduce.apply(reduction, reduction.name, *(tensor for tensor, _ in pairs))
-    return [compression.decompress(tensor, context) for tensor, (_, context) in zip(reduced, pairs)]
-
-
-class _AllReduce(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, reduction: _Reduction, name: str | None, *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.reduction = reduction
-        return tuple(synchronize(reduction.start(tensors, name)))
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
-        return None, None, *_AllReduce.apply(ctx.reduction, None, *gradients)
-
-
-def _in_place(tensors: Sequence[Tensor], reduction: _Reduction) -> list[Tensor]:
-    return list(synchronize(reduction.start(tensors, reduction.name, in_place=True)))
-
-
-# What calls take behind their tensors.
-
-
-def _terms(
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> _Reduction:
-    return _Reduction(name, None, chosen(op, average), prescale_factor, postscale_factor, process_set)
+        pairs = [self.compression.compress(tensor) for tensor in tensors]
+        results = function.apply(self, *(tensor for tensor, _ in pairs))
+        return [self.compression.decompress(result, context) for result, (_, context) in zip(results, pairs)]
 
 
 def _compressed_terms(
@@ -125,13 +53,78 @@ def _compressed_terms(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
-) -> _Reduction:
-    return _Reduction(name, compression, chosen(op, average), prescale_factor, postscale_factor, process_set)
+) -> Reduction:
+    op = chosen(op, average)
+    check_op(op)
+    if op == Adasum and (prescale_factor, postscale_factor) != (1.0, 1.0):
+        raise ValueError("hvd.Adasum takes no prescale_factor and postscale_factor")
+    return Reduction(name, compression, op, prescale_factor, postscale_factor, process_set)
+
+
+def _terms(
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Reduction:
+    op = chosen(op, average)
+    return _compressed_terms(None, name, Compression.none, op, prescale_factor, postscale_factor, process_set)
+
+
+def _start(tensors: Sequence[Tensor], reduction: Reduction, in_place: bool = False) -> Handle:
+    check_dense(tensors)
+    if not tensors:
+        raise ValueError("the list of tensors is empty")
+    name, op = reduction.name, reduction.op
+    if op == Adasum:
+        own_name = name_of_tensors("allreduce", name or "adasum", tensors, "")
+        return start_adasum(tensors, str(own_name), in_place, reduction.process_set)
+    group = reduction.process_set.group()
+    staging = Staging()
+    if in_place:
+        results = list(tensors)
+        inputs = outputs = [staging.written(tensor) for tensor in tensors]
+    else:
+        inputs = [staging.read(tensor) for tensor in tensors]
+        results = outputs = [torch.empty_like(tensor) for tensor in inputs]
+    terms = f"{reduction.terms}{' in place' if in_place else ''}"
+    tickets = []
+    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+        alike = [index for index, tensor in enumerate(tensors) if tensor.dtype == dtype]
+        out = [number_memory(outputs[index]) for index in alike]
+        x = out if in_place else [number_memory(inputs[index]) for index in alike]
+        one = len(tensors) == 1
+        own_name = name if one or not name else f"{name}.{dtype}"
+        tickets.append(
+            group.all_reduce(
+                x[0] if one else x,
+                name_of(op),
+                out=None if in_place else out[0] if one else out,
+                name=name_of_tensors("allreduce", own_name, [tensors[index] for index in alike], terms),
+                scale_before=reduction.before,
+                scale_after=reduction.after,
+                wait=False,
+            )
+        )
+    return Operation(tickets, results, staging.finish)
+
+
+class _AllReduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, reduction: Reduction, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.reduction = reduction
+        return tuple(synchronize(_start(tensors, reduction)))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        return None, *_AllReduce.apply(ctx.reduction._replace(name=None), *gradients)
 
 
 allreduce_async, grouped_allreduce_async = calls(
     _terms,
-    lambda tensors, reduction: reduction.start(tensors, reduction.name),
+    _start,
     First,
     "allreduce_async",
     """Combines the elements of all ranks in a new tensor. Returns a handle for `poll` and `synchronize`.
@@ -143,18 +136,58 @@ allreduce_async, grouped_allreduce_async = calls(
 )
 allreduce_async_, grouped_allreduce_async_ = calls(
     _terms,
-    lambda tensors, reduction: reduction.start(tensors, reduction.name, in_place=True),
+    lambda tensors, reduction: _start(tensors, reduction, in_place=True),
     First,
     "allreduce_async_",
     "As `allreduce_async`, in place.",
 )
 allreduce, grouped_allreduce = calls(
     _compressed_terms,
-    _compressed,
+    lambda tensors, reduction: reduction.compressed(tensors, _AllReduce),
     operator.itemgetter(0),
     "allreduce",
     "The elements of all ranks combined, in a new tensor. Differentiable: gradients are combined in the same way.",
 )
 allreduce_, grouped_allreduce_ = calls(
-    _terms, _in_place, operator.itemgetter(0), "allreduce_", "As `allreduce`, in place, and not differentiable."
+    _terms,
+    lambda tensors, reduction: list(synchronize(_start(tensors, reduction, in_place=True))),
+    operator.itemgetter(0),
+    "allreduce_",
+    "As `allreduce`, in place, and not differentiable.",
 )
+
+
+# --- sparse tensors ---------------------------------------------------------------------------------
+
+
+def sparse_allreduce_async(
+    tensor: Tensor, name: str, op: int, process_set: ProcessSet = global_process_set
+) -> Callable[[], Tensor]:
+    """Sums or averages sparse tensors. Returns a function that gives the result, coalesced.
+
+    The operation begins when the function is called, which all ranks do in one order.
+    """
+    if not isinstance(tensor, Tensor) or tensor.layout != torch.sparse_coo:
+        kind = tensor.layout if isinstance(tensor, Tensor) else f"a {type(tensor).__name__}"
+        raise ValueError(f"sparse_allreduce_async takes a tensor of torch.sparse_coo, not {kind}")
+    group = _group_of(process_set, op)
+    # Kolo compares the height and the width of tables.
+    own_name = name if tensor.sparse_dim() == 1 and tensor.dense_dim() < 2 else f"{name} {list(tensor.shape)}"
+    return lambda: _sum(group, [tensor], own_name, op)[0]
+
+
+def sparse_allreduce(tensors: Sequence[Tensor], name: str, op: int, process_set: ProcessSet) -> list[Tensor]:
+    """The same of several tensors, which share their exchanges, at once. All are summed in one type."""
+    return _sum(_group_of(process_set, op), tensors, name, op)
+
+
+def _group_of(process_set: ProcessSet, op: int) -> Group:
+    if op not in (Average, Sum):
+        raise ValueError("sparse tensors are averaged or summed")
+    return process_set.group()
+
+
+def _sum(group: Group, tensors: Sequence[Tensor], name: str, op: int) -> list[Tensor]:
+    with internal_errors():
+        _, sums = begin_sums(group, tensors, name_of(op), f"allreduce.{name}")
+        return sums()

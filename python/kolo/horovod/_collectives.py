@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Sequence
 
 import torch
 from torch import Tensor
@@ -12,15 +12,10 @@ from torch import Tensor
 from kolo import Memory
 from kolo.torch._tensors import Staging, check_dense, moved_memory, number_memory
 
-from ._allreduce import allreduce, grouped_allreduce
-from ._calls import First, calls
-from ._compression import Compression
-from ._errors import internal_errors
-from ._handles import Handle, Operation, staged, synchronize
-from ._job import current, rank
-from ._names import name_of_rows, name_of_tensors
-from ._process_sets import ProcessSet, global_process_set
-from ._reduce_op import Average, Sum, name_of
+from ._allreduce import Reduction, allreduce, grouped_allreduce
+from ._job import ProcessSet, current, global_process_set, internal_errors, rank
+from ._operations import First, Handle, Operation, calls, name_of_rows, name_of_tensors, staged, synchronize
+from ._reductions import Average, Compression, Sum, name_of
 
 __all__ = [
     "allgather", "allgather_async", "alltoall", "alltoall_async", "barrier", "broadcast", "broadcast_",
@@ -35,7 +30,8 @@ def _gathering(name: str | None = None, process_set: ProcessSet = global_process
     return name, process_set
 
 
-def _gather(tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet) -> Handle:
+def _gather(tensors: Sequence[Tensor], terms: tuple[str | None, ProcessSet]) -> Handle:
+    name, process_set = terms
     _check_rows(tensors)
     group = process_set.group()
     sent = [Staging().read(tensor) for tensor in tensors]
@@ -68,9 +64,9 @@ def _gather(tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet
 
 class _AllGather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, name: str | None, process_set: ProcessSet, *tensors: Tensor) -> tuple[Tensor, ...]:
-        operation = _gather(tensors, name, process_set)
-        ctx.process_set = process_set
+    def forward(ctx: Any, terms: tuple[str | None, ProcessSet], *tensors: Tensor) -> tuple[Tensor, ...]:
+        operation = _gather(tensors, terms)  # Which knows what is no tensor.
+        ctx.process_set = terms[1]
         ctx.rows = [tensor.shape[0] for tensor in tensors]
         return tuple(synchronize(operation))
 
@@ -81,12 +77,12 @@ class _AllGather(torch.autograd.Function):
         rows_of = allgather(torch.tensor([ctx.rows]), process_set=process_set)
         firsts = rows_of[: process_set.rank()].sum(0).tolist()
         mine = [each.narrow(0, first, rows) for each, first, rows in zip(averages, firsts, ctx.rows)]
-        return None, None, *mine
+        return None, *mine
 
 
 allgather_async, grouped_allgather_async = calls(
     _gathering,
-    lambda tensors, terms: _gather(tensors, *terms),
+    _gather,
     First,
     "allgather_async",
     """Concatenates the tensors of all ranks, in their order, along the first dimension, of which each rank may have
@@ -94,7 +90,7 @@ allgather_async, grouped_allgather_async = calls(
 )
 allgather, grouped_allgather = calls(
     _gathering,
-    lambda tensors, terms: list(_AllGather.apply(*terms, *tensors)),
+    lambda tensors, terms: list(_AllGather.apply(terms, *tensors)),
     operator.itemgetter(0),
     "allgather",
     "As `allgather_async`. Differentiable: a rank gets its part of the average of the gradients.",
@@ -109,7 +105,6 @@ def broadcast_async_(
 ) -> Handle:
     """Copies the tensor of rank `root_rank` of the job to that of all ranks. Returns a handle for `poll` and
     `synchronize`."""
-    check_dense([tensor])
     staging = Staging()
     memory = moved_memory(staging.written(tensor))
     root = process_set.root(root_rank)
@@ -157,20 +152,6 @@ class _Broadcast(torch.autograd.Function):
 # --- alltoall ---------------------------------------------------------------------------------------
 
 
-def alltoall_async(
-    tensor: Tensor,
-    splits: Tensor | Sequence[int] | None = None,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> Handle:
-    """Sends each rank a slice of the first dimension, and concatenates the slices that all ranks send to this one.
-
-    `splits`: rows for each rank; None: as many for each. Returns a handle; `synchronize` gives the tensor, and the
-    rows that came from each rank.
-    """
-    return _exchange(tensor, splits, name, process_set)
-
-
 def alltoall(
     tensor: Tensor,
     splits: Tensor | Sequence[int] | None = None,
@@ -182,7 +163,17 @@ def alltoall(
     return output if splits is None else (output, received)
 
 
-def _exchange(tensor: Tensor, splits: Any, name: str | None, process_set: ProcessSet) -> Handle:
+def alltoall_async(
+    tensor: Tensor,
+    splits: Tensor | Sequence[int] | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle:
+    """Sends each rank a slice of the first dimension, and concatenates the slices that all ranks send to this one.
+
+    `splits`: rows for each rank; None: as many for each. Returns a handle; `synchronize` gives the tensor, and the
+    rows that came from each rank.
+    """
     _check_rows([tensor])
     group = process_set.group()
     sent = Staging().read(tensor)
@@ -224,7 +215,7 @@ def _splits(splits: Any, rows: int, size: int) -> list[int]:
 class _AllToAll(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, splits: Any, name: str | None, process_set: ProcessSet) -> Any:
-        operation = _exchange(tensor, splits, name, process_set)
+        operation = alltoall_async(tensor, splits, name, process_set)  # Which knows what is no tensor.
         ctx.process_set = process_set
         ctx.shape = tensor.shape
         output, ctx.received = synchronize(operation)
@@ -242,23 +233,14 @@ class _AllToAll(torch.autograd.Function):
 # --- reducescatter ----------------------------------------------------------------------------------
 
 
-class _Scattering(NamedTuple):
-    name: str | None
-    compression: Any
-    op: int
-    process_set: ProcessSet
-    before: float
-    after: float
-
-
 def _terms(
     name: str | None = None,
     op: int = Average,
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
-) -> _Scattering:
-    return _Scattering(name, None, op, process_set, prescale_factor, postscale_factor)
+) -> Reduction:
+    return Reduction(name, Compression.none, op, prescale_factor, postscale_factor, process_set)
 
 
 def _compressed_terms(
@@ -268,23 +250,14 @@ def _compressed_terms(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
-) -> _Scattering:
-    return _Scattering(name, compression, op, process_set, prescale_factor, postscale_factor)
+) -> Reduction:
+    return Reduction(name, compression, op, prescale_factor, postscale_factor, process_set)
 
 
-def _scattered(tensors: Sequence[Tensor], scattering: _Scattering) -> list[Tensor]:
-    check_dense(tensors)
-    compression = scattering.compression
-    pairs = [compression.compress(tensor) for tensor in tensors]
-    parts = _ReduceScatter.apply(scattering, *(tensor for tensor, _ in pairs))
-    return [compression.decompress(part, context) for part, (_, context) in zip(parts, pairs)]
-
-
-def _scatter(tensors: Sequence[Tensor], scattering: _Scattering) -> Operation:
-    name, _, op, process_set, before, after = scattering
+def _scatter(tensors: Sequence[Tensor], reduction: Reduction) -> Operation:
+    name, _, op, before, after, process_set = reduction
     _check_rows(tensors)
     group = process_set.group()
-    terms = f"{name_of(op)} {before} {after}"
     parts, tickets = [], []
     for index, tensor in enumerate(tensors):
         sent = Staging().read(tensor)
@@ -298,7 +271,7 @@ def _scatter(tensors: Sequence[Tensor], scattering: _Scattering) -> Operation:
                 name_of(op),
                 out=number_memory(parts[-1]),
                 counts=_elements_of(heights, sent, whole),
-                name=name_of_tensors("reducescatter", name and f"{name}.{index}", [sent], terms),
+                name=name_of_tensors("reducescatter", name and f"{name}.{index}", [sent], reduction.terms),
                 scale_before=before,
                 scale_after=after,
                 wait=False,
@@ -309,11 +282,11 @@ def _scatter(tensors: Sequence[Tensor], scattering: _Scattering) -> Operation:
 
 class _ReduceScatter(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, scattering: _Scattering, *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.process_set = scattering.process_set
-        ranks = scattering.process_set.group().size if scattering.op == Sum else 1
-        ctx.factor = scattering.before * scattering.after * ranks
-        return tuple(synchronize(_scatter(tensors, scattering)))
+    def forward(ctx: Any, reduction: Reduction, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.process_set = reduction.process_set
+        ranks = reduction.process_set.group().size if reduction.op == Sum else 1
+        ctx.factor = reduction.before * reduction.after * ranks
+        return tuple(synchronize(_scatter(tensors, reduction)))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
@@ -331,7 +304,7 @@ reducescatter_async, grouped_reducescatter_async = calls(
 )
 reducescatter, grouped_reducescatter = calls(
     _compressed_terms,
-    _scattered,
+    lambda tensors, reduction: reduction.compressed(tensors, _ReduceScatter),
     operator.itemgetter(0),
     "reducescatter",
     "As `reducescatter_async`. Differentiable, of sums and averages.",

@@ -11,9 +11,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from ._collectives import allgather, broadcast_, broadcast_async_
-from ._handles import synchronize
-from ._job import rank, size
-from ._process_sets import ProcessSet, global_process_set
+from ._job import ProcessSet, global_process_set, rank, size
+from ._operations import synchronize
 
 __all__ = ["allgather_object", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
-from typing import Any, Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,11 +11,9 @@ from torch.nn import Parameter
 from kolo import Gradient, GradientSet
 from kolo.torch._tensors import tensor_at
 
-from ._allreduce import allreduce_
-from ._job import Job, current
-from ._process_sets import ProcessSet
-from ._reduce_op import Max, name_of
-from ._sparse import sparse_allreduce
+from ._allreduce import allreduce_, sparse_allreduce
+from ._job import Job, ProcessSet, current
+from ._reductions import Max, name_of
 
 _WIRE_DTYPES = (torch.float32, torch.float64)
 
@@ -190,15 +187,3 @@ class _Dense:
 
     def read(self) -> Tensor:
         return self.view if self._compression is None else self._compression.decompress(self.view, self._context)
-
-
-def on_gradient(parameter: Parameter, owner: Any, call: Callable[[Any, int], None], index: int) -> Any:
-    """Calls `call(owner, index)` after each backward pass through `parameter`, as long as `owner` lives."""
-    reference = weakref.ref(owner)
-
-    def hook(_: Tensor) -> None:
-        living = reference()
-        if living is not None:
-            call(living, index)
-
-    return parameter.register_post_accumulate_grad_hook(hook)

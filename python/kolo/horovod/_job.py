@@ -1,37 +1,51 @@
-"""The job of this process, and its place in it."""
+"""The job of this process: its beginning and its end, the places of ranks, and subsets of them."""
 
 from __future__ import annotations
 
-import os
+import contextlib
 from collections import Counter
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Sequence
 from weakref import WeakValueDictionary
 
 import torch
-from torch.distributed import PrefixStore, rendezvous
+from torch.distributed import PrefixStore
 
 import kolo
-from kolo.torch._jobs import open_job
-from kolo.torch._rendezvous import accept_brackets
+from kolo import KoloError, UsageError
+from kolo.torch._jobs import meet_by_environment, open_job
 from kolo.torch._tensors import number_memory
 
 if TYPE_CHECKING:
-    from ._handles import Staged
-    from ._process_sets import ProcessSet
+    from ._operations import Staged
 
-__all__ = ["cross_rank", "cross_size", "is_initialized", "local_rank", "local_size", "rank", "size"]
+__all__ = [
+    "HorovodInternalError", "ProcessSet", "add_process_set", "ccl_built", "cross_rank", "cross_size", "cuda_built",
+    "ddl_built", "global_process_set", "gloo_built", "gloo_enabled", "init", "is_initialized", "local_rank",
+    "local_size", "mpi_built", "mpi_enabled", "mpi_threads_supported", "nccl_built", "rank", "remove_process_set",
+    "rocm_built", "shutdown", "size", "start_timeline", "stop_timeline",
+]  # fmt: skip
 
-_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+class HorovodInternalError(RuntimeError):
+    """An operation failed. Its `__cause__` is the error of Kolo, with rank, peer and tensor as fields."""
+
+
+@contextlib.contextmanager
+def internal_errors() -> Iterator[None]:
+    """Raises errors of Kolo as HorovodInternalError; those of the caller, which are ValueErrors, as they are."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except KoloError as error:
+        raise HorovodInternalError(str(error)) from error
+
+
+# --- this job --------------------------------------------------------------------------------------
 
 
 class Job:
     """One connection to a job: from `init` to `shutdown`. Construction is collective."""
-
-    runtime: kolo.Runtime
-    cross_rank: int
-    """Index of this node among those that have this local rank."""
-    cross_size: int
-    """Number of nodes that have this local rank."""
 
     def __init__(self) -> None:
         self.runtime = _open()
@@ -58,10 +72,10 @@ class Job:
 def _open() -> kolo.Runtime:
     """Under torchrun, ranks meet through torch's own store, so that its agent is respected and a program may start
     torch.distributed, too; otherwise as `kolo.open` does: under mpirun through PMIx."""
-    if not all(os.environ.get(name) for name in _TORCHRUN):
+    meeting = meet_by_environment("env://")
+    if meeting is None:
         return kolo.open()
-    accept_brackets()
-    store, rank, size = next(rendezvous("env://"))
+    store, rank, size = next(meeting)
     return open_job(PrefixStore("kolo.horovod", store), rank, size)
 
 
@@ -76,18 +90,8 @@ def is_initialized() -> bool:
 def current() -> Job:
     """The job. Errors: ValueError before `init` and after `shutdown`."""
     if _current is None:
-        not_initialized()
+        raise ValueError("Kolo has not been initialized; call hvd.init() first")
     return _current
-
-
-def not_initialized() -> NoReturn:
-    raise ValueError("Kolo has not been initialized; call hvd.init() first")
-
-
-def make_current(job: Job | None) -> None:
-    """For `init` and `shutdown`."""
-    global _current
-    _current = job
 
 
 def rank() -> int:
@@ -118,3 +122,223 @@ def cross_rank() -> int:
 def cross_size() -> int:
     """Number of nodes that have this local rank."""
     return current().cross_size
+
+
+# --- subsets of its ranks --------------------------------------------------------------------------
+
+# Address space of a member's arena, of which a rank has 16 GiB for all of its sets (the option `group_arena_bytes`).
+_ARENA_BYTES = 1 << 30
+
+
+class ProcessSet:
+    """A set of ranks, for the argument `process_set` of operations once `init` or `add_process_set` has it.
+
+    `ranks`: of the job, which are sorted. Roots of operations are ranks of the job, too.
+    Errors: ValueError unless they are integers.
+    """
+
+    process_set_id: int | None = None
+    """Its number; None: it is not part of the job."""
+    ranks: list[int] | None = None
+
+    def __init__(self, ranks: Iterable[int]) -> None:
+        try:
+            self.ranks = sorted(ranks)
+        except TypeError:
+            raise ValueError("a ProcessSet takes a list of ranks; Kolo has none from an MPI communicator") from None
+        if any(not isinstance(each, int) for each in self.ranks):
+            raise ValueError(f"a ProcessSet takes a list of ranks, not {self.ranks}")
+        self._group: kolo.Group | None = None
+
+    def size(self) -> int | None:
+        """Number of ranks; None if it is not part of the job."""
+        return None if self.process_set_id is None else len(self._ranks())
+
+    def rank(self) -> int | None:
+        """This process's rank in the set; None if that is not part of the job.
+
+        Errors: ValueError if this process is not in the set.
+        """
+        return None if self.process_set_id is None else self.group().rank
+
+    def included(self) -> bool | None:
+        """Whether this process is in the set."""
+        return None if self.ranks is None else rank() in self._ranks()
+
+    def group(self) -> kolo.Group:
+        """Kolo's group of these ranks. Errors: ValueError if the set is not part of the job, or has not this rank."""
+        if self.process_set_id is None:
+            raise ValueError(f"{self} is not part of the job; pass it to hvd.init or hvd.add_process_set first")
+        if self._group is None:
+            raise ValueError(f"rank {rank()} is not in {self}")
+        return self._group
+
+    def root(self, root_rank: int) -> int:
+        """The rank in the group of a rank of the job. Errors: ValueError if the set has it not."""
+        try:
+            return self._ranks().index(root_rank)
+        except ValueError:
+            raise ValueError(f"root_rank {root_rank} is not in {self}") from None
+
+    def _ranks(self) -> Sequence[int]:
+        return self.ranks or ()
+
+    def found(self, job: Job, number: int) -> None:
+        """Makes it part of the job. Collective over its members."""
+        if rank() in self._ranks():
+            self._group = job.runtime.group(self._ranks(), arena_bytes=_ARENA_BYTES)
+        self.process_set_id = number
+
+    def leave(self) -> None:
+        """It is not part of a job any more."""
+        self._group = None
+        self.process_set_id = None
+
+    def __str__(self) -> str:
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
+
+    __repr__ = __str__
+
+
+class _GlobalProcessSet(ProcessSet):
+    """All ranks of the job, whichever that is."""
+
+    process_set_id = 0
+
+    def __init__(self) -> None:
+        pass
+
+    @property
+    def ranks(self) -> list[int]:  # type: ignore[override]
+        return list(range(current().runtime.size)) if is_initialized() else []
+
+    def size(self) -> int:
+        return current().runtime.size
+
+    def group(self) -> kolo.Group:
+        return current().runtime
+
+
+global_process_set: ProcessSet = _GlobalProcessSet()
+
+
+def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
+    """Adds a set of ranks to the job and returns it. Called by all ranks, in one order.
+
+    Errors: ValueError if there is a set of these ranks, or if one of them is not in the job; HorovodInternalError if a
+            rank would be in more than 15 sets.
+    """
+    job = current()
+    added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
+    ranks = added._ranks()
+    if not ranks or len(set(ranks)) < len(ranks) or ranks[0] < 0 or ranks[-1] >= job.runtime.size:
+        raise ValueError(f"the ranks of a process set are different ones from 0 to {job.runtime.size - 1}, not {ranks}")
+    for known in (global_process_set, *job.process_sets.values()):
+        if known.ranks == ranks:
+            raise ValueError(f"{known} has these ranks already")
+    job.process_sets_added += 1
+    with internal_errors():
+        added.found(job, job.process_sets_added)
+    job.process_sets[job.process_sets_added] = added
+    return added
+
+
+def remove_process_set(process_set: ProcessSet) -> bool:
+    """Removes a set from the job. Called by all ranks. Returns whether it was part of the job; the global one stays."""
+    removed = current().process_sets.pop(process_set.process_set_id or 0, None)
+    if removed is None:
+        return False
+    removed.leave()
+    return True
+
+
+# --- its beginning and its end ---------------------------------------------------------------------
+
+
+def init(comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
+    """Joins the job. Collective. Doing so again does nothing; after `shutdown` it joins another one.
+
+    `comm`: None, or all ranks of the job, as a list or as a communicator of mpi4py: Kolo's jobs are those of the
+    launcher. `process_sets`: sets to add at once; "dynamic" is taken, and says nothing: sets may always be added.
+    Errors: ValueError for another `comm`, and for process sets as `add_process_set` has them.
+    """
+    global _current
+    if _current is not None:
+        return
+    with internal_errors():
+        _current = Job()
+    try:
+        _check_is_world(comm, _current.runtime)
+        if isinstance(process_sets, str):
+            if process_sets.lower() != "dynamic":
+                raise ValueError(f'process_sets is a list of hvd.ProcessSet, or "dynamic", not {process_sets!r}')
+            return
+        for index, process_set in enumerate(process_sets or ()):
+            try:
+                add_process_set(process_set)
+            except ValueError as error:
+                raise ValueError(f"process_sets[{index}]: {error}") from None
+    except ValueError:  # Of the arguments, which all ranks have alike.
+        shutdown()
+        raise
+
+
+def _check_is_world(comm: Any, runtime: kolo.Runtime) -> None:
+    if comm is None:
+        return
+    if hasattr(comm, "Get_rank"):
+        is_world = comm.Get_size() == runtime.size and comm.Get_rank() == runtime.rank
+    else:
+        is_world = list(comm) in ([], list(range(runtime.size)))
+    if not is_world:
+        raise ValueError(
+            f"comm is not all {runtime.size} ranks in their order; start the job with the ranks that it shall have, "
+            "or give process_sets to hvd.init"
+        )
+
+
+def shutdown() -> None:
+    """Waits until all ranks call it, and leaves the job. Without a job it does nothing."""
+    global _current
+    if _current is None:
+        return
+    job, _current = _current, None
+    for process_set in job.process_sets.values():
+        process_set.leave()
+    with internal_errors():
+        job.runtime.close()
+
+
+def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
+    """Does nothing where the option `timeline` has this path already.
+
+    Errors: ValueError otherwise: Kolo writes a timeline from the start of a job or not at all.
+    """
+    if current().runtime.setting("timeline") != str(file_path):
+        raise ValueError(
+            "Kolo begins a timeline with the job: start it with the environment variable "
+            f"KOLO_TIMELINE={file_path}, and rank R writes {file_path}.R"
+        )
+
+
+def stop_timeline() -> None:
+    """Does nothing: a timeline ends with the job."""
+    current()
+
+
+def mpi_threads_supported() -> bool:
+    """True: Kolo makes no call of MPI, so a program may use MPI in any thread."""
+    return True
+
+
+def _no() -> bool:
+    """False: Kolo moves bytes itself."""
+    return False
+
+
+mpi_enabled = mpi_built = gloo_enabled = gloo_built = ddl_built = ccl_built = cuda_built = rocm_built = _no
+
+
+def nccl_built() -> int:
+    """0: tensors are in host memory."""
+    return 0

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from collections import Counter
-from typing import Any, Callable, Iterable, Iterator, Sequence
+from typing import Any, Callable, Iterable, Iterator, NoReturn, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ._adasum_optimizer import AdasumSteps
-from ._compression import Compression
-from ._errors import internal_errors
-from ._gradients import Exchange, on_gradient
-from ._job import size
-from ._process_sets import ProcessSet, global_process_set
-from ._reduce_op import Adasum, Average, check_op
-from ._wrapping import Wrapping, wrapped
+from kolo.torch._parameters import call_on_gradients
+
+from ._allreduce import grouped_allreduce
+from ._gradients import Exchange
+from ._job import ProcessSet, global_process_set, internal_errors, size
+from ._reductions import Adasum, Average, Compression, check_op
 
 __all__ = ["DistributedOptimizer"]
 
@@ -68,11 +67,11 @@ def DistributedOptimizer(  # noqa: N802  # Horovod's name
 
     is_shared = process_set.included() and size() > 1
     if op == Adasum and is_shared:
-        made = wrapped(optimizer, AdasumSteps)
+        made = _wrapped(optimizer, _AdasumSteps)
         made._hvd_process_set = process_set
         made._hvd_compression = compression
         return made
-    made = wrapped(optimizer, _Distributed)
+    made = _wrapped(optimizer, _Distributed)
     made._hvd_steps = _Steps(backward_passes_per_step)
     if is_shared:
         exchange = Exchange(parameters, process_set, op, compression, gradient_predivide_factor, sparse_as_dense)
@@ -121,6 +120,20 @@ def _check_groups(groups: Any) -> None:
         raise ValueError("groups has a parameter twice")
 
 
+class _Wrapping(torch.optim.Optimizer):
+    """What is put in front of the class of an optimizer."""
+
+
+def _wrapped(optimizer: torch.optim.Optimizer, wrapping: type[_Wrapping]) -> Any:
+    """`optimizer` as one of a class that derives from `wrapping` and its own. A former wrapping is left out."""
+    own = type(optimizer).__bases__[1] if isinstance(optimizer, _Wrapping) else type(optimizer)
+    kind = type(own.__name__, (wrapping, own), {"__module__": own.__module__})
+    made: Any = object.__new__(kind)
+    # All but methods of the object's own, which a scheduler may have put there: they would hide those of the class.
+    made.__dict__.update((key, value) for key, value in vars(optimizer).items() if key not in vars(wrapping))
+    return made
+
+
 class _Steps:
     """Where an optimizer is between two updates."""
 
@@ -131,15 +144,13 @@ class _Steps:
         self._exchange: Exchange | None = None
         self._names: dict[int, str] = {}  # by id of the parameter
         self._passes_left: list[int] = []
-        self._hooks: list[Any] = []
 
     def attach(self, exchange: Exchange, parameters: dict[str, Parameter]) -> None:
         """From now on gradients of these parameters are exchanged."""
         self._exchange = exchange
         self._names = {id(parameter): name for name, parameter in parameters.items()}
         self._passes_left = [self.passes_per_step] * len(parameters)
-        for index, parameter in enumerate(parameters.values()):
-            self._hooks.append(on_gradient(parameter, self, _Steps._count, index))
+        call_on_gradients(parameters.values(), self, _Steps._count)
 
     @property
     def is_distributed(self) -> bool:
@@ -190,12 +201,8 @@ class _Steps:
                         "hvd.DistributedOptimizer was called, so ranks would drift apart; wrap the optimizer anew"
                     )
 
-    def __del__(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
 
-
-class _Distributed(Wrapping):
+class _Distributed(_Wrapping):
     """What `DistributedOptimizer` adds to the class of an optimizer."""
 
     _hvd_steps: _Steps
@@ -228,17 +235,16 @@ class _Distributed(Wrapping):
             )
         if steps.should_synchronize and closure is None:
             self.synchronize()
-        loss = super().step(self._combining(closure) if steps.should_synchronize and closure else closure)
+        elif steps.should_synchronize:
+            closure = functools.partial(self._combined, closure)
+        loss = super().step(closure)
         steps.is_synchronized = False
         return loss
 
-    def _combining(self, closure: Callable[[], Any]) -> Callable[[], Any]:
-        def combining() -> Any:
-            loss = closure()
-            self.synchronize()
-            return loss
-
-        return combining
+    def _combined(self, closure: Any) -> Any:
+        loss = closure()
+        self.synchronize()
+        return loss
 
     def zero_grad(self, *arguments: Any, **keywords: Any) -> None:
         """Errors: AssertionError between a backward pass and `step` or `synchronize`."""
@@ -257,3 +263,34 @@ class _Distributed(Wrapping):
         """Another number of backward passes, between two steps."""
         self._hvd_steps.passes_per_step = passes
         self._hvd_steps.reset()
+
+
+class _AdasumSteps(_Wrapping):
+    """Each rank makes its own update, by its own gradients; the changes are combined.
+
+    State of the optimizer, such as momentum, differs between ranks.
+    """
+
+    _hvd_process_set: ProcessSet
+    _hvd_compression: Any
+
+    def synchronize(self) -> None:
+        """Does nothing: gradients stay on their ranks."""
+
+    def skip_synchronize(self) -> NoReturn:
+        raise AssertionError("with op=hvd.Adasum there is nothing to skip: gradients stay on their ranks")
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Updates the parameters, and combines the changes of all ranks."""
+        parameters = [each for group in self.param_groups for each in group["params"] if each.requires_grad]
+        before = [each.detach().clone() for each in parameters]
+        loss = super().step(closure)
+        changes: list[Tensor] = [each - old for each, old in zip(parameters, before)]
+        with internal_errors():
+            combined = grouped_allreduce(
+                changes, None, "changes", self._hvd_compression, Adasum, process_set=self._hvd_process_set
+            )
+        for each, old, change in zip(parameters, before, combined):
+            each.copy_(old + change)
+        return loss

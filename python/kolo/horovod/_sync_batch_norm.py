@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from ._allreduce import allreduce_
 from ._collectives import allgather
 from ._job import size
-from ._reduce_op import Sum
+from ._reductions import Sum
 
 __all__ = ["SyncBatchNorm"]
 

@@ -18,14 +18,21 @@ goes on from the last commit. Commits are files: see `docs/horovod.md`.
 
 from __future__ import annotations
 
+import copy
 import functools
-from typing import Any, Callable, TypeVar
+import os
+import pathlib
+import re
+import tempfile
+from typing import Any, Callable, Iterable, Iterator, Sized, TypeVar
 
-from ._commits import commits_of_job
-from ._elastic_sampler import ElasticSampler
-from ._elastic_state import ObjectState, State, TorchState
+import torch
+
+from ._functions import allgather_object, broadcast_object, broadcast_optimizer_state, broadcast_parameters
+from ._job import current, rank, size
 
 __all__ = ["ElasticSampler", "ObjectState", "State", "TorchState", "run"]
+
 
 _Result = TypeVar("_Result")
 
@@ -44,3 +51,314 @@ def run(func: Callable[..., _Result]) -> Callable[..., _Result]:
         return result
 
     return wrapper
+
+
+# --- where commits are kept, so that torchrun can start all ranks again from the last one -----------
+
+VARIABLE = "KOLO_COMMITS"
+
+
+class Commits:
+    """The file of the last commit. Only rank 0 touches it. Errors: OSError."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path = path
+
+    def read(self) -> Any:
+        """What was written last; None: nothing."""
+        return torch.load(self._path, weights_only=False) if self._path.exists() else None
+
+    def write(self, content: Any) -> None:
+        """Under its name there is a whole commit or none, whenever the process is killed."""
+        draft = self._path.with_suffix(".draft")
+        with open(draft, "wb") as file:
+            torch.save(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(self._path)
+
+    def forget(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+
+def commits_of_job() -> Commits | None:
+    """KOLO_COMMITS names their folder, which every node sees. Without it, a job on one node under torchrun has one of
+    its own, as long as its agent lives. None: nobody would start the ranks again.
+
+    Errors: ValueError that asks for KOLO_COMMITS; OSError.
+    """
+    named = os.environ.get(VARIABLE)
+    if named:
+        folder = pathlib.Path(named)
+        folder.mkdir(parents=True, exist_ok=True)
+        return Commits(folder / "commit.pt")
+    run = os.environ.get("TORCHELASTIC_RUN_ID")
+    if run is None or os.environ.get("TORCHELASTIC_MAX_RESTARTS") == "0":
+        return None
+    if current().runtime.num_nodes > 1:
+        raise ValueError(f"on several nodes, {VARIABLE} names a folder for commits that all of them see")
+    # The agent is the parent: other jobs of this name have another one.
+    return Commits(_private_folder() / f"{re.sub(r'[^A-Za-z0-9]', '_', run)}-{os.getppid()}.pt")
+
+
+def _private_folder() -> pathlib.Path:
+    """Commits are unpickled, so nobody else may write there."""
+    folder = pathlib.Path(tempfile.gettempdir()) / f"kolo-commits-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.stat()
+    if found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise ValueError(f"others may write to {folder}; {VARIABLE} names another folder for commits")
+    return folder
+
+
+# --- what is committed, and what all ranks begin with ----------------------------------------------
+
+
+class ElasticSampler(torch.utils.data.Sampler[int]):
+    """Gives each rank its part of the samples of an epoch that no rank has processed yet, so that an epoch goes on with
+    another number of ranks.
+
+        sampler = hvd.elastic.ElasticSampler(dataset)
+        state = hvd.elastic.TorchState(model, optimizer, sampler=sampler, epoch=0)
+        ...
+        sampler.record_batch(batch_index, batch_size)      # after each step
+
+    Ranks get equally many samples: the last ones of an epoch may come twice.
+    """
+
+    def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:
+        self.dataset = dataset
+        self.shuffle = shuffle
+        self.seed = seed
+        self.epoch = 0
+        self.processed_indices: set[int] = set()
+        """Of this rank, since the last `set_epoch` or `load_state_dict`; and what the latter has brought."""
+        self.num_replicas = 0
+        """Number of ranks, and this one, at the last `reset`."""
+        self.rank = 0
+        self.remaining_indices: list[int] = []
+        """The samples that were left for all ranks then, in the order of the epoch; `indices` are this rank's."""
+        self.num_samples = 0
+        """This rank's, and with those of all others."""
+        self.total_size = 0
+        self.reset()
+
+    def set_epoch(self, epoch: int) -> None:
+        """A new epoch, in which no sample has been processed."""
+        self.epoch = epoch
+        self.processed_indices = set()
+        self.reset()
+
+    @property
+    def processed_num(self) -> int:
+        """Samples of the epoch that are behind if all ranks have recorded as many as this one."""
+        here = len(self.processed_indices) - self._behind_at_reset
+        return self._behind_at_reset + here * self.num_replicas
+
+    def record_batch(self, batch_idx: int, batch_size: int) -> None:
+        """This rank has processed batch `batch_idx` of the iteration."""
+        self.record_indices(self.get_indices(batch_idx, batch_size))
+
+    def record_indices(self, indices: Any) -> None:
+        """This rank has processed these samples."""
+        self.processed_indices.update(indices)
+
+    def get_indices(self, batch_idx: int, batch_size: int) -> list[int]:
+        """The samples of batch `batch_idx` of the iteration."""
+        return self.indices[batch_idx * batch_size : (batch_idx + 1) * batch_size]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "processed_indices": set(self.processed_indices)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.epoch = state_dict["epoch"]
+        self.processed_indices = set(state_dict["processed_indices"])
+        self.reset()
+
+    def reset(self) -> None:
+        """Shares what is left of the epoch out among the ranks anew."""
+        self.num_replicas, self.rank = size(), rank()
+        self._behind_at_reset = len(self.processed_indices)
+        left = [index for index in range(len(self.dataset)) if index not in self.processed_indices]
+        if self.shuffle:
+            # As all ranks do, from the same state.
+            generator = torch.Generator().manual_seed(self.seed + self.epoch)
+            left = [left[place] for place in torch.randperm(len(left), generator=generator).tolist()]
+        self.remaining_indices = left
+        self.num_samples = -(-len(left) // self.num_replicas)
+        self.total_size = self.num_samples * self.num_replicas
+        places = range(self.rank, self.total_size, self.num_replicas)
+        self.indices = [left[place % len(left)] for place in places]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(list(self.indices))
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class State:
+    """What `commit` saves, `restore` brings back and `sync` gives to all ranks; for derived classes."""
+
+    def __init__(self, bcast_object: Callable[..., Any], get_rank: Callable[[], int]) -> None:
+        """As in Horovod: `hvd.broadcast_object` and `hvd.rank`, which derived classes may call."""
+        self._bcast_object = bcast_object
+        self._rank = get_rank
+        self._reset_callbacks: list[Callable[[], None]] = []
+        self._commits: Commits | None = None  # `run` has them.
+
+    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
+        """Calls these when a job goes on from a commit, perhaps with another number of ranks."""
+        self._reset_callbacks.extend(callbacks)
+
+    def on_reset(self) -> None:
+        self.reset()
+        for callback in self._reset_callbacks:
+            callback()
+
+    def commit(self) -> None:
+        """Saves the state here, and for ranks that torchrun starts again. Collective."""
+        self.save()
+        if self._commits is not None:
+            content = self.content()
+            if self._rank() == 0:
+                self._commits.write(content)
+
+    def check_host_updates(self) -> None:
+        """Does nothing: hosts that come or go make torchrun start all ranks again."""
+
+    def attach(self, commits: Commits | None) -> None:
+        """For `run`: goes on from the last commit, if there is one, with the state of rank 0. Collective."""
+        self._commits = commits
+        content = commits.read() if commits is not None and self._rank() == 0 else None
+        goes_on = broadcast_object(content is not None, name="elastic commit")
+        if content is not None:
+            self.load_content(content)
+        self.sync()
+        if goes_on:
+            self.on_reset()
+
+    def detach(self) -> None:
+        """For `run`: the job is done, and its commits with it."""
+        if self._commits is not None and self._rank() == 0:
+            self._commits.forget()
+
+    def content(self) -> Any:
+        """What a commit of all ranks holds, on rank 0. Collective."""
+        raise NotImplementedError
+
+    def load_content(self, content: Any) -> None:
+        """Takes it over, on rank 0."""
+        raise NotImplementedError
+
+    def save(self) -> None:
+        """Saves the state here."""
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """Goes back to what was saved here."""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """Gives all ranks the state of rank 0, and saves it. Collective."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """What is to be made anew before the callbacks of a job that goes on."""
+
+
+class ObjectState(State):
+    """Objects that can be pickled, as attributes: `ObjectState(hvd.broadcast_object, hvd.rank, epoch=0)`."""
+
+    def __init__(self, bcast_object: Callable[..., Any], get_rank: Callable[[], int], **kwargs: Any) -> None:
+        super().__init__(bcast_object, get_rank)
+        self._saved_objects = dict(kwargs)
+        self._set_objects()
+
+    def save(self) -> None:
+        self._saved_objects = copy.deepcopy(self._objects())
+
+    def restore(self) -> None:
+        self._set_objects()
+
+    def sync(self) -> None:
+        if self._saved_objects:
+            self._saved_objects = self._bcast_object(self._objects())
+            self._set_objects()
+
+    def _objects(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._saved_objects}
+
+    def content(self) -> Any:
+        return {"objects": self._saved_objects}
+
+    def load_content(self, content: Any) -> None:
+        self._saved_objects.update(content["objects"])
+        self._set_objects()
+
+    def _set_objects(self) -> None:
+        for name, value in self._saved_objects.items():
+            setattr(self, name, copy.deepcopy(value))
+
+
+class TorchState(ObjectState):
+    """Models, optimizers, samplers and objects, as attributes of the names of the arguments:
+
+        state = hvd.elastic.TorchState(model=model, optimizer=optimizer, batch=0, epoch=0)
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        **kwargs: Any,
+    ) -> None:
+        given = {"model": model, "optimizer": optimizer}
+        given = {**{name: each for name, each in given.items() if each is not None}, **kwargs}
+        self._parts = {
+            name: each
+            for name, each in given.items()
+            if isinstance(each, (torch.nn.Module, torch.optim.Optimizer, ElasticSampler))
+        }
+        self._saved_parts: dict[str, Any] = {}
+        super().__init__(
+            broadcast_object, rank, **{name: each for name, each in given.items() if name not in self._parts}
+        )
+        for name, part in self._parts.items():
+            setattr(self, name, part)
+        self.save()
+
+    def save(self) -> None:
+        self._saved_parts = {name: copy.deepcopy(part.state_dict()) for name, part in self._parts.items()}
+        super().save()
+
+    def restore(self) -> None:
+        for name, part in self._parts.items():
+            part.load_state_dict(copy.deepcopy(self._saved_parts[name]))
+        super().restore()
+
+    def sync(self) -> None:
+        for name, part in self._parts.items():
+            if isinstance(part, torch.nn.Module):
+                broadcast_parameters(part.state_dict(), 0)
+            elif isinstance(part, torch.optim.Optimizer):
+                broadcast_optimizer_state(part, 0)
+            else:
+                part.load_state_dict(broadcast_object(_joined(part), name=name))
+        super().sync()
+        self.save()
+
+    def content(self) -> Any:
+        samplers = {name: _joined(part) for name, part in self._parts.items() if isinstance(part, ElasticSampler)}
+        return {**super().content(), "parts": {**self._saved_parts, **samplers}}
+
+    def load_content(self, content: Any) -> None:
+        for name, part in self._parts.items():
+            part.load_state_dict(content["parts"][name])
+        super().load_content(content)
+
+
+def _joined(sampler: ElasticSampler) -> dict[str, Any]:
+    """Its state with the samples that all ranks have processed. Collective."""
+    states = allgather_object(sampler.state_dict())
+    return {**sampler.state_dict(), "processed_indices": set().union(*(each["processed_indices"] for each in states))}

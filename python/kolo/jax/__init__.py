@@ -16,7 +16,143 @@ Each rank is a JAX process of its own: `jax.distributed` is not needed.
 
 from __future__ import annotations
 
-from ._jit import jit_all_reduce
-from ._trees import all_reduce
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import io_callback
+
+import kolo
+from kolo import UsageError
+
+from .. import _dtypes
 
 __all__ = ["all_reduce", "jit_all_reduce"]
+
+# JAX takes over memory of NumPy, instead of copying it, if it has this alignment.
+_ALIGNMENT = 64
+
+_LINEAR = ("sum", "average")
+"""The operations that are their own adjoints."""
+
+
+def all_reduce(group: kolo.Group, tree: Any, op: str = "sum") -> Any:
+    """Combines the arrays of a tree with those of all ranks; returns a new tree with the results.
+
+    Shape:  a tree of arrays or numbers, of the same structure, shapes and types on all ranks; any tree of JAX. Each
+            result has the shape, type and sharding of its array.
+    Copies: none for arrays in host memory: Kolo reads them where they lie, and JAX takes over the memory of the
+            results. Arrays on a GPU, and those that are sharded, are copied to the host and back.
+    `op`:   as of `Group.all_reduce`. All arrays of one type are one operation.
+    Errors: UsageError inside `jit` or another transformation of JAX, for which there is `jit_all_reduce`; others as
+            `Group.all_reduce`.
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        raise UsageError(
+            "kolo.jax.all_reduce stands between jitted functions, and was called inside one; "
+            "kolo.jax.jit_all_reduce stands there"
+        )
+    arrays = [jnp.asarray(leaf) for leaf in leaves]
+    inputs = [_on_host(array) for array in jax.block_until_ready(arrays)]
+    results = [_empty_like(array) for array in arrays]
+    combine(group, inputs, results, op)
+    return structure.unflatten([_as_jax(result, array) for result, array in zip(results, arrays)])
+
+
+def combine(group: kolo.Group, inputs: list[Any], results: list[np.ndarray], op: str, prefix: str = "") -> None:
+    """Combines arrays in host memory, in place where input and result are one; all of one type are one operation. With
+    a prefix operations have names."""
+    same_type: dict[Any, list[int]] = {}
+    for i, result in enumerate(results):
+        same_type.setdefault(result.dtype, []).append(i)
+    tickets = []
+    for dtype, chosen in same_type.items():
+        elements = sum(results[i].size for i in chosen)
+        name = f"{prefix} {op} of {dtype}: {elements} in {len(chosen)}" if prefix else None
+        xs, outs = [inputs[i] for i in chosen], [results[i] for i in chosen]
+        tickets.append(group.all_reduce(xs, op, out=outs, name=name, wait=False))
+    for ticket in tickets:
+        ticket.wait()
+
+
+def _on_host(array: jax.Array) -> Any:
+    """The elements in host memory: the array itself, which is read by DLPack, or a copy."""
+    devices = array.devices()
+    is_here = len(devices) == 1 and next(iter(devices)).platform == "cpu"
+    return array if is_here else np.asarray(array)
+
+
+def _empty_like(array: jax.Array) -> np.ndarray:
+    memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
+    begin = -memory.ctypes.data % _ALIGNMENT
+    return memory[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
+
+
+def _as_jax(result: np.ndarray, like: jax.Array) -> jax.Array:
+    """Nobody else has the memory of `result`, so that JAX may keep it."""
+    return jax.device_put(result, like.sharding if like.committed else None, may_alias=True)
+
+
+# --- inside jitted functions: a callback that JAX keeps in order ------------------------------------
+
+
+def jit_all_reduce(group: kolo.Group, tree: Any, op: str = "sum") -> Any:
+    """Combines the arrays of a tree with those of all ranks inside a function under `jax.jit`.
+
+    Shape:     as `all_reduce`, of arrays on one device; each result has the shape and type of its array.
+    Gradients: those of the sum of what all ranks differentiate. The adjoint of a sum is the sum over all ranks of the
+               adjoints, that of an average their average. Other ops, and forward mode, have none.
+    Order:     calls run as they stand in the program, also in loops and branches, and all ranks make the same ones,
+               from one thread. They have names of their own, so that other operations of the job may run meanwhile.
+    Copies:    arrays are copied once, and so are results.
+    Errors:    UsageError or TypeError while JAX traces, also inside `shard_map`, and before JAX 0.7. Others end the
+               jitted function: JaxRuntimeError with the text of Kolo's error, where the program waits for its results.
+    """
+    if jax.__version_info__ < (0, 7):
+        raise UsageError(f"kolo.jax.jit_all_reduce needs JAX 0.7 or later, and this is {jax.__version__}")
+    leaves, structure = jax.tree.flatten(tree)
+    arrays = [jnp.asarray(leaf) for leaf in leaves]
+    _dtypes.choice(_dtypes.ops(), op, "op")
+    for array in arrays:
+        _dtypes.of_any(array.dtype)
+    if jax.sharding.get_abstract_mesh().manual_axes:
+        raise UsageError("kolo.jax.jit_all_reduce takes whole arrays, and was called inside shard_map or pmap")
+    return structure.unflatten(_all_reduce(group, op, arrays) if arrays else [])
+
+
+class _Call(NamedTuple):
+    """What JAX calls. Equal ones are one to its caches."""
+
+    group: kolo.Group
+    op: str
+
+    def __call__(self, *arrays: jax.Array) -> list[np.ndarray]:
+        # Copies: an interrupt ends the callback and not the operation, and the memory of `arrays` is XLA's.
+        results = [np.array(array) for array in arrays]
+        combine(self.group, results, results, self.op, "jit_all_reduce")
+        return results
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _all_reduce(group: kolo.Group, op: str, arrays: list[jax.Array]) -> list[jax.Array]:
+    results = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
+    return io_callback(_Call(group, op), results, *arrays, ordered=True)
+
+
+def _forward(group: kolo.Group, op: str, arrays: list[jax.Array]) -> tuple[list[jax.Array], None]:
+    if op not in _LINEAR:
+        raise UsageError(f"kolo.jax.jit_all_reduce has gradients for {' and '.join(_LINEAR)}, not for {op}")
+    return _all_reduce(group, op, arrays), None
+
+
+def _backward(group: kolo.Group, op: str, _: None, adjoints: list[Any]) -> tuple[list[Any]]:
+    """Integers have adjoints without bytes, of type float0, which stay where they are."""
+    has_bytes = [adjoint.dtype != jax.dtypes.float0 for adjoint in adjoints]
+    sums = iter(_all_reduce(group, op, [adjoint for adjoint, has in zip(adjoints, has_bytes) if has]))
+    return ([next(sums) if has else adjoint for adjoint, has in zip(adjoints, has_bytes)],)
+
+
+_all_reduce.defvjp(_forward, _backward)

@@ -14,23 +14,15 @@ from typing import Any
 import torch.distributed
 from torch.distributed.rendezvous import register_rendezvous_handler
 
-from ._creation import create, jobs
-from ._hooks import bf16_hook, fp16_hook, topk_hook
+from ._hooks import TopKState, bf16_hook, fp16_hook, topk_hook
 from ._optimizer import DistributedOptimizer
 from ._parameters import broadcast_parameters, check_equal
-from ._rendezvous import handler
-from ._top_k import TopKState
+from ._process_group import create, jobs
 
 __all__ = [
-    "DistributedOptimizer",
-    "TopKState",
-    "bf16_hook",
-    "broadcast_parameters",
-    "check_equal",
-    "fp16_hook",
-    "register",
-    "topk_hook",
-]
+    "DistributedOptimizer", "TopKState", "bf16_hook", "broadcast_parameters", "check_equal", "fp16_hook",
+    "register", "topk_hook",
+]  # fmt: skip
 
 
 def register() -> None:
@@ -38,7 +30,7 @@ def register() -> None:
     if "KOLO" not in torch.distributed.Backend._plugins:
         make: Any = create  # Operations are a Backend or a ProcessGroup, as this torch wants it.
         torch.distributed.Backend.register_backend("kolo", make, extended_api=True, devices=["cpu"])
-        register_rendezvous_handler("kolo", handler(jobs.launch))
+        register_rendezvous_handler("kolo", jobs.meet)
 
 
 register()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from typing import Sequence
 
 import torch
@@ -44,23 +45,16 @@ def exchange(group: kolo.Group, sent: Sequence[Tensor], got: Sequence[Tensor], n
     return [_Agreement(group, agreement, counts, theirs, receives), *receives, *sends]
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Agreement:
-    """What the ranks of each pair say about their parts."""
+    """What the ranks of each pair say about their parts. `counts` and `theirs` have for each rank the elements that are
+    for the other one, and those that are expected from there."""
 
-    def __init__(
-        self,
-        group: kolo.Group,
-        ticket: Ticket,
-        counts: Sequence[tuple[int, int]],
-        theirs: Tensor,
-        receives: Sequence[Ticket],
-    ) -> None:
-        """Both have for each rank the elements that are for the other one, and those that are expected from there."""
-        self._group = group
-        self._ticket = ticket
-        self._counts = counts
-        self._theirs = theirs
-        self._receives = receives
+    _group: kolo.Group
+    _ticket: Ticket
+    _counts: Sequence[tuple[int, int]]
+    _theirs: Tensor
+    _receives: Sequence[Ticket]
 
     def done(self) -> bool:
         return self._ticket.done()

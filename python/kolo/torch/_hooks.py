@@ -9,17 +9,168 @@ Those in 16 bits are as torch's `bf16_compress_hook`, but sums are in float32: e
 the result once.
 """
 
-from typing import Any, Optional
+import dataclasses
+import threading
+from typing import Any, Mapping, Optional, Sequence
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 
+import kolo
+
+from ._completions import Promise, completions, descriptor_of
 from ._operations import Operations
-from ._parameters import backend_of
-from ._top_k import TopKState
+from ._parameters import AnyGroup, ParameterGradients, backend_of, group_of
 
 
-def bf16_hook(group: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+@dataclasses.dataclass(eq=False)
+class _Bucket:
+    """A bucket of DDP on its way."""
+
+    buffer: Tensor
+    parts: dict[int, Tensor]
+    """By index in the gradient set, the parameters' places in the bucket."""
+    is_last: bool
+    promise: Promise
+
+
+class TopKState:
+    """State of `topk_hook`: for each parameter a residual, which holds what was not sent yet.
+
+        model = DistributedDataParallel(model)
+        state = kolo.torch.TopKState(model, density=0.01)
+        model.register_comm_hook(state, kolo.torch.topk_hook)
+
+    As torch's `PowerSGDState`, but it is made of the model, because residuals belong to parameters: DDP makes its
+    buckets anew after the first step. Of each parameter the largest values of gradient plus residual are sent, the same
+    share at all ranks; see docs/how-to/compression.md. Biases and other small tensors travel dense.
+
+    Threads: that of the backward pass; `state_dict` and the like between two backward passes.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        density: float = 0.01,
+        *,
+        warmup: int = 0,
+        compression: Optional[str] = None,
+        process_group: AnyGroup = None,
+    ) -> None:
+        """Collective over the ranks of `process_group`; None: that of a model in DDP, or the default one.
+
+        `density`: of the values that are sent. `warmup`: dense steps that precede. `compression` replaces both: one
+        spec of Kolo or rules by parameter name, such as "embedding*=bf16,*=topk(0.01,dgc,warmup=100)".
+        """
+        module = model
+        if isinstance(model, DistributedDataParallel):
+            module = model.module
+            process_group = model.process_group if process_group is None else process_group
+        ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+        self._gradients = ParameterGradients(
+            ((name, each) for name, each in module.named_parameters() if each.requires_grad and name not in ignored),
+            group_of(process_group),
+            "gradients of TopKState",
+            compression=compression or f"topk({density!r},warmup={warmup})",
+        )
+        self._lock = threading.Lock()
+        self._buckets: list[_Bucket] = []  # Under way, in the order of their hooks.
+        self._marked: set[int] = set()  # In this iteration.
+        self._combined: set[int] = set()
+        self._is_watched = False
+
+    @property
+    def gradients(self) -> kolo.GradientSet:
+        """What Kolo does with them: `plan`, `statistics`, `residual_norm`, `flush_residuals`, `drop_residuals`."""
+        return self._gradients.set
+
+    def state_dict(self) -> dict[str, Any]:
+        """This rank's residuals and step numbers, as tensors. Each rank saves its own."""
+        return self._gradients.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from this rank's state on as many ranks, bit for bit."""
+        self._gradients.load_state_dict(state)
+
+    def remap_compression(self, states: Sequence[Mapping[str, Any]]) -> None:
+        """Goes on from the states of all former ranks on another number of ranks. Collective, with equal states."""
+        self._gradients.remap(states)
+
+    def average(self, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+        """For the hook: a future of the bucket's averages, in its own memory."""
+        parts = self._parts(bucket)
+        torch._foreach_copy_([self._gradients.views[index] for index in parts], list(parts.values()))
+        pending = _Bucket(bucket.buffer(), parts, bucket.is_last(), Promise())
+        with self._lock:  # Before it is marked: the averages may be there at once.
+            self._buckets.append(pending)
+            is_watched, self._is_watched = self._is_watched, True
+        if not is_watched:
+            completions().watch(self._advance, self._fail)
+        for index in parts:
+            self.gradients.ready(index)
+        self._marked.update(parts)
+        if pending.is_last:
+            self._mark_others()
+        return pending.promise.future
+
+    def _parts(self, bucket: dist.GradBucket) -> dict[int, Tensor]:
+        parts = {}
+        for parameter, gradient in zip(bucket.parameters(), bucket.gradients()):
+            index = self._gradients.index_of(parameter)
+            self._gradients.check(index, gradient)
+            parts[index] = gradient
+        return parts
+
+    def _mark_others(self) -> None:
+        """Gradients that DDP has in no bucket count as zeros."""
+        for index in range(len(self.gradients)):
+            if index not in self._marked:
+                self.gradients.absent(index)
+        self._marked.clear()
+
+    def _advance(self) -> Optional[int]:
+        """Completes the futures of buckets that are averaged. The last one of an iteration comes when Kolo has ended
+        it, because DDP then goes on. In the thread that completes futures."""
+        combined = self.gradients.take_combined()
+        with self._lock:
+            self._combined.update(combined)
+            is_over = len(self._combined) == len(self.gradients)
+        if is_over:
+            self.gradients.wait()  # At once, or after a vote of the ranks on the plan.
+        descriptor = None if is_over else descriptor_of(self.gradients)
+        with self._lock:
+            due = [each for each in self._buckets if is_over or self._is_due(each)]
+            self._buckets = [each for each in self._buckets if each not in due]
+            if is_over:
+                self._combined.clear()
+                self._is_watched = False
+        for each in due:
+            each.promise.keep(lambda: self._result(each))
+        return descriptor
+
+    def _is_due(self, bucket: _Bucket) -> bool:
+        return not bucket.is_last and bucket.parts.keys() <= self._combined
+
+    def _result(self, bucket: _Bucket) -> Tensor:
+        torch._foreach_copy_(list(bucket.parts.values()), [self._gradients.views[index] for index in bucket.parts])
+        return bucket.buffer
+
+    def _fail(self, error: Exception) -> None:
+        with self._lock:
+            failed, self._buckets = self._buckets, []
+            self._combined.clear()
+            self._is_watched = False
+
+        def fail() -> None:
+            raise error
+
+        for each in failed:
+            each.promise.keep(fail)
+
+
+def bf16_hook(group: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     """Averages a bucket in bfloat16. `group`: the process group; None: that of all ranks."""
     backend = backend_of(group)
     if not isinstance(backend, Operations) or bucket.buffer().dtype not in (torch.float32, torch.float64):
@@ -29,24 +180,24 @@ def bf16_hook(group: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> to
     return future.then(lambda done: done.value()[0])
 
 
-def fp16_hook(group: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def fp16_hook(group: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     """Averages a bucket in float16. Gradients beyond its range become infinite; scale the loss, or take bfloat16."""
     return _averaged(group, bucket, torch.float16)
 
 
-def topk_hook(state: TopKState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def topk_hook(state: TopKState, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     """Averages the largest values of a bucket; the rest waits in residuals. See `TopKState`."""
     return state.average(bucket)
 
 
 def _averaged(
     group: Optional[dist.ProcessGroup], bucket: dist.GradBucket, dtype: torch.dtype
-) -> torch.futures.Future[torch.Tensor]:
+) -> torch.futures.Future[Tensor]:
     gradients = bucket.buffer()
     work = dist.all_reduce(gradients.to(dtype), dist.ReduceOp.AVG, group=group, async_op=True)
     assert work is not None
 
-    def widened(done: torch.futures.Future[Any]) -> torch.Tensor:
+    def widened(done: torch.futures.Future[Any]) -> Tensor:
         return gradients.copy_(done.value()[0])
 
     return work.get_future().then(widened)

@@ -1,15 +1,34 @@
-"""Which of Kolo's groups serves a process group."""
+"""How ranks meet, and which of Kolo's groups serves a process group."""
 
 from __future__ import annotations
 
 import os
 import socket
 from datetime import timedelta
-from typing import Any, Sequence
+from typing import Any, Iterator, Sequence
+from urllib.parse import parse_qs, urlparse
 
-from torch.distributed import DistStoreError
+from torch.distributed import DistStoreError, HashStore, Store, TCPStore
+from torch.distributed.rendezvous import rendezvous
 
 import kolo
+
+
+Meeting = tuple[Store, int, int]
+"""A store that all ranks share, this rank, and the number of ranks."""
+
+_LONGEST = timedelta(days=365)  # That Kolo takes.
+
+
+def meet_by_environment(url: str, **keywords: Any) -> Iterator[Meeting] | None:
+    """torch's own `env://`, where torchrun or the user has set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; elsewhere
+    None."""
+    if not all(os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")):
+        return None
+    host = os.environ["MASTER_ADDR"]
+    if host.startswith("[") and host.endswith("]"):  # torch does not resolve `[fd00::1]`.
+        os.environ["MASTER_ADDR"] = host[1:-1]
+    return rendezvous(url, **keywords)
 
 
 class TorchStore:
@@ -68,10 +87,20 @@ class Jobs:
         self._others: dict[tuple[int, ...], kolo.Runtime] = {}  # By ranks in the default process group.
         self._forms: list[tuple[Any, kolo.Runtime]] = []
 
-    def launch(self, timeout: timedelta) -> kolo.Runtime:
-        """Joins the job that the launcher started, for the default process group. Collective."""
-        self._launched = kolo.open(operation_timeout=_milliseconds(timeout))
-        return self._launched
+    def meet(self, url: str, timeout: timedelta, **keywords: Any) -> Iterator[Meeting]:
+        """What torch calls for `kolo://`, for the default process group. Collective.
+
+        Without `env://` the launcher (mpirun, srun, or none) tells rank and size, and rank 0 serves the store at a free
+        port of the address that the other nodes reach.
+        """
+        meeting = meet_by_environment(url.replace("kolo://", "env://", 1), timeout=timeout, **keywords)
+        if meeting is not None:
+            yield from meeting
+            return
+        self._launched = job = kolo.open(operation_timeout=_milliseconds(timeout))
+        _check(url, job)
+        yield _store(job, timeout), job.rank, job.world_size
+        raise RuntimeError("kolo:// meets once; destroy the process group before the next init_process_group")
 
     def member(
         self, store: Any, rank: int, size: int, ranks: Sequence[int], name: str, timeout: timedelta
@@ -113,8 +142,33 @@ class Jobs:
         return job
 
 
-_LONGEST = timedelta(days=365)  # That Kolo takes.
-
-
 def _milliseconds(timeout: timedelta) -> int:
     return max(1, round(min(timeout, _LONGEST).total_seconds() * 1000))
+
+
+def _check(url: str, job: kolo.Runtime) -> None:
+    """Whether rank and size that the program passed, if any, are those of the launcher."""
+    passed = {name: int(values[0]) for name, values in parse_qs(urlparse(url).query).items()}
+    for name in ("rank", "world_size"):
+        if passed.get(name, getattr(job, name)) != getattr(job, name):
+            why = f"init_process_group was given {name}={passed[name]}, but the launcher says {getattr(job, name)}"
+            job.abort(why)
+            raise ValueError(f"{why}; with kolo:// leave it out")
+
+
+def _store(job: kolo.Runtime, timeout: timedelta) -> Store:
+    """Collective. The store lives as long as rank 0."""
+    if job.world_size == 1:
+        return HashStore()
+    place = bytearray(128)
+    store = None
+    if job.rank == 0:
+        host = job.network_address if job.num_nodes > 1 else "127.0.0.1"
+        if not host:
+            raise RuntimeError("no address of rank 0 answers to the other nodes; set MASTER_ADDR and use env://")
+        store = TCPStore(host, 0, job.world_size, is_master=True, wait_for_workers=False, timeout=timeout)
+        text = f"{host} {store.port}".encode()
+        place[: len(text)] = text
+    job.broadcast(place, 0, name="store of torch")
+    host, port = place.rstrip(b"\0").decode().split()
+    return store or TCPStore(host, int(port), job.world_size, is_master=False, timeout=timeout)

@@ -8,19 +8,30 @@ from typing import Any, Callable, Optional, Sequence, TypeVar
 
 import torch
 from torch import Tensor
-from torch._C._distributed_c10d import Backend
+from torch._C._distributed_c10d import Backend, ReduceOp
 
 import kolo
 from kolo import Memory, Ticket, UsageError
 
+from ._completions import Order
 from ._exchange import exchange
-from ._ops import reduction
-from ._order import Order
-from ._sparse import begin_sum
-from ._tensors import Staging, check_dense, check_one_type, concatenated, moved_memory, number_memory, put
-from ._work import Awaited, KoloWork, together
+from ._sparse import begin_sums
+from ._tensors import Staging, check_one_type, concatenated, moved_memory, number_memory, put
+from ._work import Awaited, KoloWork, nothing, together
 
 _T = TypeVar("_T")
+
+_NAMES = {
+    ReduceOp.SUM: "sum",
+    ReduceOp.AVG: "average",
+    ReduceOp.PRODUCT: "prod",
+    ReduceOp.MIN: "min",
+    ReduceOp.MAX: "max",
+    ReduceOp.BAND: "bit_and",
+    ReduceOp.BOR: "bit_or",
+    ReduceOp.BXOR: "bit_xor",
+    ReduceOp.PREMUL_SUM: "premul_sum",
+}
 
 # On an exception that was being handled when a process group was made: a program may run in an `except` clause.
 _HANDLED = "_is_handled_by_user_of_kolo"
@@ -75,7 +86,7 @@ class Operations:
     def broadcast(self, tensors: list[Tensor], opts: Any) -> KoloWork:
         tensor = _only(tensors)
         staging = Staging()
-        buffer = moved_memory(self._written(staging, tensor))
+        buffer = moved_memory(staging.written(tensor))
         return self._collective(self.group.broadcast, buffer, opts.rootRank, staging=staging, result=tensors)
 
     def allreduce(self, tensors: list[Tensor], opts: Any) -> KoloWork:
@@ -87,9 +98,9 @@ class Operations:
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any) -> KoloWork:
         staging = Staging()
         check_one_type(tensors)
-        buffers = [number_memory(self._written(staging, tensor)) for tensor in tensors]
+        buffers = [number_memory(staging.written(tensor)) for tensor in tensors]
         return self._collective(
-            self.group.all_reduce, _one_or_list(buffers), staging=staging, result=tensors, **reduction(opts.reduceOp)
+            self.group.all_reduce, _one_or_list(buffers), staging=staging, result=tensors, **_reduction(opts.reduceOp)
         )
 
     def average_as(self, tensor: Tensor, wire_dtype: str) -> KoloWork:
@@ -105,24 +116,20 @@ class Operations:
 
     def allreduce_sparse(self, tensors: list[Tensor], opts: Any) -> KoloWork:
         tensor = _only(tensors)
-        op = reduction(opts.reduceOp)["op"]
+        op = _reduction(opts.reduceOp)["op"]
         if tensor.layout != torch.sparse_coo or op not in ("sum", "average"):
             raise UsageError(f"Kolo sums and averages sparse tensors of torch.sparse_coo, not {op} of {tensor.layout}")
         self._order.begin("all_reduce of sparse tensors", 1)
         self._sequence += 1
-        ticket, sums = begin_sum(self.group, tensor, op)
-
-        def finish() -> None:
-            put(tensor, sums())
-
-        return self._work([ticket], finish, tensors)
+        ticket, sums = begin_sums(self.group, tensors, op)
+        return self._work([ticket], lambda: put(tensor, *sums()), tensors)
 
     def reduce(self, tensors: list[Tensor], opts: Any) -> KoloWork:
         tensor = _only(tensors)
         staging = Staging()
-        buffer = number_memory(self._written(staging, tensor))
+        buffer = number_memory(staging.written(tensor))
         return self._collective(
-            self.group.reduce, buffer, opts.rootRank, staging=staging, result=tensors, **reduction(opts.reduceOp)
+            self.group.reduce, buffer, opts.rootRank, staging=staging, result=tensors, **_reduction(opts.reduceOp)
         )
 
     # --- parts of all ranks ------------------------------------------------------------------------
@@ -136,7 +143,7 @@ class Operations:
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> KoloWork:
         tensor, parts = _only(inputs), _only(outputs)
         staging = Staging()
-        self._check(parts, inputs)
+        check_one_type(parts, inputs)
         counts = [part.numel() for part in parts]
         whole = moved_memory(staging.joined(parts))
         return self._collective(
@@ -159,7 +166,7 @@ class Operations:
         self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], result: Any, staging: Staging | None = None
     ) -> KoloWork:
         staging = staging or Staging()
-        self._check(outputs, inputs)
+        check_one_type(outputs, inputs)
         contributions = [moved_memory(staging.read(tensor)) for tensor in inputs]
         wholes = [moved_memory(staging.written(tensor)) for tensor in outputs]
         # FSDP gathers in place: what a rank contributes lies where it belongs.
@@ -170,7 +177,7 @@ class Operations:
         tensor = _only(inputs)
         staging = Staging()
         is_root = self.rank() == opts.rootRank
-        self._check(outputs[0] if is_root else [], inputs)
+        check_one_type(outputs[0] if is_root else [], inputs)
         return self._collective(
             self.group.gather,
             moved_memory(staging.read(tensor)),
@@ -183,7 +190,7 @@ class Operations:
     def gather_single(self, output: Tensor, tensor: Tensor, opts: Any) -> KoloWork:
         staging = Staging()
         is_root = self.rank() == opts.rootRank
-        self._check([output] if is_root else [], [tensor])
+        check_one_type([output] if is_root else [], [tensor])
         part = moved_memory(staging.read(tensor))
         whole = moved_memory(staging.written(output)) if is_root else None
         in_place = whole is not None and _overlap([part], [whole])
@@ -200,7 +207,7 @@ class Operations:
         output = _only(outputs)
         staging = Staging()
         is_root = self.rank() == opts.rootRank
-        self._check(outputs, inputs[0] if is_root else [])
+        check_one_type(outputs, inputs[0] if is_root else [])
         return self._collective(
             self.group.scatter,
             moved_memory(concatenated(inputs[0])) if is_root else None,
@@ -213,7 +220,7 @@ class Operations:
     def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> KoloWork:
         output, parts = _only(outputs), _only(inputs)
         staging = Staging()
-        self._check(outputs, parts)
+        check_one_type(outputs, parts)
         return self._collective(
             self.group.reduce_scatter,
             number_memory(concatenated(parts)),
@@ -221,7 +228,7 @@ class Operations:
             counts=[part.numel() for part in parts],
             staging=staging,
             result=outputs,
-            **reduction(opts.reduceOp),
+            **_reduction(opts.reduceOp),
         )
 
     def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any) -> KoloWork:
@@ -229,7 +236,7 @@ class Operations:
 
     def reduce_scatter_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any) -> KoloWork:
         staging = Staging()
-        self._check(outputs, inputs)
+        check_one_type(outputs, inputs)
         contributions = [number_memory(staging.read(tensor)) for tensor in inputs]
         parts = [number_memory(staging.written(tensor)) for tensor in outputs]
         in_place = _overlap(parts, contributions)
@@ -239,7 +246,7 @@ class Operations:
             out=_one_or_list(contributions if in_place else parts),
             staging=staging,
             result=outputs,
-            **reduction(opts.reduceOp),
+            **_reduction(opts.reduceOp),
         )
 
     # --- parts of all ranks for all ranks ----------------------------------------------------------
@@ -248,7 +255,7 @@ class Operations:
         self, output: Tensor, tensor: Tensor, output_splits: list[int], input_splits: list[int], opts: Any
     ) -> KoloWork:
         staging = Staging()
-        self._check([output], [tensor])
+        check_one_type([output], [tensor])
         sent, got = staging.read(tensor), staging.written(output)
         if not output_splits and not input_splits:
             return self._collective(
@@ -260,7 +267,7 @@ class Operations:
 
     def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any) -> KoloWork:
         staging = Staging()
-        self._check(outputs, inputs)
+        check_one_type(outputs, inputs)
         sent = [staging.read(tensor) for tensor in inputs]
         got = [staging.written(tensor) for tensor in outputs]
         return self._exchange(sent, got, staging, outputs)
@@ -274,9 +281,8 @@ class Operations:
 
     def send(self, tensors: list[Tensor], peer: int, tag: int = 0) -> KoloWork:
         tensor = _only(tensors)
-        check_dense(tensors)
         ticket = self.group.send(moved_memory(Staging().read(tensor)), peer, tag, wait=False)
-        return self._work([ticket], _nothing, tensors)
+        return self._work([ticket], nothing, tensors)
 
     def recv(self, tensors: list[Tensor], peer: int, tag: int = 0) -> KoloWork:
         return self._receive(tensors, peer, tag)
@@ -287,7 +293,7 @@ class Operations:
     def _receive(self, tensors: list[Tensor], peer: int, tag: int) -> KoloWork:
         tensor = _only(tensors)
         staging = Staging()
-        buffer = moved_memory(self._written(staging, tensor))
+        buffer = moved_memory(staging.written(tensor))
         return self._work([self.group.recv(buffer, peer, tag, wait=False)], staging.finish, tensors)
 
     # --- batches -----------------------------------------------------------------------------------
@@ -346,18 +352,17 @@ class Operations:
             self._batch.append(work)
         return work
 
-    def _written(self, staging: Staging, tensor: Tensor) -> Tensor:
-        check_dense([tensor])
-        return staging.written(tensor)
 
-    def _check(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
-        both = [*outputs, *inputs]
-        check_dense(both)
-        check_one_type(both)
-
-
-def _nothing() -> None:
-    pass
+def _reduction(op: Any) -> dict[str, Any]:
+    """The keywords `op` and `scale_before` of Kolo's operations for a `ReduceOp` or a `RedOpType`."""
+    kind = op.op if isinstance(op, ReduceOp) else op
+    name = _NAMES.get(kind)
+    if name is None:
+        raise UsageError(f"Kolo has no reduction {op}; it has {', '.join(str(each) for each in _NAMES)}")
+    if name != "premul_sum":
+        return {"op": name}
+    _, factor = op.__getstate__()  # Older torch has no attribute for it.
+    return {"op": name, "scale_before": float(factor)}
 
 
 def _only(tensors: Sequence[_T]) -> _T:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import weakref
 from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 import torch
@@ -13,7 +11,7 @@ from torch import Tensor
 import kolo
 from kolo import UsageError
 
-from ._parameters import AnyGroup, ParameterGradients, broadcast_parameters, group_of
+from ._parameters import AnyGroup, ParameterGradients, broadcast_parameters, call_on_gradients, group_of
 
 
 class DistributedOptimizer(torch.optim.Optimizer):
@@ -89,12 +87,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._is_synchronized = False
         if broadcast:
             broadcast_parameters(self._parameters, group=self._rank_group)
-        myself = weakref.ref(self)
-        hooks = [
-            parameter.register_post_accumulate_grad_hook(functools.partial(_accumulated, myself, index))
-            for index, parameter in enumerate(self._parameters)
-        ]
-        weakref.finalize(self, _remove, hooks)
+        call_on_gradients(self._parameters, self, DistributedOptimizer._accumulated)
 
     # --- a step ------------------------------------------------------------------------------------
 
@@ -250,18 +243,6 @@ class DistributedOptimizer(torch.optim.Optimizer):
         """Goes on from the entries "kolo" of all former ranks, on another number of ranks. Collective, with equal
         states. Load the rest of a state without that entry."""
         self._gradients.remap(states)
-
-
-def _accumulated(optimizer: weakref.ref[DistributedOptimizer], index: int, parameter: Tensor) -> None:
-    """The hook of a parameter, which does not keep the optimizer."""
-    found = optimizer()
-    if found is not None:
-        found._accumulated(index)
-
-
-def _remove(hooks: list[Any]) -> None:
-    for hook in hooks:
-        hook.remove()
 
 
 def _parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:

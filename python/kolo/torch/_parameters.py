@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping, Sequence, Union
+import functools
+import weakref
+from typing import Any, Callable, Iterable, Mapping, Sequence, Union
 
 import torch
 from torch import Tensor
@@ -12,9 +14,10 @@ import kolo
 from kolo import UsageError
 
 from ._operations import Operations
-from ._tensors import Staging, check_dense, moved_memory, resolved, tensor_at
+from ._tensors import Staging, moved_memory, resolved, tensor_at
 
 AnyGroup = Union[ProcessGroup, kolo.Group, None]
+Tensors = Union[torch.nn.Module, Mapping[str, Any], Iterable[Tensor]]
 
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
@@ -36,6 +39,21 @@ def backend_of(group: ProcessGroup | None) -> Any:
         if group is None:
             raise UsageError("there is no process group; call init_process_group('kolo'), or pass a group of Kolo")
     return group if isinstance(group, Operations) else group._get_backend(torch.device("cpu"))
+
+
+def call_on_gradients(parameters: Iterable[Tensor], owner: Any, call: Callable[[Any, int], None]) -> None:
+    """Calls `call(owner, index)` after each backward pass through the parameter of this index, as long as `owner` lives."""
+    reference = weakref.ref(owner)
+
+    def hook(index: int, _: Tensor) -> None:
+        living = reference()
+        if living is not None:
+            call(living, index)
+
+    hooks = [
+        each.register_post_accumulate_grad_hook(functools.partial(hook, index)) for index, each in enumerate(parameters)
+    ]
+    weakref.finalize(owner, lambda: [each.remove() for each in hooks])
 
 
 class ParameterGradients:
@@ -116,37 +134,32 @@ class ParameterGradients:
         self.set.remap_compression([_bytes(state) for state in ordered])
 
 
-def broadcast_parameters(
-    tensors: torch.nn.Module | Mapping[str, Any] | Iterable[Tensor], root: int = 0, group: AnyGroup = None
-) -> None:
+def broadcast_parameters(tensors: Tensors, root: int = 0, group: AnyGroup = None) -> None:
     """Gives all ranks the values of `root`: of a module's parameters and buffers, of the tensors in a state dict, or of
     these tensors. Collective; tensors of equal types and shapes come in the same order on all ranks."""
-    if isinstance(tensors, torch.nn.Module):
-        tensors = tensors.state_dict(keep_vars=True)
-    if isinstance(tensors, Mapping):
-        tensors = [each for each in tensors.values() if isinstance(each, Tensor)]
     by_dtype: dict[torch.dtype, list[Tensor]] = {}
-    for each in tensors:
+    for each in _named(tensors).values():
         if each.numel() > 0:
             by_dtype.setdefault(each.dtype, []).append(each)
     for alike in by_dtype.values():
-        check_dense(alike)
         staging = Staging()
         group_of(group).broadcast([moved_memory(staging.written(each)) for each in alike], root)
         staging.finish()
 
 
-def check_equal(
-    tensors: torch.nn.Module | Mapping[str, Any] | Iterable[Tensor], name: str = "weights", group: AnyGroup = None
-) -> None:
+def check_equal(tensors: Tensors, name: str = "weights", group: AnyGroup = None) -> None:
     """Checks that all ranks have the same values, bit by bit: of a module's parameters and buffers, of the tensors in a
     state dict, or of these tensors. Collective. Errors: MismatchError, the same on every rank, naming the tensors that
     differ and the ranks that differ from rank 0."""
+    hashed = {key: each.detach().cpu().contiguous() for key, each in _named(tensors).items()}
+    group_of(group).check_equal(name, {key: moved_memory(resolved(each)) for key, each in hashed.items()})
+
+
+def _named(tensors: Tensors) -> dict[str, Tensor]:
     if isinstance(tensors, torch.nn.Module):
         tensors = tensors.state_dict(keep_vars=True)
     named = tensors if isinstance(tensors, Mapping) else {str(i): each for i, each in enumerate(tensors)}
-    hashed = {key: each.detach().cpu().contiguous() for key, each in named.items() if isinstance(each, Tensor)}
-    group_of(group).check_equal(name, {key: moved_memory(resolved(each)) for key, each in hashed.items()})
+    return {key: each for key, each in named.items() if isinstance(each, Tensor)}
 
 
 def _checked(named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:

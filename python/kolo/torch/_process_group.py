@@ -1,19 +1,47 @@
-"""A process group in the form that torch before 2.14 takes, where a backend cannot be written in Python."""
+"""Process groups in the forms that torch takes, and as it asks for them."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import torch
-from torch._C._distributed_c10d import ProcessGroup
+from torch._C._distributed_c10d import Backend, ProcessGroup
 
 import kolo
 
+from ._jobs import Jobs
 from ._operations import Leave, Operations
 
 
+class KoloBackend(Operations, Backend):
+    """The form of torch 2.14 and later: the backend `kolo` for CPU tensors of a process group, other devices of which may
+    have other backends."""
+
+    def __init__(self, group: kolo.Group, name: str, timeout: timedelta, leave: Leave) -> None:
+        super().__init__(group, timeout, leave)
+        self._options.group_name = name  # type: ignore[assignment]  # torch's own kind of str
+
+    @property
+    def options(self) -> Backend.Options:
+        return self._options
+
+    supports_coalescing = True
+    supports_splitting = False
+    # For want of an answer here, torch 2.15 would ask itself without end.
+    supports_reconfigure = False
+    supports_window = False
+    supports_shrinking = False
+    _supports_time_estimate = False
+
+    def supports_tensor_alloc(self, device: Any) -> bool:
+        """False: torch 2.15 cannot hand the tensor's options to a backend in Python."""
+        return False
+
+
 class KoloProcessGroup(Operations, ProcessGroup):
-    """A whole process group, so that no other backend serves other devices of it."""
+    """The form before, where a backend cannot be written in Python: a whole process group, so that no other backend serves
+    other devices of it."""
 
     def __init__(self, group: kolo.Group, name: str, timeout: timedelta, leave: Leave) -> None:
         super().__init__(group, timeout, leave)
@@ -38,3 +66,25 @@ class KoloProcessGroup(Operations, ProcessGroup):
     _reduce_scatter_base = Operations.reduce_scatter_single
     reduce_scatter_tensor_coalesced = Operations.reduce_scatter_single_coalesced
     alltoall_base = Operations.all_to_all_single
+
+
+jobs = Jobs()
+"""Those of this process."""
+
+
+def create(opts: Any, backend_options: Any = None) -> Operations:
+    """What torch calls for each process group: the backend of this rank."""
+    group, job = jobs.member(
+        opts.store,
+        opts.group_rank,
+        opts.group_size,
+        opts.global_ranks_in_group,
+        str(opts.group_id),
+        opts.timeout,
+    )
+    # As torch demands it; so ranks that call different operations get an error that quotes both.
+    group.keep_order()
+    is_new = torch.__version__ >= (2, 14)  # type: ignore[operator]  # It compares itself with tuples.
+    form = (KoloBackend if is_new else KoloProcessGroup)(group, str(opts.group_id), opts.timeout, jobs.leave)
+    jobs.keep(form, job)
+    return form

@@ -13,12 +13,6 @@ from kolo import Group, Ticket
 from ._tensors import resolved
 
 
-def begin_sum(group: Group, tensor: Tensor, op: str, name: str | None = None) -> tuple[Ticket, Callable[[], Tensor]]:
-    """The sum or average of one tensor of each rank: see `begin_sums`."""
-    ticket, results = begin_sums(group, [tensor], op, name)
-    return ticket, lambda: results()[0]
-
-
 def begin_sums(
     group: Group, tensors: Sequence[Tensor], op: str, name: str | None = None
 ) -> tuple[Ticket, Callable[[], list[Tensor]]]:

@@ -69,17 +69,20 @@ def tensor_at(memory: Memory) -> torch.Tensor:
 
 
 class Staging:
-    """Contiguous stand-ins of tensors, and what copies results from them when the operation is over."""
+    """Contiguous stand-ins of tensors, and what copies results from them when the operation is over. Errors: those of
+    `check_dense`."""
 
     def __init__(self) -> None:
         self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def read(self, tensor: torch.Tensor) -> torch.Tensor:
         """`tensor` with its elements one after the other."""
+        check_dense([tensor])
         return resolved(tensor.detach()).contiguous()
 
     def written(self, tensor: torch.Tensor) -> torch.Tensor:
         """The same for a tensor that gets a result, and whose elements may be read."""
+        check_dense([tensor])
         plain = tensor.detach()
         memory = resolved(plain).contiguous()
         if memory is not plain:
@@ -88,6 +91,7 @@ class Staging:
 
     def joined(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """One tensor for the elements of all of them, which get a result."""
+        check_dense(tensors)
         total = sum(tensor.numel() for tensor in tensors)
         whole = torch.empty(total, dtype=tensors[0].dtype)
         offset = 0
@@ -112,11 +116,12 @@ def put(tensor: torch.Tensor, result: torch.Tensor) -> None:
 
 def concatenated(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """The elements of all tensors, one after the other."""
+    check_dense(tensors)
     return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
 
 
-def check_one_type(tensors: Sequence[torch.Tensor]) -> None:
-    """Errors: UsageError unless all tensors have one element type."""
-    if len({tensor.dtype for tensor in tensors}) > 1:
+def check_one_type(*lists: Sequence[torch.Tensor]) -> None:
+    """Errors: UsageError unless all tensors of all lists have one element type."""
+    if len({tensor.dtype for tensors in lists for tensor in tensors}) > 1:
         raise UsageError("the tensors of one operation have one element type")
 

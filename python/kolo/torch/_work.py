@@ -13,8 +13,7 @@ from torch._C._distributed_c10d import Work
 
 from kolo import DeadlineError, KoloError
 
-from ._completions import completions
-from ._order import running
+from ._completions import completions, running
 
 
 class Awaited(Protocol):
@@ -24,6 +23,10 @@ class Awaited(Protocol):
     def wait(self, timeout: float | None = None) -> Any: ...
     def fileno(self) -> int: ...
     def late_error(self, limit: float) -> DeadlineError: ...
+
+
+def nothing() -> None:
+    """No result is to be put anywhere."""
 
 
 class KoloWork(Work):

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "comm/device/device.h"
-#include "comm/kernels/row_kernels.h"
+#include "comm/kernels/reduce_kernels.h"
 #include "runtime/calls/rows/row_sums.h"
 
 namespace kolo {
@@ -24,7 +24,7 @@ class RowBackend {
   /// Begins a sum of a table, behind what `stream` does so far, if there is one. Before: all is
   /// done.
   virtual void begin(const NativeStream* stream) = 0;
-  /// As the function of this name in comm/kernels/row_kernels.h.
+  /// As the function of this name in comm/kernels/reduce_kernels.h.
   virtual void sum_rows(const RowGroups& groups, const std::byte* rows, const RowTable& table,
                         double scale, std::byte* sums) = 0;
   /// Row `indices[i]` of a table becomes row i of `rows`, and each of its other rows zero.
@@ -34,6 +34,10 @@ class RowBackend {
   /// Behind all of that; null where it is done at once.
   virtual std::shared_ptr<const Event> done() const = 0;
 };
+
+/// Of rows in host memory, which the calling thread adds up, or in that of `device`, which outlives
+/// it, if it is not null.
+std::unique_ptr<RowBackend> make_row_backend(Device* device);
 
 /// Bytes that grow and are used again. Their contents are lost when they grow.
 class RowBytes {

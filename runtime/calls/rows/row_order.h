@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/kernels/row_kernels.h"
+#include "comm/kernels/reduce_kernels.h"
 
 namespace kolo {
 

@@ -10,10 +10,8 @@
 #include "comm/base/buffer_view.h"
 #include "comm/base/reduction.h"
 #include "runtime/buckets/bucket_plan.h"
-#include "runtime/calls/call_sequence.h"
 #include "runtime/calls/operation_calls.h"
-#include "runtime/calls/operation_pool.h"
-#include "runtime/calls/rows/row_call.h"
+#include "runtime/calls/operations.h"
 #include "runtime/calls/rows/row_sums.h"
 #include "runtime/calls/rows/table_sum.h"
 

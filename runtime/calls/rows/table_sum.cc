@@ -9,9 +9,7 @@
 #include <fmt/format.h>
 
 #include "comm/base/check.h"
-#include "runtime/calls/rows/device_rows.h"
-#include "runtime/calls/rows/host_rows.h"
-#include "runtime/calls/rows/row_price.h"
+#include "runtime/calls/rows/row_owners.h"
 
 namespace kolo {
 namespace {
@@ -31,17 +29,29 @@ BufferView counts_in(Span<std::size_t> numbers) {
 std::shared_ptr<RowMemory> make_memory(MemoryKind kind, const RowDevice& device) {
   auto memory = std::make_shared<RowMemory>();
   memory->kind = kind;
-  if (kind == MemoryKind::kHost) {
-    memory->backend = std::make_unique<HostRows>();
-  } else {
-    check(device.device != nullptr,
-          "device memory needs a device: set the option `device`, e.g. KOLO_DEVICE=cuda");
-    memory->backend = std::make_unique<DeviceRows>(*device.device);
-  }
+  const bool is_on_device = kind == MemoryKind::kDevice;
+  check(!is_on_device || device.device != nullptr,
+        "device memory needs a device: set the option `device`, e.g. KOLO_DEVICE=cuda");
+  memory->backend = make_row_backend(is_on_device ? device.device : nullptr);
   return memory;
 }
 
 }  // namespace
+
+RowSums::RowSums() = default;
+RowSums::RowSums(RowSums&& other) noexcept { *this = std::move(other); }
+RowSums& RowSums::operator=(RowSums&& other) noexcept {
+  is_table_ = std::exchange(other.is_table_, false);
+  exchanged_rows_ = std::exchange(other.exchanged_rows_, false);
+  rows_ = std::exchange(other.rows_, {});
+  memory_ = std::exchange(other.memory_, nullptr);
+  return *this;
+}
+RowSums::~RowSums() = default;
+
+Span<const std::int64_t> RowSums::indices() const {
+  return memory_ ? Span<const std::int64_t>(memory_->indices) : Span<const std::int64_t>();
+}
 
 std::string problem_with(const TableRows& given) {
   const auto& [table, indices, rows] = given;

@@ -59,15 +59,6 @@ bool takes(std::size_t shape, std::size_t which, std::size_t place) {
   return place == shape % std::size(kPlaces) && which == (shape % 3 == 0 ? 0 : 1);
 }
 
-/// Every algorithm of the registry that sums in host memory.
-std::vector<std::string> names_in_host_memory() {
-  std::vector<std::string> names;
-  for (const AllReduce& each : all_reduces()) {
-    if (each.takes(MemoryKind::kHost)) names.emplace_back(each.name());
-  }
-  return names;
-}
-
 class AlgorithmShapes : public testing::TestWithParam<std::string> {};
 
 TEST_P(AlgorithmShapes, SumEveryElementOnce) {
@@ -110,14 +101,9 @@ TEST_P(AlgorithmShapes, SumInChunksInPlaceAndOutOfOrderNodes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Algorithms, AlgorithmShapes, testing::ValuesIn(names_in_host_memory()),
-                         [](const auto& param) {
-                           std::string name = param.param;
-                           for (char& c : name) {
-                             if (c == ':' || c == ',') c = '_';
-                           }
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Algorithms, AlgorithmShapes,
+                         testing::ValuesIn(test::all_reduces_in(MemoryKind::kHost)),
+                         [](const auto& each) { return test::test_name(each.param); });
 
 TEST(Packing, BeginsWithWhatIsSentFirst) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1, 1, 1});
@@ -207,32 +193,6 @@ TEST(Eager, IsWhatANodeSharesOrIsSmall) {
   EXPECT_FALSE(is_eager(nodes, 1025));
   const BucketLayout device{.count = 1024, .memory = MemoryKind::kDevice};
   EXPECT_FALSE(test::compile_all_reduce(0, device, node, options).eager);
-}
-
-// With more than eight ranks each shape takes one root, in turns.
-TEST(Broadcast, ReachesEveryRankFromEveryRoot) {
-  int shape = 0;
-  for (int ranks = 1; ranks <= kMostRanks; ++ranks) {
-    test::for_each_node_shape(ranks, [&](const std::vector<int>& sizes) {
-      const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
-      ++shape;
-      for (int root = 0; root < ranks; ++root) {
-        if (ranks > 8 && root != shape % ranks) continue;
-        for (Placement placement : {Placement::kInPlace, Placement::kStaged, Placement::kUser}) {
-          const BucketLayout layout{.count = 100, .placement = placement};
-          const Goal goal = Goal::broadcast(root, ranks, layout.count);
-          std::vector<Schedule> schedules;
-          for (int rank = 0; rank < ranks; ++rank) {
-            schedules.push_back(
-                compile(rank, goal, layout, grid, {.algorithm = "tree", .chunk_bytes = 256}));
-          }
-          const auto wrong = verify(schedules, grid, goal);
-          ASSERT_EQ(wrong, std::nullopt)
-              << test::shape_text(sizes) << " root " << root << ": " << *wrong;
-        }
-      }
-    });
-  }
 }
 
 // Bytes that the busiest rank sends, against the formula of algorithm.h. Counts divide evenly.

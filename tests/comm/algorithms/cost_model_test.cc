@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/algorithms/choose.h"
+#include "comm/algorithms/compile.h"
 
 namespace kolo {
 namespace {

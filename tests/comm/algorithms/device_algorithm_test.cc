@@ -101,21 +101,12 @@ TEST_P(DeviceAlgorithmShapes, WorkOnNodesOutOfOrderAndWithoutStaging) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, DeviceAlgorithmShapes,
-                         testing::Values("native", "ring", "direct", "halving_doubling", "tree",
-                                         "hierarchical:native,direct", "hierarchical:native,ring",
-                                         "hierarchical:native,halving_doubling",
-                                         "hierarchical:native,tree", "hierarchical:ring,ring"),
-                         [](const auto& param) {
-                           std::string name = param.param;
-                           std::replace_if(
-                               name.begin(), name.end(),
-                               [](char c) { return c == ':' || c == ','; }, '_');
-                           return name;
-                         });
+                         testing::ValuesIn(test::all_reduces_in(MemoryKind::kDevice)),
+                         [](const auto& each) { return test::test_name(each.param); });
 
 // Any shape, padding, chunk and staging size, dtype and algorithm.
 TEST(DeviceAlgorithms, SumEveryElementOnceForAnySizes) {
-  const std::string crosses[] = {"direct", "ring", "halving_doubling", "tree"};
+  const std::vector<std::string> algorithms = test::all_reduces_in(MemoryKind::kDevice);
   for (unsigned seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
@@ -130,10 +121,9 @@ TEST(DeviceAlgorithms, SumEveryElementOnceForAnySizes) {
                               .dtype = dtype,
                               .placement = below(2) == 0 ? Placement::kInPlace : Placement::kStaged,
                               .memory = MemoryKind::kDevice};
-    const CompileOptions options{
-        .algorithm = below(5) == 0 ? "native" : "hierarchical:native," + crosses[below(4)],
-        .device_chunk_bytes = below(6 * padding * size_of(dtype)),
-        .staging_bytes = 2 * kWireAlignment + below(20 * kWireAlignment)};
+    const CompileOptions options{.algorithm = algorithms[below(algorithms.size())],
+                                 .device_chunk_bytes = below(6 * padding * size_of(dtype)),
+                                 .staging_bytes = 2 * kWireAlignment + below(20 * kWireAlignment)};
     expect_correct(compile_all(grid, layout, options), grid, Goal::all_reduce(grid.world_size()),
                    options, std::string(options.algorithm.names_for(GoalKind::kAllReduce).front()));
   }

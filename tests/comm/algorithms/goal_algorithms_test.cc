@@ -96,14 +96,15 @@ struct Case {
   Placement placement = Placement::kUser;
 };
 
-struct Place {
+struct GoalPlace {
   MemoryKind memory;
   Placement placement;
 };
-constexpr Place kPlaces[] = {{MemoryKind::kHost, Placement::kUser},
-                             {MemoryKind::kHost, Placement::kStaged},
-                             {MemoryKind::kDevice, Placement::kUser},
-                             {MemoryKind::kDevice, Placement::kStaged}};
+constexpr GoalPlace kGoalPlaces[] = {{MemoryKind::kHost, Placement::kUser},
+                                     {MemoryKind::kHost, Placement::kStaged},
+                                     {MemoryKind::kHost, Placement::kInPlace},
+                                     {MemoryKind::kDevice, Placement::kUser},
+                                     {MemoryKind::kDevice, Placement::kStaged}};
 
 /// Each algorithm with each collective that it serves on some nodes.
 std::vector<Case> cases() {
@@ -113,9 +114,7 @@ std::vector<Case> cases() {
   const ProcessGrid even = ProcessGrid::with_node_sizes({2, 2, 2});
   for (const Collective& collective : collectives()) {
     const Goal goal = collective.goal(counts, 0);
-    for (const auto& [memory, placement] : kPlaces) {
-      // The broadcast of a bucket of the host has its own rules.
-      if (placement == Placement::kStaged && goal.kind == GoalKind::kBroadcast) continue;
+    for (const auto& [memory, placement] : kGoalPlaces) {
       const BucketLayout layout{.count = goal.count(), .placement = placement, .memory = memory};
       for (const Algorithm* algorithm : all_algorithms()) {
         const CompileOptions options;
@@ -182,12 +181,13 @@ class GoalShapes : public testing::TestWithParam<Case> {
   void expect_correct(const Goal& goal, const ProcessGrid& grid, const CompileOptions& options,
                       DType dtype, bool out_of_place, const std::string& what) {
     const bool is_cast = GetParam().placement == Placement::kStaged;
+    const bool may_be_apart = GetParam().placement == Placement::kUser;
     BucketLayout layout{
         .count = goal.count(),
         .dtype = is_cast ? DType::kBFloat16 : dtype,
         .placement = GetParam().placement,
         .memory = GetParam().memory,
-        .out_of_place = (out_of_place && !is_cast) || collective().only_out_of_place};
+        .out_of_place = (out_of_place && may_be_apart) || collective().only_out_of_place};
     // An all-to-all in place.
     layout.replaces_inputs = is_on_device() && collective().only_out_of_place && !out_of_place;
     expect_reached(goal, grid, layout, options, *GetParam().algorithm, what);
@@ -300,7 +300,9 @@ TEST_P(GoalShapes, AreReachedForSeveralTensors) {
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, GoalShapes, testing::ValuesIn(cases()), [](const auto& each) {
   return each.param.collective.name + "_" + std::string(each.param.algorithm->name()) +
-         (each.param.placement == Placement::kStaged ? "_cast_or_packed" : "");
+         (each.param.placement == Placement::kStaged    ? "_cast_or_packed"
+          : each.param.placement == Placement::kInPlace ? "_in_place"
+                                                        : "");
 });
 
 // Parts that no collective has: some ranks contribute, others receive.

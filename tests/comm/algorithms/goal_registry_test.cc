@@ -1,4 +1,4 @@
-#include "comm/algorithms/choose.h"
+#include "comm/algorithms/compile.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "comm/algorithms/compile.h"
 #include "comm/algorithms/registry.h"
 #include "comm/base/error.h"
 

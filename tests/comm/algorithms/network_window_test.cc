@@ -90,12 +90,7 @@ TEST_P(NetworkWindow, HoldsTwoChunksOrMore) {
 INSTANTIATE_TEST_SUITE_P(Algorithms, NetworkWindow,
                          testing::Values("ring", "direct", "halving_doubling", "tree",
                                          "hierarchical:direct,direct", "hierarchical:direct,ring"),
-                         [](const auto& param) {
-                           std::string name = param.param;
-                           std::replace(name.begin(), name.end(), ':', '_');
-                           std::replace(name.begin(), name.end(), ',', '_');
-                           return name;
-                         });
+                         [](const auto& each) { return test::test_name(each.param); });
 
 }  // namespace
 }  // namespace kolo

@@ -12,7 +12,7 @@
 #include "comm/verify/verifier.h"
 #include "tests/support/compiled_schedules.h"
 #include "tests/support/node_shapes.h"
-#include "topology/node_shares.h"
+#include "topology/node_costs.h"
 
 namespace kolo {
 namespace {

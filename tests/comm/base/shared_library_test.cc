@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "comm/base/error.h"
+#include "tests/support/thrown_error.h"
 
 namespace kolo {
 namespace {
@@ -19,15 +20,11 @@ SharedLibrary load(const std::string& file) {
 }
 
 void expect_refused(const std::function<void()>& call, const std::string& reason) {
-  try {
-    call();
-    ADD_FAILURE() << "not refused: " << reason;
-  } catch (const KoloError& error) {
-    EXPECT_EQ(error.error().code, ErrorCode::kConfig);
-    EXPECT_THAT(error.error().what, StartsWith("geometry needs it: "));
-    EXPECT_THAT(error.error().what, HasSubstr(reason));
-    EXPECT_THAT(error.error().what, EndsWith("; install it"));
-  }
+  const Error error = test::thrown_error(call);
+  EXPECT_EQ(error.code, ErrorCode::kConfig);
+  EXPECT_THAT(error.what, StartsWith("geometry needs it: "));
+  EXPECT_THAT(error.what, HasSubstr(reason));
+  EXPECT_THAT(error.what, EndsWith("; install it"));
 }
 
 TEST(SharedLibrary, FindsFunctions) {

@@ -5,7 +5,10 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "comm/coordinator/coordinator.h"
 #include "tests/support/in_process_transport.h"
@@ -48,6 +51,33 @@ class CoordinatorJob {
     transport(rank).poll();
     coordinator(rank).poll();
     if (coordinator(rank).is_check_due(!awaited.empty())) coordinator(rank).check_peers(awaited);
+  }
+
+  /// All ranks poll so many times.
+  void poll_all(int rounds = 20) {
+    for (int i = 0; i < rounds * size(); ++i) poll(i % size());
+  }
+
+  /// In each tick of so long a time, calls `poll_rank` for each rank twice, since a frame takes far
+  /// less than a tick.
+  template <typename PollRank>
+  void play(Duration time, const PollRank& poll_rank) {
+    for (const TimePoint end = clock.now() + time; clock.now() < end;) {
+      for (int i = 0; i < 2 * size(); ++i) poll_rank(i % size());
+      clock.advance(kTick);
+    }
+  }
+  /// All but `idle` poll; -1: all do.
+  void play_without(int idle, Duration time) {
+    play(time, [&](int rank) {
+      if (rank != idle) poll(rank);
+    });
+  }
+  /// What is logged meanwhile.
+  std::string log_without(int idle, Duration time) {
+    testing::internal::CaptureStderr();
+    play_without(idle, time);
+    return testing::internal::GetCapturedStderr();
   }
 
   ManualClock clock;

@@ -20,12 +20,6 @@ struct WaitWithTerms final : Waited {
   std::vector<std::byte> terms() const override { return {std::byte{42}}; }
 };
 
-void poll_all(CoordinatorJob& job, int rounds = 20) {
-  for (int round = 0; round < rounds; ++round) {
-    for (int rank = 0; rank < job.size(); ++rank) job.poll(rank);
-  }
-}
-
 std::vector<Topic> invited(Coordinator& coordinator) {
   std::vector<Topic> topics;
   for (const Invitation& each : coordinator.take_invitations()) topics.push_back(each.topic);
@@ -46,13 +40,13 @@ TEST(CoordinatorJoin, InvitesToWhatHasEndedIsPendingAndBegins) {
     other.end(kBucket);
   }
   other.begin(kOther, 7, subject);
-  poll_all(job);
+  job.poll_all();
   joined.join(wait);
-  poll_all(job);
+  job.poll_all();
   EXPECT_THAT(invited(joined), ElementsAre(use_of(kBucket, 1), use_of(kOther, 7)));
   other.end(kOther);
   other.begin(kOther, 8, subject);
-  poll_all(job);
+  job.poll_all();
   EXPECT_THAT(invited(joined), ElementsAre(use_of(kOther, 8)));
 }
 
@@ -62,10 +56,10 @@ TEST(CoordinatorJoin, InvitesToProposalsOnTheirTermsButNotToVotes) {
   const WaitWithTerms terms;
   job.coordinator(1).join(wait);
   const Topic early = job.coordinator(0).propose("early", 1, "'early': line\nanother", terms);
-  poll_all(job);
+  job.poll_all();
   const Topic late = job.coordinator(0).propose("late", 1, "'late'", wait);
   job.coordinator(0).vote("vote", 1, "a vote", wait);
-  poll_all(job);
+  job.poll_all();
   const auto invitations = job.coordinator(1).take_invitations();
   ASSERT_EQ(invitations.size(), 2u);
   EXPECT_EQ(invitations[0].topic, early);
@@ -81,12 +75,12 @@ TEST(CoordinatorJoin, WhatIsDeclinedIsRejectedEverywhere) {
     CoordinatorJob job({2, 2});
     const Wait wait;
     job.coordinator(joined).join(wait);
-    poll_all(job);
+    job.poll_all();
     const int other = joined == 0 ? 1 : 0;
     const Topic topic = job.coordinator(other).propose("x", 1, "'x'", wait);
-    poll_all(job);
+    job.poll_all();
     job.coordinator(joined).decline(topic, {.code = ErrorCode::kMismatch, .what = "no data"});
-    poll_all(job);
+    job.poll_all();
     for (int rank = 0; rank < job.size(); ++rank) {
       const auto decisions = job.coordinator(rank).take_decisions();
       ASSERT_EQ(decisions.size(), 1u);
@@ -102,7 +96,7 @@ TEST(CoordinatorJoin, WhatIsDeclinedIsRejectedEverywhere) {
       topics[static_cast<std::size_t>(rank)] = coordinator.propose("x", 1, "'x'", wait);
     }
     EXPECT_THAT(topics, ::testing::Each(Topic{topic.key, topic.round + 1}));
-    poll_all(job);
+    job.poll_all();
     for (int rank = 0; rank < job.size(); ++rank) {
       const auto decisions = job.coordinator(rank).take_decisions();
       ASSERT_EQ(decisions.size(), 1u);
@@ -116,7 +110,7 @@ TEST(CoordinatorJoin, EndsWithTheLastRank) {
   const Wait wait;
   for (const int rank : {1, 0, 2}) {
     job.coordinator(rank).join(wait);
-    poll_all(job);
+    job.poll_all();
   }
   for (int rank = 0; rank < job.size(); ++rank) {
     const auto decisions = job.coordinator(rank).take_decisions();
@@ -125,7 +119,7 @@ TEST(CoordinatorJoin, EndsWithTheLastRank) {
     EXPECT_FALSE(job.coordinator(rank).waiting());
   }
   job.coordinator(0).begin(kBucket, 0, {.text = "'x'", .waited = wait});
-  poll_all(job);
+  job.poll_all();
   EXPECT_THAT(invited(job.coordinator(1)), IsEmpty());
 }
 

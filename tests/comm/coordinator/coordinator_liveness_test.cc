@@ -38,19 +38,9 @@ TEST(Liveness, ARankThatFreezesLateIsNoticedAsSoonAsOneThatFreezesEarly) {
     CoordinatorJob job(freeze.nodes, options);
     Wait wait;
     job.coordinator(freeze.waiting).propose("x", 1, "'x'", wait);
-    const auto play = [&](Duration time, bool is_frozen) {
-      for (const TimePoint end = job.clock.now() + time; job.clock.now() < end;) {
-        // Twice, since a frame takes far less than a tick.
-        for (int i = 0; i < 2 * job.size(); ++i) {
-          const int rank = i % job.size();
-          if (rank != freeze.frozen || !is_frozen) job.poll(rank);
-        }
-        job.clock.advance(kTick);
-      }
-    };
-    play(lived, false);
+    job.play_without(-1, lived);
     ASSERT_FALSE(job.coordinator(freeze.waiting).failure());
-    play(options.peer_timeout * 5 / 4, true);
+    job.play_without(freeze.frozen, options.peer_timeout * 5 / 4);
     for (int rank = 0; rank < job.size(); ++rank) {
       if (rank == freeze.frozen) continue;
       const auto& failure = job.coordinator(rank).failure();
@@ -112,24 +102,15 @@ TEST(Liveness, WhoWaitsForAMuteRankIsLoggedBeforeItIsLost) {
       wait.count = 1;
       job.coordinator(rank).propose("x", 1, "'x'", wait);
     }
-    const auto log_of = [&](Duration time) {
-      testing::internal::CaptureStderr();
-      for (const TimePoint end = job.clock.now() + time; job.clock.now() < end;) {
-        for (int i = 0; i < 2 * job.size(); ++i) {
-          if (i % job.size() != mute.rank) job.poll(i % job.size());
-        }
-        job.clock.advance(kTick);
-      }
-      return testing::internal::GetCapturedStderr();
-    };
-    EXPECT_THAT(log_of(milliseconds(1900)), testing::IsEmpty());
+    EXPECT_THAT(job.log_without(mute.rank, milliseconds(1900)), testing::IsEmpty());
     EXPECT_THAT(
-        log_of(milliseconds(1900)),
+        job.log_without(mute.rank, milliseconds(1900)),
         testing::AllOf(testing::HasSubstr(mute.table),
                        testing::ContainsRegex(fmt::format(
                            "rank {} has been silent for 2[.0-9]* s; after 4 s it is taken for lost",
                            mute.rank))));
-    EXPECT_THAT(log_of(seconds(1)), testing::HasSubstr("has been silent for 4 s"));
+    EXPECT_THAT(job.log_without(mute.rank, seconds(1)),
+                testing::HasSubstr("has been silent for 4 s"));
     for (int rank = 0; rank < job.size(); ++rank) {
       if (rank == mute.rank) continue;
       ASSERT_TRUE(job.coordinator(rank).failure()) << rank;
@@ -144,16 +125,9 @@ TEST(Liveness, AMuteRankThatAnswersAgainIsHeard) {
   Wait wait;
   wait.count = 1;
   job.coordinator(0).propose("x", 1, "'x'", wait);
-  const auto log_of = [&](Duration time, int ranks) {
-    testing::internal::CaptureStderr();
-    for (const TimePoint end = job.clock.now() + time; job.clock.now() < end;) {
-      for (int i = 0; i < 4; ++i) job.poll(i % ranks);
-      job.clock.advance(kTick);
-    }
-    return testing::internal::GetCapturedStderr();
-  };
-  EXPECT_THAT(log_of(milliseconds(3500), 1), testing::HasSubstr("no answer: rank 1"));
-  EXPECT_THAT(log_of(seconds(10), 2), testing::HasSubstr("waiting: rank 0; missing: rank 1\n"));
+  EXPECT_THAT(job.log_without(1, milliseconds(3500)), testing::HasSubstr("no answer: rank 1"));
+  EXPECT_THAT(job.log_without(-1, seconds(10)),
+              testing::HasSubstr("waiting: rank 0; missing: rank 1\n"));
   EXPECT_FALSE(job.coordinator(0).failure());
 }
 
@@ -162,17 +136,11 @@ TEST(Liveness, AnOlderFrameIsNoAnswerToAnInquiry) {
   CoordinatorJob job({3});
   Wait wait, none;
   job.coordinator(1).propose("x", 1, "'x'", wait);
-  const auto play = [&](Duration time, const std::vector<int>& ranks) {
-    for (const TimePoint end = job.clock.now() + time; job.clock.now() < end;) {
-      for (const int rank : ranks) job.poll(rank);
-      job.clock.advance(kTick);
-    }
-  };
-  play(2 * kOptions.mismatch_after, {0, 1});  // The query waits at rank 2.
+  job.play_without(2, 2 * kOptions.mismatch_after);  // The query waits at rank 2.
   job.coordinator(2).propose("y", 1, "'y'", none);
   job.coordinator(2).poll();  // Sends, but has not received.
-  play(kTick, {0, 1});
-  play(2 * kOptions.peer_timeout, {0, 1});
+  job.play_without(2, kTick);
+  job.play_without(2, 2 * kOptions.peer_timeout);
   ASSERT_TRUE(job.coordinator(0).failure());
   EXPECT_EQ(job.coordinator(0).failure()->peer, 2);
 }
@@ -257,21 +225,13 @@ TEST(Coordinator, ARankThatOnlyAnswersPingsLives) {
       job.threads(rank) = 1;
       job.coordinator(rank).propose("x", 1, "'x'", wait);
     }
-    for (const TimePoint end = job.clock.now() + 5 * kOptions.peer_timeout;
-         job.clock.now() < end;) {
-      for (int i = 0; i < 2 * job.size(); ++i) {
-        const int rank = i % job.size();
-        if (rank != busy) {
-          job.poll(rank, {busy});
-        } else {
-          job.transport(rank).poll();
-          job.coordinator(rank).answer_pings();
-        }
-      }
-      job.clock.advance(kTick);
-    }
+    job.play(5 * kOptions.peer_timeout, [&](int rank) {
+      if (rank != busy) return job.poll(rank, {busy});
+      job.transport(rank).poll();
+      job.coordinator(rank).answer_pings();
+    });
     EXPECT_TRUE(job.coordinator(busy).has_postponed());
-    for (int i = 0; i < 20 * job.size(); ++i) job.poll(i % job.size());
+    job.poll_all();
     EXPECT_FALSE(job.coordinator(busy).has_postponed());
     for (int rank = 0; rank < job.size(); ++rank) {
       const auto& failure = job.coordinator(rank).failure();

@@ -20,12 +20,6 @@ using ::testing::SizeIs;
 
 class CoordinatorNames : public ::testing::TestWithParam<std::vector<int>> {
  protected:
-  void poll(int rounds = 20) {
-    for (int round = 0; round < rounds; ++round) {
-      for (int rank = 0; rank < job_.size(); ++rank) job_.poll(rank);
-    }
-  }
-
   /// All ranks propose the next use of the name; returns the topic.
   Topic propose(const std::string& name) {
     Topic topic;
@@ -41,7 +35,7 @@ class CoordinatorNames : public ::testing::TestWithParam<std::vector<int>> {
       job_.coordinator(rank).vote_on_end("vote", name, uses[static_cast<std::size_t>(rank)],
                                          "a vote", wait_);
     }
-    poll();
+    job_.poll_all();
     bool goes = false;
     for (const Frame& decision : take_decisions(FrameKind::kAccept)) {
       goes = Coordinator::ends(decision);
@@ -63,19 +57,18 @@ class CoordinatorNames : public ::testing::TestWithParam<std::vector<int>> {
   }
 
   std::vector<std::optional<std::uint64_t>> all(std::uint64_t uses) const {
-    return std::vector<std::optional<std::uint64_t>>(static_cast<std::size_t>(job_size_), uses);
+    return std::vector<std::optional<std::uint64_t>>(static_cast<std::size_t>(job_.size()), uses);
   }
 
   Wait wait_;
   CoordinatorJob job_{GetParam()};
-  int job_size_ = job_.size();
 };
 
 TEST_P(CoordinatorNames, BeginAnewWhenAllHaveDone) {
   for (int life = 0; life < 3; ++life) {
     const Topic topic = propose("x");
     EXPECT_EQ(topic.round, 0u) << "life " << life;
-    poll();
+    job_.poll_all();
     take_decisions(FrameKind::kAccept);
     EXPECT_TRUE(vote("x", all(7)));
     for (int rank = 0; rank < job_.size(); ++rank) {
@@ -86,7 +79,7 @@ TEST_P(CoordinatorNames, BeginAnewWhenAllHaveDone) {
 
 TEST_P(CoordinatorNames, StayWhereARankHasNotDone) {
   propose("x");
-  poll();
+  job_.poll_all();
   take_decisions(FrameKind::kAccept);
   for (const std::optional<std::uint64_t> last :
        {std::optional<std::uint64_t>(8), std::optional<std::uint64_t>()}) {
@@ -103,7 +96,7 @@ TEST_P(CoordinatorNames, StayWhereARankHasNotDone) {
 TEST_P(CoordinatorNames, AreCountedOnWhileAUseThatWasGivenUpIsToCome) {
   if (job_.size() == 1) GTEST_SKIP() << "nobody can be late";
   const Topic first = propose("x");
-  poll();
+  job_.poll_all();
   take_decisions(FrameKind::kAccept);
   const Topic given_up{first.key, 1};
   const int late = job_.size() - 1;
@@ -113,9 +106,9 @@ TEST_P(CoordinatorNames, AreCountedOnWhileAUseThatWasGivenUpIsToCome) {
   wait_.count = 1;  // A thread of each rank waits for ever.
   for (int i = 0; i < 10000 && !job_.coordinator(0).is_decided(given_up); ++i) {
     job_.clock.advance(kTick);
-    poll(1);
+    job_.poll_all(1);
   }
-  poll();
+  job_.poll_all();
   take_decisions(FrameKind::kReject);
   EXPECT_TRUE(vote("x", all(1)));
   EXPECT_TRUE(job_.coordinator(0).is_decided(given_up));
@@ -124,7 +117,7 @@ TEST_P(CoordinatorNames, AreCountedOnWhileAUseThatWasGivenUpIsToCome) {
   ASSERT_THAT(decisions, SizeIs(1));
   EXPECT_EQ(decisions[0].kind, FrameKind::kReject);
   EXPECT_EQ(propose("x").round, 2u);
-  poll();
+  job_.poll_all();
   take_decisions(FrameKind::kAccept);
 }
 
@@ -133,27 +126,27 @@ TEST_P(CoordinatorNames, BeginAnewForInvitationsAndErrors) {
   if (job_.size() == 1) GTEST_SKIP() << "a rank alone neither joins nor differs";
   const int joined = job_.size() - 1;
   job_.coordinator(joined).join(wait_);
-  poll();
+  job_.poll_all();
   for (int life = 0; life < 2; ++life) {
     SCOPED_TRACE(::testing::Message() << "life " << life);
     for (int rank = 0; rank < joined; ++rank) {
       job_.coordinator(rank).propose("x", 1, "'x'", wait_);
     }
-    poll();
+    job_.poll_all();
     const auto invitations = job_.coordinator(joined).take_invitations();
     ASSERT_THAT(invitations, SizeIs(1));
     job_.coordinator(joined).propose("x", 1, "'x'", wait_);
-    poll();
+    job_.poll_all();
     take_decisions(FrameKind::kAccept);
     // The next use is declined, and so rejected.
     for (int rank = 0; rank < joined; ++rank) {
       job_.coordinator(rank).propose("x", 2, "'x'", wait_);
     }
-    poll();
+    job_.poll_all();
     ASSERT_THAT(job_.coordinator(joined).take_invitations(), SizeIs(1));
     job_.coordinator(joined).decline({name_key("x"), 1},
                                      {.code = ErrorCode::kMismatch, .what = "declined"});
-    poll();
+    job_.poll_all();
     EXPECT_THAT(take_decisions(FrameKind::kReject)[0].error.what, HasSubstr("declined"));
     EXPECT_TRUE(vote("x", all(1)));
     EXPECT_THAT(job_.coordinator(joined).take_invitations(), IsEmpty());

@@ -10,8 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "comm/coordinator/inquiry.h"
-
 namespace kolo {
 namespace {
 

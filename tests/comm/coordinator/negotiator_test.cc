@@ -56,16 +56,9 @@ class Network {
   std::mt19937_64& random() { return random_; }
   Negotiator& negotiator(int rank) { return negotiators_[static_cast<std::size_t>(rank)]; }
 
-  void propose(int rank, const Topic& t, std::uint64_t fingerprint = kFingerprint) {
-    negotiator(rank).propose(t, fingerprint);
-    collect(rank);
-  }
-  void vote(int rank, const Topic& t, std::uint64_t value) {
-    negotiator(rank).propose(t, value, Negotiator::Rule::kAnyValues);
-    collect(rank);
-  }
-  void propose_with_hint(int rank, const Topic& t, std::uint64_t value) {
-    negotiator(rank).propose(t, value, Negotiator::Rule::kEqualButLowestBit);
+  void propose(int rank, const Topic& t, std::uint64_t value = kFingerprint,
+               Negotiator::Rule rule = Negotiator::Rule::kEqualValues) {
+    negotiator(rank).propose(t, value, rule);
     collect(rank);
   }
   void arrive(int rank, const Topic& t) {
@@ -83,10 +76,7 @@ class Network {
     std::swap(tickets_[random_() % tickets_.size()], tickets_.back());
     const auto edge = tickets_.back();
     tickets_.pop_back();
-    const Frame frame = std::move(wires_[edge].front());
-    wires_[edge].pop_front();
-    EXPECT_TRUE(negotiator(edge.second).receive(edge.first, frame));
-    collect(edge.second);
+    deliver(edge);
     return true;
   }
   void deliver_all() {
@@ -95,13 +85,8 @@ class Network {
   }
   /// Delivers what is under way now; what that sets off waits for the next step.
   bool deliver_step() {
-    auto edges = std::exchange(tickets_, {});
-    for (const auto& edge : edges) {
-      const Frame frame = std::move(wires_[edge].front());
-      wires_[edge].pop_front();
-      EXPECT_TRUE(negotiator(edge.second).receive(edge.first, frame));
-      collect(edge.second);
-    }
+    const auto edges = std::exchange(tickets_, {});
+    for (const auto& edge : edges) deliver(edge);
     return !edges.empty();
   }
 
@@ -123,6 +108,13 @@ class Network {
 
  private:
   using Edge = std::pair<int, int>;
+
+  void deliver(const Edge& edge) {
+    const Frame frame = std::move(wires_[edge].front());
+    wires_[edge].pop_front();
+    EXPECT_TRUE(negotiator(edge.second).receive(edge.first, frame));
+    collect(edge.second);
+  }
 
   void collect(int rank) {
     const auto index = static_cast<std::size_t>(rank);
@@ -317,7 +309,8 @@ TEST_P(Negotiators, AVoteTellsAllTheLeastAndTheGreatestWord) {
     std::shuffle(ranks.begin(), ranks.end(), network.random());
     for (int rank : ranks) {
       EXPECT_THAT(network.decisions(0), IsEmpty());
-      network.vote(rank, topic(0), 100 + static_cast<std::uint64_t>(rank));
+      network.propose(rank, topic(0), 100 + static_cast<std::uint64_t>(rank),
+                      Negotiator::Rule::kAnyValues);
       while (network.random()() % 2 == 0 && network.deliver_one()) {
       }
     }
@@ -337,7 +330,8 @@ TEST_P(Negotiators, AHintIsTheLowestBit) {
     Network network(ProcessGrid::with_node_sizes(GetParam()), other);
     const int last = network.size() - 1;
     for (int rank = 0; rank <= last; ++rank) {
-      network.propose_with_hint(rank, topic(0), rank == last && rank > 0 ? other : 41);
+      network.propose(rank, topic(0), rank == last && rank > 0 ? other : 41,
+                      Negotiator::Rule::kEqualButLowestBit);
     }
     network.deliver_all();
     const bool is_accepted = other == 40 || last == 0;

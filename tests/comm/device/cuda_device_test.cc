@@ -4,8 +4,6 @@
 
 #include <thread>
 
-#include "comm/device/cuda_availability.h"
-#include "comm/device/cuda_device_guard.h"
 #include "tests/conformance/device_conformance_tests.h"
 
 namespace kolo::test {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/base/error.h"
-#include "comm/device/cuda_availability.h"
+#include "comm/device/cuda_device.h"
 
 namespace kolo::test {
 namespace {

@@ -1,6 +1,9 @@
 #include "tests/support/device/host_device.h"
 
 #include "tests/comm/device/host_device_tests.h"
+#include "tests/comm/device/host_group_job.h"
+#include "tests/comm/device/local_group_conformance.h"
+#include "tests/comm/device/local_group_parts_conformance.h"
 #include "tests/conformance/device_conformance_tests.h"
 
 namespace kolo::test {
@@ -9,6 +12,18 @@ namespace {
 INSTANTIATE_TEST_SUITE_P(Host, DeviceConformance, testing::Values(threads_case()),
                          device_case_name);
 INSTANTIATE_TEST_SUITE_P(Host, HostDeviceFamily, testing::Values(threads_case()), device_case_name);
+
+std::vector<GroupCase> threaded_cases() {
+  std::vector<GroupCase> cases;
+  for (const int size : {1, 2, 3, 4}) {
+    cases.push_back({std::to_string(size) + "_ranks",
+                     [=] { return std::make_unique<ThreadedGroupJob>(size); }});
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, LocalGroupConformance, testing::ValuesIn(threaded_cases()),
+                         group_case_name);
 
 TEST(HostDevice, StreamsRunBesideTheirCallerAndEachOther) {
   // Each can only go on while the other runs, and neither while the caller does nothing but wait.

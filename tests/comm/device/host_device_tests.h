@@ -3,23 +3,56 @@
 // What devices in host memory do beyond the suite. Include once per binary.
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <cstdint>
+#include <memory>
 #include <stdexcept>
+#include <string>
+#include <thread>
 
 #include "comm/base/error.h"
-#include "tests/comm/device/host_devices.h"
-#include "tests/support/device/host_memory.h"
-
-// Sanitizers end the process when it asks for more memory than there is, unless they are told not
-// to.
-extern "C" __attribute__((used)) inline const char* __asan_default_options() {
-  return "allocator_may_return_null=1";
-}
-extern "C" __attribute__((used)) inline const char* __tsan_default_options() {
-  return "allocator_may_return_null=1";
-}
+#include "tests/conformance/device_conformance.h"
+#include "tests/support/device/host_device.h"
+#include "tests/support/device/host_stream.h"
 
 namespace kolo::test {
+
+/// What the devices in host memory share.
+class HostUnderTest : public DeviceUnderTest {
+ public:
+  NativeStream as_callers(Stream& stream) final { return {&as_host(stream)}; }
+  void hold(Stream& stream, const std::atomic<bool>& released) final {
+    as_host(stream).enqueue([&released] { return released.load(); });
+  }
+};
+
+class ThreadsUnderTest final : public HostUnderTest {
+ public:
+  Device& device() override { return device_; }
+  void advance() override { std::this_thread::yield(); }
+
+ private:
+  HostDevice device_;
+};
+
+class SeededUnderTest final : public HostUnderTest {
+ public:
+  explicit SeededUnderTest(std::uint64_t seed) : device_(seed) {}
+  SeededHostDevice& device() override { return device_; }
+  void advance() override { device_.step(); }
+
+ private:
+  SeededHostDevice device_;
+};
+
+inline DeviceCase threads_case() {
+  return {.name = "threads", .open = [] { return std::make_unique<ThreadsUnderTest>(); }};
+}
+inline DeviceCase seeded_case(std::uint64_t seed) {
+  return {.name = "seed" + std::to_string(seed),
+          .open = [seed] { return std::make_unique<SeededUnderTest>(seed); }};
+}
 
 class HostDeviceFamily : public DeviceConformance {
  protected:
@@ -42,48 +75,6 @@ TEST_P(HostDeviceFamily, FreshMemoryIsPoisoned) {
     EXPECT_TRUE(std::all_of(floats, floats + 1024, [](float value) { return std::isnan(value); }));
     EXPECT_EQ(std::count(memory.data(), memory.data() + 4096, kPoison), 4096);
   }
-}
-
-TEST_P(HostDeviceFamily, ANullStreamCannotWait) {
-  const auto event = device().make_event();
-  EXPECT_THROW(device().wait(NativeStream{}, *event), UsageError);
-}
-
-TEST_P(HostDeviceFamily, TooMuchMemoryIsAnErrorThatSaysHowMuch) {
-  try {
-    const DeviceMemory memory = device().allocate(std::size_t{1} << 60, MemoryKind::kPinned);
-    FAIL() << "an exbibyte";
-  } catch (const KoloError& error) {
-    EXPECT_EQ(error.error().code, ErrorCode::kResources);
-    for (const char* const part : {"host", "1152921504606846976", "pinned"}) {
-      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-    }
-  }
-}
-
-TEST_P(HostDeviceFamily, AnOperationIsRetriedUntilItIsComplete) {
-  const auto stream = device().make_stream();
-  const auto tries = std::make_shared<std::atomic<int>>(0);
-  as_host(*stream).enqueue([tries] { return ++*tries == 100; });
-  finish(*stream);
-  EXPECT_EQ(*tries, 100);
-  EXPECT_EQ(tries.use_count(), 1) << "the operation outlives its end";
-}
-
-TEST_P(HostDeviceFamily, AnOperationMayWaitForThoseOfOtherStreams) {
-  // As collectives do: whoever comes last lets all go on.
-  constexpr int kStreams = 4;
-  std::vector<std::unique_ptr<Stream>> streams;
-  std::atomic<int> arrived{0};
-  for (int i = 0; i < kStreams; ++i) streams.push_back(device().make_stream());
-  for (const auto& stream : streams) {
-    as_host(*stream).enqueue([&arrived, here = false]() mutable {
-      if (!here) ++arrived;
-      here = true;
-      return arrived == kStreams;
-    });
-  }
-  for (const auto& stream : streams) finish(*stream);
 }
 
 TEST_P(HostDeviceFamily, AnOperationThatThrowsFailsItsStreamAndWhoWaitsForIt) {
@@ -125,17 +116,6 @@ TEST_P(HostDeviceFamily, AStreamThatEndsDropsWhatHasNotBegun) {
   EXPECT_NE(failure_of(*dropped).find("destroyed"), std::string::npos);
   EXPECT_NE(failure_of(*behind).find("destroyed"), std::string::npos);
   EXPECT_FALSE(ran);
-}
-
-TEST_P(HostDeviceFamily, AStreamThatEndsIdleLeavesItsEventsDone) {
-  const auto event = device().make_event();
-  {
-    const auto stream = device().make_stream();
-    as_host(*stream).enqueue([] { return true; });
-    finish(*stream);
-    stream->record(*event);
-  }
-  EXPECT_TRUE(event->done());
 }
 
 }  // namespace kolo::test

@@ -14,7 +14,6 @@
 #include "tests/comm/device/group_job.h"
 #include "tests/support/device/host_device.h"
 #include "tests/support/device/host_group.h"
-#include "tests/support/device/seeded_host_device.h"
 #include "tests/support/rank_harness.h"
 
 namespace kolo::test {

@@ -102,24 +102,6 @@ TEST(HostGroup, CallsThatDifferAreAMismatchOnAllRanks) {
   }
 }
 
-TEST(HostGroup, NothingCompletesAfterAFailureUntilTheRankAborts) {
-  Ranks ranks(2, 1);
-  for (std::size_t rank = 0; rank < 2; ++rank) {
-    ranks.all_reduce(rank, 5 + rank);
-    ranks.stream(rank).record(*ranks.desks[rank].finished);
-  }
-  ranks.job.settle();
-  EXPECT_FALSE(ranks.desks[0].finished->done());
-  EXPECT_FALSE(ranks.desks[1].finished->done());
-  EXPECT_TRUE(ranks.group(0).abort(kAbortWithin));
-  ranks.job.settle();
-  EXPECT_TRUE(ranks.desks[0].finished->done());
-  EXPECT_FALSE(ranks.desks[1].finished->done());
-  EXPECT_EQ(ranks.group(1).finalize(), GroupState::kAborted) << "what has failed ends by an abort";
-  ranks.job.settle();
-  EXPECT_TRUE(ranks.desks[1].finished->done());
-}
-
 TEST(HostGroup, AnAbortIsALostPeerToTheOthers) {
   Ranks ranks(3, 1);
   EXPECT_TRUE(ranks.group(1).abort(kAbortWithin));
@@ -141,16 +123,6 @@ TEST(HostGroup, ErrorsNameMembersByTheRanksThatTheHubWasGiven) {
   ASSERT_TRUE(first->async_error());
   EXPECT_EQ(first->async_error()->rank, 4);
   EXPECT_EQ(first->async_error()->peer, 6);
-}
-
-TEST(HostGroup, AnEndWaitsForAllRanks) {
-  Ranks ranks(2, 1);
-  EXPECT_EQ(ranks.group(0).finalize(), GroupState::kFinalizing);
-  EXPECT_EQ(ranks.group(0).finalize(), GroupState::kFinalizing);
-  EXPECT_EQ(ranks.group(1).finalize(), GroupState::kFinalized);
-  ranks.job.group(1).reset();
-  EXPECT_EQ(ranks.group(0).finalize(), GroupState::kFinalized) << "a peer that ended is not lost";
-  EXPECT_FALSE(ranks.group(0).async_error());
 }
 
 TEST(HostGroup, ARanksCollectivesRunInTheOrderOfItsCallsOnAnyStreams) {
@@ -178,19 +150,6 @@ TEST(HostGroup, ARanksCollectivesRunInTheOrderOfItsCallsOnAnyStreams) {
     }
     EXPECT_TRUE(events[0]->done() && events[1]->done());
   }
-}
-
-TEST(HostGroup, MisuseIsRefusedAtTheCall) {
-  SeededHostDevice device(1);
-  HostGroupHub hub({0});
-  EXPECT_THROW(HostGroupHub({}), UsageError);
-  EXPECT_THROW(hub.group(1, device), UsageError);
-  EXPECT_THROW(hub.group(-1, device), UsageError);
-  const auto group = hub.group(0, device);
-  EXPECT_THROW(hub.group(0, device), UsageError);
-  const auto stream = device.make_stream();
-  EXPECT_THROW(group->all_reduce(*stream, nullptr, nullptr, 1, DType::kFloat32, ReduceOp::kSum),
-               UsageError);
 }
 
 TEST(HostGroup, ASteadyStepTakesNothingFromTheHeap) {

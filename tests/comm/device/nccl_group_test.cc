@@ -13,10 +13,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/device/cuda_availability.h"
+#include "comm/device/cuda_device.h"
 #include "comm/native/device_factory.h"
 #include "comm/native/group_factory.h"
-#include "comm/rendezvous/rendezvous_factory.h"
+#include "comm/rendezvous/launch.h"
 #include "tests/comm/device/local_group_conformance.h"
 #include "tests/comm/device/local_group_parts_conformance.h"
 

@@ -11,7 +11,6 @@
 
 #include "comm/base/error.h"
 #include "comm/device/cuda_stream.h"
-#include "comm/native/nccl_connector.h"
 #include "comm/native/nccl_group.h"
 #include "tests/support/fake_nccl.h"
 

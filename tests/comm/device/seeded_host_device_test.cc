@@ -1,4 +1,4 @@
-#include "tests/support/device/seeded_host_device.h"
+#include "tests/support/device/host_device.h"
 
 #include <set>
 

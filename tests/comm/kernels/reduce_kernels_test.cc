@@ -20,8 +20,8 @@
 #include "comm/base/half.h"
 #include "comm/base/reduction.h"
 #include "comm/base/visit_dtype.h"
-#include "comm/kernels/block_copy.h"
 #include "comm/kernels/reference_kernels.h"
+#include "comm/kernels/simd_kernels.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/simd_targets.h"
 

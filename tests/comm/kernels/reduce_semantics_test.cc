@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -13,6 +14,7 @@
 
 #include "comm/base/error.h"
 #include "comm/base/half.h"
+#include "comm/base/reduction.h"
 #include "comm/kernels/reduce_kernels.h"
 
 namespace kolo {
@@ -238,6 +240,30 @@ TEST(ConvertSemantics, DoubleToHalfIsRoundedOnce) {
   const std::vector<double> above_tie = {1.0 + 0x1p-11 + 0x1p-40};
   const auto half = converted<Float16>(DType::kFloat16, DType::kFloat64, above_tie);
   EXPECT_EQ(half[0].bits, 0x3c01);
+}
+
+// Combined with any number in either order, it leaves that number's bits alone.
+TEST(Neutral, ChangesNoResultOfAnyOperation) {
+  for (const DType dtype : kNumberDTypes) {
+    for (const ReduceOp op : kAllReduceOps) {
+      if (!takes(op, dtype)) continue;
+      const std::vector<double> numbers = {0, 1, 3, 100, -1, -100, 1e30, -1e30};
+      const std::size_t count = numbers.size();
+      std::vector<std::byte> values(count * size_of(dtype)), neutral(values), result(values);
+      convert(dtype, values.data(), DType::kFloat64, numbers.data(), count, 1.0);
+      fill_neutral({neutral.data(), count, dtype}, op);
+      for (const bool is_first : {true, false}) {
+        const void* const sources[] = {is_first ? neutral.data() : values.data(),
+                                       is_first ? values.data() : neutral.data()};
+        reduce(dtype, op, result.data(), sources, count, 1.0);
+        EXPECT_EQ(result, values) << to_string(op) << " of " << to_string(dtype);
+      }
+    }
+  }
+}
+
+TEST(Neutral, OfNoElementsTouchesNothing) {
+  fill_neutral({nullptr, 0, DType::kFloat32}, ReduceOp::kSum);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "comm/kernels/wire_kernels.h"
+#include "comm/kernels/reduce_kernels.h"
 
 #include <bit>
 #include <cmath>

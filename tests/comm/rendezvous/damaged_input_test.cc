@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "comm/base/error.h"
-#include "comm/rendezvous/hostlist.h"
-#include "comm/rendezvous/tcp_frame.h"
+#include "comm/rendezvous/launch.h"
+#include "comm/rendezvous/tcp_connection.h"
 #include "tests/support/allocations.h"
 #include "tests/support/random_text.h"
 

@@ -10,8 +10,9 @@
 #include <string>
 
 #include "comm/base/error.h"
-#include "comm/rendezvous/rendezvous_factory.h"
+#include "comm/rendezvous/launch.h"
 #include "tests/comm/rendezvous/rendezvous_conformance.h"
+#include "tests/support/thrown_error.h"
 
 namespace kolo {
 namespace {
@@ -63,12 +64,7 @@ TEST(MpiRendezvous, GivesUpAtItsDeadline) {
   MpiRendezvous alone(std::chrono::seconds{5});
   if (alone.rank() == 0) {
     for (const ErrorCode expected : {ErrorCode::kTimeout, ErrorCode::kPeerLost}) {
-      try {
-        alone.all_gather("alone");
-        ADD_FAILURE() << "nobody else came";
-      } catch (const KoloError& error) {
-        EXPECT_EQ(error.error().code, expected);
-      }
+      EXPECT_EQ(test::thrown_error([&] { alone.all_gather("alone"); }).code, expected);
     }
   }
   together.all_gather("");
@@ -85,12 +81,8 @@ TEST(RendezvousFactory, NoticesAnotherJobThanAnnounced) {
     if (name == "OMPI_COMM_WORLD_SIZE") return "64";
     return std::nullopt;
   };
-  try {
-    rendezvous_from_environment(kTimeout, wrong);
-    FAIL() << "64 ranks were announced";
-  } catch (const KoloError& error) {
-    EXPECT_EQ(error.error().code, ErrorCode::kConfig);
-  }
+  EXPECT_EQ(test::thrown_error([&] { rendezvous_from_environment(kTimeout, wrong); }).code,
+            ErrorCode::kConfig);
 }
 
 }  // namespace

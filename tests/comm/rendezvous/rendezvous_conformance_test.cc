@@ -1,18 +1,21 @@
+// Several texts of all ranks in one round.
+
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
-#include "comm/rendezvous/single_rendezvous.h"
-#include "comm/rendezvous/store_rendezvous.h"
+#include "comm/rendezvous/batched_exchange.h"
+#include "comm/rendezvous/rendezvous.h"
 #include "comm/rendezvous/tcp_rendezvous.h"
 #include "comm/rendezvous/tcp_socket.h"
 #include "tests/comm/rendezvous/rendezvous_conformance.h"
 #include "tests/support/memory_rendezvous.h"
-#include "tests/support/memory_store.h"
+#include "tests/support/rank_harness.h"
 #include "tests/support/sanitized.h"
 
 namespace kolo {
@@ -23,19 +26,10 @@ constexpr std::chrono::seconds kTimeout{60};
 /// Makes what rank threads of one job call, each for its own endpoint.
 using MakeJob = std::function<std::function<std::unique_ptr<Rendezvous>(int rank)>(int size)>;
 
-std::function<std::unique_ptr<Rendezvous>(int)> memory_job(int size) {
+std::function<std::unique_ptr<Rendezvous>(int)> store_job(int size) {
   auto endpoints = std::make_shared<std::vector<std::unique_ptr<Rendezvous>>>(
       make_memory_rendezvous(size, kTimeout));
   return [endpoints](int rank) { return std::move((*endpoints)[static_cast<std::size_t>(rank)]); };
-}
-
-std::function<std::unique_ptr<Rendezvous>(int)> store_job(int size) {
-  auto values = std::make_shared<test::SharedValues>();
-  return [=](int rank) {
-    return std::make_unique<StoreRendezvous>(
-        std::make_unique<test::MemoryStore>(*values),
-        StoreRendezvous::Config{.rank = rank, .size = size, .timeout = kTimeout});
-  };
 }
 
 std::function<std::unique_ptr<Rendezvous>(int)> tcp_job(int size, const std::string& host) {
@@ -84,7 +78,6 @@ std::vector<Case> cases() {
   const auto sizes =
       test::kSanitized ? std::vector<int>{1, 2, 3, 4} : std::vector<int>{1, 2, 3, 4, 5, 8};
   for (const int size : sizes) {
-    all.push_back({"Memory", size, memory_job});
     all.push_back({"Store", size, store_job});
     all.push_back({"Tcp", size, [](int ranks) { return tcp_job(ranks, "127.0.0.1"); }});
   }
@@ -97,5 +90,27 @@ INSTANTIATE_TEST_SUITE_P(All, RendezvousConformance, ::testing::ValuesIn(cases()
                            return tested.param.name + std::to_string(tested.param.size);
                          });
 
+TEST(BatchedExchange, TakesOneRoundForAllNames) {
+  auto endpoints = make_memory_rendezvous(3, std::chrono::seconds(60));
+  test::run_ranks(3, [&](const test::RankRun& run) {
+    CountedRendezvous rendezvous(*endpoints[static_cast<std::size_t>(run.rank())]);
+    BatchedExchange exchange(rendezvous);
+    exchange.post("rank", std::to_string(run.rank()));
+    if (run.rank() == 0) exchange.post("secret", std::string("a\0b", 3));
+    if (run.rank() == 2) exchange.post("late", "");
+    exchange.run();
+    EXPECT_EQ(exchange.texts("rank"), (std::vector<std::string>{"0", "1", "2"}));
+    EXPECT_EQ(exchange.text_of_rank_0("secret"), std::string("a\0b", 3));
+    EXPECT_EQ(exchange.texts("secret")[1], "");
+    EXPECT_EQ(exchange.texts("nobody's"), std::vector<std::string>(3));
+    exchange.post("rank", "again");
+    exchange.run();
+    EXPECT_EQ(exchange.texts("rank"), std::vector<std::string>(3, "again"));
+    EXPECT_EQ(exchange.text_of_rank_0("secret"), std::string("a\0b", 3));
+    EXPECT_EQ(rendezvous.rounds(), 2);
+  });
+}
+
 }  // namespace
+
 }  // namespace kolo

@@ -1,4 +1,5 @@
 #include "comm/rendezvous/store_rendezvous.h"
+#include "tests/support/thrown_error.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,13 +53,7 @@ std::unique_ptr<StoreRendezvous> join(Values& values, int rank, int size) {
 }
 
 Error error_of(Rendezvous& rendezvous) {
-  try {
-    rendezvous.all_gather("mine");
-  } catch (const KoloError& error) {
-    return error.error();
-  }
-  ADD_FAILURE() << "all_gather succeeded";
-  return {};
+  return test::thrown_error([&] { rendezvous.all_gather("mine"); });
 }
 
 TEST(StoreRendezvous, KeysTellRoundAndRank) {

@@ -1,4 +1,4 @@
-#include "comm/rendezvous/tcp_frame.h"
+#include "comm/rendezvous/tcp_connection.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -50,12 +50,7 @@ TEST(TcpFrame, GatheredReadsBackAndNothingElse) {
 }
 
 TEST(TcpFrame, ErrorReadsBack) {
-  const Error error{.code = ErrorCode::kPeerLost,
-                    .rank = 0,
-                    .peer = -1,
-                    .verb = {},
-                    .bucket = {},
-                    .what = "gone"};
+  const Error error{.code = ErrorCode::kPeerLost, .rank = 0, .peer = -1, .what = "gone"};
   const auto read = decode_error(encode_error(error));
   ASSERT_TRUE(read);
   EXPECT_EQ(read->code, error.code);

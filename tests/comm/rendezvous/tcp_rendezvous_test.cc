@@ -16,6 +16,7 @@
 #include "comm/base/error.h"
 #include "comm/rendezvous/tcp_connection.h"
 #include "comm/rendezvous/tcp_socket.h"
+#include "tests/support/thrown_error.h"
 
 namespace kolo {
 namespace {
@@ -354,13 +355,9 @@ TEST_F(TcpRendezvousTest, RejectsImpossiblePlaces) {
 }
 
 TEST_F(TcpRendezvousTest, TakenPortIsNamed) {
-  try {
-    listen_on("127.0.0.1", port_);
-    FAIL();
-  } catch (const KoloError& error) {
-    EXPECT_EQ(error.error().code, ErrorCode::kIo);
-    EXPECT_THAT(error.what(), HasSubstr(std::to_string(port_)));
-  }
+  const Error error = test::thrown_error([&] { listen_on("127.0.0.1", port_); });
+  EXPECT_EQ(error.code, ErrorCode::kIo);
+  EXPECT_THAT(error.what, HasSubstr(std::to_string(port_)));
 }
 
 TEST_F(TcpRendezvousTest, DescriptorsDoNotReachOtherPrograms) {

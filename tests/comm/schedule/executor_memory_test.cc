@@ -33,8 +33,7 @@ class Iterations {
     ++next_;
     for (std::size_t finished = 0; finished < ranks_.size() * buckets_;) {
       for (const auto& rank : ranks_) {
-        rank->transport().poll();
-        rank->executor().poll();
+        rank->poll();
         awaited_.clear();
         rank->executor().append_awaited_peers(awaited_);
         finished += rank->executor().take_finished().size();

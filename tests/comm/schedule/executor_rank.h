@@ -164,6 +164,10 @@ class Rank {
 
   Executor& executor() { return executor_; }
   Transport& transport() { return *transport_; }
+  bool poll() {
+    const bool moved = transport_->poll();
+    return executor_.poll() || moved;
+  }
 
   void add(const BucketLayout& layout, const ProcessGrid& grid, const CompileOptions& options,
            std::uint64_t first_iteration = 0) {
@@ -313,8 +317,7 @@ inline std::vector<BucketLayout> all_layouts(const Job& job) {
   for (DType dtype : kNumberDTypes) {
     for (ReduceOp op : kAllReduceOps) {
       if (!takes(op, dtype)) continue;
-      const bool rounds = op != ReduceOp::kMin && op != ReduceOp::kMax;
-      if (is_16bit_float(dtype) && rounds && !rounds_once) continue;
+      if (BucketLayout{.dtype = dtype, .op = op}.rounds() && !rounds_once) continue;
       for (Placement placement : {Placement::kInPlace, Placement::kStaged, Placement::kUser}) {
         const bool out_of_place = placement != Placement::kInPlace && layouts.size() % 2 == 1;
         layouts.push_back({.count = 131 + layouts.size(),

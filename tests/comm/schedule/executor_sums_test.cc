@@ -65,8 +65,7 @@ void ExecutorJobs::expect_exact_for_any_interleaving(const std::vector<BucketLay
     }
     const std::size_t polled = random() % ranks.size();
     Rank& rank = *ranks[polled];
-    rank.transport().poll();
-    rank.executor().poll();
+    rank.poll();
     for (BucketId bucket : rank.executor().take_finished()) {
       std::uint64_t& iteration = iterations[polled][bucket];
       ASSERT_EQ(rank.wrong(bucket, iteration), "");
@@ -124,8 +123,7 @@ void ExecutorJobs::expect_exact_with_a_thread_per_rank(
       std::size_t finished = 0;
       run.poll_until(
           [&] {
-            bool moved = rank.transport().poll();
-            moved |= rank.executor().poll();
+            const bool moved = rank.poll();
             finished += rank.executor().take_finished().size();
             return moved;
           },

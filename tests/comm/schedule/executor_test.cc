@@ -38,8 +38,7 @@ TEST(Executor, PollsBetweenThePartsOfALongKernel) {
   for (std::size_t finished = 0; finished < ranks.size(); ++polls) {
     ASSERT_LT(polls, 100);
     for (const auto& rank : ranks) {
-      rank->transport().poll();
-      rank->executor().poll();
+      rank->poll();
       finished += rank->executor().take_finished().size();
     }
   }
@@ -62,10 +61,7 @@ TEST(Executor, AbandonForgetsOneBucketForGood) {
       }
       for (std::size_t r = 0; r < 2; ++r) ranks[r]->start(0, 0);  // Rank 2 never comes.
       for (int step = 0; step < steps; ++step) {
-        for (const auto& rank : ranks) {
-          rank->transport().poll();
-          rank->executor().poll();
-        }
+        for (const auto& rank : ranks) rank->poll();
       }
       for (std::size_t r = 0; r < 2; ++r) {
         ranks[r]->executor().abandon(0);
@@ -85,8 +81,7 @@ TEST(Executor, AbandonForgetsOneBucketForGood) {
       for (int polls = 0; finished < ranks.size(); ++polls) {
         ASSERT_LT(polls, 1000);
         for (const auto& rank : ranks) {
-          rank->transport().poll();
-          rank->executor().poll();
+          rank->poll();
           for (BucketId bucket : rank->executor().take_finished()) {
             EXPECT_EQ(bucket, 1u);
             EXPECT_EQ(rank->wrong(1, 0), "");
@@ -111,8 +106,7 @@ TEST(Executor, SaysWhatAndForWhomItWaits) {
   rank.add({.count = 100}, hub.grid(), {.algorithm = "ring"});
   rank.start(0, 7);
   for (int i = 0; i < 10; ++i) {
-    rank.transport().poll();
-    rank.executor().poll();
+    rank.poll();
   }
   EXPECT_TRUE(rank.executor().busy());
   EXPECT_THAT(rank.executor().describe_wait(), AllOf(HasSubstr("bucket 'bucket 0' iteration 7:"),
@@ -136,10 +130,7 @@ TEST(Executor, CancelForgetsWhatIsInFlight) {
         }
       }
       for (int step = 0; step < steps; ++step) {
-        for (const auto& rank : ranks) {
-          rank->transport().poll();
-          rank->executor().poll();
-        }
+        for (const auto& rank : ranks) rank->poll();
       }
       Rank& cut = *ranks[0];
       cut.transport().shutdown(false);
@@ -151,8 +142,7 @@ TEST(Executor, CancelForgetsWhatIsInFlight) {
       ranks.erase(ranks.begin());
       for (const auto& rank : ranks) {
         for (int step = 0; step < 200; ++step) {
-          rank->transport().poll();
-          rank->executor().poll();
+          rank->poll();
         }
         rank->transport().shutdown(false);
         rank->executor().cancel();
@@ -171,10 +161,7 @@ TEST(Executor, WhatPeersSentOfABucketNotYetStartedIsGivenUpFromItsFirstIteration
       InProcessHub hub(ProcessGrid::with_node_sizes({1, 1}));
       const auto ranks = make_ranks(hub);
       const auto poll_all = [&] {
-        for (const auto& rank : ranks) {
-          rank->transport().poll();
-          rank->executor().poll();
-        }
+        for (const auto& rank : ranks) rank->poll();
       };
       for (const auto& rank : ranks) {
         rank->add({.count = 200}, hub.grid(), {.algorithm = "direct"}, first);

@@ -1,4 +1,4 @@
-#include "comm/transport/error_cell.h"
+#include "comm/transport/shm_segment.h"
 
 #include <gtest/gtest.h>
 

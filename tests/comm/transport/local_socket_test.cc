@@ -12,6 +12,7 @@
 
 #include "comm/base/error.h"
 #include "comm/base/open_files.h"
+#include "tests/support/thrown_error.h"
 
 namespace kolo {
 namespace {
@@ -55,25 +56,17 @@ void receive_two(int more) {
 TEST(LocalSocket, DescriptorsForWhichThereIsNoRoomAreAnErrorThatSaysWhatToRaise) {
   receive_two(2);
   for (const int more : {0, 1}) {
-    try {
-      receive_two(more);
-      ADD_FAILURE() << more;
-    } catch (const KoloError& e) {
-      EXPECT_EQ(e.error().code, ErrorCode::kResources);
-      EXPECT_THAT(e.what(), HasSubstr("(ulimit -n)"));
-    }
+    const Error error = test::thrown_error([&] { receive_two(more); });
+    EXPECT_EQ(error.code, ErrorCode::kResources) << more;
+    EXPECT_THAT(error.what, HasSubstr("(ulimit -n)"));
   }
 }
 
 TEST(OpenFiles, TheLimitIsRaisedToWhatTheSystemAllows) {
   const DescriptorLimit limit(1);
-  try {
-    require_open_files(2, "this test");
-    ADD_FAILURE();
-  } catch (const KoloError& e) {
-    EXPECT_EQ(e.error().code, ErrorCode::kResources);
-    EXPECT_THAT(e.what(), HasSubstr("needs 2 descriptors and this process may open 1 more"));
-  }
+  const Error error = test::thrown_error([] { require_open_files(2, "this test"); });
+  EXPECT_EQ(error.code, ErrorCode::kResources);
+  EXPECT_THAT(error.what, HasSubstr("needs 2 descriptors and this process may open 1 more"));
   raise_open_file_limit();
   rlimit raised{};
   ::getrlimit(RLIMIT_NOFILE, &raised);

@@ -1,4 +1,4 @@
-#include "comm/transport/page_map.h"
+#include "comm/transport/peer_memory.h"
 
 #include <sys/mman.h>
 #include <sys/utsname.h>

@@ -9,6 +9,7 @@
 
 #include "tests/comm/transport/transport_jobs.h"
 #include "tests/support/child_process.h"
+#include "tests/support/thrown_error.h"
 
 namespace kolo::test {
 namespace {
@@ -54,17 +55,6 @@ void sleep_until_woken(ShmTransport& transport) {
   if (woken == 0) throw std::runtime_error("slept through a peer's death");
 }
 
-TEST(ShmProcess, AKilledPeerIsNamedWhileThisRankPolls) {
-  const std::string job_id = unique_job_id();
-  ChildProcess child({"--child", job_id, "secret"});
-  ShmTransport transport(config_of(job_id, "secret", 0), 2);
-  await_hello(transport);
-  child.kill();  // Not waited for: a zombie counts as dead.
-  while (!transport.failure()) transport.poll();
-  EXPECT_EQ(transport.failure()->code, ErrorCode::kPeerLost);
-  EXPECT_EQ(transport.failure()->peer, 1);
-}
-
 TEST(ShmProcess, AKilledPeerWakesAndIsNamedWhileThisRankSleeps) {
   const std::string job_id = unique_job_id();
   ChildProcess child({"--child", job_id, "secret"});
@@ -76,21 +66,21 @@ TEST(ShmProcess, AKilledPeerWakesAndIsNamedWhileThisRankSleeps) {
   EXPECT_EQ(transport.failure()->peer, 1);
 }
 
-TEST(ShmProcess, MemoryOfAKilledPeerCannotBeRead) {
+TEST(ShmProcess, AKilledPeerIsNamedWhileThisRankPollsAndItsMemoryCannotBeRead) {
   const std::string job_id = unique_job_id();
   ChildProcess child({"--child", job_id, "secret"});
   ShmTransport transport(config_of(job_id, "secret", 0), 2);
   await_hello(transport);
-  child.kill();
+  child.kill();  // Not waited for: a zombie counts as dead.
   while (!transport.failure()) transport.poll();
+  EXPECT_EQ(transport.failure()->code, ErrorCode::kPeerLost);
+  EXPECT_EQ(transport.failure()->peer, 1);
   std::byte byte{};
-  try {
+  const Error error = thrown_error([&] {
     transport.read_memory(1, reinterpret_cast<std::uint64_t>(&byte), {&byte, 1});
-    ADD_FAILURE() << "read it";
-  } catch (const KoloError& error) {
-    EXPECT_EQ(error.error().code, ErrorCode::kPeerLost);
-    EXPECT_EQ(error.error().peer, 1);
-  }
+  });
+  EXPECT_EQ(error.code, ErrorCode::kPeerLost);
+  EXPECT_EQ(error.peer, 1);
 }
 
 TEST(ShmProcess, MemoryIsClosedOnDemand) {
@@ -137,15 +127,11 @@ TEST(ShmProcess, APeerThatDoesNotComeIsNamed) {
   for (const int rank : {0, 1}) {
     auto config = config_of(unique_job_id(), "secret", rank);
     config.connect_within = std::chrono::milliseconds(1);
-    try {
-      const ShmTransport transport(config, 2);
-      ADD_FAILURE() << "met nobody";
-    } catch (const KoloError& error) {
-      EXPECT_EQ(error.error().code, ErrorCode::kTimeout);
-      EXPECT_EQ(error.error().peer, 1 - rank);
-      EXPECT_EQ(error.error().what,
-                "rank " + std::to_string(1 - rank) + " of this node did not connect within 1 ms");
-    }
+    const Error error = thrown_error([&] { ShmTransport(config, 2); });
+    EXPECT_EQ(error.code, ErrorCode::kTimeout);
+    EXPECT_EQ(error.peer, 1 - rank);
+    EXPECT_EQ(error.what,
+              "rank " + std::to_string(1 - rank) + " of this node did not connect within 1 ms");
   }
 }
 
@@ -177,12 +163,9 @@ TEST(ShmProcess, RanksThatDisagreeAboutLimitsSayWhatDiffers) {
   run_ranks(2, [&](const RankRun& run) {
     auto config = config_of(job_id, "secret", run.rank());
     config.limits.counters += static_cast<std::uint32_t>(run.rank());
-    try {
-      ShmTransport transport(config, 2);
-    } catch (const KoloError& error) {
-      codes[static_cast<std::size_t>(run.rank())] = error.error().code;
-      EXPECT_NE(error.error().what.find("counters"), std::string::npos) << error.what();
-    }
+    const Error error = thrown_error([&] { ShmTransport(config, 2); });
+    codes[static_cast<std::size_t>(run.rank())] = error.code;
+    EXPECT_NE(error.what.find("counters"), std::string::npos) << error.what;
   });
   EXPECT_EQ(codes[0].load(), ErrorCode::kConfig);
   EXPECT_EQ(codes[1].load(), ErrorCode::kConfig);

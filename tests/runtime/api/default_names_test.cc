@@ -1,12 +1,13 @@
 #include "runtime/calls/operation.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <utility>
 #include <vector>
 
-#include "runtime/calls/operation_pool.h"
+#include "runtime/calls/operation_calls.h"
 
 namespace kolo {
 namespace {
@@ -36,6 +37,19 @@ TEST(Operation, WithoutANameIsNamedByItsArguments) {
     change();
     EXPECT_EQ(operation.default_name(), operation.arguments());
   }
+}
+
+TEST(DefaultNames, TellManyTensorsApartByAHash) {
+  Operation many{.kind = OperationKind::kAllReduce,
+                 .tensors = std::vector<TensorBuffers>(30, {.count = 1})};
+  EXPECT_THAT(many.default_name(), testing::StartsWith("all_reduce float32 in 30 tensors (hash "));
+  const std::string others = many.default_name();
+  many.tensors.back().count = 2;
+  EXPECT_NE(many.default_name(), others);
+  Operation parts{.kind = OperationKind::kAllGather,
+                  .tensors = std::vector<TensorBuffers>(9),
+                  .counts = std::vector<std::size_t>(18, 1)};
+  EXPECT_THAT(parts.default_name(), testing::HasSubstr("float32 in 9 tensors of 2 parts (hash "));
 }
 
 TEST(OperationPool, KeepsTheDefaultNameForTheNextCall) {

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -262,6 +264,112 @@ TEST(RuntimeMessage, IsNoCallAfterTheEnd) {
     runtime.close();
     EXPECT_THAT(error_of([&] { never.wait(); }), HasSubstr("shutdown"));
     EXPECT_THAT(error_of([&] { runtime.send(view(data), 0).wait(); }), HasSubstr("shutdown"));
+  });
+}
+
+// --- Several tensors
+// ------------------------------------------------------------------------------
+
+/// Tensors of three dtypes, one of which is empty.
+struct ThreeTensors {
+  explicit ThreeTensors(std::size_t count) : floats(count), bytes(count + 3) {}
+
+  /// Those that `rank` sends.
+  static ThreeTensors of(int rank, std::size_t count) {
+    ThreeTensors tensors(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      tensors.floats[i] = static_cast<float>((i + static_cast<std::size_t>(rank)) % 1000);
+    }
+    for (std::size_t i = 0; i < tensors.bytes.size(); ++i) {
+      tensors.bytes[i] = static_cast<std::uint8_t>(i * 3 + static_cast<std::size_t>(rank));
+    }
+    return tensors;
+  }
+
+  std::vector<BufferView> views() {
+    return {view(floats), {nullptr, 0, DType::kInt64}, {bytes.data(), bytes.size(), DType::kUInt8}};
+  }
+  std::size_t count() const { return floats.size() + bytes.size(); }
+  friend bool operator==(const ThreeTensors&, const ThreeTensors&) = default;
+
+  std::vector<float> floats;
+  std::vector<std::uint8_t> bytes;
+};
+
+void require_tensors(const ThreeTensors& got, const Received& received) {
+  const std::string from = "from rank " + std::to_string(received.source);
+  require(received.count == got.count(), "count " + from);
+  require(got == ThreeTensors::of(received.source, got.floats.size()), "values " + from);
+}
+
+/// Tensors of few bytes, which travel with the offer, and of many.
+constexpr std::size_t kTensorCounts[] = {0, 1, 1000, 100'000};
+
+class RuntimeGroupedMessages : public testing::TestWithParam<int> {};
+
+TEST_P(RuntimeGroupedMessages, GoAroundARing) {
+  RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
+    const int n = runtime.world_size();
+    const int next = (runtime.rank() + 1) % n, previous = (runtime.rank() + n - 1) % n;
+    for (int round = 0; round < 10; ++round) {
+      for (const std::size_t count : kTensorCounts) {
+        ThreeTensors out = ThreeTensors::of(runtime.rank(), count), in(count);
+        Ticket sent = runtime.send(out.views(), next, count);
+        const Received received =
+            runtime.recv(in.views(), round % 2 == 0 ? previous : kAnyRank, count).received();
+        require(received.source == previous, "source");
+        require_tensors(in, received);
+        sent.wait();
+      }
+    }
+    all_reduce_works(runtime, "beside grouped messages");
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, RuntimeGroupedMessages, testing::Values(2, 3));
+
+// In both directions, and also into a longer buffer.
+TEST(RuntimeGroupedMessage, AListOfOneTensorIsAPlainMessage) {
+  RuntimeJob(2, test_options()).run([](Runtime& runtime) {
+    for (const std::size_t count : kTensorCounts) {
+      std::vector<float> out = ThreeTensors::of(0, count).floats, in(count + 2, -1.0F);
+      const std::vector<BufferView> list_out = {view(out)}, list_in = {view(in)};
+      if (runtime.rank() == 0) {
+        runtime.send(list_out, 1).wait();
+        runtime.send(view(out), 1).wait();
+        continue;
+      }
+      for (const bool receives_list : {false, true}) {
+        std::ranges::fill(in, -1.0F);
+        const Received received =
+            (receives_list ? runtime.recv(list_in, 0) : runtime.recv(view(in), 0)).received();
+        require(received.count == count, "count");
+        require(std::ranges::equal(out, std::span(in).first(count)), "values");
+        require(in[count] == -1.0F, "nothing behind the message");
+      }
+    }
+  });
+}
+
+TEST(RuntimeGroupedMessage, MisuseIsRefusedAtTheCall) {
+  RuntimeJob(2, test_options()).run([](Runtime& runtime) {
+    ThreeTensors tensors(4);
+    std::vector<BufferView> null = tensors.views(), mixed = tensors.views();
+    null[1].count = 2;
+    mixed[2].memory = MemoryKind::kDevice;
+    std::vector<BufferView> on_device = tensors.views();
+    for (BufferView& each : on_device) each.memory = MemoryKind::kDevice;
+    EXPECT_THAT(error_of([&] { runtime.send(std::vector<BufferView>(), 0).wait(); }),
+                HasSubstr("send: there are no tensors"));
+    EXPECT_THAT(error_of([&] { runtime.recv(null, 0).wait(); }),
+                HasSubstr("recv: buffer 1 is null"));
+    EXPECT_THAT(error_of([&] { runtime.send(mixed, 0).wait(); }),
+                HasSubstr("buffer 2 is in device memory and buffer 0 in host memory"));
+    EXPECT_THAT(error_of([&] { runtime.recv(on_device, 0).wait(); }),
+                HasSubstr("set the option `device`"));
+    EXPECT_THAT(error_of([&] { runtime.send(tensors.views(), 2).wait(); }),
+                HasSubstr("send: the peer 2 is not a rank"));
+    all_reduce_works(runtime, "after misuse");
   });
 }
 

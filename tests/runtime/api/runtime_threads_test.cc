@@ -98,61 +98,6 @@ TEST_P(RuntimeThreads, CollectivesOfParts) {
   });
 }
 
-TEST_P(RuntimeThreads, GroupedCollectives) {
-  RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
-    const auto ranks = static_cast<std::size_t>(runtime.world_size());
-    const auto mine = static_cast<float>(runtime.rank() + 1);
-    const auto sum = static_cast<float>(ranks * (ranks + 1) / 2);
-    constexpr std::size_t kCounts[] = {3, 1000, 1};
-    const auto require_all = [](const std::vector<std::vector<float>>& tensors, float value,
-                                const std::string& what) {
-      for (const auto& tensor : tensors) {
-        for (const float each : tensor) require(each == value, what);
-      }
-    };
-    for (int use = 0; use < 3; ++use) {
-      std::vector<std::vector<float>> parts, wholes, inputs;
-      for (const std::size_t count : kCounts) {
-        parts.emplace_back(count, mine);
-        wholes.emplace_back(count * ranks);
-        inputs.emplace_back(count * ranks, mine);
-      }
-      // By the buffers of each tensor.
-      const auto buffers = [&](std::vector<std::vector<float>>* from,
-                               std::vector<std::vector<float>>& to) {
-        std::vector<Tensor> all;
-        for (std::size_t i = 0; i < to.size(); ++i) {
-          all.push_back(from == nullptr ? Tensor(to[i]) : Tensor((*from)[i], to[i]));
-        }
-        return all;
-      };
-      const std::vector<Tensor> in_place = buffers(nullptr, parts);
-      runtime.all_reduce("all_reduce", in_place).wait();
-      require_all(parts, sum, "all_reduce");
-      runtime.broadcast("broadcast", in_place, 0).wait();
-      const std::vector<Tensor> gathered = buffers(&parts, wholes);
-      runtime.all_gather("all_gather", gathered).wait();
-      require_all(wholes, sum, "all_gather");
-      const std::vector<Tensor> scattered = buffers(&inputs, parts);
-      runtime.reduce_scatter("reduce_scatter", scattered).wait();
-      require_all(parts, sum, "reduce_scatter");
-      runtime.scatter("scatter", scattered, 0).wait();
-      require_all(parts, 1.0F, "scatter");
-      runtime.gather("gather", gathered, 0).wait();
-      if (runtime.rank() == 0) require_all(wholes, 1.0F, "gather");
-      runtime.reduce("reduce", in_place, 0).wait();
-      if (runtime.rank() == 0) require_all(parts, static_cast<float>(ranks), "reduce");
-      const std::vector<Tensor> exchanged = buffers(&inputs, wholes);
-      runtime.all_to_all("all_to_all", exchanged).wait();
-      for (std::size_t i = 0; i < wholes.size(); ++i) {
-        for (std::size_t at = 0; at < wholes[i].size(); ++at) {
-          require(wholes[i][at] == static_cast<float>(at / kCounts[i] + 1), "all_to_all");
-        }
-      }
-    }
-  });
-}
-
 TEST_P(RuntimeThreads, ManyAsynchronousOperationsInAnyOrder) {
   RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
     constexpr std::size_t kOperations = 20;

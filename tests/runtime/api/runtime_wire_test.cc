@@ -14,7 +14,6 @@
 namespace kolo::test {
 namespace {
 
-using ::testing::Each;
 using ::testing::HasSubstr;
 
 constexpr Reduction kSumAsBfloat16{ReduceOp::kSum, {}, DType::kBFloat16};
@@ -109,19 +108,6 @@ TEST(RuntimeWire, AReduceScatterHasTheBitsOfAnAllReduce) {
                 std::equal(second.begin(), second.end(), of_all.begin() + runtime.rank() * 100),
             "grouped");
   });
-}
-
-TEST(RuntimeWire, RanksThatDifferInItDisagree) {
-  Texts errors(2);
-  RuntimeJob job(2, test_options());
-  job.run([&](Runtime& runtime) {
-    std::vector<float> data(10);
-    const Reduction reduction = runtime.rank() == 0 ? Reduction() : kSumAsBfloat16;
-    errors.set(runtime.rank(),
-               error_of([&] { runtime.all_reduce("x", view(data), reduction).wait(); }));
-  });
-  EXPECT_THAT(errors.all(),
-              Each(HasSubstr("rank 1 submits 'x': all_reduce float32 [10] sum as bfloat16")));
 }
 
 TEST(RuntimeWire, IsRefusedWhereNothingCasts) {

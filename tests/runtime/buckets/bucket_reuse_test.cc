@@ -16,7 +16,6 @@ namespace {
 
 using test::EngineJob;
 using test::error_of;
-using test::view;
 
 /// More floats than this have no room in a rank's arena.
 constexpr std::size_t kInArena = EngineJob::kLimits.arena_bytes / sizeof(float);
@@ -28,10 +27,7 @@ std::string sum(EngineJob& job, const std::string& name, std::size_t count, floa
   std::vector<std::shared_ptr<Operation>> operations;
   for (std::size_t rank = 0; rank < world; ++rank) {
     data[rank].assign(count, value + static_cast<float>(rank));
-    operations.push_back(
-        job.submit(static_cast<int>(rank), {.kind = OperationKind::kAllReduce,
-                                            .name = name,
-                                            .tensors = test::in_place(view(data[rank]))}));
+    operations.push_back(job.submit(static_cast<int>(rank), test::all_reduce(name, data[rank])));
   }
   job.finish(operations);
   float expected = 0;
@@ -82,9 +78,8 @@ TEST_P(BucketReuse, NewNamesNeverRunOutWhereSeveralComeAtOnce) {
     for (int rank = 0; rank < job.world_size(); ++rank) {
       for (int each = 0; each < 8; ++each) {
         data.emplace_back(20, static_cast<float>(rank + 1));
-        operations.push_back(job.submit(rank, {.kind = OperationKind::kAllReduce,
-                                               .name = "tensor " + std::to_string(8 * burst + each),
-                                               .tensors = test::in_place(view(data.back()))}));
+        operations.push_back(job.submit(
+            rank, test::all_reduce("tensor " + std::to_string(8 * burst + each), data.back())));
       }
     }
     job.finish(operations);
@@ -121,9 +116,7 @@ TEST_P(BucketReuse, NewNamesNeverRunOutWhileRanksAreApart) {
       for (std::size_t burst = random() % 8; burst > 0 && next[rank] < kUses; --burst) {
         const std::size_t use = next[rank]++;
         operations.push_back(
-            job.submit(static_cast<int>(rank), {.kind = OperationKind::kAllReduce,
-                                                .name = names[use],
-                                                .tensors = test::in_place(view(data[rank][use]))}));
+            job.submit(static_cast<int>(rank), test::all_reduce(names[use], data[rank][use])));
       }
       job.poll(random() % 20);
     }
@@ -153,9 +146,8 @@ TEST_P(BucketReuse, WhatARejectedOperationHadIsUsedAgain) {
       std::vector<std::thread> waiting;
       for (int rank = 0; rank < job.world_size(); ++rank) {
         operations.push_back(job.submit(
-            rank, {.kind = OperationKind::kAllReduce,
-                   .name = rank == odd_one ? "y" : "x",
-                   .tensors = test::in_place(view(data[static_cast<std::size_t>(rank)]))}));
+            rank,
+            test::all_reduce(rank == odd_one ? "y" : "x", data[static_cast<std::size_t>(rank)])));
         waiting.emplace_back([ticket = operations.back()->ticket] {
           try {
             ticket->wait(std::chrono::milliseconds(0));

@@ -1,4 +1,4 @@
-#include "runtime/buckets/flag_ranges.h"
+#include "runtime/buckets/bucket_table.h"
 
 #include <gtest/gtest.h>
 

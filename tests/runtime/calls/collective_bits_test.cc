@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/algorithms/all_reduce/all_reduce.h"
+#include "comm/algorithms/registry.h"
 #include "runtime/calls/operation_calls.h"
 #include "tests/support/engine_job.h"
 #include "tests/support/sanitized.h"
@@ -133,6 +135,15 @@ TEST(CollectiveBits, OfAReproducibleJobDependNeitherOnLinksNorOnSizeAndPlace) {
   EXPECT_GT(results({1, 1, 1, 1}, {.algorithm = "ring"}), 1u) << "these sums tell orders apart";
 }
 
+/// "auto", and all but `direct`, with which they are compared.
+std::vector<std::string> collective_algorithms() {
+  std::vector<std::string> names{"auto"};
+  for (const Algorithm* each : all_algorithms().subspan(all_reduces().size())) {
+    if (each->name() != "direct" && each->name() != "native") names.emplace_back(each->name());
+  }
+  return names;
+}
+
 TEST(CollectiveBits, AreTheSameByEveryAlgorithm) {
   for (const std::vector<int>& nodes :
        std::vector<std::vector<int>>{{1, 1, 1, 1}, {2, 2}, {1, 3, 2}}) {
@@ -143,8 +154,7 @@ TEST(CollectiveBits, AreTheSameByEveryAlgorithm) {
           const SumCase what{
               .nodes = nodes, .dtype = dtype, .count = count, .is_scattered = is_scattered};
           const Bytes reference = reduced_by(what, "direct", 1).results;
-          for (const char* const algorithm :
-               {"auto", "tree", "bruck", "ring", "pairwise", "scatter_allgather"}) {
+          for (const std::string& algorithm : collective_algorithms()) {
             EXPECT_EQ(reduced_by(what, algorithm, 2).results == reference, true)
                 << algorithm << " " << to_string(dtype) << " " << count << " on " << nodes.size()
                 << " nodes" << (is_scattered ? " scattered" : "");

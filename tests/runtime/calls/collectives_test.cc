@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,7 +20,6 @@ namespace {
 
 using test::EngineJob;
 using test::error_of;
-using test::view;
 
 class Collectives : public testing::TestWithParam<std::tuple<test::CollectiveCall, MemoryKind>> {
  protected:
@@ -133,105 +131,6 @@ INSTANTIATE_TEST_SUITE_P(All, Collectives,
                            return std::get<0>(each.param).name + "_" +
                                   std::string(to_string(std::get<MemoryKind>(each.param)));
                          });
-
-// Each pair of calls that differ in one thing, in the table below, is an error that names both on
-// all ranks; the next use of the name works.
-TEST(CollectiveMismatch, IsTheSameErrorEverywhereAndHarmsNothing) {
-  using Kind = OperationKind;
-  std::vector<float> in(64), out(64);
-  std::vector<double> wide_in(8), wide_out(24);
-  std::string name;  // of the pair
-  const std::vector<std::size_t> counts{6, 10, 8}, others{10, 6, 8};
-  using Make =
-      std::function<std::shared_ptr<Operation>(const OperationCalls&, std::vector<float>&)>;
-  const auto gather = [&](const OperationCalls& calls, int root) {
-    return calls.make(Kind::kGather, name, {{in.data(), 8}, {out.data(), 24}}, root);
-  };
-  struct Pair {
-    std::string what;
-    Make usual, odd;
-    std::string usual_text, odd_text;
-  };
-  const auto scatter = [&](ReduceOp op) -> Make {
-    return [&, op](const auto& calls, auto& result) {
-      return calls.make(Kind::kReduceScatter, name, {{in.data(), 24}, {result.data(), 8}}, 0, op);
-    };
-  };
-  const Make scatter_sum = scatter(ReduceOp::kSum);
-  const auto gather_parts = [&](std::size_t each) -> Make {
-    return [&, each](const auto& calls, auto& result) {
-      return calls.make(Kind::kAllGather, name, {{in.data(), each}, {result.data(), 3 * each}});
-    };
-  };
-  const Make gather_all = gather_parts(8);
-  const auto gather_counts = [&](const std::vector<std::size_t>& parts) -> Make {
-    return [&](const auto& calls, auto& result) {
-      const std::size_t mine = parts[static_cast<std::size_t>(calls.rank())];
-      return calls.make(Kind::kAllGather, name, {{in.data(), mine}, {result.data(), 24}, parts});
-    };
-  };
-  const std::vector<Pair> pairs = {
-      {"operation", scatter_sum, gather_all, "reduce_scatter float32 [8] each sum",
-       "all_gather float32 [8] each"},
-      {"reduction", scatter_sum, scatter(ReduceOp::kMax), "each sum out of place",
-       "each max out of place"},
-      {"count", gather_all, gather_parts(9), "[8] each", "[9] each"},
-      {"dtype", gather_all,
-       [&](const auto& calls, auto&) {
-         return calls.make(Kind::kAllGather, name, {wide_in, wide_out});
-       },
-       "all_gather float32 [8]", "all_gather float64 [8]"},
-      {"splits", gather_all, gather_counts(counts), "[8] each", "[6, 10, 8]"},
-      {"uneven splits", gather_counts(counts), gather_counts(others), "[6, 10, 8]", "[10, 6, 8]"},
-      {"place", gather_all,
-       [&](const auto& calls, auto& result) {
-         return calls.make(Kind::kAllGather, name, {result.data(), 24});
-       },
-       "each out of place", "all_gather float32 [8] each"},
-      {"memory", gather_all,
-       [&](const auto& calls, auto& result) {
-         return calls.make(
-             Kind::kAllGather, name,
-             {{in.data(), 8, MemoryKind::kDevice}, {result.data(), 24, MemoryKind::kDevice}});
-       },
-       "each out of place", "each out of place on device"},
-      {"place of a broadcast",
-       [&](const auto& calls, auto& result) {
-         return calls.make(Kind::kBroadcast, name, {result.data(), 8}, 2);
-       },
-       [&](const auto& calls, auto& result) {
-         return calls.make(Kind::kBroadcast, name, {{}, {result.data(), 8}}, 2);
-       },
-       "from rank 2", "from rank 2 out of place"},
-      {"root", [&](const auto& calls, auto&) { return gather(calls, 0); },
-       [&](const auto& calls, auto&) { return gather(calls, 1); }, "to rank 0", "to rank 1"},
-  };
-  EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.verify_schedules = true}, 3);
-  for (const Pair& pair : pairs) {
-    SCOPED_TRACE(pair.what);
-    name = pair.what;
-    for (const bool is_mixed : {true, false}) {
-      std::vector<std::vector<float>> results(3, std::vector<float>(64));
-      std::vector<std::shared_ptr<Operation>> operations;
-      for (int rank = 0; rank < 3; ++rank) {
-        OperationPool pool;
-        const OperationCalls calls(pool, rank, 3);
-        const Make& make = is_mixed && rank == 1 ? pair.odd : pair.usual;
-        operations.push_back(
-            job.submit(rank, *make(calls, results[static_cast<std::size_t>(rank)])));
-      }
-      job.finish(operations);
-      const std::string error = error_of(*operations[0]);
-      for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), error);
-      if (!is_mixed) {
-        EXPECT_EQ(error, "");
-      } else {
-        EXPECT_THAT(error, testing::AllOf(testing::HasSubstr(pair.usual_text),
-                                          testing::HasSubstr(pair.odd_text)));
-      }
-    }
-  }
-}
 
 TEST(CollectiveCalls, SendEachRankAsMuchAsTheCountsSay) {
   const std::vector<std::size_t> counts{0, 5, 300, 7, 0, 1, 2, 64, 3};

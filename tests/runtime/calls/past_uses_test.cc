@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, PastUses, testing::Values(3, 4));
 
 // --- Ranks that only send do not run ahead of late ones for ever ---------------------------------
 
-constexpr int kRanks = 3;
+constexpr int kRanksOfLoad = 3;
 
 struct Load {
   std::size_t count, uses;  ///< Floats in each use.
@@ -149,31 +149,31 @@ class UsesAhead : public testing::TestWithParam<Load> {
   }
 
   EngineJob job_{ProcessGrid::with_node_sizes({1, 1, 1}), {}, 3};
-  std::vector<std::vector<float>> data_[kRanks];
-  std::vector<std::shared_ptr<Operation>> operations_[kRanks];
+  std::vector<std::vector<float>> data_[kRanksOfLoad];
+  std::vector<std::shared_ptr<Operation>> operations_[kRanksOfLoad];
 };
 
 TEST_P(UsesAhead, EndOnceSomeMegabytesWait) {
   // All agree on the name.
-  std::vector<std::vector<float>> first(kRanks, std::vector<float>(count(), 1.0F));
+  std::vector<std::vector<float>> first(kRanksOfLoad, std::vector<float>(count(), 1.0F));
   std::vector<std::shared_ptr<Operation>> begin;
-  for (int rank = 0; rank < kRanks; ++rank) {
+  for (int rank = 0; rank < kRanksOfLoad; ++rank) {
     begin.push_back(job_.submit(
         rank, {.kind = OperationKind::kBroadcast,
                .name = "x",
                .tensors = test::in_place(view(first[static_cast<std::size_t>(rank)]))}));
   }
   job_.finish(begin);
-  for (int rank = 0; rank + 1 < kRanks; ++rank) submit(rank);
+  for (int rank = 0; rank + 1 < kRanksOfLoad; ++rank) submit(rank);
   job_.poll(20000);
   const std::size_t ahead = ended(0);
   EXPECT_GT(ahead, 1u) << "the root may end before others begin";
   EXPECT_LT(ahead, GetParam().bound);
-  submit(kRanks - 1);
+  submit(kRanksOfLoad - 1);
   std::vector<std::shared_ptr<Operation>> all;
   for (const auto& mine : operations_) all.insert(all.end(), mine.begin(), mine.end());
   job_.finish(all);
-  for (int rank = 0; rank < kRanks; ++rank) {
+  for (int rank = 0; rank < kRanksOfLoad; ++rank) {
     for (std::size_t use = 0; use < GetParam().uses; ++use) {
       ASSERT_EQ(error_of(*operations_[rank][use]), "");
       ASSERT_EQ(data_[rank][use], std::vector<float>(count(), static_cast<float>(use + 1)))

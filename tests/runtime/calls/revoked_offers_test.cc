@@ -50,9 +50,7 @@ class RevokedOffers : public testing::Test {
     job_.poll(100);
     visits_ = visit_offers(job_, 0, data_[0]);
     EXPECT_FALSE(visits_.empty());
-    other_ = job_.submit(kOfferRanks - 1, {.kind = OperationKind::kAllReduce,
-                                           .name = "x",
-                                           .tensors = test::in_place(view(data_[2]))});
+    other_ = job_.submit(kOfferRanks - 1, test::all_reduce("x", data_[2]));
     for (const auto& operation : {first_, other_}) {
       waiting_.emplace_back([operation] {
         EXPECT_THROW(operation->ticket->wait(std::chrono::milliseconds(0)), KoloError);

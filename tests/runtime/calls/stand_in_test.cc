@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "tests/support/calls/in_place.h"
+#include "tests/support/calls/sized_tensor.h"
 
 namespace kolo {
 namespace {

@@ -4,7 +4,6 @@
 
 #include <memory>
 
-#include "comm/device/cuda_availability.h"
 #include "comm/device/cuda_device.h"
 #include "tests/runtime/device/group_buffers.h"
 

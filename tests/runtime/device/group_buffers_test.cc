@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/runtime/device/group_buffers.h"
-#include "tests/support/calls/in_place.h"
+#include "tests/support/calls/sized_tensor.h"
 
 namespace kolo {
 namespace {

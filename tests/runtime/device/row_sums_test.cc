@@ -11,7 +11,7 @@
 
 #include "runtime/calls/rows/row_reduction.h"
 #include "tests/runtime/calls/rows/expected_rows.h"
-#include "tests/runtime/device/call_counter.h"
+#include "tests/runtime/device/counted_job.h"
 #include "tests/support/device/host_stream.h"
 #include "tests/support/engine_job.h"
 #include "tests/support/node_shapes.h"

@@ -296,67 +296,6 @@ TEST(DeviceEngine, BitsDoNotDependOnTiming) {
   }
 }
 
-TEST(DeviceEngine, NamedOperationsSumDeviceBuffers) {
-  for (std::uint64_t seed = 0; seed < 10; ++seed) {
-    EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.device_chunk_bytes = 1024}, seed,
-                  JobDevices{});
-    for (int use = 0; use < 3; ++use) {
-      std::vector<DeviceMemory> memory;
-      std::vector<std::shared_ptr<Operation>> operations;
-      for (int rank = 0; rank < 3; ++rank) {
-        constexpr std::size_t kCount = 77;
-        memory.push_back(job.device(rank).allocate(kCount * sizeof(float), MemoryKind::kDevice));
-        auto* values = reinterpret_cast<float*>(memory.back().data());
-        for (std::size_t i = 0; i < kCount; ++i) values[i] = element(rank, i, use);
-        operations.push_back(job.submit(rank, {.kind = OperationKind::kAllReduce,
-                                               .name = "x",
-                                               .memory = MemoryKind::kDevice,
-                                               .tensors = test::in_place({values, kCount})}));
-      }
-      job.finish(operations);
-      for (int rank = 0; rank < 3; ++rank) {
-        EXPECT_EQ(error_of(*operations[static_cast<std::size_t>(rank)]), "");
-        const auto* values =
-            reinterpret_cast<const float*>(memory[static_cast<std::size_t>(rank)].data());
-        for (std::size_t i = 0; i < 77; ++i) {
-          ASSERT_EQ(values[i], element(0, i, use) + element(1, i, use) + element(2, i, use))
-              << "seed " << seed;
-        }
-      }
-    }
-  }
-}
-
-TEST(DeviceEngine, BroadcastReachesDeviceMemoryOfAllRanks) {
-  for (const std::vector<int>& nodes :
-       std::initializer_list<std::vector<int>>{{3}, {2, 2}, {1, 2}}) {
-    EngineJob job(ProcessGrid::with_node_sizes(nodes), {.device_chunk_bytes = 1024}, 4,
-                  JobDevices{});
-    for (int root = 0; root < job.world_size(); ++root) {
-      std::vector<DeviceMemory> memory;
-      std::vector<std::shared_ptr<Operation>> operations;
-      for (int rank = 0; rank < job.world_size(); ++rank) {
-        constexpr std::size_t kCount = 777;
-        memory.push_back(job.device(rank).allocate(kCount * sizeof(float), MemoryKind::kDevice));
-        auto* values = reinterpret_cast<float*>(memory.back().data());
-        for (std::size_t i = 0; i < kCount; ++i) values[i] = element(rank, i, root);
-        operations.push_back(job.submit(rank, {.kind = OperationKind::kBroadcast,
-                                               .name = "weights" + std::to_string(root),
-                                               .memory = MemoryKind::kDevice,
-                                               .tensors = test::in_place({values, kCount}),
-                                               .root = root}));
-      }
-      job.finish(operations);
-      for (int rank = 0; rank < job.world_size(); ++rank) {
-        EXPECT_EQ(error_of(*operations[static_cast<std::size_t>(rank)]), "");
-        const auto* values =
-            reinterpret_cast<const float*>(memory[static_cast<std::size_t>(rank)].data());
-        for (std::size_t i = 0; i < 777; ++i) ASSERT_EQ(values[i], element(root, i, root)) << rank;
-      }
-    }
-  }
-}
-
 // Of the device never; of the heap, neither where there is one node. (Between nodes frames of the
 // coordinator and messages of the in-process network take some.)
 TEST(DeviceEngine, ASteadyStepAllocatesNothing) {

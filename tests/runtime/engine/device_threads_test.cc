@@ -11,8 +11,8 @@
 
 #include "runtime/engine/connect.h"
 #include "runtime/engine/engine.h"
-#include "runtime/message/message_call.h"
-#include "runtime/wait/engine_thread.h"
+#include "runtime/message/message_calls.h"
+#include "runtime/wait/driver.h"
 #include "tests/support/device/host_device.h"
 #include "tests/support/device/host_group.h"
 #include "tests/support/device/host_stream.h"

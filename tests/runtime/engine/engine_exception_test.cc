@@ -13,10 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "compression/compression_rules.h"
+#include "compression/compression_spec.h"
 #include "runtime/gradients/gradient_compression.h"
 #include "runtime/wait/driver.h"
-#include "runtime/wait/engine_thread.h"
 #include "tests/support/allocations.h"
 #include "tests/support/engine_job.h"
 #include "tests/support/lone_engine.h"

@@ -49,9 +49,8 @@ TEST_P(EngineShapes, AllReduceSumsForAnyInterleaving) {
           auto& mine = data[static_cast<std::size_t>(rank)];
           mine.resize(count);
           for (std::size_t i = 0; i < count; ++i) mine[i] = element(rank, i);
-          operations.push_back(job.submit(rank, {.kind = OperationKind::kAllReduce,
-                                                 .name = "x" + std::to_string(count),
-                                                 .tensors = test::in_place(view(mine))}));
+          operations.push_back(
+              job.submit(rank, test::all_reduce("x" + std::to_string(count), mine)));
         }
         job.finish(operations);
         for (int rank = 0; rank < job.world_size(); ++rank) {
@@ -65,29 +64,6 @@ TEST_P(EngineShapes, AllReduceSumsForAnyInterleaving) {
         }
       }
     }
-  }
-}
-
-TEST_P(EngineShapes, BroadcastReachesAll) {
-  EngineJob job(ProcessGrid::with_node_sizes(GetParam().nodes),
-                {.algorithm = GetParam().algorithm,
-                 .chunk_bytes = GetParam().chunk_bytes,
-                 .verify_schedules = true},
-                7);
-  for (int root = 0; root < job.world_size(); ++root) {
-    std::vector<std::vector<float>> data(static_cast<std::size_t>(job.world_size()),
-                                         std::vector<float>(200));
-    std::vector<std::shared_ptr<Operation>> operations;
-    for (int rank = 0; rank < job.world_size(); ++rank) {
-      auto& mine = data[static_cast<std::size_t>(rank)];
-      std::fill(mine.begin(), mine.end(), static_cast<float>(rank));
-      operations.push_back(job.submit(rank, {.kind = OperationKind::kBroadcast,
-                                             .name = "weights " + std::to_string(root),
-                                             .tensors = test::in_place(view(mine)),
-                                             .root = root}));
-    }
-    job.finish(operations);
-    for (const auto& mine : data) EXPECT_THAT(mine, testing::Each(static_cast<float>(root)));
   }
 }
 

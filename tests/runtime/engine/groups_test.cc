@@ -255,9 +255,7 @@ TEST(Groups, AStallOfOneHoldsUpNoOther) {
   const auto stalled = job.found_all({0, 1, 2}, "stalled");
   const auto goes_on = job.found_all({2, 0}, "goes on");
   std::vector<float> data(10, 1);
-  const auto waits = GroupJob::submit(
-      stalled[0]->engine(),
-      {.kind = OperationKind::kAllReduce, .name = "x", .tensors = test::in_place(view(data))});
+  const auto waits = GroupJob::submit(stalled[0]->engine(), test::all_reduce("x", data));
   std::mt19937_64 generator(7);
   expect_groups_work(job, {goes_on}, generator);
   EXPECT_FALSE(waits->ticket->done());
@@ -265,36 +263,10 @@ TEST(Groups, AStallOfOneHoldsUpNoOther) {
   std::vector<std::shared_ptr<Operation>> operations{waits};
   for (std::size_t i = 1; i < 3; ++i) {
     operations.push_back(
-        GroupJob::submit(stalled[i]->engine(), {.kind = OperationKind::kAllReduce,
-                                                .name = "x",
-                                                .tensors = test::in_place(view(others[i - 1]))}));
+        GroupJob::submit(stalled[i]->engine(), test::all_reduce("x", others[i - 1])));
   }
   job.finish(operations);
   EXPECT_EQ(data.front(), 3);
-}
-
-TEST(Groups, AMismatchNamesTheGroupOnItsMembersAndLeavesTheRestUsable) {
-  for (std::uint64_t seed = 0; seed < 10; ++seed) {
-    GroupJob job(grids_of_five()[seed % 4], seed);
-    const auto group = job.found_all({4, 1, 2}, "pp");
-    const auto other = job.found_all({1, 4, 0}, "dp");
-    std::vector<float> data(20, 1);
-    std::vector<std::shared_ptr<Operation>> operations;
-    for (std::size_t i = 0; i < 3; ++i) {
-      BufferView buffer = view(data);
-      buffer.count = i == 1 ? 20 : 10;
-      operations.push_back(GroupJob::submit(
-          group[i]->engine(),
-          {.kind = OperationKind::kBroadcast, .name = "x", .tensors = test::in_place(buffer)}));
-    }
-    job.finish(operations);
-    EXPECT_THAT(error_of(*operations[0]),
-                AllOf(HasSubstr("group 'pp' [4, 1, 2]: "), HasSubstr("[20]"), HasSubstr("[10]")));
-    EXPECT_EQ(error_of(*operations[1]), error_of(*operations[0]));
-    EXPECT_EQ(error_of(*operations[2]), error_of(*operations[0]));
-    std::mt19937_64 generator(seed);
-    expect_groups_work(job, {group, other}, generator);
-  }
 }
 
 TEST(Groups, AFailureEndsItsGroupOnly) {
@@ -302,17 +274,13 @@ TEST(Groups, AFailureEndsItsGroupOnly) {
   const auto fails = job.found_all({0, 2, 3}, "fails");
   const auto lives = job.found_all({0, 3}, "lives");
   std::vector<float> data(10, 1);
-  const auto pending = GroupJob::submit(
-      fails[0]->engine(),
-      {.kind = OperationKind::kAllReduce, .name = "x", .tensors = test::in_place(view(data))});
+  const auto pending = GroupJob::submit(fails[0]->engine(), test::all_reduce("x", data));
   fails[2]->engine().abort({.code = ErrorCode::kInternal, .rank = 2, .what = "broke"});
   job.finish({pending}, std::chrono::milliseconds(1));
   EXPECT_THAT(error_of(*pending), HasSubstr("rank 2: broke"));
   std::mt19937_64 generator(3);
   expect_groups_work(job, {lives}, generator);
-  const auto later = GroupJob::submit(
-      fails[1]->engine(),
-      {.kind = OperationKind::kAllReduce, .name = "y", .tensors = test::in_place(view(data))});
+  const auto later = GroupJob::submit(fails[1]->engine(), test::all_reduce("y", data));
   job.finish({later}, std::chrono::milliseconds(1));
   EXPECT_THAT(error_of(*later), HasSubstr("rank 2: broke"));
 }
@@ -321,9 +289,7 @@ TEST(Groups, ARankThatIsLostToOneIsLostToTheJob) {
   GroupJob job(ProcessGrid::with_node_sizes({2, 1}), 5);
   const auto group = job.found_all({2, 0}, "g");
   std::vector<float> data(10, 1);
-  const auto pending = GroupJob::submit(
-      group[1]->engine(),
-      {.kind = OperationKind::kAllReduce, .name = "x", .tensors = test::in_place(view(data))});
+  const auto pending = GroupJob::submit(group[1]->engine(), test::all_reduce("x", data));
   job.freeze(2);
   job.run_until([&] { return job.engines(0).ended() && job.engines(1).ended(); },
                 std::chrono::milliseconds(10));
@@ -350,9 +316,7 @@ TEST(Groups, AnErrorInTheNumbersOfTheJobNamesNoMember) {
   std::vector<std::shared_ptr<Operation>> operations;
   for (int rank = 0; rank < 3; ++rank) {
     operations.push_back(GroupJob::submit(
-        job.engine(rank), {.kind = OperationKind::kAllReduce,
-                           .name = "x",
-                           .tensors = test::in_place(view(data[static_cast<std::size_t>(rank)]))}));
+        job.engine(rank), test::all_reduce("x", data[static_cast<std::size_t>(rank)])));
   }
   job.finish(operations);
   for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
@@ -363,9 +327,7 @@ TEST(Groups, TheEndOfTheJobIsTheirs) {
   const auto group = job.found_all({2, 0}, "g");
   const auto half = job.found(1, {1, 2}, "never founded");
   std::vector<float> data(10, 1);
-  const auto pending = GroupJob::submit(
-      group[0]->engine(),
-      {.kind = OperationKind::kAllReduce, .name = "x", .tensors = test::in_place(view(data))});
+  const auto pending = GroupJob::submit(group[0]->engine(), test::all_reduce("x", data));
   job.engine(1).abort({.code = ErrorCode::kPeerLost, .rank = 1, .peer = 1, .what = "rank 1 left"});
   job.run_until([&] { return pending->ticket->done() && half->ticket.done(); },
                 std::chrono::milliseconds(1));

@@ -12,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-#include "compression/compression_rules.h"
+#include "compression/compression_spec.h"
 #include "runtime/gradients/gradient_compression.h"
 #include "tests/support/engine_job.h"
 #include "tests/support/node_shapes.h"

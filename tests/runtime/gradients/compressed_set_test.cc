@@ -7,16 +7,12 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/runtime/gradients/compressed_member.h"
 
 namespace kolo::test {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 void add(Tensors& sums, const Tensors& values) {
   if (sums.empty())
@@ -118,24 +114,6 @@ TEST(CompressedSet, TellsItsDenseStepsAtTheStart) {
     EXPECT_FALSE(member.set().is_warming_up(0));
     member.reduce(5);
   });
-}
-
-TEST(CompressedSet, RanksThatDisagreeAreToldTensorAndRank) {
-  Texts texts(2);
-  RuntimeJob(2, options_of({})).run([&](Runtime& runtime) {
-    const std::string spec = runtime.rank() == 0 ? "topk(0.05,route=owners)" : "second=fp16";
-    try {
-      Member(runtime, {.compression = spec});
-    } catch (const KoloError& e) {
-      require(e.error().code == ErrorCode::kMismatch, e.what());
-      texts.set(runtime.rank(), e.what());
-    }
-    Member agreed(runtime, {});
-    agreed.reduce(std::size_t{0});
-  });
-  EXPECT_EQ(texts.all()[0], texts.all()[1]);
-  EXPECT_THAT(texts.all()[0], AllOf(HasSubstr("'first'"), HasSubstr("topk(0.05,route=owners)"),
-                                    HasSubstr("rank 1")));
 }
 
 TEST(CompressedSet, OnOneNodeAutoIsDense) {

@@ -17,7 +17,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compression/compression_rules.h"
+#include "compression/compression_spec.h"
 #include "runtime/gradients/gradient_compression.h"
 #include "tests/support/engine_job.h"
 #include "tests/support/node_shapes.h"
@@ -323,10 +323,9 @@ TEST(MeasuredTimes, NewTensorsAreAgreedOnWhileARankIsLateForTheVote) {
       std::vector<std::vector<float>> data(3, std::vector<float>(40, 1.0F));
       std::vector<std::shared_ptr<Operation>> operations;
       const auto submit = [&](int rank) {
-        operations.push_back(engines.submit(
-            rank, {.kind = OperationKind::kAllReduce,
-                   .name = "loss" + std::to_string(step % 7),
-                   .tensors = test::in_place(test::view(data[static_cast<std::size_t>(rank)]))}));
+        operations.push_back(
+            engines.submit(rank, test::all_reduce("loss" + std::to_string(step % 7),
+                                                  data[static_cast<std::size_t>(rank)])));
       };
       job.mark_all(0);
       submit(0);

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "compression/compression_rules.h"
+#include "compression/compression_spec.h"
 #include "runtime/gradients/gradient_compression.h"
 #include "tests/support/engine_job.h"
 #include "tests/support/node_shapes.h"
@@ -25,7 +25,7 @@ namespace {
 using test::EngineJob;
 
 constexpr int kIterations = 3;
-const std::vector<std::size_t> kCounts = {5, 64, 1, 100, 33, 4160, 17, 4096};
+const std::vector<std::size_t> kElements = {5, 64, 1, 100, 33, 4160, 17, 4096};
 
 /// Whether a rank lacks a gradient; all ranks lack some, and none lacks all.
 bool is_absent(int rank, std::size_t gradient, int iteration) {
@@ -66,7 +66,7 @@ class UnevenJob {
     memory_.resize(static_cast<std::size_t>(job_.world_size()));
     for (int rank = 0; rank < job_.world_size(); ++rank) {
       std::vector<GradientSpec> specs;
-      for (std::size_t count : kCounts) {
+      for (std::size_t count : kElements) {
         auto& mine = memory_[static_cast<std::size_t>(rank)].emplace_back(count);
         const std::size_t index = specs.size();
         // Of two dimensions, so that large ones may travel sparsely.
@@ -91,15 +91,15 @@ class UnevenJob {
 
   void run(int iteration, Absence absence) {
     for (int rank = 0; rank < world_size(); ++rank) {
-      std::vector<std::size_t> order(kCounts.size());
+      std::vector<std::size_t> order(kElements.size());
       std::iota(order.begin(), order.end(), std::size_t{0});
       std::ranges::shuffle(order, random_);
       for (const std::size_t gradient : order) mark(rank, gradient, iteration, absence);
     }
     job_.run_until_idle();
     for (const auto& group : groups_) {
-      for (std::size_t i = 0; waits_for_each_ && i < 2 * kCounts.size(); ++i) {
-        ASSERT_TRUE(group->wait_for(random_() % kCounts.size(), std::chrono::milliseconds(1)));
+      for (std::size_t i = 0; waits_for_each_ && i < 2 * kElements.size(); ++i) {
+        ASSERT_TRUE(group->wait_for(random_() % kElements.size(), std::chrono::milliseconds(1)));
       }
       ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
     }
@@ -140,7 +140,7 @@ Outcome outcome_of(const Set& set, Absence absence, std::uint64_t seed) {
   Outcome outcome;
   for (int iteration = 0; iteration < kIterations; ++iteration) {
     job.run(iteration, absence);
-    for (std::size_t gradient = 0; gradient < kCounts.size(); ++gradient) {
+    for (std::size_t gradient = 0; gradient < kElements.size(); ++gradient) {
       const std::span<float> first = job.values(0, gradient);
       outcome.results.insert(outcome.results.end(), first.begin(), first.end());
       for (int rank = 1; rank < job.world_size(); ++rank) {
@@ -184,7 +184,7 @@ TEST(AbsentGradients, ChangeNoMinimumMaximumOrProduct) {
   for (const ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProd}) {
     UnevenJob job({.nodes = {2, 1}, .options = {.op = op}}, 1);
     job.run(0, Absence::kMarked);
-    for (std::size_t gradient = 0; gradient < kCounts.size(); ++gradient) {
+    for (std::size_t gradient = 0; gradient < kElements.size(); ++gradient) {
       float expected = op == ReduceOp::kProd  ? 1.0f
                        : op == ReduceOp::kMin ? std::numeric_limits<float>::infinity()
                                               : -std::numeric_limits<float>::infinity();
@@ -221,8 +221,8 @@ TEST(Divisors, AreTheRanksOrSamplesThatHaveAGradient) {
             job.group(rank).set_samples(weight(rank));
           }
           job.run(iteration, Absence::kMarked);
-          for (std::size_t gradient = 0; gradient < kCounts.size(); ++gradient) {
-            std::vector<double> sum(kCounts[gradient]);
+          for (std::size_t gradient = 0; gradient < kElements.size(); ++gradient) {
+            std::vector<double> sum(kElements[gradient]);
             double weights = 0;
             for (int rank = 0; rank < job.world_size(); ++rank) {
               if (is_absent(rank, gradient, iteration)) continue;
@@ -275,7 +275,7 @@ TEST(Divisors, AreTheSameWhereGradientsAreWaitedForOneByOne) {
 TEST(Divisors, AreNotInTheSummary) {
   UnevenJob plain({.nodes = {2}}, 1),
       divided({.nodes = {2}, .options = {.divisor = Divisor::kContributingRanks}}, 1);
-  EXPECT_EQ(divided.group(0).summary().gradients, kCounts.size());
+  EXPECT_EQ(divided.group(0).summary().gradients, kElements.size());
   EXPECT_EQ(divided.group(0).summary().bytes, plain.group(0).summary().bytes);
 }
 

@@ -15,7 +15,6 @@ namespace {
 
 using test::EngineJob;
 using test::error_of;
-using test::view;
 using testing::HasSubstr;
 
 TEST(EngineClosing, ClosesTogether) {
@@ -42,9 +41,7 @@ TEST(EngineClosing, WhatIsUnderWayWhenAllCloseEndsWell) {
         for (std::size_t rank = 0; rank < ranks; ++rank) {
           data.emplace_back(count, static_cast<float>(rank + 1));
           operations.push_back(
-              job.submit(static_cast<int>(rank), {.kind = OperationKind::kAllReduce,
-                                                  .name = "x",
-                                                  .tensors = test::in_place(view(data.back()))}));
+              job.submit(static_cast<int>(rank), test::all_reduce("x", data.back())));
           operations.push_back(job.submit(static_cast<int>(rank), {.kind = OperationKind::kClose}));
         }
         job.finish(operations);
@@ -66,9 +63,7 @@ TEST(EngineClosing, ARankThatClosesComesToWhatItHadBegun) {
         std::vector<float> data[3] = {std::vector<float>(100), std::vector<float>(100),
                                       std::vector<float>(100)};
         const auto submit = [&](int rank) {
-          return job.submit(rank, {.kind = OperationKind::kAllReduce,
-                                   .name = "x",
-                                   .tensors = test::in_place(view(data[rank]))});
+          return job.submit(rank, test::all_reduce("x", data[rank]));
         };
         if (is_known) {
           std::vector<std::shared_ptr<Operation>> first;
@@ -109,10 +104,7 @@ TEST(EngineClosing, ARankClosesAsSoonAsItsJoinIsOver) {
       std::vector<std::shared_ptr<Operation>> ends(ranks);
       for (int rank = 0; rank < job.world_size(); ++rank) {
         auto& mine = data[static_cast<std::size_t>(rank)];
-        if (rank != 1)
-          job.submit(rank, {.kind = OperationKind::kAllReduce,
-                            .name = "x",
-                            .tensors = test::in_place(view(mine))});
+        if (rank != 1) job.submit(rank, test::all_reduce("x", mine));
         joins.push_back(std::make_shared<JoinTicket>());
         job.engine(rank).submit(joins.back());
       }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -21,79 +20,48 @@ namespace {
 using test::error_of;
 using ::testing::HasSubstr;
 
+constexpr std::size_t kCount = 12;
+
 struct DeclinedCase {
   const char* text;  ///< As the error describes it.
   const char* why;
-  std::function<Operation(int rank, int ranks, std::vector<float>& data)> make;
+  OperationKind kind;
+  bool is_to_last = false;  ///< The last rank, which is the one that has joined, is the root.
+  bool is_in_place = false;
+  ReduceOp op = ReduceOp::kSum;
+  Scales scales = {};
+
+  /// Out of place the first half of `data` is the result.
+  Operation make(int ranks, std::vector<float>& data) const {
+    const float* const input = is_in_place ? nullptr : data.data() + data.size() / 2;
+    return {.kind = kind,
+            .name = "x",
+            .tensors = {{.input = input, .result = data.data(), .count = kCount}},
+            .out_of_place = !is_in_place,
+            .op = op,
+            .scales = scales,
+            .root = is_to_last ? ranks - 1 : 0};
+  }
 };
 
-constexpr std::size_t kCount = 12;
-
-BufferView part(std::vector<float>& data) { return {data.data(), kCount, DType::kFloat32}; }
-/// Out of place: the first half is the result.
-std::vector<TensorBuffers> apart(std::vector<float>& data) {
-  return {{.input = data.data() + data.size() / 2, .result = data.data(), .count = kCount}};
-}
-
-/// The last rank is the one that has joined.
-const std::vector<DeclinedCase>& cases() {
-  static const std::vector<DeclinedCase> all = {
-      {"'x': all_gather float32 [12] each", "it has nothing to contribute",
-       [](int, int, auto& data) {
-         return Operation{.kind = OperationKind::kAllGather,
-                          .name = "x",
-                          .tensors = apart(data),
-                          .out_of_place = true};
-       }},
-      {"'x': gather float32 [12] each to rank 0", "it has nothing to contribute",
-       [](int, int, auto& data) {
-         return Operation{.kind = OperationKind::kGather,
-                          .name = "x",
-                          .tensors = apart(data),
-                          .out_of_place = true};
-       }},
-      {"'x': all_to_all float32 [12] each", "it has nothing to contribute",
-       [](int, int, auto& data) {
-         return Operation{.kind = OperationKind::kAllToAll,
-                          .name = "x",
-                          .tensors = apart(data),
-                          .out_of_place = true};
-       }},
-      {"'x': broadcast float32 [12] from rank", "it is the root",
-       [](int, int ranks, auto& data) {
-         return Operation{.kind = OperationKind::kBroadcast,
-                          .name = "x",
-                          .tensors = test::in_place(part(data)),
-                          .root = ranks - 1};
-       }},
-      {"'x': scatter float32 [12] each from rank", "it is the root",
-       [](int, int ranks, auto& data) {
-         return Operation{.kind = OperationKind::kScatter,
-                          .name = "x",
-                          .tensors = apart(data),
-                          .out_of_place = true,
-                          .root = ranks - 1};
-       }},
-      {"'x': reduce float32 [12] sum to rank", "it is the root",
-       [](int, int ranks, auto& data) {
-         return Operation{.kind = OperationKind::kReduce,
-                          .name = "x",
-                          .tensors = apart(data),
-                          .out_of_place = true,
-                          .root = ranks - 1};
-       }},
-      {"'x': all_reduce float32 [12] prod scaled by 2 before",
-       "no element leaves a result alone when it is scaled",
-       [](int, int, auto& data) {
-         return Operation{.kind = OperationKind::kAllReduce,
-                          .name = "x",
-                          .tensors = test::in_place(part(data)),
-                          .op = ReduceOp::kProd,
-                          .scales = {.before = 2}};
-       }},
-  };
-  return all;
-}
+const DeclinedCase kCases[] = {
+    {"'x': all_gather float32 [12] each", "it has nothing to contribute",
+     OperationKind::kAllGather},
+    {"'x': gather float32 [12] each to rank 0", "it has nothing to contribute",
+     OperationKind::kGather},
+    {"'x': all_to_all float32 [12] each", "it has nothing to contribute", OperationKind::kAllToAll},
+    {"'x': broadcast float32 [12] from rank", "it is the root", OperationKind::kBroadcast, true,
+     true},
+    {"'x': scatter float32 [12] each from rank", "it is the root", OperationKind::kScatter, true},
+    {"'x': reduce float32 [12] sum to rank", "it is the root", OperationKind::kReduce, true},
+    {"'x': all_reduce float32 [12] prod scaled by 2 before",
+     "no element leaves a result alone when it is scaled",
+     OperationKind::kAllReduce,
+     false,
+     true,
+     ReduceOp::kProd,
+     {.before = 2}},
+};
 
 /// Ranks but the last use the operation while that one has joined. If they know it from before, it
 /// may be eager, so that it ends on some of them before the news comes.
@@ -105,7 +73,7 @@ void decline(const std::vector<int>& nodes, const DeclinedCase& what, bool is_kn
   const auto submit = [&](int rank) {
     auto& mine = data[static_cast<std::size_t>(rank)];
     mine.resize(2 * kCount * static_cast<std::size_t>(ranks), 1.0f);
-    return job.submit(rank, what.make(rank, ranks, mine));
+    return job.submit(rank, what.make(ranks, mine));
   };
   std::vector<std::shared_ptr<Operation>> operations;
   if (is_known) {
@@ -133,10 +101,8 @@ void decline(const std::vector<int>& nodes, const DeclinedCase& what, bool is_kn
   for (const char* name : {"y", "x"}) {
     operations.clear();
     for (int rank = 0; rank + 1 < ranks; ++rank) {
-      operations.push_back(job.submit(
-          rank, {.kind = OperationKind::kAllReduce,
-                 .name = name,
-                 .tensors = test::in_place(test::view(sums[static_cast<std::size_t>(rank)]))}));
+      operations.push_back(
+          job.submit(rank, test::all_reduce(name, sums[static_cast<std::size_t>(rank)])));
     }
     job.finish(operations);
     for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
@@ -155,7 +121,7 @@ void decline(const std::vector<int>& nodes, const DeclinedCase& what, bool is_kn
 
 TEST(Declined, IsWhatNeedsDataOfTheRank) {
   for (const std::vector<int>& nodes : std::vector<std::vector<int>>{{2}, {1, 1}, {2, 1}}) {
-    for (const DeclinedCase& what : cases()) {
+    for (const DeclinedCase& what : kCases) {
       for (const bool is_known : {false, true}) {
         for (unsigned seed = 0; seed < seeds(4); ++seed) {
           SCOPED_TRACE(test::shape_text(nodes) + ", " + what.text +

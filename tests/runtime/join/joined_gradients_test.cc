@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "compression/compression_rules.h"
+#include "compression/compression_spec.h"
 #include "runtime/gradients/gradient_compression.h"
 #include "tests/runtime/join/joined_job.h"
 #include "tests/support/node_shapes.h"

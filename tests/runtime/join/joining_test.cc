@@ -90,9 +90,7 @@ TEST(Joining, FailsWithTheJob) {
 TEST(Joining, WaitsForOwnOperations) {
   EngineJob job(ProcessGrid::with_node_sizes({2}), options(), 1);
   std::vector<float> mine{1}, other{2};
-  const auto operation = job.submit(0, {.kind = OperationKind::kAllReduce,
-                                        .name = "x",
-                                        .tensors = test::in_place(test::view(mine))});
+  const auto operation = job.submit(0, test::all_reduce("x", mine));
   const auto first = join(job, 0);
   const auto second = join(job, 1);
   expect_all_joined(job, {first, second}, "0");

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "compression/compression_rules.h"
+#include "compression/compression_spec.h"
 #include "runtime/gradients/gradient_compression.h"
 #include "tests/runtime/mismatch/mismatch_job.h"
 

@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 
 #include "comm/algorithms/compile.h"
-#include "runtime/tools/schedule_order.h"
 #include "tests/support/compiled_schedules.h"
 
 namespace kolo {

@@ -1,11 +1,9 @@
-#include "runtime/tools/topo_gpus.h"
+#include "runtime/tools/topo_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-
-#include "runtime/tools/topo_report.h"
 
 namespace kolo {
 namespace {

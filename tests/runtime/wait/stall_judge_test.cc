@@ -1,4 +1,4 @@
-#include "runtime/wait/stall_judge.h"
+#include "runtime/wait/watchdog.h"
 
 #include <gtest/gtest.h>
 

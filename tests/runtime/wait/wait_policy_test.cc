@@ -158,23 +158,13 @@ TEST(Spinner, YieldsItsCoreOnceItHasKeptItForLongEnough) {
   EXPECT_GE(std::chrono::steady_clock::now() - start, keep_core);
 }
 
-TEST(PromptWaits, AreExpectedAfterOne) {
-  PromptWaits waits;
-  TimePoint now{microseconds(1)};
-  const auto iterate = [&](microseconds rest) {
-    waits.goes_on(now);
-    now += rest;
-    waits.waits(now);
-    now += microseconds(1000);
-  };
-  EXPECT_FALSE(waits.expected());
-  iterate(microseconds(1));
-  EXPECT_TRUE(waits.expected());
-  iterate(microseconds(500));
-  EXPECT_FALSE(waits.expected()) << "it computed before it waited";
-  iterate(microseconds(1));
-  waits.waits(now);
-  EXPECT_TRUE(waits.expected()) << "the first of several waits counts";
+TEST(WaitHabit, IsThatOfTheLastWait) {
+  WaitHabit habit;
+  EXPECT_FALSE(habit.expects_wait());
+  habit.waits(microseconds(1));
+  EXPECT_TRUE(habit.expects_wait());
+  habit.waits(microseconds(500));
+  EXPECT_FALSE(habit.expects_wait()) << "it computed before it waited";
 }
 
 TEST(CoreUse, ReadsBackFromText) {

@@ -3,11 +3,24 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "comm/base/buffer_view.h"
 #include "runtime/calls/operation.h"
 
 namespace kolo::test {
+
+/// One tensor of an operation in place.
+inline std::vector<TensorBuffers> in_place(const BufferView& buffer) {
+  return {{.result = buffer.data, .count = buffer.count}};
+}
+
+/// A sum of one tensor in place.
+inline Operation all_reduce(std::string name, const BufferView& buffer) {
+  return {.kind = OperationKind::kAllReduce, .name = std::move(name), .tensors = in_place(buffer)};
+}
 
 /// One rank's place in an operation.
 struct Caller {

@@ -4,8 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "tests/support/cuda_emulator/fault.h"
-
 namespace kolo::emulator {
 namespace {
 

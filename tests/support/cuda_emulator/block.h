@@ -8,13 +8,65 @@
 #include <memory>
 #include <random>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/support/cuda_emulator/fiber.h"
-#include "tests/support/cuda_emulator/place.h"
 #include "tests/support/cuda_emulator/shared_memory.h"
-#include "tests/support/cuda_emulator/vector_types.h"
+
+namespace kolo::emulator {
+
+/// Thrown when a kernel does something that would hang, trap or give wrong values on a GPU. The
+/// text names the place in the kernel's source.
+class Fault : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+/// A line of a kernel's source; stands in for std::source_location, which Clang 14 lacks.
+struct Place {
+  const char* file = "";
+  unsigned line = 0;
+
+  /// As a default argument: the place of the call.
+  static constexpr Place here(const char* file = __builtin_FILE(),
+                              unsigned line = __builtin_LINE()) {
+    return {file, line};
+  }
+
+  bool operator==(const Place& other) const {
+    return line == other.line && std::string_view(file) == other.file;
+  }
+
+  std::string describe() const { return std::string(file) + ":" + std::to_string(line); }
+};
+
+}  // namespace kolo::emulator
+
+/// CUDA's built-in vector types, as far as the kernels use them: plain data with CUDA's alignment.
+
+struct uint3 {
+  unsigned x, y, z;
+};
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
 
 namespace kolo::emulator {
 

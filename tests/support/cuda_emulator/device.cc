@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/cuda_emulator/fault.h"
+#include "tests/support/cuda_emulator/block.h"
 
 namespace kolo::emulator {
 namespace {

@@ -10,8 +10,8 @@
 #include <set>
 #include <vector>
 
+#include "tests/support/cuda_emulator/block.h"
 #include "tests/support/cuda_emulator/device.h"
-#include "tests/support/cuda_emulator/fault.h"
 #include "tests/support/cuda_emulator/sample_kernels.h"
 
 namespace kolo::emulator {

@@ -10,10 +10,7 @@
 
 #include "tests/support/cuda_emulator/block.h"
 #include "tests/support/cuda_emulator/device.h"
-#include "tests/support/cuda_emulator/fault.h"
 #include "tests/support/cuda_emulator/include/cuda_runtime_api.h"
-#include "tests/support/cuda_emulator/place.h"
-#include "tests/support/cuda_emulator/vector_types.h"
 
 /// The names that nvcc predefines, as far as the kernels use them. `translate.py` includes this
 /// file in each .cu and .cuh, and rewrites launches, shared variables and casts into calls of the

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "tests/support/cuda_emulator/fault.h"
+#include "tests/support/cuda_emulator/block.h"
 
 namespace kolo::emulator {
 namespace {

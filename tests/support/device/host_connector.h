@@ -13,7 +13,7 @@
 
 #include "comm/base/error.h"
 #include "comm/base/mutex.h"
-#include "comm/device/group_connector.h"
+#include "comm/device/local_group.h"
 #include "tests/support/device/host_group.h"
 
 namespace kolo::test {

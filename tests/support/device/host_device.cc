@@ -1,16 +1,122 @@
 #include "tests/support/device/host_device.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstring>
+#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+#include "comm/base/error.h"
 #include "comm/base/mutex.h"
+#include "comm/device/kernels/kernels.h"
+#include "comm/kernels/reduce_kernels.h"
 #include "tests/support/device/host_stream.h"
-#include "tests/support/device/task_queue.h"
 
 namespace kolo {
+namespace {
+
+constexpr std::align_val_t kAlignment{256};
+
+}  // namespace
+
+DeviceMemory allocate_poisoned(std::size_t bytes, MemoryKind kind, std::string_view device) {
+  void* data = nullptr;
+  try {
+    data = ::operator new(std::max<std::size_t>(bytes, 1), kAlignment);
+  } catch (const std::bad_alloc&) {
+    throw KoloError(
+        {.code = ErrorCode::kResources,
+         .what = fmt::format("{}: no {} bytes of {} memory", device, bytes, to_string(kind))});
+  }
+  const auto poison = [bytes](void* memory) {
+    std::memset(memory, std::to_integer<int>(kPoison), bytes);
+  };
+  poison(data);
+  return DeviceMemory(data, bytes, kind, [poison](void* memory) {
+    poison(memory);
+    ::operator delete(memory, kAlignment);
+  });
+}
+
+void HostKernels::copy_batched(Stream& stream, const BatchedCopy& copy) {
+  as_host(stream).enqueue([copy] {
+    copy_batched_on_host(copy);
+    return true;
+  });
+}
+
+void HostKernels::reduce(Stream& stream, DType dtype, ReduceOp op, void* target,
+                         std::span<const void* const> sources, std::size_t count, double scale) {
+  check_reduce(sources.size());
+  std::array<const void*, kMostReduceSources> kept;
+  std::copy(sources.begin(), sources.end(), kept.begin());
+  as_host(stream).enqueue([=, source_count = sources.size()] {
+    kolo::reduce(dtype, op, target, std::span(kept).first(source_count), count, scale);
+    return true;
+  });
+}
+
+void HostKernels::sum_rows(Stream& stream, const RowGroups& groups, const void* rows,
+                           std::size_t width, DType dtype, double scale, void* sums) {
+  as_host(stream).enqueue([=] {
+    kolo::sum_rows(groups, static_cast<const std::byte*>(rows), width, dtype, scale,
+                   static_cast<std::byte*>(sums));
+    return true;
+  });
+}
+
+void HostKernels::spread_rows(Stream& stream, std::span<const std::int64_t> indices,
+                              const void* rows, std::size_t row_bytes, void* table,
+                              std::size_t height) {
+  as_host(stream).enqueue([=] {
+    if (height * row_bytes > 0) std::memset(table, 0, height * row_bytes);
+    kolo::spread_rows(indices, static_cast<const std::byte*>(rows), row_bytes,
+                      static_cast<std::byte*>(table));
+    return true;
+  });
+}
+
+std::unique_ptr<Stream> HostDeviceBase::make_stream() {
+  std::unique_ptr<Stream> stream = open_stream();
+  ++streams_;
+  return stream;
+}
+
+std::unique_ptr<Event> HostDeviceBase::make_event() {
+  ++events_;
+  return std::make_unique<HostEvent>();
+}
+
+DeviceMemory HostDeviceBase::allocate(std::size_t bytes, MemoryKind kind) {
+  check(kind != MemoryKind::kHost, "a device allocates only device and pinned memory");
+  DeviceMemory memory = allocate_poisoned(bytes, kind, describe());
+  ++allocations_;
+  return memory;
+}
+
+void HostDeviceBase::record(NativeStream stream, Event& event) {
+  if (stream.handle != nullptr) {
+    static_cast<HostStream*>(stream.handle)->record(event);
+  } else {
+    as_host(event).clear();
+  }
+}
+
+void HostDeviceBase::wait(NativeStream stream, const Event& event) {
+  check(stream.handle != nullptr, "there is no stream that could wait");
+  static_cast<HostStream*>(stream.handle)->wait(event);
+}
+
+AllocationCounts HostDeviceBase::allocation_counts() const {
+  return {.allocations = allocations_, .streams = streams_, .events = events_};
+}
+
 namespace {
 
 using std::chrono::microseconds;
@@ -85,5 +191,51 @@ class ThreadStream final : public HostStream {
 }  // namespace
 
 std::unique_ptr<Stream> HostDevice::open_stream() { return std::make_unique<ThreadStream>(); }
+
+class SeededHostDevice::SeededStream final : public HostStream {
+ public:
+  explicit SeededStream(std::vector<SeededStream*>& streams) : streams_(streams) {
+    streams_.push_back(this);
+  }
+  ~SeededStream() override {
+    std::erase(streams_, this);
+    drop_unfinished();
+  }
+
+  bool idle() const { return queue_.empty(); }
+
+  /// Returns true if the oldest operation has completed or failed.
+  bool step() {
+    // Called outside the queue, because it may enqueue.
+    StreamTask task = std::move(queue_.front());
+    if (!failed() && !attempt(task)) {
+      queue_.front() = std::move(task);
+      return false;
+    }
+    queue_.pop();
+    return true;
+  }
+
+ private:
+  void push(StreamTask task) override { queue_.push(std::move(task)); }
+
+  std::vector<SeededStream*>& streams_;
+  TaskQueue queue_;
+};
+
+bool SeededHostDevice::step() {
+  candidates_ = streams_;
+  std::erase_if(candidates_, [](const SeededStream* stream) { return stream->idle(); });
+  while (!candidates_.empty()) {
+    const std::size_t pick = generator_() % candidates_.size();
+    if (candidates_[pick]->step()) return true;
+    candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(pick));
+  }
+  return false;
+}
+
+std::unique_ptr<Stream> SeededHostDevice::open_stream() {
+  return std::make_unique<SeededStream>(streams_);
+}
 
 }  // namespace kolo

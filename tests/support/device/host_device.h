@@ -1,8 +1,60 @@
 #pragma once
 
-#include "tests/support/device/host_device_base.h"
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/device/device.h"
+#include "comm/device/device_kernels.h"
 
 namespace kolo {
+
+/// Poisons host memory that plays device or pinned memory, before its first use and after its last:
+/// with NaN in every float dtype and -1 in the signed integers, so that unwritten values show.
+inline constexpr std::byte kPoison{0xff};
+
+/// Poisoned host memory of kind `kind`, aligned to 256 bytes. Errors: KoloError(kResources) naming
+/// bytes, kind and `device`.
+DeviceMemory allocate_poisoned(std::size_t bytes, MemoryKind kind, std::string_view device);
+
+/// The kernels of host streams: each call enqueues the CPU reference as one operation. Stateless.
+/// Threads: any.
+class HostKernels final : public DeviceKernels {
+ public:
+  void copy_batched(Stream& stream, const BatchedCopy& copy) override;
+  void reduce(Stream& stream, DType dtype, ReduceOp op, void* target,
+              std::span<const void* const> sources, std::size_t count, double scale) override;
+  void sum_rows(Stream& stream, const RowGroups& groups, const void* rows, std::size_t width,
+                DType dtype, double scale, void* sums) override;
+  void spread_rows(Stream& stream, std::span<const std::int64_t> indices, const void* rows,
+                   std::size_t row_bytes, void* table, std::size_t height) override;
+};
+
+/// Common base of the devices in host memory; they differ in how streams run.
+///
+/// A NativeStream is a HostStream* of the same device. With a null handle the caller has no stream
+/// and its work has already happened: `record` gives a completed event, and `wait` is a UsageError
+/// (such a caller polls the event).
+class HostDeviceBase : public Device {
+ public:
+  std::unique_ptr<Stream> make_stream() final;
+  std::unique_ptr<Event> make_event() final;
+  DeviceMemory allocate(std::size_t bytes, MemoryKind kind) final;
+  void record(NativeStream stream, Event& event) final;
+  void wait(NativeStream stream, const Event& event) final;
+  DeviceKernels& kernels() final { return kernels_; }
+  AllocationCounts allocation_counts() const final;
+
+ private:
+  virtual std::unique_ptr<Stream> open_stream() = 0;
+
+  HostKernels kernels_;
+  std::atomic<std::size_t> allocations_{0}, streams_{0}, events_{0};
+};
 
 /// Host memory that behaves like an accelerator. Every stream has a thread of its own and really
 /// runs beside its caller, so a forgotten wait gives a wrong result or a report of ThreadSanitizer.
@@ -13,6 +65,38 @@ class HostDevice final : public HostDeviceBase {
 
  private:
   std::unique_ptr<Stream> open_stream() override;
+};
+
+/// Host memory that behaves like an accelerator whose streams advance only in `step`, one operation
+/// at a time, in an order given by the seed. All interleavings that the waits allow are possible;
+/// the same seed and calls give the same one. Memory is poisoned.
+///
+/// Threads: one, for the device and everything it made.
+class SeededHostDevice final : public HostDeviceBase {
+ public:
+  explicit SeededHostDevice(std::uint64_t seed) : seed_(seed), generator_(seed) {}
+
+  std::string describe() const override { return "host, seed " + std::to_string(seed_); }
+
+  /// Completes one operation: the oldest of a stream picked among those whose oldest can complete.
+  /// Returns false if there is none.
+  bool step();
+
+  /// Steps until nothing can complete.
+  void settle() {
+    while (step()) {
+    }
+  }
+
+ private:
+  class SeededStream;
+
+  std::unique_ptr<Stream> open_stream() override;
+
+  const std::uint64_t seed_;
+  std::mt19937_64 generator_;
+  std::vector<SeededStream*> streams_;     // in order of creation
+  std::vector<SeededStream*> candidates_;  // of one `step`; a member to reuse its memory
 };
 
 }  // namespace kolo

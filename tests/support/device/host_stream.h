@@ -1,14 +1,155 @@
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
+#include <optional>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
+#include "comm/base/error.h"
 #include "comm/device/stream.h"
-#include "tests/support/device/stream_progress.h"
-#include "tests/support/device/stream_task.h"
 
 namespace kolo {
+
+/// One operation of a host stream: a callable `bool()` that returns true when it is complete. An
+/// operation that cannot complete yet (an event is not reached, a peer has not arrived) returns
+/// false without a side effect and is called again later. It never blocks.
+///
+/// The callable lies inside the task, so enqueueing does not allocate. Move-only.
+class StreamTask {
+ public:
+  /// Large enough for a reduction of `kMostReduceSources` sources.
+  static constexpr std::size_t kCapacity = 640;
+
+  template <typename Callable>
+  requires(!std::is_same_v<std::decay_t<Callable>, StreamTask>)
+      StreamTask(Callable&& callable)  // NOLINT(google-explicit-constructor): tasks are lambdas.
+      : operations_(&kOperations<std::decay_t<Callable>>) {
+    using Held = std::decay_t<Callable>;
+    static_assert(sizeof(Held) <= kCapacity, "the task captures too much");
+    static_assert(alignof(Held) <= alignof(std::max_align_t));
+    static_assert(std::is_nothrow_move_constructible_v<Held>);
+    static_assert(std::is_invocable_r_v<bool, Held&>);
+    ::new (static_cast<void*>(storage_)) Held(std::forward<Callable>(callable));
+  }
+
+  StreamTask(StreamTask&& other) noexcept { take(other); }
+  StreamTask& operator=(StreamTask&& other) noexcept {
+    if (this != &other) {
+      reset();
+      take(other);
+    }
+    return *this;
+  }
+  StreamTask(const StreamTask&) = delete;
+  StreamTask& operator=(const StreamTask&) = delete;
+  ~StreamTask() { reset(); }
+
+  /// Errors: those of the callable. Before: the task has not been moved from.
+  bool operator()() { return operations_->call(storage_); }
+
+ private:
+  struct Operations {
+    bool (*call)(void*);
+    void (*move)(void* from, void* to) noexcept;  // ends the life of `from`
+    void (*destroy)(void*) noexcept;
+  };
+
+  template <typename Held>
+  static constexpr Operations kOperations{
+      .call = [](void* held) { return static_cast<bool>((*static_cast<Held*>(held))()); },
+      .move =
+          [](void* from, void* to) noexcept {
+            ::new (to) Held(std::move(*static_cast<Held*>(from)));
+            std::destroy_at(static_cast<Held*>(from));
+          },
+      .destroy = [](void* held) noexcept { std::destroy_at(static_cast<Held*>(held)); },
+  };
+
+  void take(StreamTask& other) noexcept {
+    operations_ = std::exchange(other.operations_, nullptr);
+    if (operations_ != nullptr) operations_->move(other.storage_, storage_);
+  }
+  void reset() noexcept {
+    if (operations_ != nullptr) std::exchange(operations_, nullptr)->destroy(storage_);
+  }
+
+  const Operations* operations_ = nullptr;
+  alignas(std::max_align_t) std::byte storage_[kCapacity];
+};
+
+/// First in, first out. Its memory grows to the largest number of tasks held and is reused.
+class TaskQueue {
+ public:
+  bool empty() const { return count_ == 0; }
+  StreamTask& front() { return *slots_[first_]; }
+
+  void push(StreamTask task) {
+    if (count_ == slots_.size()) grow();
+    slots_[(first_ + count_) % slots_.size()].emplace(std::move(task));
+    ++count_;
+  }
+
+  void pop() {
+    slots_[first_].reset();
+    first_ = (first_ + 1) % slots_.size();
+    --count_;
+  }
+
+ private:
+  void grow() {
+    std::vector<std::optional<StreamTask>> larger(slots_.empty() ? 16 : 2 * slots_.size());
+    for (std::size_t i = 0; i < count_; ++i) {
+      larger[i] = std::move(slots_[(first_ + i) % slots_.size()]);
+    }
+    slots_ = std::move(larger);
+    first_ = 0;
+  }
+
+  std::vector<std::optional<StreamTask>> slots_;
+  std::size_t first_ = 0;
+  std::size_t count_ = 0;
+};
+
+/// Progress of a host stream: shared by the stream, the events recorded on it and the waits for
+/// them, which may outlive it.
+///
+/// Threads: the thread that runs the stream writes; any thread reads. Everything that ran before
+///          `complete_one` is visible after `reached` has returned true; nothing else gives an
+///          order.
+class StreamProgress {
+ public:
+  void complete_one() { completed_.fetch_add(1, std::memory_order_release); }
+
+  /// The stream will run nothing more. Call it at most once.
+  void fail(Error error) {
+    failure_ = std::move(error);
+    failed_.store(true, std::memory_order_release);
+  }
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+  /// Errors: the KoloError passed to `fail`, if there was one.
+  void throw_if_failed() const {
+    if (failed()) throw KoloError(*failure_);
+  }
+
+  /// True if the first `position` operations of the stream are complete. Errors: KoloError if they
+  /// never will be.
+  bool reached(std::uint64_t position) const {
+    if (completed_.load(std::memory_order_acquire) >= position) return true;
+    if (!failed()) return false;
+    if (completed_.load(std::memory_order_acquire) >= position) return true;  // failed after it
+    throw KoloError(*failure_);
+  }
+
+ private:
+  std::atomic<std::uint64_t> completed_{0};
+  std::atomic<bool> failed_{false};
+  std::optional<Error> failure_;
+};
 
 /// A position in a host stream: the number of operations before it.
 class HostEvent final : public Event {

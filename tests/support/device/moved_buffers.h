@@ -11,8 +11,8 @@
 #include "comm/message/message.h"
 #include "runtime/calls/operation.h"
 #include "tests/support/device/device_heap.h"
+#include "tests/support/device/host_device.h"
 #include "tests/support/device/host_stream.h"
-#include "tests/support/device/seeded_host_device.h"
 
 namespace kolo::test {
 

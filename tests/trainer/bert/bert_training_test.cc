@@ -47,25 +47,6 @@ TEST_P(BertTrainingTest, LossFalls) {
   EXPECT_LT(summary.eval_loss, 0.5 * summary.curve.front().train_loss);
 }
 
-// N ranks with batch B follow one rank with batch N·B, also in what drops out and what is hidden; 3
-// ranks leave uneven and empty parts. Bound as in training_test.cc.
-TEST_P(BertTrainingTest, RanksTimesBatchFollowOneRankWithTheGlobalBatch) {
-  const Summary one = run_ranks(1, config_)[0];
-  for (const int ranks : {2, 3, 4}) {
-    SCOPED_TRACE(ranks);
-    config_.batch = 12 / static_cast<std::size_t>(ranks);
-    const std::vector<Summary> many = run_ranks(ranks, config_);
-    ASSERT_EQ(many[0].curve.size(), one.curve.size());
-    for (std::size_t i = 0; i < one.curve.size(); ++i) {
-      EXPECT_NEAR(many[0].curve[i].train_loss, one.curve[i].train_loss,
-                  0.01 * one.curve[i].train_loss)
-          << "step " << i;
-    }
-    EXPECT_NEAR(many[0].eval_loss, one.eval_loss, 0.01 * one.eval_loss);
-    for (const Summary& summary : many) EXPECT_EQ(summary.weights_hash, many[0].weights_hash);
-  }
-}
-
 // Byte pairs of a text in place of its words. Its end, which is held out, is cut elsewhere and so
 // has other pairs.
 TEST_P(BertTrainingTest, LearnsTextsThatAreTokens) {

@@ -11,9 +11,9 @@
 
 #include "tests/trainer/small_data.h"
 #include "trainer/catalog.h"
-#include "trainer/tasks/make_task.h"
-#include "trainer/text/byte_alphabet.h"
+#include "trainer/config.h"
 #include "trainer/text/masked_texts.h"
+#include "trainer/text/tokenizer.h"
 #include "trainer/text/vocabulary.h"
 
 namespace kolo::trainer {

@@ -33,14 +33,9 @@ class ImportTest : public testing::Test {
         {});
   }
   std::string error() {
-    try {
-      import_weights(file_, model_);
-    } catch (const KoloError& error) {
-      EXPECT_EQ(error.error().code, ErrorCode::kData);
-      EXPECT_THAT(error.error().what, HasSubstr(file_.string()));
-      return error.error().what;
-    }
-    return "no error";
+    std::string what = data_error([&] { import_weights(file_, model_); });
+    EXPECT_THAT(what, HasSubstr(file_.string()));
+    return what;
   }
 
   TemporaryDirectory directory_;
@@ -105,12 +100,8 @@ TEST_F(ImportTest, TensorsThatTheModelDoesNotHaveAreErrors) {
   ParameterSet smaller(1);
   smaller.add("w", {2, 2}, {});
   smaller.add("b", {2}, {});
-  try {
-    import_weights(file_, smaller);
-    FAIL() << "no error";
-  } catch (const KoloError& error) {
-    EXPECT_THAT(error.error().what, HasSubstr("this model has no 'extra'"));
-  }
+  EXPECT_THAT(data_error([&] { import_weights(file_, smaller); }),
+              HasSubstr("this model has no 'extra'"));
 }
 
 TEST_F(ImportTest, AveragesFilesOfOneModel) {
@@ -140,12 +131,8 @@ TEST_F(ImportTest, AveragesNothingOfOtherModels) {
   shapes.add("b", {2}, {});
   export_weights(shapes, other);
   const std::vector<std::filesystem::path> both = {file_, other};
-  try {
-    export_average(both, directory_.path() / "mean");
-    FAIL() << "no error";
-  } catch (const KoloError& error) {
-    EXPECT_THAT(error.error().what, HasSubstr("other: it has no 'w' of the shape"));
-  }
+  EXPECT_THAT(data_error([&] { export_average(both, directory_.path() / "mean"); }),
+              HasSubstr("other: it has no 'w' of the shape"));
   EXPECT_FALSE(std::filesystem::exists(directory_.path() / "mean"));
 }
 

@@ -4,10 +4,8 @@
 
 #include <atomic>
 #include <cstddef>
-#include <functional>
 #include <string>
 
-#include "comm/base/error.h"
 #include "tests/trainer/training_job.h"
 
 namespace kolo::trainer {
@@ -59,16 +57,6 @@ inline void expect_same_training(const Summary& actual, const Summary& expected)
     EXPECT_EQ(actual.curve[i].eval_metric, expected.curve[i].eval_metric);
     EXPECT_TRUE(i == 0 || actual.curve[i].seconds > actual.curve[i - 1].seconds);
   }
-}
-
-inline std::string error_of(const std::function<void()>& call, ErrorCode code) {
-  try {
-    call();
-  } catch (const KoloError& error) {
-    EXPECT_EQ(error.error().code, code);
-    return error.error().what;
-  }
-  return "no error";
 }
 
 }  // namespace kolo::trainer

@@ -9,13 +9,12 @@
 #include <vector>
 
 #include "comm/base/error.h"
-#include "tests/support/temporary_directory.h"
+#include "tests/trainer/small_data.h"
 #include "trainer/checkpoint/job_identity.h"
 
 namespace kolo::trainer {
 namespace {
 
-using test::TemporaryDirectory;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -78,20 +77,14 @@ TEST_F(RunFolderTest, ReplacesAnOlderCheckpointOfTheSameStep) {
 }
 
 TEST_F(RunFolderTest, PublishesNothingThatIsNotThere) {
-  const auto error_of = [&](std::uint64_t bytes) -> std::string {
+  const auto error_with = [&](std::uint64_t bytes) {
     Manifest manifest{.step = 4, .job = {}, .eval_loss = {}, .files = {}};
     manifest.files.push_back({rank_file_name(0), {.bytes = bytes, .xxh3 = 0}});
-    try {
-      folder_.publish(manifest);
-    } catch (const KoloError& error) {
-      EXPECT_EQ(error.error().code, ErrorCode::kIo);
-      return error.error().what;
-    }
-    return "no error";
+    return error_of([&] { folder_.publish(manifest); }, ErrorCode::kIo);
   };
-  EXPECT_THAT(error_of(5), HasSubstr("all nodes must share the folder"));
+  EXPECT_THAT(error_with(5), HasSubstr("all nodes must share the folder"));
   directory_.write("run/step-00000004.partial/rank-00000.safetensors", std::string("abc"));
-  EXPECT_THAT(error_of(5), HasSubstr("3 of 5 bytes are there"));
+  EXPECT_THAT(error_with(5), HasSubstr("3 of 5 bytes are there"));
   EXPECT_TRUE(folder_.steps().empty());
 }
 
@@ -123,13 +116,8 @@ TEST_F(RunFolderTest, WhatIsLaterThanTheNewestTakesNoPlace) {
 
 TEST_F(RunFolderTest, ErrorsNameThePath) {
   const RunFolder file(directory_.write("plain", std::string("x")));
-  try {
-    file.create_partial(1);
-    FAIL() << "no error";
-  } catch (const KoloError& error) {
-    EXPECT_EQ(error.error().code, ErrorCode::kIo);
-    EXPECT_THAT(error.error().what, HasSubstr("plain/step-00000001.partial"));
-  }
+  EXPECT_THAT(error_of([&] { file.create_partial(1); }, ErrorCode::kIo),
+              HasSubstr("plain/step-00000001.partial"));
   EXPECT_THROW(file.steps(), KoloError);
 }
 

@@ -11,13 +11,11 @@
 
 #include "comm/base/error.h"
 #include "tests/support/random_text.h"
-#include "tests/support/temporary_directory.h"
+#include "tests/trainer/small_data.h"
 
 namespace kolo::trainer {
 namespace {
 
-using test::Bytes;
-using test::TemporaryDirectory;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -35,14 +33,9 @@ class SafetensorsTest : public testing::Test {
  protected:
   std::string error_of(const std::string& text) {
     const auto file = directory_.write("bad.safetensors", text);
-    try {
-      const SafetensorsFile opened(file);
-    } catch (const KoloError& error) {
-      EXPECT_EQ(error.error().code, ErrorCode::kData);
-      EXPECT_THAT(error.error().what, HasSubstr(file.string()));
-      return error.error().what;
-    }
-    return "no error";
+    std::string error = data_error([&] { const SafetensorsFile opened(file); });
+    EXPECT_THAT(error, HasSubstr(file.string()));
+    return error;
   }
 
   TemporaryDirectory directory_;

@@ -11,8 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/base/error.h"
-#include "tests/support/temporary_directory.h"
+#include "tests/trainer/small_data.h"
 #include "trainer/checkpoint/run_folder.h"
 #include "trainer/checkpoint/stored_weights.h"
 #include "trainer/optimizer/optimizer.h"
@@ -21,7 +20,6 @@
 namespace kolo::trainer {
 namespace {
 
-using test::TemporaryDirectory;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -84,17 +82,6 @@ class SavedStateTest : public testing::Test {
       pieces.visit_state(visitor);
     });
   }
-  static std::string error_of(const std::function<void()>& call,
-                              ErrorCode code = ErrorCode::kData) {
-    try {
-      call();
-    } catch (const KoloError& error) {
-      EXPECT_EQ(error.error().code, code);
-      return error.error().what;
-    }
-    return "no error";
-  }
-
   TemporaryDirectory directory_;
 };
 
@@ -166,13 +153,13 @@ TEST_F(SavedStateTest, PiecesThatAreMissingLeftOverOrOfAnotherShapeAreNamed) {
   const auto checkpoint = save_pieces(1);
   SavedState saved(checkpoint, 0, 1);
   std::vector<float> values(6);
-  EXPECT_THAT(error_of([&] { saved.shared("weights/w", {6}, values); }),
+  EXPECT_THAT(data_error([&] { saved.shared("weights/w", {6}, values); }),
               HasSubstr("'weights/w' is F32 [2, 2], and this job has F32 [6]"));
-  EXPECT_THAT(error_of([&] { saved.shared("weights/x", {6}, values); }),
+  EXPECT_THAT(data_error([&] { saved.shared("weights/x", {6}, values); }),
               HasSubstr("it has no 'weights/x', which this job needs"));
   double number = 0;
-  EXPECT_THAT(error_of([&] { saved.shared("scale", number); }), HasSubstr("'scale' is F32 []"));
-  EXPECT_THAT(error_of([&] { saved.require_all_taken(); }), HasSubstr("this job has no '"));
+  EXPECT_THAT(data_error([&] { saved.shared("scale", number); }), HasSubstr("'scale' is F32 []"));
+  EXPECT_THAT(data_error([&] { saved.require_all_taken(); }), HasSubstr("this job has no '"));
 }
 
 TEST_F(SavedStateTest, DamagedFilesAreNamed) {
@@ -184,14 +171,14 @@ TEST_F(SavedStateTest, DamagedFilesAreNamed) {
     change.seekp(static_cast<std::streamoff>(size) - 1);
     change.put('\x55');
   }
-  EXPECT_THAT(error_of([&] { SavedState(checkpoint, 1, 2); }),
+  EXPECT_THAT(data_error([&] { SavedState(checkpoint, 1, 2); }),
               testing::AllOf(HasSubstr(file.string()), HasSubstr("its XXH3 sum is")));
   SavedState(checkpoint, 0, 2);  // Rank 1 compares that file.
   std::filesystem::resize_file(file, size - 1);
-  EXPECT_THAT(error_of([&] { SavedState(checkpoint, 0, 2); }),
+  EXPECT_THAT(data_error([&] { SavedState(checkpoint, 0, 2); }),
               HasSubstr(std::to_string(size - 1) + " bytes, and the manifest says"));
   std::filesystem::remove(file);
-  EXPECT_THAT(error_of([&] { SavedState(checkpoint, 0, 2); }), HasSubstr("No such file"));
+  EXPECT_THAT(data_error([&] { SavedState(checkpoint, 0, 2); }), HasSubstr("No such file"));
 }
 
 TEST_F(SavedStateTest, BadManifestsAreNamed) {
@@ -199,7 +186,7 @@ TEST_F(SavedStateTest, BadManifestsAreNamed) {
   const std::string name = "run/step-00000008/manifest.json";
   const auto error_with = [&](const std::string& text) {
     directory_.write(name, text);
-    return error_of([&] { SavedState(checkpoint, 0, 1); });
+    return data_error([&] { SavedState(checkpoint, 0, 1); });
   };
   const auto good = [](const std::string& format, const std::string& files) {
     return R"({"format": )" + format + R"(, "step": 8, "model": "m", "eval_loss": null,)" +
@@ -215,11 +202,11 @@ TEST_F(SavedStateTest, BadManifestsAreNamed) {
       error_with(good("1", R"({"name": "rank-00000.safetensors", "bytes": 1, "xxh3": "z"})")),
       HasSubstr("a sum that is no number"));
   std::filesystem::remove(checkpoint / "manifest.json");
-  EXPECT_THAT(error_of([&] { SavedState(checkpoint, 0, 1); }), HasSubstr("No such file"));
+  EXPECT_THAT(data_error([&] { SavedState(checkpoint, 0, 1); }), HasSubstr("No such file"));
   const auto moved = checkpoint.parent_path() / "step-00000009";
   std::filesystem::remove_all(checkpoint);
   std::filesystem::rename(save_pieces(1), moved);
-  EXPECT_THAT(error_of([&] { SavedState(moved, 0, 1); }), HasSubstr("it is that of step 8"));
+  EXPECT_THAT(data_error([&] { SavedState(moved, 0, 1); }), HasSubstr("it is that of step 8"));
 }
 
 TEST_F(SavedStateTest, ExportsTheWeightsOfAllRanks) {

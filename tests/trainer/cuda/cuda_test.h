@@ -12,31 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "comm/device/cuda_availability.h"
 #include "comm/device/cuda_device.h"
-#include "comm/device/cuda_device_guard.h"
-#include "tests/trainer/cuda/elements.h"
 #include "tests/trainer/cuda/references.h"
 #include "trainer/cuda/compute/status.h"
 #include "trainer/cuda/kernels/elementwise.h"
 
 namespace kolo::trainer::cuda {
-
-/// Float32 values as bytes of `dtype`, and back.
-inline std::vector<std::byte> encode(DType dtype, const std::vector<float>& values) {
-  std::vector<std::byte> bytes(values.size() * size_of(dtype));
-  reference::cast(values.data(), values.size(), dtype, bytes.data());
-  return bytes;
-}
-
-inline std::vector<float> decode(DType dtype, const std::vector<std::byte>& bytes) {
-  std::vector<float> values(bytes.size() / size_of(dtype));
-  visit_element(dtype, [&](auto element) {
-    using T = decltype(element);
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = widen(as<T>(bytes.data())[i]);
-  });
-  return values;
-}
 
 /// Half the distance of two neighbouring numbers of `dtype`, relative to them: one rounding.
 inline float unit_roundoff(DType dtype) {

@@ -1,6 +1,6 @@
-// Each kernel against its reference. The bound of a test is two roundings of the dtype (both sides
-// round nearly equal numbers) and, where float32 sums are involved, n roundings of 2^-24 for n
-// terms.
+// Each kernel against the host trainer's. The bound of a test is two roundings of the dtype (both
+// sides round nearly equal numbers) and, where float32 sums are involved, n roundings of 2^-24 on
+// either side for n terms.
 
 #include "tests/trainer/cuda/cuda_test.h"
 #include "tests/trainer/cuda/references.h"
@@ -22,7 +22,7 @@ class KernelTest : public CudaTest, public testing::WithParamInterface<DType> {
   DType dtype() const { return GetParam(); }
 
   float bound(std::size_t terms) const {
-    return 2.0f * unit_roundoff(dtype()) + static_cast<float>(terms) * 0x1.0p-24f;
+    return 2.0f * unit_roundoff(dtype()) + static_cast<float>(terms) * 0x1.0p-23f;
   }
 
   std::vector<float> activations(const DeviceMemory& memory, std::size_t count) {
@@ -100,7 +100,7 @@ TEST_P(KernelTest, ColumnSums) {
     step.into = floats(sums);
     sum_columns(native(), step);
     // Terms are at most 1, so partial sums are at most kRows.
-    expect_close(download<float>(sums.data(), width), expected, kRows * 0x1.0p-24f * kRows, "sums");
+    expect_close(download<float>(sums.data(), width), expected, kRows * 0x1.0p-23f * kRows, "sums");
   }
 }
 
@@ -293,14 +293,13 @@ TEST_P(KernelTest, CrossEntropyAndItsTotals) {
     Random random(2);
     for (auto& target : targets) target = static_cast<std::uint8_t>(random.below(classes));
     std::vector<std::byte> gradient(logits.size() * size_of(dtype()));
-    std::vector<float> results(2 * kRows);
     const std::vector<BatchHeader> header{
         {.row_weight = 0.5f, .loss_scale = 2.0f, .targets = kRows - 4}};
     std::vector<LossTotals> totals(1);
     const DeviceMemory dev_logits = upload(logits), dev_targets = upload(targets),
                        dev_header = upload(header), dev_totals = upload(totals),
                        dev_gradient = room(gradient.size()),
-                       dev_results = room(results.size() * sizeof(float));
+                       dev_results = room(2 * kRows * sizeof(float));
     CrossEntropy step{.dtype = dtype(),
                       .rows = kRows,
                       .classes = classes,
@@ -308,7 +307,7 @@ TEST_P(KernelTest, CrossEntropyAndItsTotals) {
                       .targets = targets.data(),
                       .header = header.data(),
                       .gradient = gradient.data(),
-                      .row_results = results.data(),
+                      .row_results = nullptr,
                       .totals = totals.data()};
     reference::cross_entropy(step);
     step.logits = floats(dev_logits);

@@ -23,7 +23,7 @@ class LayerTest : public CudaTest {
   void SetUp() override {
     CudaTest::SetUp();
     if (IsSkipped()) return;
-    context_ = std::make_unique<Context>(*device_, *stream_, DType::kFloat32, Float32Math::kExact);
+    context_ = std::make_unique<Context>(*device_, *stream_, DType::kFloat32);
   }
 
   // The device's side of `host`, with gradients of its own.

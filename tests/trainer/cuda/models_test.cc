@@ -5,7 +5,7 @@
 #include "comm/base/error.h"
 #include "tests/trainer/cuda/cuda_test.h"
 #include "tests/trainer/finite_difference.h"
-#include "tests/trainer/optimizers.h"
+#include "tests/trainer/small_data.h"
 #include "trainer/compute/device.h"
 #include "trainer/cuda/cuda_model.h"
 #include "trainer/cuda/cuda_optimizer.h"
@@ -77,7 +77,7 @@ class ModelTest : public CudaTest, public testing::WithParamInterface<ModelCase>
   std::vector<std::uint8_t> inputs() const { return bytes(kSamples * c().sample_bytes, 256, 1); }
   std::vector<std::uint8_t> targets() const { return bytes(rows(), c().classes, 2); }
   /// Forward pass and loss on the host, where tokens and classes are wider than on the device.
-  LossSums evaluate_on_host(Model& model, Loss& loss, std::span<const std::uint8_t> wanted,
+  LossSums evaluate_on_host(Model& model, trainer::Loss& loss, std::span<const std::uint8_t> wanted,
                             float row_weight) {
     pixels_ = inputs();
     ids_.assign(pixels_.begin(), pixels_.end());

@@ -6,6 +6,7 @@
 #include "tests/trainer/cuda/references.h"
 #include "tests/trainer/finite_difference.h"
 #include "trainer/cuda/kernels/update.h"
+#include "trainer/kernels/kernels.h"
 
 namespace kolo::trainer::cuda {
 namespace {
@@ -96,9 +97,8 @@ TEST_F(UpdateTest, AdamWGivesTheBitsOfTheReference) {
         .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-8f, .weight_decay = 0.1f};
     UpdateDecision expected;
     for (int step = 0; step < 3; ++step) {
-      reference::decide_update(host(), rule, nullptr, &expected);
-      decide_update(native(), device(), rule, nullptr, pointer<double>(partials_),
-                    device_decision());
+      reference::decide_update(host(), rule, &expected);
+      decide_update(native(), device(), rule, pointer<double>(partials_), device_decision());
       update_adamw(native(), device(), rates, device_decision());
       const UpdateDecision actual = decided();
       // Squares are summed in float32 within 32 elements.
@@ -116,7 +116,7 @@ TEST_F(UpdateTest, SgdGivesTheBitsOfTheReference) {
   const DecisionRule rule{.gradient_scale = 1.0f, .clip_norm = 0.0, .beta1 = 0, .beta2 = 0};
   const SgdRates rates{.lr = 0.01f, .momentum = 0.9f, .weight_decay = 0.1f};
   for (int step = 0; step < 2; ++step) {
-    decide_update(native(), device(), rule, nullptr, pointer<double>(partials_), device_decision());
+    decide_update(native(), device(), rule, pointer<double>(partials_), device_decision());
     update_sgd(native(), device(), rates, device_decision());
     const UpdateDecision actual = decided();
     reference::update_sgd(host(), rates, &actual);
@@ -124,25 +124,77 @@ TEST_F(UpdateTest, SgdGivesTheBitsOfTheReference) {
   }
 }
 
-TEST_F(UpdateTest, InfiniteGradientsAndTheFlagSkip) {
+TEST_F(UpdateTest, InfiniteGradientsSkip) {
   std::vector<float> gradient = random_values(kCount, 1);
   gradient[kSecondOffset + kSecond - 1] = std::numeric_limits<float>::infinity();
   make(DType::kFloat16, gradient);
   const DecisionRule rule{.gradient_scale = 1.0f, .clip_norm = 0.0, .beta1 = 0, .beta2 = 0};
   const SgdRates rates{.lr = 0.01f, .momentum = 0.9f, .weight_decay = 0.1f};
-  decide_update(native(), device(), rule, nullptr, pointer<double>(partials_), device_decision());
+  decide_update(native(), device(), rule, pointer<double>(partials_), device_decision());
   update_sgd(native(), device(), rates, device_decision());
   EXPECT_EQ(decided().is_skipped, 1u);
   EXPECT_EQ(decided().steps, 0u);
   expect_equal_bits();
+}
 
-  make(DType::kFloat16, random_values(kCount, 1));
-  const DeviceMemory flag = upload(std::vector<std::uint32_t>{1});
-  decide_update(native(), device(), rule, pointer<std::uint32_t>(flag), pointer<double>(partials_),
-                device_decision());
-  update_sgd(native(), device(), rates, device_decision());
-  EXPECT_EQ(decided().is_skipped, 1u);
-  expect_equal_bits();
+// What a reference computes is what the host trainer does: after three steps of one parameter
+// values differ by roundings at most.
+TEST(References, UpdatesFollowTheHostTrainer) {
+  const std::vector<float> gradient = random_values(33, 1);
+  std::vector<float> value = random_values(33, 2), first(33), second(33);
+  std::vector<float> host_value = value, host_first = first, host_second = second;
+  const std::vector<UpdateChunk> chunks = {
+      {.gradient = gradient.data(), .offset = 0, .count = 33, .decays = 1}};
+  const UpdateArrays arrays{.chunks = chunks.data(),
+                            .chunk_count = 1,
+                            .values = value.data(),
+                            .first = first.data(),
+                            .second = second.data(),
+                            .copy_dtype = DType::kFloat32,
+                            .copy = nullptr};
+  const DecisionRule rule{.gradient_scale = 0.5f, .clip_norm = 0.0, .beta1 = 0.9f, .beta2 = 0.99f};
+  UpdateDecision decision;
+  for (int step = 1; step <= 3; ++step) {
+    reference::decide_update(arrays, rule, &decision);
+    reference::update_adamw(
+        arrays, {.lr = 0.1f, .beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-8f, .weight_decay = 0.1f},
+        &decision);
+    adamw_update(
+        {.lr = 0.1f,
+         .beta1 = 0.9f,
+         .beta2 = 0.99f,
+         .epsilon = 1e-8f,
+         .weight_decay = 0.1f,
+         .bias_correction1 = static_cast<float>(1.0 / (1.0 - std::pow(double{0.9f}, step))),
+         .bias_correction2 = static_cast<float>(1.0 / (1.0 - std::pow(double{0.99f}, step))),
+         .gradient_scale = 0.5f},
+        gradient, host_first, host_second, host_value);
+  }
+  EXPECT_EQ(decision.steps, 3u);
+  expect_close(value, host_value, 0x1.0p-20f, "value by AdamW");
+  expect_close(second, host_second, 0x1.0p-20f, "second moment");
+  for (int step = 0; step < 3; ++step) {
+    reference::update_sgd(arrays, {.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f}, &decision);
+    sgd_update({.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f, .gradient_scale = 0.5f},
+               gradient, host_first, host_value);
+  }
+  expect_close(value, host_value, 0x1.0p-20f, "value by SGD");
+}
+
+TEST(Decision, ClipsAfterTheScaleAndDoesNotCountWhatItSkips) {
+  UpdateDecision last;
+  last.steps = 4;
+  const DecisionRule rule{.gradient_scale = 0.5f, .clip_norm = 2.0, .beta1 = 0.9f, .beta2 = 0.99f};
+  const UpdateDecision clipped = decide(last, rule, 64.0);
+  EXPECT_DOUBLE_EQ(clipped.gradient_norm, 4.0);
+  EXPECT_FLOAT_EQ(clipped.gradient_factor, 0.25f);
+  EXPECT_EQ(clipped.is_skipped, 0u);
+  EXPECT_EQ(clipped.steps, 5u);
+  for (const double bad :
+       {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_EQ(decide(last, rule, bad).is_skipped, 1u);
+    EXPECT_EQ(decide(last, rule, bad).steps, 4u);
+  }
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include "comm/base/error.h"
 #include "trainer/cuda/compute/blas.h"
-#include "trainer/cuda/core.h"
+#include "trainer/cuda/cuda_model.h"
 #include "trainer/cuda/kernels/column_sums.h"
 #include "trainer/cuda/kernels/embedding.h"
 #include "trainer/cuda/kernels/layer_norm.h"

@@ -1,18 +1,33 @@
 #include "tests/trainer/cuda/references.h"
 
 #include <algorithm>
-#include <cmath>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include <cstring>
 
-#include "comm/base/check.h"
-#include "comm/base/dtype.h"
 #include "comm/base/half.h"
-#include "tests/trainer/cuda/elements.h"
+#include "trainer/kernels/kernels.h"
 
-namespace kolo::trainer::cuda::reference {
+namespace kolo::trainer::cuda {
 namespace {
+
+std::vector<float> load(DType dtype, const void* data, std::size_t count) {
+  return decode(dtype, {static_cast<const std::byte*>(data), count * size_of(dtype)});
+}
+
+void store(DType dtype, std::span<const float> values, void* into) {
+  const std::vector<std::byte> bytes = encode(dtype, values);
+  std::memcpy(into, bytes.data(), bytes.size());
+}
+
+struct Activated {
+  std::vector<float> y, slope;
+};
+
+Activated activate_all(Activation activation, const std::vector<float>& x) {
+  Activated result{.y = x, .slope = std::vector<float>(x.size(), 1.0f)};
+  if (activation == Activation::kRelu) relu(x, result.y, result.slope);
+  if (activation == Activation::kGelu) gelu(x, result.y, result.slope);
+  return result;
+}
 
 // Calls element(chunk, gradient, index in the arrays) for every element and writes its copy.
 template <typename Element>
@@ -20,285 +35,159 @@ void for_each_element(const UpdateArrays& a, const Element& element) {
   for (std::size_t c = 0; c < a.chunk_count; ++c) {
     const UpdateChunk& chunk = a.chunks[c];
     for (std::size_t i = 0; i < chunk.count; ++i) {
-      const std::size_t index = chunk.offset + i;
-      element(chunk, chunk.gradient[i], index);
-      if (a.copy == nullptr) continue;
-      visit_element(a.copy_dtype, [&](auto zero) {
-        using T = decltype(zero);
-        as<T>(a.copy)[index] = round_to<T>(a.values[index]);
-      });
+      element(chunk, chunk.gradient[i], chunk.offset + i);
     }
+    if (a.copy == nullptr) continue;
+    store(a.copy_dtype, {a.values + chunk.offset, chunk.count},
+          static_cast<std::byte*>(a.copy) + chunk.offset * size_of(a.copy_dtype));
   }
 }
 
 }  // namespace
 
-void bias_activation(const BiasActivation& step) {
-  visit_element(step.dtype, [&](auto element) {
-    using T = decltype(element);
-    for (std::size_t i = 0; i < step.rows * step.width; ++i) {
-      const float bias = step.bias != nullptr ? step.bias[i % step.width] : 0.0f;
-      const float v = widen(as<T>(step.x)[i]) + bias;
-      if (step.before != nullptr) as<T>(step.before)[i] = round_to<T>(v);
-      as<T>(step.y)[i] = round_to<T>(activate(step.activation, v));
-    }
-  });
+std::vector<std::byte> encode(DType dtype, std::span<const float> values) {
+  std::vector<std::byte> bytes(values.size() * size_of(dtype));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto put = [&](auto element) {
+      std::memcpy(bytes.data() + i * sizeof element, &element, sizeof element);
+    };
+    if (dtype == DType::kFloat32) put(values[i]);
+    if (dtype == DType::kBFloat16) put(to_bfloat16(values[i]));
+    if (dtype == DType::kFloat16) put(to_float16(values[i]));
+  }
+  return bytes;
+}
+
+std::vector<float> decode(DType dtype, std::span<const std::byte> bytes) {
+  std::vector<float> values(bytes.size() / size_of(dtype));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto get = [&](auto element) {
+      std::memcpy(&element, bytes.data() + i * sizeof element, sizeof element);
+      return element;
+    };
+    if (dtype == DType::kFloat32) values[i] = get(float{});
+    if (dtype == DType::kBFloat16) values[i] = to_float(get(BFloat16{}));
+    if (dtype == DType::kFloat16) values[i] = to_float(get(Float16{}));
+  }
+  return values;
+}
+
+namespace reference {
+
+void bias_activation(const BiasActivation& s) {
+  std::vector<float> v = load(s.dtype, s.x, s.rows * s.width);
+  for (std::size_t i = 0; i < v.size(); ++i) v[i] += s.bias[i % s.width];
+  store(s.dtype, v, s.before);
+  store(s.dtype, activate_all(s.activation, v).y, s.y);
 }
 
 void activation_backward(Activation activation, DType dtype, const void* before, std::size_t count,
                          void* gradient) {
-  visit_element(dtype, [&](auto element) {
-    using T = decltype(element);
-    for (std::size_t i = 0; i < count; ++i) {
-      T& g = as<T>(gradient)[i];
-      g = round_to<T>(widen(g) * slope(activation, widen(as<T>(before)[i])));
-    }
-  });
-}
-
-void cast(const float* from, std::size_t count, DType dtype, void* into) {
-  visit_element(dtype, [&](auto element) {
-    using T = decltype(element);
-    for (std::size_t i = 0; i < count; ++i) as<T>(into)[i] = round_to<T>(from[i]);
-  });
+  std::vector<float> g = load(dtype, gradient, count);
+  multiply_elements(g, activate_all(activation, load(dtype, before, count)).slope, g);
+  store(dtype, g, gradient);
 }
 
 void causal_softmax(const CausalSoftmax& s) {
-  visit_element(s.dtype, [&](auto element) {
-    using T = decltype(element);
-    for (std::size_t r = 0; r < s.matrices * s.length; ++r) {
-      T* row = as<T>(s.scores) + r * s.length;
-      const std::size_t used = r % s.length + 1;
-      float top = widen(row[0]);
-      for (std::size_t c = 1; c < used; ++c) top = std::max(top, widen(row[c]));
-      double sum = 0.0;
-      const auto power = [&](std::size_t c) {
-        return std::exp(static_cast<double>(widen(row[c])) - static_cast<double>(top));
-      };
-      for (std::size_t c = 0; c < used; ++c) sum += power(c);
-      for (std::size_t c = 0; c < s.length; ++c) {
-        row[c] = round_to<T>(c < used ? static_cast<float>(power(c) / sum) : 0.0f);
-      }
-    }
-  });
+  const std::size_t size = s.length * s.length;
+  std::vector<float> scores = load(s.dtype, s.scores, s.matrices * size);
+  for (std::size_t at = 0; at < scores.size(); at += size) {
+    softmax(std::span(scores).subspan(at, size), s.length, 1.0f, Sees::kEarlier);
+  }
+  store(s.dtype, scores, s.scores);
 }
 
 void causal_softmax_backward(const CausalSoftmaxBackward& s) {
-  visit_element(s.dtype, [&](auto element) {
-    using T = decltype(element);
-    for (std::size_t r = 0; r < s.matrices * s.length; ++r) {
-      const T* w = as<T>(s.weights) + r * s.length;
-      T* g = as<T>(s.gradient) + r * s.length;
-      const std::size_t used = r % s.length + 1;
-      double dot = 0.0;
-      for (std::size_t c = 0; c < used; ++c) {
-        dot += static_cast<double>(widen(w[c])) * static_cast<double>(widen(g[c]));
-      }
-      for (std::size_t c = 0; c < s.length; ++c) {
-        const double value =
-            c < used ? static_cast<double>(widen(w[c])) * (static_cast<double>(widen(g[c])) - dot)
-                     : 0.0;
-        g[c] = round_to<T>(static_cast<float>(value));
-      }
-    }
-  });
-}
-
-void fold(const Fold& f) {
-  for (std::size_t c = 0; c < f.width; ++c) {
-    double sum = f.mode == FoldInto::kAdd ? static_cast<double>(f.into[c]) : 0.0;
-    for (std::size_t p = 0; p < f.parts; ++p) {
-      sum += static_cast<double>(f.partials[p * f.stride + c]);
-    }
-    f.into[c] = static_cast<float>(sum);
+  const std::size_t size = s.length * s.length;
+  const std::vector<float> weights = load(s.dtype, s.weights, s.matrices * size);
+  std::vector<float> gradient = load(s.dtype, s.gradient, s.matrices * size);
+  for (std::size_t at = 0; at < gradient.size(); at += size) {
+    softmax_backward(std::span(weights).subspan(at, size), std::span(gradient).subspan(at, size),
+                     s.length, 1.0f, Sees::kEarlier);
   }
+  store(s.dtype, gradient, s.gradient);
 }
 
 void sum_columns(const ColumnSums& s) {
-  visit_element(s.dtype, [&](auto element) {
-    using T = decltype(element);
-    for (std::size_t c = 0; c < s.width; ++c) {
-      double sum = 0.0;
-      for (std::size_t r = 0; r < s.rows; ++r) {
-        sum += static_cast<double>(widen(as<T>(s.matrix)[r * s.width + c]));
-      }
-      s.into[c] = static_cast<float>(sum);
-    }
-  });
+  sum_rows(load(s.dtype, s.matrix, s.rows * s.width), {s.into, s.width});
 }
 
 void cross_entropy(const CrossEntropy& s) {
-  visit_element(s.dtype, [&](auto element) {
-    using T = decltype(element);
-    T* gradient = as<T>(s.gradient);
-    const double weight =
-        static_cast<double>(s.header->row_weight) * static_cast<double>(s.header->loss_scale);
-    for (std::size_t r = 0; r < s.rows; ++r) {
-      const float* logits = s.logits + r * s.classes;
-      const bool counts = r < s.header->targets;
-      const float* best = std::max_element(logits, logits + s.classes);
-      const auto power = [&](std::size_t c) {
-        return std::exp(static_cast<double>(logits[c]) - static_cast<double>(*best));
-      };
-      double sum = 0.0;
-      for (std::size_t c = 0; c < s.classes; ++c) sum += power(c);
-      for (std::size_t c = 0; gradient != nullptr && c < s.classes; ++c) {
-        const double hit = counts && c == s.targets[r] ? 1.0 : 0.0;
-        const double value = counts ? weight * (power(c) / sum - hit) : 0.0;
-        gradient[r * s.classes + c] = round_to<T>(static_cast<float>(value));
-      }
-      float* result = s.row_results + 2 * r;
-      result[0] = result[1] = 0.0f;
-      if (!counts) continue;
-      const double shifted = static_cast<double>(logits[s.targets[r]]) - static_cast<double>(*best);
-      result[0] = static_cast<float>(std::log(sum) - shifted);
-      result[1] = best - logits == s.targets[r] ? 1.0f : 0.0f;
-      s.totals->loss += static_cast<double>(result[0]);
-      s.totals->correct += static_cast<double>(result[1]);
+  std::vector<float> gradient(s.logits, s.logits + s.rows * s.classes);
+  const float weight = s.header->row_weight * s.header->loss_scale;
+  for (std::size_t r = 0; r < s.rows; ++r) {
+    const std::span<float> row = std::span(gradient).subspan(r * s.classes, s.classes);
+    if (r >= s.header->targets) {
+      std::ranges::fill(row, 0.0f);
+      continue;
     }
-  });
+    s.totals->correct += std::ranges::max_element(row) - row.begin() == s.targets[r] ? 1.0 : 0.0;
+    s.totals->loss += static_cast<double>(softmax_cross_entropy(row, s.targets[r], weight));
+  }
+  store(s.dtype, gradient, s.gradient);
 }
 
 void embed(const EmbeddingForward& s) {
-  visit_element(s.dtype, [&](auto element) {
-    using T = decltype(element);
-    for (std::size_t i = 0; i < s.rows * s.width; ++i) {
-      const std::size_t row = i / s.width;
-      const std::size_t column = i % s.width;
-      as<T>(s.y)[i] = round_to<T>(s.token[s.bytes[row] * s.width + column] +
-                                  s.position[row % s.length * s.width + column]);
-    }
-  });
+  std::vector<float> y(s.rows * s.width);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const std::size_t row = i / s.width, column = i % s.width;
+    y[i] = s.token[s.bytes[row] * s.width + column] + s.position[row % s.length * s.width + column];
+  }
+  store(s.dtype, y, s.y);
 }
 
 void embed_backward(const EmbeddingBackward& s) {
-  visit_element(s.dtype, [&](auto element) {
-    using T = decltype(element);
-    std::vector<double> token(kTokens * s.width), position(s.length * s.width);
-    for (std::size_t i = 0; i < s.rows * s.width; ++i) {
-      const std::size_t row = i / s.width;
-      const std::size_t column = i % s.width;
-      const auto dy = static_cast<double>(widen(as<T>(s.dy)[i]));
-      token[s.bytes[row] * s.width + column] += dy;
-      position[row % s.length * s.width + column] += dy;
-    }
-    for (std::size_t i = 0; i < token.size(); ++i) {
-      s.dtoken[i] = static_cast<float>(static_cast<double>(s.dtoken[i]) + token[i]);
-    }
-    std::transform(position.begin(), position.end(), s.dposition,
-                   [](double sum) { return static_cast<float>(sum); });
-  });
+  const std::vector<float> dy = load(s.dtype, s.dy, s.rows * s.width);
+  std::vector<double> token(s.dtoken, s.dtoken + kTokens * s.width), position(s.length * s.width);
+  for (std::size_t i = 0; i < dy.size(); ++i) {
+    const std::size_t row = i / s.width, column = i % s.width;
+    token[s.bytes[row] * s.width + column] += static_cast<double>(dy[i]);
+    position[row % s.length * s.width + column] += static_cast<double>(dy[i]);
+  }
+  std::ranges::transform(token, s.dtoken, [](double sum) { return static_cast<float>(sum); });
+  std::ranges::transform(position, s.dposition, [](double sum) { return static_cast<float>(sum); });
 }
 
 void pack_filter(const FilterShape& shape, const float* parameter, DType dtype, void* packed) {
-  visit_element(dtype, [&](auto element) {
-    using T = decltype(element);
-    for (std::size_t i = 0; i < shape.packed_count(); ++i) {
-      const bool is_padding = shape.input_of(i) >= shape.inputs;
-      as<T>(packed)[i] = round_to<T>(is_padding ? 0.0f : parameter[shape.parameter_index(i)]);
-    }
-  });
-}
-
-void unpack_filter(const FilterShape& shape, DType dtype, const void* packed, float* parameter) {
-  visit_element(dtype, [&](auto element) {
-    using T = decltype(element);
-    for (std::size_t i = 0; i < shape.packed_count(); ++i) {
-      if (shape.input_of(i) >= shape.inputs) continue;
-      parameter[shape.parameter_index(i)] = widen(as<T>(packed)[i]);
-    }
-  });
+  std::vector<float> values(shape.packed_count());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (shape.input_of(i) < shape.inputs) values[i] = parameter[shape.parameter_index(i)];
+  }
+  store(dtype, values, packed);
 }
 
 void split_heads(DType dtype, const HeadShape& shape, const void* joined, void* split) {
-  visit_element(dtype, [&](auto element) {
-    using T = decltype(element);
-    for (std::size_t i = 0; i < shape.count(); ++i) {
-      as<T>(split)[i] = as<T>(joined)[shape.joined_index(i)];
-    }
-  });
-}
-
-void join_heads(DType dtype, const HeadShape& shape, const void* split, void* joined) {
-  visit_element(dtype, [&](auto element) {
-    using T = decltype(element);
-    for (std::size_t i = 0; i < shape.count(); ++i) {
-      as<T>(joined)[shape.joined_index(i)] = as<T>(split)[i];
-    }
-  });
+  const std::vector<float> from = load(dtype, joined, shape.count());
+  std::vector<float> values(shape.count());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = from[shape.joined_index(i)];
+  store(dtype, values, split);
 }
 
 void layer_norm(const LayerNormForward& s) {
-  visit_element(s.dtype, [&](auto element) {
-    using T = decltype(element);
-    const auto width = static_cast<double>(s.width);
-    for (std::size_t r = 0; r < s.rows; ++r) {
-      const T* x = as<T>(s.x) + r * s.width;
-      double mean = 0.0;
-      for (std::size_t c = 0; c < s.width; ++c) mean += static_cast<double>(widen(x[c])) / width;
-      double variance = 0.0;
-      for (std::size_t c = 0; c < s.width; ++c) {
-        const double centred = static_cast<double>(widen(x[c])) - mean;
-        variance += centred * centred / width;
-      }
-      const double rstd = 1.0 / std::sqrt(variance + 1e-5);
-      for (std::size_t c = 0; c < s.width; ++c) {
-        const double normal = (static_cast<double>(widen(x[c])) - mean) * rstd;
-        const double y = normal * static_cast<double>(s.gain[c]) + static_cast<double>(s.bias[c]);
-        as<T>(s.y)[r * s.width + c] = round_to<T>(static_cast<float>(y));
-      }
-      s.mean[r] = static_cast<float>(mean);
-      s.rstd[r] = static_cast<float>(rstd);
-    }
-  });
+  const std::vector<float> x = load(s.dtype, s.x, s.rows * s.width);
+  std::vector<float> y(x.size());
+  trainer::layer_norm(x, {s.gain, s.width}, {s.bias, s.width}, y, {s.mean, s.rows},
+                      {s.rstd, s.rows});
+  store(s.dtype, y, s.y);
 }
 
-// With n = (x - mean) rstd and g = dy gain:
-//   dx = rstd (g - average(g) - n average(g n)),   dgain = sum(dy n),   dbias = sum(dy).
 void layer_norm_backward(const LayerNormBackward& s) {
-  visit_element(s.dtype, [&](auto element) {
-    using T = decltype(element);
-    const auto width = static_cast<double>(s.width);
-    std::vector<double> dgain(s.width), dbias(s.width), n(s.width), g(s.width);
-    for (std::size_t r = 0; r < s.rows; ++r) {
-      const std::size_t row = r * s.width;
-      double average = 0.0;
-      double along = 0.0;
-      for (std::size_t c = 0; c < s.width; ++c) {
-        const auto dy = static_cast<double>(widen(as<T>(s.dy)[row + c]));
-        n[c] = (static_cast<double>(widen(as<T>(s.x)[row + c])) - static_cast<double>(s.mean[r])) *
-               static_cast<double>(s.rstd[r]);
-        g[c] = dy * static_cast<double>(s.gain[c]);
-        average += g[c] / width;
-        along += g[c] * n[c] / width;
-        dgain[c] += dy * n[c];
-        dbias[c] += dy;
-      }
-      for (std::size_t c = 0; c < s.width; ++c) {
-        double dx = static_cast<double>(s.rstd[r]) * (g[c] - average - n[c] * along);
-        if (s.residual != nullptr) dx += static_cast<double>(widen(as<T>(s.residual)[row + c]));
-        as<T>(s.dx)[row + c] = round_to<T>(static_cast<float>(dx));
-      }
-    }
-    for (std::size_t c = 0; c < s.width; ++c) {
-      s.dgain[c] = static_cast<float>(dgain[c]);
-      s.dbias[c] = static_cast<float>(dbias[c]);
-    }
-  });
+  const std::size_t count = s.rows * s.width;
+  std::vector<float> dx(count);
+  trainer::layer_norm_backward(load(s.dtype, s.dy, count), load(s.dtype, s.x, count),
+                               {s.gain, s.width}, {s.mean, s.rows}, {s.rstd, s.rows}, dx,
+                               {s.dgain, s.width}, {s.dbias, s.width}, Into::kOverwrite);
+  add(dx, load(s.dtype, s.residual, count), dx);
+  store(s.dtype, dx, s.dx);
 }
 
 void scale_pixels(const PixelCast& p) {
-  visit_element(p.dtype, [&](auto element) {
-    using T = decltype(element);
-    for (std::size_t i = 0; i < p.count * p.channels; ++i) {
-      const bool is_padding = i % p.channels != 0;
-      as<T>(p.into)[i] = round_to<T>(is_padding ? 0.0f : p.table[p.bytes[i / p.channels]]);
-    }
-  });
+  std::vector<float> values(p.count * p.channels);
+  for (std::size_t i = 0; i < p.count; ++i) values[i * p.channels] = p.table[p.bytes[i]];
+  store(p.dtype, values, p.into);
 }
 
-void decide_update(const UpdateArrays& a, const DecisionRule& rule, const std::uint32_t* non_finite,
-                   UpdateDecision* decision) {
+void decide_update(const UpdateArrays& a, const DecisionRule& rule, UpdateDecision* decision) {
   double sum = 0.0;
   for (std::size_t c = 0; c < a.chunk_count; ++c) {
     for (std::size_t i = 0; i < a.chunks[c].count; ++i) {
@@ -306,7 +195,7 @@ void decide_update(const UpdateArrays& a, const DecisionRule& rule, const std::u
       sum += g * g;
     }
   }
-  *decision = decide(*decision, rule, sum, non_finite != nullptr && *non_finite != 0);
+  *decision = decide(*decision, rule, sum);
 }
 
 void update_adamw(const UpdateArrays& a, const AdamWRates& rates, const UpdateDecision* decision) {
@@ -325,4 +214,5 @@ void update_sgd(const UpdateArrays& a, const SgdRates& rates, const UpdateDecisi
   });
 }
 
-}  // namespace kolo::trainer::cuda::reference
+}  // namespace reference
+}  // namespace kolo::trainer::cuda

@@ -1,5 +1,6 @@
 #include "trainer/data/augmentation.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,9 +13,10 @@
 
 #include "comm/base/error.h"
 #include "tests/trainer/small_data.h"
+#include "trainer/catalog.h"
+#include "trainer/config.h"
 #include "trainer/data/data_loader.h"
 #include "trainer/data/images.h"
-#include "trainer/tasks/make_task.h"
 
 namespace kolo::trainer {
 namespace {
@@ -207,14 +209,8 @@ TEST(AugmentationTest, DataWithoutImagesIsRefused) {
   Config config = default_config(catalog, "gpt");
   config.data = directory.write("text", small_text(3000));
   config.augment = "crop";
-  try {
-    make_task(config, catalog);
-    FAIL() << "no error";
-  } catch (const KoloError& error) {
-    EXPECT_EQ(error.error().code, ErrorCode::kConfig);
-    EXPECT_NE(std::string(error.what()).find("--augment crop: changes images"), std::string::npos)
-        << error.what();
-  }
+  EXPECT_THAT(error_of([&] { make_task(config, catalog); }, ErrorCode::kConfig),
+              testing::HasSubstr("--augment crop: changes images"));
 }
 
 TEST(AugmentationTest, NamesAreParsedInAnyOrder) {

@@ -18,9 +18,12 @@ TEST(SelfAttentionTest, GradientsMatchDifferences) {
   check_layer(layer, none, random_values(2 * 11 * 36, 5));
 }
 
-/// One head, position by position, in float64.
-std::vector<float> plain_attention(const std::vector<float>& input, std::size_t length,
-                                   std::size_t width) {
+constexpr std::size_t kBlock = SelfAttention::kBlockRows;
+
+/// One head of one sequence, position by position, in float64. A position sees all of them, or with
+/// `is_causal` itself and earlier ones.
+std::vector<float> plain_attention(std::span<const float> input, std::size_t length,
+                                   std::size_t width, bool is_causal) {
   std::vector<float> output(length * width);
   const auto at = [&](std::size_t row, std::size_t part, std::size_t column) {
     return double{input[(row * 3 + part) * width + column]};
@@ -28,7 +31,7 @@ std::vector<float> plain_attention(const std::vector<float>& input, std::size_t 
   for (std::size_t i = 0; i < length; ++i) {
     std::vector<double> weights;
     double sum = 0;
-    for (std::size_t j = 0; j <= i; ++j) {
+    for (std::size_t j = 0; j < (is_causal ? i + 1 : length); ++j) {
       double score = 0;
       for (std::size_t c = 0; c < width; ++c) score += at(i, 0, c) * at(j, 1, c);
       weights.push_back(std::exp(score / std::sqrt(static_cast<double>(width))));
@@ -36,7 +39,7 @@ std::vector<float> plain_attention(const std::vector<float>& input, std::size_t 
     }
     for (std::size_t c = 0; c < width; ++c) {
       double value = 0;
-      for (std::size_t j = 0; j <= i; ++j) value += weights[j] / sum * at(j, 2, c);
+      for (std::size_t j = 0; j < weights.size(); ++j) value += weights[j] / sum * at(j, 2, c);
       output[i * width + c] = static_cast<float>(value);
     }
   }
@@ -46,21 +49,20 @@ std::vector<float> plain_attention(const std::vector<float>& input, std::size_t 
 // Several blocks of rows, the last one whole or not. Bound: sums of up to 200 terms near 1 in fp32.
 TEST(SelfAttentionTest, BlocksOfRowsGiveWhatTheFormulaGives) {
   Device device;
-  constexpr std::size_t kBlock = SelfAttention::kBlockRows;
   for (const std::size_t length :
        {std::size_t{1}, kBlock - 1, kBlock, kBlock + 1, 3 * kBlock + 5}) {
     SCOPED_TRACE(length);
     SelfAttention layer(device, {.sequences = 1, .length = length, .width = 4, .heads = 1});
     const std::vector<float> input = random_values(length * 12, 8);
     const auto output = layer.forward(input, {});
-    const std::vector<float> expected = plain_attention(input, length, 4);
+    const std::vector<float> expected = plain_attention(input, length, 4, true);
     for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(output[i], expected[i], 2e-5f);
   }
 }
 
 TEST(SelfAttentionTest, GradientsOfSeveralBlocksMatchDifferences) {
   Device device;
-  constexpr std::size_t kLength = SelfAttention::kBlockRows + 3;
+  constexpr std::size_t kLength = kBlock + 3;
   ParameterSet none(1);
   SelfAttention layer(device,
                       {.sequences = 1, .length = kLength, .width = 2, .heads = 1, .most_kept = 0});
@@ -70,7 +72,7 @@ TEST(SelfAttentionTest, GradientsOfSeveralBlocksMatchDifferences) {
 // Weights that are computed again are the same bits as those that are kept.
 TEST(SelfAttentionTest, KeptWeightsChangeNoBit) {
   Device device;
-  constexpr std::size_t kLength = 2 * SelfAttention::kBlockRows + 3;
+  constexpr std::size_t kLength = 2 * kBlock + 3;
   const std::vector<float> input = random_values(2 * kLength * 24, 10);
   const std::vector<float> gradient = random_values(2 * kLength * 8, 11);
   const auto gradients = [&](std::size_t most_kept) {
@@ -103,7 +105,7 @@ TEST(SelfAttentionTest, GradientsWithDropoutMatchDifferences) {
   SelfAttention small(device,
                       {.sequences = 2, .length = 11, .width = 12, .heads = 3, .dropout = dropout});
   check_layer(small, none, random_values(2 * 11 * 36, 5));
-  constexpr std::size_t kLength = SelfAttention::kBlockRows + 3;
+  constexpr std::size_t kLength = kBlock + 3;
   SelfAttention large(device, {.sequences = 1,
                                .length = kLength,
                                .width = 2,
@@ -174,7 +176,7 @@ TEST(RotaryPositionsTest, RefusesHeadsOfAnOddWidth) {
 // Later chunks find the keys and values of earlier ones. Bound: as above, sums in another order.
 TEST(SelfAttentionTest, ChunksGiveWhatOnePassGives) {
   Device device;
-  constexpr std::size_t kLength = SelfAttention::kBlockRows + 20;
+  constexpr std::size_t kLength = kBlock + 20;
   const std::vector<float> input = random_values(kLength * 24, 8);
   SelfAttention whole(device, {.sequences = 1, .length = kLength, .width = 8, .heads = 2});
   const auto expected = whole.forward(input, {.is_training = false});
@@ -193,6 +195,81 @@ TEST(SelfAttentionTest, ChunksGiveWhatOnePassGives) {
   EXPECT_EQ(past, kLength);
   const auto beyond = std::span(input).first(24);
   EXPECT_THROW(parts.forward(beyond, {.is_training = false, .past = kLength}), UsageError);
+}
+
+// Several blocks of rows, whole or not, and a sequence without positions. Bound: sums of up to 200
+// terms near 1 in fp32.
+TEST(LengthsTest, BlocksOfRowsGiveWhatTheFormulaGives) {
+  Device device;
+  constexpr std::size_t kLength = 3 * kBlock + 5;
+  constexpr std::size_t kWidth = 4;
+  const std::vector<std::int32_t> lengths = {1, kBlock - 1, kBlock, kBlock + 1, kLength, 0};
+  const std::size_t sequences = lengths.size();
+  SelfAttention layer(device, {.sequences = sequences,
+                               .length = kLength,
+                               .width = kWidth,
+                               .heads = 1,
+                               .mask = SelfAttention::Mask::kLengths});
+  const std::vector<float> input = random_values(sequences * kLength * 3 * kWidth, 8);
+  layer.set_lengths(lengths);
+  const auto output = layer.forward(input, {});
+  for (std::size_t s = 0; s < sequences; ++s) {
+    SCOPED_TRACE(lengths[s]);
+    const std::size_t row = s * kLength;
+    auto expected = plain_attention(std::span(input).subspan(row * 3 * kWidth),
+                                    static_cast<std::size_t>(lengths[s]), kWidth, false);
+    expected.resize(kLength * kWidth);  // padding is zero
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_NEAR(output[row * kWidth + i], expected[i], 2e-5f);
+    }
+  }
+}
+
+TEST(LengthsTest, GradientsMatchDifferences) {
+  Device device;
+  for (const std::size_t most_kept : {0u, 256u}) {
+    for (const std::size_t length : {std::size_t{11}, kBlock + 3}) {
+      SCOPED_TRACE(length);
+      ParameterSet none(1);
+      SelfAttention layer(device, {.sequences = 3,
+                                   .length = length,
+                                   .width = 4,
+                                   .heads = 2,
+                                   .most_kept = most_kept,
+                                   .mask = SelfAttention::Mask::kLengths});
+      const std::vector<std::int32_t> lengths = {static_cast<std::int32_t>(length), 7, 0};
+      layer.set_lengths(lengths);
+      check_layer(layer, none, random_values(3 * length * 12, 9));
+    }
+  }
+}
+
+TEST(LengthsTest, PaddingHasNoInfluenceAndNoGradient) {
+  Device device;
+  SelfAttention layer(
+      device,
+      {.sequences = 1, .length = 9, .width = 8, .heads = 2, .mask = SelfAttention::Mask::kLengths});
+  const std::vector<std::int32_t> lengths = {5};
+  std::vector<float> input = random_values(9 * 24, 6);
+  layer.set_lengths(lengths);
+  const auto before = layer.forward(input, {});
+  const std::vector<float> first(before.begin(), before.end());
+  for (std::size_t i = 5 * 24; i < input.size(); ++i) input[i] += 1.0f;
+  const auto after = layer.forward(input, {});
+  EXPECT_EQ(first, std::vector<float>(after.begin(), after.end()));
+  const auto gradient = layer.backward(random_values(9 * 8, 7));
+  for (std::size_t i = 0; i < gradient.size(); ++i) {
+    EXPECT_EQ(gradient[i] == 0.0f, i >= 5 * 24) << i;
+  }
+}
+
+TEST(LengthsTest, AreNeeded) {
+  Device device;
+  SelfAttention layer(
+      device,
+      {.sequences = 2, .length = 2, .width = 2, .heads = 1, .mask = SelfAttention::Mask::kLengths});
+  EXPECT_THROW(layer.forward(random_values(24, 6), {}), UsageError);
+  EXPECT_THROW(layer.set_lengths(std::vector<std::int32_t>{1}), UsageError);
 }
 
 }  // namespace

@@ -73,6 +73,19 @@ TEST_P(MixedPrecisionTrainingTest, RepeatedRunsEndWithTheSameBits) {
   EXPECT_EQ(run_ranks(2, config)[0].weights_hash, run_ranks(2, config)[0].weights_hash);
 }
 
+// Gradients that are finite in float32 and far beyond float16 make all ranks skip the step.
+TEST_P(MixedPrecisionTrainingTest, GradientsThatOverflowSkipTheStep) {
+  Config config = job();
+  config.steps = 3;
+  config.loss_scale = "1e10";
+  config.precision = precision();
+  const std::vector<Summary> summaries = run_ranks(3, config);
+  expect_equal_weights(summaries);
+  for (const Summary& summary : summaries) {
+    EXPECT_EQ(summary.skipped_steps, precision() == "float16" ? 3u : 0u);
+  }
+}
+
 // Weights are kept in float32: updates far below the last bit of a 16-bit copy are not lost.
 TEST_P(MixedPrecisionTrainingTest, SmallUpdatesReachTheWeights) {
   Config config = job();

@@ -36,14 +36,8 @@ class UnevenTest : public testing::Test {
   /// steps of SGD, which amplifies them little. A step whose samples had wrong weights would change
   /// what follows by the share of its samples, several per cent.
   static void expect_follows(const std::vector<Summary>& many, const Summary& one) {
-    for (const Summary& summary : many) EXPECT_EQ(summary.weights_hash, many[0].weights_hash);
-    ASSERT_EQ(many[0].curve.size(), one.curve.size());
-    for (std::size_t i = 0; i < one.curve.size(); ++i) {
-      EXPECT_NEAR(many[0].curve[i].train_loss, one.curve[i].train_loss,
-                  1e-4 * one.curve[i].train_loss)
-          << "step " << i;
-    }
-    EXPECT_NEAR(many[0].eval_loss, one.eval_loss, 1e-4 * one.eval_loss);
+    expect_equal_weights(many);
+    expect_same_course(many[0], one, 1e-4);
     EXPECT_EQ(many[0].epochs, one.epochs);
   }
 
@@ -79,7 +73,7 @@ TEST_F(UnevenTest, RanksJoinWithPassesClippingAndABfloat16Wire) {
   expect_follows(run_ranks(3, config), run_ranks(1, of_one)[0]);
   config.runtime.wire_dtype = DType::kBFloat16;
   const std::vector<Summary> rounded = run_ranks(3, config);
-  for (const Summary& summary : rounded) EXPECT_EQ(summary.weights_hash, rounded[0].weights_hash);
+  expect_equal_weights(rounded);
 }
 
 TEST_F(UnevenTest, RanksJoinWithAdamWAndALossScale) {
@@ -87,42 +81,33 @@ TEST_F(UnevenTest, RanksJoinWithAdamWAndALossScale) {
   config.optimizer = "adamw";
   config.lr = 1e-3f;
   config.loss_scale = "1024";
-  const std::vector<Summary> summaries = run_ranks(3, config);
-  for (const Summary& summary : summaries) {
-    EXPECT_EQ(summary.weights_hash, summaries[0].weights_hash);
-  }
+  expect_equal_weights(run_ranks(3, config));
 }
 
 TEST_F(UnevenTest, WhatDoesNotGoTogetherIsNamed) {
-  const auto error_of = [&](const char* uneven, const std::function<void(Config&)>& change) {
+  const auto refusal = [&](const char* uneven, const std::function<void(Config&)>& change) {
     Config config = job(2, uneven);
     change(config);
-    try {
-      validate(config, built_in_catalog());
-      run_ranks(2, config);
-    } catch (const KoloError& error) {
-      EXPECT_EQ(error.error().code, ErrorCode::kConfig);
-      return error.error().what;
-    }
-    return std::string("no error");
+    return error_of(
+        [&] {
+          validate(config, built_in_catalog());
+          run_ranks(2, config);
+        },
+        ErrorCode::kConfig);
   };
-  EXPECT_THAT(error_of("join", [](Config& c) { c.shard = "optimizer"; }),
+  EXPECT_THAT(refusal("join", [](Config& c) { c.shard = "optimizer"; }),
               HasSubstr("--uneven join with --shard optimizer"));
-  EXPECT_THAT(error_of("join", [](Config& c) { c.runtime.compression = "topk(0.01)"; }),
+  EXPECT_THAT(refusal("join", [](Config& c) { c.runtime.compression = "topk(0.01)"; }),
               HasSubstr("--uneven join with --compression topk(0.01)"));
-  EXPECT_THAT(error_of("drop", [](Config& c) { c.batch = 200; }),
+  EXPECT_THAT(refusal("drop", [](Config& c) { c.batch = 200; }),
               HasSubstr("--uneven drop: 203 training samples do not fill a step"));
 }
 
 TEST_F(UnevenTest, RowsNeedAllRanks) {
   Config config = small_job("matrix-factorization", directory_);
   config.uneven = "join";
-  try {
-    run_ranks(2, config);
-    FAIL() << "no error";
-  } catch (const KoloError& error) {
-    EXPECT_THAT(error.error().what, HasSubstr("--uneven join with --row-gradients on"));
-  }
+  EXPECT_THAT(error_of([&] { run_ranks(2, config); }, ErrorCode::kConfig),
+              HasSubstr("--uneven join with --row-gradients on"));
 }
 
 }  // namespace

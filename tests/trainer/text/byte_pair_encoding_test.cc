@@ -10,7 +10,6 @@
 
 #include "tests/trainer/small_data.h"
 #include "trainer/random.h"
-#include "trainer/text/byte_alphabet.h"
 #include "trainer/text/byte_pair_encoding.h"
 #include "trainer/text/tokenizer.h"
 

@@ -122,14 +122,10 @@ ColumnMajor to_column_major(const MatmulShape& s) {
 
 class Blas::Plan {
  public:
-  Plan(const MatmulShape& shape, Float32Math math)
-      : shape_(shape), matrices_(to_column_major(shape)) {
+  explicit Plan(const MatmulShape& shape) : shape_(shape), matrices_(to_column_major(shape)) {
     cublasLtMatmulDesc_t operation = nullptr;
-    const bool is_tf32 = shape.operand == DType::kFloat32 && math == Float32Math::kTensorFloat32;
-    check_blas(
-        cublasLtMatmulDescCreate(
-            &operation, is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
-        "cublasLtMatmulDescCreate");
+    check_blas(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+               "cublasLtMatmulDescCreate");
     operation_ = OperationHandle(operation);
     set(operation_, CUBLASLT_MATMUL_DESC_TRANSA,
         static_cast<std::int32_t>(matrices_.a.is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
@@ -210,16 +206,13 @@ class Blas::Plan {
 struct Blas::State {
   DeviceMemory workspace;
   cudaStream_t stream;
-  Float32Math math;
   LtHandle lt;
   std::map<MatmulShape, std::optional<Plan>> plans;  // empty: the library has none
 };
 
-Blas::Blas(kolo::Device& device, Stream& stream, Float32Math float32_math)
-    : state_(std::make_unique<State>()) {
+Blas::Blas(kolo::Device& device, Stream& stream) : state_(std::make_unique<State>()) {
   state_->workspace = device.allocate(kWorkspaceBytes, MemoryKind::kDevice);
   state_->stream = static_cast<cudaStream_t>(stream.native());
-  state_->math = float32_math;
   cublasLtHandle_t lt = nullptr;
   check_blas(cublasLtCreate(&lt), "cublasLtCreate");
   state_->lt = LtHandle(lt);
@@ -230,7 +223,7 @@ Blas::~Blas() = default;
 const Blas::Plan* Blas::find(const MatmulShape& shape) {
   auto [at, is_new] = state_->plans.try_emplace(shape);
   if (is_new) {
-    at->second.emplace(shape, state_->math);
+    at->second.emplace(shape);
     if (!at->second->choose_algorithm(state_->lt.get())) at->second.reset();
   }
   return at->second ? &*at->second : nullptr;

@@ -7,7 +7,6 @@
 
 #include "comm/base/dtype.h"
 #include "comm/device/device.h"
-#include "trainer/cuda/cuda_model.h"
 
 namespace kolo::trainer::cuda {
 
@@ -82,7 +81,7 @@ class Blas {
  public:
   class Plan;
 
-  Blas(kolo::Device& device, Stream& stream, Float32Math float32_math);
+  Blas(kolo::Device& device, Stream& stream);
   ~Blas();
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;

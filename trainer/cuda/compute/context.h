@@ -14,9 +14,9 @@ namespace kolo::trainer::cuda {
 /// the dtype of activations. Threads: one.
 class Context {
  public:
-  Context(kolo::Device& device, Stream& stream, DType dtype, Float32Math float32_math)
-      : blas(device, stream, float32_math),
-        dnn(device, stream, float32_math),
+  Context(kolo::Device& device, Stream& stream, DType dtype)
+      : blas(device, stream),
+        dnn(device, stream),
         device_(device),
         stream_(stream),
         dtype_(dtype) {}

@@ -45,7 +45,8 @@ FilterDescriptor make_filter(DType dtype, std::size_t outputs, std::size_t kerne
 }
 
 // Stride 1, no padding, not mirrored; accumulates in float32.
-ConvolutionDescriptor make_convolution(cudnnMathType_t math) {
+ConvolutionDescriptor make_convolution(DType dtype) {
+  const cudnnMathType_t math = is_16bit_float(dtype) ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH;
   cudnnConvolutionDescriptor_t descriptor = nullptr;
   check_dnn(cudnnCreateConvolutionDescriptor(&descriptor), "cudnnCreateConvolutionDescriptor");
   ConvolutionDescriptor handle(descriptor);
@@ -116,11 +117,6 @@ cudnnHandle_t Dnn::handle() {
   return handle_.get();
 }
 
-cudnnMathType_t Dnn::math_of(DType dtype) const {
-  if (is_16bit_float(dtype)) return CUDNN_TENSOR_OP_MATH;
-  return float32_math_ == Float32Math::kTensorFloat32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
-}
-
 void Dnn::reserve(std::size_t bytes) {
   if (bytes > workspace_.bytes()) workspace_ = device_.allocate(bytes, MemoryKind::kDevice);
 }
@@ -131,9 +127,9 @@ Convolution::Convolution(Dnn& dnn, DType dtype, const ConvolutionShape& s)
       y_(make_images(dtype, s.images, s.height - s.kernel + 1, s.width - s.kernel + 1,
                      s.output_channels)),
       filter_(make_filter(dtype, s.output_channels, s.kernel, s.input_channels)),
-      for_forward_(make_convolution(dnn.math_of(dtype))),
-      for_filter_(make_convolution(dnn.math_of(dtype))),
-      for_data_(make_convolution(dnn.math_of(dtype))) {
+      for_forward_(make_convolution(dtype)),
+      for_filter_(make_convolution(dtype)),
+      for_data_(make_convolution(dtype)) {
   int count = 0;
   std::array<cudnnConvolutionFwdAlgoPerf_t, CUDNN_CONVOLUTION_FWD_ALGO_COUNT> forward{};
   check_dnn(cudnnGetConvolutionForwardAlgorithm_v7(

@@ -9,7 +9,6 @@
 #include "comm/base/log.h"
 #include "comm/base/unique_handle.h"
 #include "comm/device/device.h"
-#include "trainer/cuda/cuda_model.h"
 
 namespace kolo::trainer::cuda {
 
@@ -41,14 +40,10 @@ using PoolingDescriptor =
 /// Threads: one. `device` and `stream` outlive it.
 class Dnn {
  public:
-  Dnn(kolo::Device& device, Stream& stream, Float32Math float32_math)
-      : device_(device), stream_(stream), float32_math_(float32_math) {}
+  Dnn(kolo::Device& device, Stream& stream) : device_(device), stream_(stream) {}
 
   /// Errors: KoloError with cuDNN's text.
   cudnnHandle_t handle();
-
-  /// The arithmetic that convolutions of `dtype` may use.
-  cudnnMathType_t math_of(DType dtype) const;
 
   /// At plan time: gives the workspace at least `bytes`.
   void reserve(std::size_t bytes);
@@ -58,7 +53,6 @@ class Dnn {
  private:
   kolo::Device& device_;
   Stream& stream_;
-  Float32Math float32_math_;
   DeviceMemory workspace_;
   DnnHandle handle_;
 };

@@ -97,13 +97,13 @@ __global__ void sum_squares_kernel(const UpdateChunk* chunks, double* partials) 
 }
 
 __global__ void decide_kernel(const double* partials, std::size_t count, DecisionRule rule,
-                              const std::uint32_t* non_finite, UpdateDecision* decision) {
+                              UpdateDecision* decision) {
   __shared__ double scratch[kThreads / kWarpSize];
   double sum = 0.0;
   for (std::size_t i = threadIdx.x; i < count; i += kThreads) sum += partials[i];
   sum = block_sum<kThreads>(sum, scratch);
   if (threadIdx.x != 0) return;
-  *decision = decide(*decision, rule, sum, non_finite != nullptr && *non_finite != 0);
+  *decision = decide(*decision, rule, sum);
 }
 
 }  // namespace
@@ -121,12 +121,11 @@ void update_sgd(NativeStream stream, const UpdateArrays& a, const SgdRates& rate
 }
 
 void decide_update(NativeStream stream, const UpdateArrays& a, const DecisionRule& rule,
-                   const std::uint32_t* non_finite, double* partials, UpdateDecision* decision) {
+                   double* partials, UpdateDecision* decision) {
   sum_squares_kernel<<<static_cast<unsigned>(a.chunk_count), kThreads, 0, native(stream)>>>(
       a.chunks, partials);
   check_launch("sum_squares");
-  decide_kernel<<<1, kThreads, 0, native(stream)>>>(partials, a.chunk_count, rule, non_finite,
-                                                    decision);
+  decide_kernel<<<1, kThreads, 0, native(stream)>>>(partials, a.chunk_count, rule, decision);
   check_launch("decide");
 }
 

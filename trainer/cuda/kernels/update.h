@@ -32,13 +32,12 @@ KOLO_HOST_DEVICE inline float bias_correction(float beta, std::uint64_t steps) {
                             (1.0 - pow(static_cast<double>(beta), static_cast<double>(steps))));
 }
 
-/// Computes the next decision from the last one. An infinite or NaN sum of squares, or
-/// `is_overflown`, skips the step.
+/// Computes the next decision from the last one. An infinite or NaN sum of squares skips the step.
 KOLO_HOST_DEVICE inline UpdateDecision decide(const UpdateDecision& last, const DecisionRule& rule,
-                                              double sum_of_squares, bool is_overflown) {
+                                              double sum_of_squares) {
   UpdateDecision next;
   next.gradient_norm = sqrt(sum_of_squares) * static_cast<double>(rule.gradient_scale);
-  next.is_skipped = is_overflown || !(sum_of_squares <= 1.7976931348623157e308) ? 1 : 0;
+  next.is_skipped = sum_of_squares <= 1.7976931348623157e308 ? 0 : 1;
   next.steps = last.steps + (next.is_skipped != 0 ? 0 : 1);
   next.gradient_factor = rule.gradient_scale;
   if (rule.clip_norm > 0.0 && next.gradient_norm > rule.clip_norm) {
@@ -111,9 +110,9 @@ struct UpdateArrays {
 /// Sum of the squares of all gradients in a fixed order, float32 within a thread's 32 elements and
 /// float64 between, then `decide`. Two launches.
 ///
-/// Shape: partials [chunk_count]; `decision`, and `non_finite` unless null, in device memory.
+/// Shape: partials [chunk_count] and `decision` in device memory.
 void decide_update(NativeStream stream, const UpdateArrays& arrays, const DecisionRule& rule,
-                   const std::uint32_t* non_finite, double* partials, UpdateDecision* decision);
+                   double* partials, UpdateDecision* decision);
 
 /// One launch over all parameters; nothing changes if the decision is to skip. 30 bytes of memory
 /// traffic per parameter for AdamW with a 16-bit copy.

@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "trainer/cuda/cuda_model.h"
 #include "trainer/cuda/layers/transformer.h"
-#include "trainer/cuda/models/make_model.h"
 
 namespace kolo::trainer::cuda {
 namespace {
@@ -18,16 +18,15 @@ SelfAttention::Options attention_options(const Gpt::Options& o) {
 /// trainer/models/gpt.h on the device.
 class CudaGpt final : public CudaModel {
  public:
-  CudaGpt(std::unique_ptr<Core> core, const Gpt::Options& o)
-      : CudaModel(std::move(core)),
+  CudaGpt(Base base, const Gpt::Options& o)
+      : CudaModel(std::move(base)),
         rows_(o.sequences * o.context),
         scratch_(context(), attention_options(o)),
-        embedding_(context(), parameters_on_device(), parameters_on_device().of("embedding.token"),
-                   parameters_on_device().of("embedding.position"),
+        embedding_(context(), device_parameters(), device_parameters().of("embedding.token"),
+                   device_parameters().of("embedding.position"),
                    {.sequences = o.sequences, .length = o.context, .width = o.width}),
-        final_norm_(context(), parameters_on_device(), "final_norm", rows_, o.width),
-        output_(context(), parameters_on_device(), parameters_on_device().of("embedding.token"),
-                nullptr,
+        final_norm_(context(), device_parameters(), "final_norm", rows_, o.width),
+        output_(context(), device_parameters(), device_parameters().of("embedding.token"), nullptr,
                 {.rows = rows_,
                  .inputs = o.width,
                  .outputs = kClasses,
@@ -39,7 +38,7 @@ class CudaGpt final : public CudaModel {
         gradient_(context().activations(rows_ * o.width)),
         logits_(context().floats(rows_ * kClasses)) {
     for (std::size_t i = 0; i < o.layers; ++i) {
-      blocks_.emplace_back(context(), parameters_on_device(), scratch_, "block" + std::to_string(i),
+      blocks_.emplace_back(context(), device_parameters(), scratch_, "block" + std::to_string(i),
                            attention_options(o));
     }
   }
@@ -66,9 +65,6 @@ class CudaGpt final : public CudaModel {
   }
 
  private:
-  Context& context() { return core_->context(); }
-  DeviceParameters& parameters_on_device() { return core_->parameters(); }
-
   std::size_t rows_;
   BlockScratch scratch_;
   Embedding embedding_;
@@ -89,10 +85,8 @@ std::unique_ptr<CudaModel> make_gpt(kolo::Device& device, const Gpt::Options& sh
   Gpt::Options host = shape;
   host.sequences = 1;
   host.chunk = 1;
-  return make_model<CudaGpt, Gpt>(device, options, shape, host,
-                                  {.input_bytes = shape.sequences * shape.context,
-                                   .rows = shape.sequences * shape.context,
-                                   .classes = kClasses});
+  return make_model<CudaGpt, Gpt>(device, options, shape, host, shape.sequences * shape.context,
+                                  shape.sequences * shape.context, kClasses);
 }
 
 }  // namespace kolo::trainer::cuda

@@ -11,11 +11,11 @@
 #include "trainer/cuda/compute/context.h"
 #include "trainer/cuda/compute/dnn.h"
 #include "trainer/cuda/compute/status.h"
+#include "trainer/cuda/cuda_model.h"
 #include "trainer/cuda/kernels/column_sums.h"
 #include "trainer/cuda/kernels/elementwise.h"
 #include "trainer/cuda/kernels/layouts.h"
 #include "trainer/cuda/layers/linear.h"
-#include "trainer/cuda/models/make_model.h"
 #include "trainer/cuda/parameters.h"
 #include "trainer/models/image_models.h"
 
@@ -227,33 +227,33 @@ class ConvStage {
 /// trainer/models/image_models.h on the device.
 class CudaMlp final : public CudaModel {
  public:
-  CudaMlp(std::unique_ptr<Core> core, const ImageModelOptions& o)
-      : CudaModel(std::move(core)),
-        input_(core_->device(), core_->stream(), core_->context(), o.scaling,
+  CudaMlp(Base base, const ImageModelOptions& o)
+      : CudaModel(std::move(base)),
+        input_(device(), device_stream(), context(), o.scaling,
                {.count = o.images * o.height * o.width, .channels = 1}),
-        fc1_(core_->context(), core_->parameters(), "fc1",
+        fc1_(context(), device_parameters(), "fc1",
              {.rows = o.images,
               .inputs = o.height * o.width,
               .outputs = o.hidden,
               .activation = Activation::kRelu}),
-        fc2_(core_->context(), core_->parameters(), "fc2",
+        fc2_(context(), device_parameters(), "fc2",
              {.rows = o.images,
               .inputs = o.hidden,
               .outputs = o.hidden,
               .activation = Activation::kRelu,
               .input_activation = Activation::kRelu}),
-        fc3_(core_->context(), core_->parameters(), "fc3",
+        fc3_(context(), device_parameters(), "fc3",
              {.rows = o.images,
               .inputs = o.hidden,
               .outputs = o.classes,
               .activation = Activation::kNone,
               .input_activation = Activation::kRelu,
               .is_float32_result = true}),
-        hidden1_(core_->context().activations(o.images * o.hidden)),
-        hidden2_(core_->context().activations(o.images * o.hidden)),
-        gradient1_(core_->context().activations(o.images * o.hidden)),
-        gradient2_(core_->context().activations(o.images * o.hidden)),
-        logits_(core_->context().floats(o.images * o.classes)) {}
+        hidden1_(context().activations(o.images * o.hidden)),
+        hidden2_(context().activations(o.images * o.hidden)),
+        gradient1_(context().activations(o.images * o.hidden)),
+        gradient2_(context().activations(o.images * o.hidden)),
+        logits_(context().floats(o.images * o.classes)) {}
 
  protected:
   const float* forward(const std::uint8_t* inputs) override {
@@ -298,33 +298,33 @@ ConvolutionShape stage_options(const ImageModelOptions& o, std::size_t height, s
 /// trainer/models/image_models.h on the device; the one channel of the images is padded for cuDNN.
 class CudaLenet final : public CudaModel {
  public:
-  CudaLenet(std::unique_ptr<Core> core, const ImageModelOptions& o)
-      : CudaModel(std::move(core)),
-        input_(core_->device(), core_->stream(), core_->context(), o.scaling,
+  CudaLenet(Base base, const ImageModelOptions& o)
+      : CudaModel(std::move(base)),
+        input_(device(), device_stream(), context(), o.scaling,
                {.count = o.images * o.height * o.width, .channels = kChannelMultiple}),
-        stage1_(core_->context(), core_->parameters(), "conv1",
+        stage1_(context(), device_parameters(), "conv1",
                 stage_options(o, o.height, o.width, 1, kLenetChannels[0])),
-        stage2_(core_->context(), core_->parameters(), "conv2",
+        stage2_(context(), device_parameters(), "conv2",
                 stage_options(o, lenet_reduced(o.height), lenet_reduced(o.width), kLenetChannels[0],
                               kLenetChannels[1])),
-        fc1_(core_->context(), core_->parameters(), "fc1",
+        fc1_(context(), device_parameters(), "fc1",
              {.rows = o.images,
               .inputs = stage2_.output_count() / o.images,
               .outputs = o.hidden,
               .activation = Activation::kRelu,
               .input_activation = Activation::kRelu}),
-        fc2_(core_->context(), core_->parameters(), "fc2",
+        fc2_(context(), device_parameters(), "fc2",
              {.rows = o.images,
               .inputs = o.hidden,
               .outputs = o.classes,
               .activation = Activation::kNone,
               .input_activation = Activation::kRelu,
               .is_float32_result = true}),
-        hidden_(core_->context().activations(o.images * o.hidden)),
-        hidden_gradient_(core_->context().activations(o.images * o.hidden)),
-        stage1_gradient_(core_->context().activations(stage1_.output_count())),
-        stage2_gradient_(core_->context().activations(stage2_.output_count())),
-        logits_(core_->context().floats(o.images * o.classes)) {}
+        hidden_(context().activations(o.images * o.hidden)),
+        hidden_gradient_(context().activations(o.images * o.hidden)),
+        stage1_gradient_(context().activations(stage1_.output_count())),
+        stage2_gradient_(context().activations(stage2_.output_count())),
+        logits_(context().floats(o.images * o.classes)) {}
 
  protected:
   const float* forward(const std::uint8_t* inputs) override {
@@ -362,9 +362,8 @@ std::unique_ptr<CudaModel> make_image_model(kolo::Device& device, const ImageMod
   ImageModelOptions host = shape;
   host.images = 1;
   return make_model<M, HostModel>(device, options, shape, host,
-                                  {.input_bytes = shape.images * shape.height * shape.width,
-                                   .rows = shape.images,
-                                   .classes = shape.classes});
+                                  shape.images * shape.height * shape.width, shape.images,
+                                  shape.classes);
 }
 
 }  // namespace

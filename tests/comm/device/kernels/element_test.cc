@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "comm/base/visit_dtype.h"
-#include "comm/device/kernels/reduce_ops.h"
 #include "comm/kernels/reference_kernels.h"
 #include "tests/comm/device/kernels/dtype_samples.h"
 

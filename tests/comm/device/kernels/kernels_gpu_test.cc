@@ -3,106 +3,50 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <cstring>
 #include <random>
+#include <span>
 #include <vector>
 
-#include "comm/device/kernels/batched_copy_reference.h"
-#include "comm/kernels/reduce_kernels.h"
-#include "tests/comm/device/kernels/dtype_samples.h"
+#include "comm/device/kernels/kernels.h"
+#include "tests/comm/device/kernels/kernel_cases.h"
+#include "tests/comm/device/kernels/row_cases.h"
 #include "tests/support/gpu_test.h"
 
 namespace kolo {
 namespace {
 
-constexpr std::uint32_t kSeed = 11;
-
-// Pieces between tensors, which lie in one block of memory, and a bucket, at any element of both.
 class BatchedCopyGpuTest : public test::GpuTest {
  protected:
-  struct Piece {
-    std::size_t tensor, offset, count;  // elements
-    bool is_gap;
-  };
-
-  // From single elements to more than any planner makes, with everything misaligned now and then.
-  static std::vector<Piece> pieces() {
-    std::mt19937 random(kSeed);
-    std::vector<Piece> result;
-    std::size_t tensor = 0;
-    std::size_t offset = 0;
-    for (const std::size_t count : {1u, 2u, 3u, 7u, 8u, 16u, 31u, 100u, 1023u, 4096u, 8192u, 8193u,
-                                    70001u, 0u, 5u, 64u, 40000u}) {
-      for (int i = 0; i < 2; ++i) {
-        const bool is_gap = random() % 4 == 0;
-        result.push_back({.tensor = tensor, .offset = offset, .count = count, .is_gap = is_gap});
-        tensor += count + random() % 3 * (random() % 20);
-        offset += count + random() % 2 * (random() % 20);
-      }
-    }
-    return result;
-  }
-
-  static std::vector<CopyChunk> chunks(const std::vector<Piece>& pieces, std::byte* tensors,
-                                       DType tensor_dtype) {
-    std::vector<CopyChunk> result;
-    for (const Piece& piece : pieces) {
-      result.push_back(
-          {.tensor = piece.is_gap ? nullptr : tensors + piece.tensor * size_of(tensor_dtype),
-           .offset = piece.offset,
-           .count = piece.count});
-    }
-    return result;
-  }
-
-  // Runs `copy` on both sides and compares everything that it might have written.
-  void expect_equal(CopyDirection direction, DType tensor_dtype, DType bucket_dtype, double scale,
-                    bool looks) {
-    const auto places = pieces();
-    const std::size_t count = std::max(places.back().tensor, places.back().offset) + 50000;
-    auto tensors = test::samples(tensor_dtype, count, kSeed);
-    auto bucket = test::samples(bucket_dtype, count, kSeed + 1);
-    const DeviceMemory device_tensors = upload(tensors);
-    const DeviceMemory device_bucket = upload(bucket);
-    std::uint32_t flag = 0;
-    const DeviceMemory device_flag = upload(std::as_bytes(std::span(&flag, 1)));
-    const auto host_chunks = chunks(places, tensors.data(), tensor_dtype);
-    const auto for_device = chunks(places, device_tensors.data(), tensor_dtype);
-    const DeviceMemory device_chunks = upload(std::as_bytes(std::span(for_device)));
-
-    BatchedCopy copy{.direction = direction,
-                     .chunks = host_chunks,
-                     .bucket = bucket.data(),
-                     .tensor_dtype = tensor_dtype,
-                     .bucket_dtype = bucket_dtype,
-                     .scale = scale,
-                     .non_finite = looks ? &flag : nullptr};
-    copy_batched_on_host(copy);
-    copy.chunks = {reinterpret_cast<const CopyChunk*>(device_chunks.data()), for_device.size()};
-    copy.bucket = device_bucket.data();
-    copy.non_finite = looks ? reinterpret_cast<std::uint32_t*>(device_flag.data()) : nullptr;
-    device->kernels().copy_batched(*stream, copy);
-
-    EXPECT_EQ(download(device_bucket, bucket.size()), bucket);
-    EXPECT_EQ(download(device_tensors, tensors.size()), tensors);
-    const auto raised = download(device_flag, sizeof flag);
-    EXPECT_EQ(std::memcmp(raised.data(), &flag, sizeof flag), 0);
+  void expect_equal(const std::vector<test::Piece>& pieces, const BatchedCopy& what, bool looks) {
+    test::expect_equal_copies(pieces, what, looks, [&](BatchedCopy copy, test::CopyMemory memory) {
+      const DeviceMemory tensors = upload(memory.tensors);
+      const DeviceMemory bucket = upload(memory.bucket);
+      const DeviceMemory flag = upload(std::as_bytes(std::span(&memory.flag, 1)));
+      const auto for_device = test::chunks(pieces, tensors.data(), copy.tensor_dtype);
+      const DeviceMemory chunks = upload(std::as_bytes(std::span(for_device)));
+      copy.chunks = {reinterpret_cast<const CopyChunk*>(chunks.data()), for_device.size()};
+      copy.bucket = bucket.data();
+      copy.non_finite = looks ? reinterpret_cast<std::uint32_t*>(flag.data()) : nullptr;
+      device->kernels().copy_batched(*stream, copy);
+      memory.bucket = download(bucket, memory.bucket.size());
+      memory.tensors = download(tensors, memory.tensors.size());
+      const auto raised = download(flag, sizeof memory.flag);
+      std::memcpy(&memory.flag, raised.data(), sizeof memory.flag);
+      return memory;
+    });
   }
 };
 
+// From single elements to more than any planner makes.
 TEST_F(BatchedCopyGpuTest, EveryPairOfDtypesBothWaysAsOnTheHost) {
-  for (const DType tensor_dtype : kNumberDTypes) {
-    for (const DType bucket_dtype : kNumberDTypes) {
-      for (const double scale : {1.0, 1.0 / 3}) {
-        for (const bool looks : {false, true}) {
-          SCOPED_TRACE(testing::Message() << "tensors " << to_string(tensor_dtype) << ", bucket "
-                                          << to_string(bucket_dtype) << ", scale " << scale
-                                          << ", looks " << looks << ", seed " << kSeed);
-          expect_equal(CopyDirection::kPack, tensor_dtype, bucket_dtype, scale, looks);
-          expect_equal(CopyDirection::kUnpack, tensor_dtype, bucket_dtype, scale, looks);
-        }
-      }
-    }
-  }
+  std::mt19937 random(test::kKernelSeed);
+  const auto pieces = test::make_pieces(
+      {1,    1,    2,    2,    3,    3,    7, 7,  8,     8,     16, 31, 31, 100,
+       1023, 1023, 4096, 8192, 8193, 8193, 5, 64, 70001, 70001, 0,  5,  64, 40000},
+      random);
+  test::for_all_copies(
+      [&](const BatchedCopy& copy, bool looks) { expect_equal(pieces, copy, looks); });
 }
 
 TEST_F(BatchedCopyGpuTest, FlagStaysDownForFiniteValuesAndRisesForOne) {
@@ -125,33 +69,13 @@ TEST_F(BatchedCopyGpuTest, FlagStaysDownForFiniteValuesAndRisesForOne) {
 
 class ReduceGpuTest : public test::GpuTest {
  protected:
-  // Sources of their own alignment each; the target is the first of them, or apart.
   void expect_equal(DType dtype, ReduceOp op, std::size_t num_sources, std::size_t count,
                     std::size_t shift, double scale) {
-    SCOPED_TRACE(testing::Message()
-                 << to_string(dtype) << " " << to_string(op) << " of " << num_sources << " times "
-                 << count << ", shift " << shift << ", scale " << scale << ", seed " << kSeed);
-    const std::size_t bytes = size_of(dtype);
-    std::vector<std::vector<std::byte>> host;
-    std::vector<DeviceMemory> on_device;
-    std::vector<const void*> host_sources, device_sources;
-    for (std::size_t s = 0; s < num_sources; ++s) {
-      const std::size_t first = (shift + s * (shift != 0)) % 16;
-      host.push_back(test::samples(dtype, count + 16, kSeed + static_cast<std::uint32_t>(s)));
-      on_device.push_back(upload(host.back()));
-      host_sources.push_back(host.back().data() + first * bytes);
-      device_sources.push_back(on_device.back().data() + first * bytes);
-    }
-    for (const bool in_place : {false, true}) {
-      auto target = in_place ? host[0] : test::samples(dtype, count + 16, kSeed + 999);
-      const DeviceMemory apart = upload(target);
-      const std::size_t at = shift * bytes;
-      std::vector<const void*> sources = device_sources;
-      if (in_place) sources[0] = apart.data() + at;
-      device->kernels().reduce(*stream, dtype, op, apart.data() + at, sources, count, scale);
-      kolo::reduce(dtype, op, target.data() + at, host_sources, count, scale);
-      EXPECT_EQ(download(apart, target.size()), target) << "in place: " << in_place;
-    }
+    test::expect_equal_sums(
+        dtype, op, num_sources, count, shift, scale,
+        [&](const std::vector<std::byte>& bytes) { return upload(bytes); },
+        [&](auto... what) { device->kernels().reduce(*stream, what...); },
+        [&](const DeviceMemory& memory, std::size_t bytes) { return download(memory, bytes); });
   }
 };
 
@@ -187,7 +111,7 @@ TEST_F(ReduceGpuTest, RefusesMoreSourcesThanOneLaunchTakes) {
 }
 
 TEST_F(ReduceGpuTest, LaunchesTakeNoDeviceMemory) {
-  const auto input = test::samples(DType::kFloat32, 100000, kSeed);
+  const auto input = test::samples(DType::kFloat32, 100000, test::kKernelSeed);
   const DeviceMemory a = upload(input);
   const DeviceMemory b = upload(input);
   const std::array<const void*, 2> sources = {a.data(), b.data()};
@@ -204,6 +128,41 @@ TEST_F(ReduceGpuTest, LaunchesTakeNoDeviceMemory) {
   ASSERT_EQ(cudaMemGetInfo(&free_after, &total), cudaSuccess);
   EXPECT_EQ(free_after, free_before);
   EXPECT_EQ(device->allocation_counts().allocations, counts.allocations);
+}
+
+class RowsGpuTest : public test::GpuTest {
+ protected:
+  template <typename T>
+  static std::span<const T> as_list(const DeviceMemory& memory, std::size_t count) {
+    return {reinterpret_cast<const T*>(memory.data()), count};
+  }
+};
+
+TEST_F(RowsGpuTest, SumsOfGroupsAsOnTheHost) {
+  test::expect_row_sums([&](const test::RowSums& host) {
+    const DeviceMemory positions = upload(std::as_bytes(std::span(host.positions)));
+    const DeviceMemory ends = upload(std::as_bytes(std::span(host.ends)));
+    const DeviceMemory rows = upload(host.rows);
+    const DeviceMemory sums = upload(host.sums);
+    const RowGroups groups{.count = host.count,
+                           .positions = as_list<std::size_t>(positions, host.positions.size()),
+                           .ends = as_list<std::size_t>(ends, host.ends.size())};
+    device->kernels().sum_rows(*stream, groups, rows.data() + host.rows_at, host.width, host.dtype,
+                               host.scale, sums.data() + host.sums_at);
+    return download(sums, host.sums.size());
+  });
+}
+
+TEST_F(RowsGpuTest, SpreadOverATableAsOnTheHost) {
+  test::expect_row_spread([&](const test::RowSpread& host) {
+    const DeviceMemory indices = upload(std::as_bytes(std::span(host.indices)));
+    const DeviceMemory rows = upload(host.rows);
+    const DeviceMemory table = upload(host.table);
+    device->kernels().spread_rows(*stream, as_list<std::int64_t>(indices, host.indices.size()),
+                                  rows.data() + host.rows_at, host.row_bytes,
+                                  table.data() + host.table_at, host.height);
+    return download(table, host.table.size());
+  });
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/kernels/row_kernels.h"
+#include "comm/kernels/reduce_kernels.h"
 #include "tests/comm/device/kernels/dtype_samples.h"
 
 namespace kolo::test {

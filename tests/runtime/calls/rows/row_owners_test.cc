@@ -8,8 +8,6 @@
 #include <random>
 #include <set>
 
-#include "runtime/calls/rows/row_price.h"
-
 namespace kolo::test {
 namespace {
 

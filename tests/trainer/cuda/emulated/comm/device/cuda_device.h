@@ -2,11 +2,26 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "tests/support/cuda_emulator/device.h"
 #include "tests/support/device/host_device.h"
 
 namespace kolo {
+
+/// The emulated device is always there.
+struct CudaAvailability {
+  int device_count = 1;
+  std::string reason = {};
+};
+
+inline CudaAvailability find_cuda_devices() { return {}; }
+
+/// There is one emulated device.
+class CudaDeviceGuard {
+ public:
+  explicit CudaDeviceGuard(int) {}
+};
 
 /// In place of a GPU: memory and streams of a host device, and kernels on the emulated device of
 /// the thread that constructs this. A kernel runs at its launch, so copies enqueued before it must

@@ -1,0 +1,169 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/base/log.h"
+#include "comm/transport/transport.h"
+
+namespace kolo {
+
+/// The control frames of one group, or of those that found groups, that have arrived at a rank.
+/// Peers are ranks of the job.
+using ControlInbox = std::deque<ControlFrame>;
+
+/// Sorts the control frames of a rank into those of its job and those of its groups. A frame of a
+/// group begins with a byte that no frame of the job has, and the number that the receiver has
+/// given to the group:
+///
+///   0xFF | number of the inbox, 8 bytes | the group's own bytes
+///
+/// Numbers are never used again, so a frame that comes after its group has ended is dropped.
+///
+/// Threads: the one that drives the engine.
+class ControlSwitch {
+ public:
+  using Number = std::uint64_t;
+
+  /// The inbox of those that found groups has this number on every rank.
+  static constexpr Number kFounders = 0;
+  /// Bytes of a group's frame before its own.
+  static constexpr std::size_t kHeaderBytes = 1 + sizeof(Number);
+
+  /// Opens an inbox with a new number; the first gets `kFounders`. It outlives the switch or is
+  /// closed before.
+  Number open(ControlInbox& inbox) {
+    inboxes_[next_] = &inbox;
+    return next_++;
+  }
+  void close(Number number) { inboxes_.erase(number); }
+
+  /// Moves the frame of a group into its inbox and returns true; leaves one of the job alone.
+  bool take(ControlFrame& frame) {
+    if (frame.bytes.size() < kHeaderBytes || frame.bytes.front() != kGroupMark) return false;
+    Number number = 0;
+    for (std::size_t i = 0; i < sizeof(Number); ++i) {
+      number |= static_cast<Number>(frame.bytes[1 + i]) << (8 * i);
+    }
+    const auto found = inboxes_.find(number);
+    if (found == inboxes_.end()) return true;
+    found->second->push_back(
+        {.peer = frame.peer, .bytes = {frame.bytes.begin() + kHeaderBytes, frame.bytes.end()}});
+    return true;
+  }
+
+  /// Replaces `framed` by the frame that puts `bytes` into an inbox of the receiver.
+  static void address(Number number, std::span<const std::byte> bytes,
+                      std::vector<std::byte>& framed) {
+    framed.assign(1, kGroupMark);
+    for (std::size_t i = 0; i < sizeof(Number); ++i) {
+      framed.push_back(static_cast<std::byte>(number >> (8 * i) & 0xFF));
+    }
+    framed.insert(framed.end(), bytes.begin(), bytes.end());
+  }
+
+ private:
+  static constexpr std::byte kGroupMark{0xFF};
+
+  std::map<Number, ControlInbox*> inboxes_;
+  Number next_ = kFounders;
+};
+
+/// Control frames that arrive, in the order in which they were announced. A large one may still be
+/// incomplete when a later one of the same peer is complete, which then waits for it; frames of
+/// other peers do not.
+///
+/// Threads: one.
+class ControlArrivals {
+ public:
+  /// Stays in place until it is complete and has been taken, or dropped.
+  class Arrival {
+   public:
+    Arrival(int peer, std::size_t bytes) : peer_(peer), bytes_(bytes) {}
+
+    /// Where its bytes are to be written.
+    std::span<std::byte> memory() { return bytes_; }
+    /// All of them are there.
+    void complete() { is_complete_ = true; }
+    /// Nobody is to take it.
+    void drop() { is_taken_ = true; }
+
+   private:
+    friend class ControlArrivals;
+
+    int peer_;
+    std::vector<std::byte> bytes_;
+    bool is_complete_ = false;
+    bool is_taken_ = false;
+  };
+
+  /// A frame of so many bytes comes from `peer`.
+  Arrival& announce(int peer, std::size_t bytes) {
+    forget_taken();
+    return arrivals_.emplace_back(peer, bytes);
+  }
+
+  /// Takes the first frame that waits for nothing. Returns whether there was one.
+  bool take(ControlFrame& frame) {
+    for (auto arrival = arrivals_.begin(); arrival != arrivals_.end(); ++arrival) {
+      if (arrival->is_taken_ || !arrival->is_complete_ || waits_for_earlier(*arrival)) continue;
+      frame.peer = arrival->peer_;
+      frame.bytes.assign(arrival->bytes_.begin(), arrival->bytes_.end());
+      arrival->is_taken_ = true;
+      forget_taken();
+      return true;
+    }
+    return false;
+  }
+
+  /// Before: nothing is written to any of them any more.
+  void clear() { arrivals_.clear(); }
+
+ private:
+  bool waits_for_earlier(const Arrival& arrival) const {
+    for (const Arrival& earlier : arrivals_) {
+      if (&earlier == &arrival) return false;
+      if (earlier.peer_ == arrival.peer_ && !earlier.is_complete_) return true;
+    }
+    return false;
+  }
+
+  void forget_taken() {
+    while (!arrivals_.empty() && arrivals_.front().is_taken_ && arrivals_.front().is_complete_) {
+      arrivals_.pop_front();
+    }
+  }
+
+  std::deque<Arrival> arrivals_;
+};
+
+/// Control frames that no rank of this job can have sent. Anybody who reaches a port of the network
+/// transport can write one, so they are dropped and end nothing. The first is told, then the 10th,
+/// the 100th and so on.
+///
+/// Threads: one.
+class ForeignFrames {
+ public:
+  /// Counts a frame that is dropped. `source`: the rank that it says it is from.
+  void drop(int source, std::string_view why) {
+    if (++count_ < next_told_) return;
+    next_told_ *= 10;
+    log::warn("dropped a control frame that says it is from rank " + std::to_string(source) + ": " +
+              std::string(why) + "; number " + std::to_string(count_) +
+              " of its kind. Does another program write to the ports of this rank?");
+  }
+
+  std::uint64_t count() const { return count_; }
+
+ private:
+  std::uint64_t count_ = 0;
+  std::uint64_t next_told_ = 1;
+};
+
+}  // namespace kolo

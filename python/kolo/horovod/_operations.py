@@ -1,0 +1,191 @@
+"""Operations in flight, their names, and calls for one tensor or several."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import zlib
+from typing import TYPE_CHECKING, Any, Callable, Protocol, Sequence, TypeVar
+
+from torch import Tensor
+
+from kolo import Ticket
+from kolo.torch._completions import completions, descriptor_of
+from kolo.torch._work import KoloWork, nothing
+
+from ._job import Job, ProcessSet, current, internal_errors
+
+if TYPE_CHECKING:
+    from typing_extensions import Concatenate, ParamSpec
+
+    P = ParamSpec("P")
+
+__all__ = ["poll", "synchronize"]
+
+
+class Handle(Protocol):
+    """An operation in flight, for `poll` and `synchronize`. It may be dropped, like its tensors; it goes on."""
+
+    def done(self) -> bool: ...
+
+    def result(self) -> Any: ...
+
+
+class Operation(KoloWork):
+    """One whose result has a place: `value`, once `finish` has run."""
+
+    def __init__(self, tickets: Sequence[Ticket], value: Any, finish: Callable[[], None] = nothing) -> None:
+        super().__init__(tickets, finish, value, None)
+
+    done = KoloWork.is_completed
+
+
+class Staged:
+    """One that begins when another one is over, such as the exchange of the sizes that it needs: `first` is on its way,
+    `begin` starts the rest.
+
+    Whoever comes first starts it: the thread that completes futures, or the one that waits. So no rank that is busy
+    with something else holds up the others.
+    """
+
+    def __init__(self, job: Job, first: Ticket, begin: Callable[[], Handle], after: Staged | None) -> None:
+        """`after`: one whose rest starts before."""
+        self._rest: Handle | None = None
+        self._begin = begin
+        self._after = after
+        self._first = KoloWork([first], self._start, None, None)
+
+        def step() -> int | None:
+            if not first.done():
+                return descriptor_of(first)
+            with contextlib.suppress(Exception):  # Whoever wants the result gets it.
+                self._first.wait()
+            # Else Kolo would take this thread for one that may still submit what other ranks wait for.
+            job.runtime.leave_thread()
+            return None
+
+        # What goes wrong here, whoever waits for the result meets too.
+        completions().watch(step, lambda error: None)
+
+    def _start(self) -> None:
+        if self._after is not None:
+            with contextlib.suppress(Exception):  # It raises its own errors.
+                self._after._first.wait()
+            self._after = None
+        self._rest = self._begin()
+
+    def done(self) -> bool:
+        if not self._first.is_completed():
+            return False
+        # Also where the first stage is in error: `result` raises that at once.
+        return self._first.exception() is not None or self._started().done()
+
+    def result(self) -> Any:
+        self._first.wait()
+        return self._started().result()
+
+    def _started(self) -> Handle:
+        assert self._rest is not None
+        return self._rest
+
+
+def staged(first: Ticket, begin: Callable[[], Handle], name: str | None, process_set: ProcessSet) -> Handle:
+    """A `Staged` operation. Those of one name go on in the order in which they were called, which is that of all
+    ranks."""
+    job = current()
+    key = (process_set.process_set_id, name)
+    handle = job.latest_staged[key] = Staged(job, first, begin, job.latest_staged.get(key))
+    return handle
+
+
+def poll(handle: Handle) -> bool:
+    """Whether the operation is over, so that `synchronize` does not block."""
+    return handle.done()
+
+
+def synchronize(handle: Handle) -> Any:
+    """Waits for an operation and returns its result: a tensor, a list of tensors of a grouped operation, or tensor and
+    splits of an alltoall.
+
+    Errors: HorovodInternalError, the same on all ranks.
+    """
+    with internal_errors():
+        return handle.result()
+
+
+# --- calls -----------------------------------------------------------------------------------------
+
+T = TypeVar("T")
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+def calls(
+    terms: Callable[P, T], run: Callable[[Sequence[Tensor], T], R], first: Callable[[R], S], name: str, doc: str
+) -> tuple[Callable[Concatenate[Tensor, P], S], Callable[Concatenate[Sequence[Tensor], P], R]]:
+    """`name` and its grouped form. Both take what `terms` takes behind the tensors; `run` does the work, and `first`
+    gives the result of one tensor."""
+
+    def single(tensor: Tensor, *args: P.args, **kwargs: P.kwargs) -> S:
+        return first(run([tensor], terms(*args, **kwargs)))
+
+    def grouped(tensors: Sequence[Tensor], *args: P.args, **kwargs: P.kwargs) -> R:
+        return run(tensors, terms(*args, **kwargs))
+
+    others = list(inspect.signature(terms).parameters.values())
+    for call, own, what, text in (
+        (single, name, inspect.signature(single).parameters["tensor"], doc),
+        (grouped, f"grouped_{name}", inspect.signature(grouped).parameters["tensors"], f"As `{name}` for several tensors."),
+    ):
+        call.__name__ = call.__qualname__ = own
+        call.__doc__ = text
+        call.__module__ = terms.__module__
+        call.__signature__ = inspect.Signature([what, *others], return_annotation=Any)  # type: ignore[union-attr]
+    return single, grouped
+
+
+class First:
+    """A handle of one tensor over a grouped operation."""
+
+    def __init__(self, grouped: Handle) -> None:
+        self._grouped = grouped
+
+    def done(self) -> bool:
+        return self._grouped.done()
+
+    def result(self) -> Tensor:
+        return self._grouped.result()[0]
+
+
+# --- names by which ranks that have tensors of other shapes disagree -------------------------------
+
+# Names of many tensors have a digest of their shapes.
+_LONGEST = 200
+
+
+def name_of_tensors(verb: str, name: str | None, tensors: Sequence[Tensor], terms: str) -> str | None:
+    """The name of an operation `verb` that the user calls `name`, whose tensors have the same shapes on all ranks.
+
+    Kolo compares types and numbers of elements. Shapes that these do not tell are a part of the name; one without a name
+    of the user's then has its other `terms` in it, too. None: Kolo is to name it.
+    """
+    shapes = [tuple(tensor.shape) for tensor in tensors]
+    is_told = all(len(shape) == 1 for shape in shapes)
+    return _name(verb, name, [] if is_told else shapes, tensors[0], terms)
+
+
+def name_of_rows(verb: str, name: str | None, part: int | None, tensor: Tensor) -> str | None:
+    """The same where ranks have any number of rows, of the same shape. `part`: number of the tensor, where it has one."""
+    own = name if name is None or part is None else f"{name}.{part}"
+    row = tuple(tensor.shape[1:])
+    is_told = not row or (len(row) == 1 and row != (1,))
+    return _name(verb, own, [] if is_told else [row], tensor, "rows")
+
+
+def _name(verb: str, name: str | None, shapes: list[tuple[int, ...]], sample: Tensor, terms: str) -> str | None:
+    if not shapes:
+        return name and f"{verb}.{name}"
+    text = " + ".join(str(list(shape)) for shape in shapes)
+    if len(text) > _LONGEST:
+        text = f"{len(shapes)} shapes {zlib.crc32(text.encode()):08x}"
+    return f"{verb}.{name} {text}" if name else f"{verb} {sample.dtype} {text} {terms}"

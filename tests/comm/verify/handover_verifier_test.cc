@@ -1,0 +1,269 @@
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/algorithms/compile.h"
+#include "comm/verify/verifier.h"
+#include "tests/support/compiled_schedules.h"
+
+namespace kolo {
+namespace {
+
+using testing::HasSubstr;
+
+/// Two ranks of a node lend each other their parts of an all-gather.
+class LoanVerifier : public testing::Test {
+ protected:
+  LoanVerifier() {
+    for (int rank = 0; rank < 2; ++rank) {
+      schedules_.push_back(
+          compile(rank, goal_, layout_, grid_, test::with_algorithm(options(), "direct")));
+    }
+  }
+
+  static CompileOptions options() {
+    CompileOptions options;
+    options.link_costs.memory.latency_us = 0;  // So that all are lent,
+    options.link_costs.private_read_us = 0;    // wherever they are.
+    return options;
+  }
+
+  std::string complaint() const { return verify(schedules_, grid_, goal_).value_or("none"); }
+
+  Step& first(int rank, StepKind kind) {
+    auto& steps = schedules_[static_cast<std::size_t>(rank)].steps;
+    return *std::ranges::find(steps, kind, &Step::kind);
+  }
+
+  const std::vector<std::size_t> counts_{10, 10};
+  const Goal goal_ = Goal::all_gather(counts_);
+  const BucketLayout layout_{.count = 20, .placement = Placement::kUser};
+  const ProcessGrid grid_ = ProcessGrid::with_node_sizes({2});
+  std::vector<Schedule> schedules_;
+};
+
+TEST_F(LoanVerifier, AcceptsWhatIsReadInTime) {
+  ASSERT_EQ(first(0, StepKind::kPack).target.region, Region::kLent);
+  EXPECT_EQ(complaint(), "none");
+}
+
+TEST_F(LoanVerifier, AsksForAReply) {
+  auto& steps = schedules_[0].steps;
+  std::erase_if(
+      steps, [](const Step& step) { return step.kind == StepKind::kAwait && step.ordinal == 1; });
+  ASSERT_EQ(std::erase_if(schedules_[1].steps,
+                          [](const Step& step) {
+                            return step.kind == StepKind::kSignal && step.ordinal == 1;
+                          }),
+            1U);
+  EXPECT_THAT(complaint(), HasSubstr("touches memory of rank 0 after it ends"));
+}
+
+TEST_F(LoanVerifier, AsksForTheFlag) {
+  first(1, StepKind::kUnpack).after.clear();
+  EXPECT_THAT(complaint(), HasSubstr("in no fixed order"));
+}
+
+TEST_F(LoanVerifier, KnowsThatTensorsAreLent) {
+  // Rank 0 receives something over what rank 1 may still read.
+  Step over = first(0, StepKind::kUnpack);
+  const Step& lent = first(0, StepKind::kPack);
+  over.target = lent.sources[0];
+  over.after = {static_cast<StepId>(&lent - schedules_[0].steps.data())};
+  over.sources = {{0, Region::kStaging, lent.target.slot, over.target.count}};
+  schedules_[0].steps.push_back(over);
+  EXPECT_THAT(complaint(), HasSubstr("in no fixed order"));
+}
+
+TEST_F(LoanVerifier, ComparesWhatIsLentWithWhatIsSaid) {
+  first(0, StepKind::kPack).target.offset = 1;
+  EXPECT_THAT(complaint(), HasSubstr("lends other elements than it says"));
+}
+
+TEST_F(LoanVerifier, KnowsTheSlot) {
+  first(0, StepKind::kPack).target.slot += 1;
+  EXPECT_THAT(complaint(), testing::AnyOf(HasSubstr("uses what nobody wrote"),
+                                          HasSubstr("lends by a slot beyond the end")));
+}
+
+TEST_F(LoanVerifier, OnlyUnpacksWhatIsLentForCopies) {
+  first(1, StepKind::kUnpack).kind = StepKind::kReduce;
+  EXPECT_THAT(complaint(), HasSubstr("works with what is lent for copies"));
+}
+
+TEST_F(LoanVerifier, LendsNothingThatIsCast) {
+  for (Schedule& schedule : schedules_) schedule.layout.placement = Placement::kStaged;
+  EXPECT_THAT(complaint(), HasSubstr("lends elements that are cast"));
+}
+
+/// Rank 1 of a node puts a part of what rank 0 gathers, or sums a share for it, where rank 0 offers
+/// to have it.
+class OfferVerifier : public testing::Test {
+ protected:
+  explicit OfferVerifier(Goal goal = Goal::gather(0, std::vector<std::size_t>{32, 32}))
+      : goal_(std::move(goal)) {
+    CompileOptions options;
+    options.link_costs.memory.latency_us = 0;  // So that every size is worth an offer,
+    options.link_costs.private_read_us = 0;    // wherever it is.
+    for (int rank = 0; rank < 2; ++rank) {
+      schedules_.push_back(
+          compile(rank, goal_, layout_, grid_, test::with_algorithm(options, "direct")));
+    }
+  }
+
+  std::string complaint() const { return verify(schedules_, grid_, goal_).value_or("none"); }
+
+  Step& offer() { return *std::ranges::find(schedules_[0].steps, StepKind::kOffer, &Step::kind); }
+  /// The step that writes what is offered.
+  Step& put() {
+    return *std::ranges::find_if(schedules_[1].steps, [](const Step& step) {
+      return step.target.region == Region::kOffered;
+    });
+  }
+  /// The step that has what is offered.
+  Step& take() {
+    return *std::ranges::find_if(schedules_[0].steps, [](const Step& step) {
+      return !step.sources.empty() && step.sources[0].region == Region::kOffered;
+    });
+  }
+
+  const Goal goal_;
+  const BucketLayout layout_{
+      .count = 64, .placement = Placement::kUser, .out_of_place = true, .in_arenas = true};
+  const ProcessGrid grid_ = ProcessGrid::with_node_sizes({2});
+  std::vector<Schedule> schedules_;
+};
+
+class OfferedSum : public OfferVerifier {
+ protected:
+  OfferedSum() : OfferVerifier(Goal::reduce(0, 2, 64)) {}
+};
+
+TEST_F(OfferVerifier, AcceptsWhatIsWrittenInTime) {
+  EXPECT_EQ(put().kind, StepKind::kPack);
+  EXPECT_TRUE(offer().for_copies);
+  EXPECT_EQ(complaint(), "none");
+}
+
+TEST_F(OfferedSum, AcceptsWhatIsWrittenInTime) {
+  EXPECT_EQ(put().kind, StepKind::kReduce);
+  EXPECT_FALSE(offer().for_copies);
+  EXPECT_EQ(complaint(), "none");
+}
+
+TEST_F(OfferVerifier, AsksForTheFlagBeforeItIsWritten) {
+  put().after.clear();
+  EXPECT_THAT(complaint(), HasSubstr("in no fixed order"));
+}
+
+TEST_F(OfferVerifier, AsksForTheFlagBeforeItIsTaken) {
+  take().after.clear();
+  EXPECT_THAT(complaint(), HasSubstr("in no fixed order"));
+}
+
+TEST_F(OfferVerifier, KnowsThatItMayBeInTheSlot) {
+  Step& step = take();
+  step.kind = StepKind::kAwait;  // The flag of another step, which is there already.
+  step.peer = 1;
+  step.sources.clear();
+  step.target = {};
+  step.ordinal = std::ranges::find(schedules_[0].steps, StepKind::kAwait, &Step::kind)->ordinal;
+  EXPECT_NE(complaint(), "none");
+}
+
+TEST_F(OfferVerifier, KnowsWhatIsOffered) {
+  offer().target.offset -= 1;
+  EXPECT_THAT(complaint(), HasSubstr("writes what is not offered"));
+}
+
+TEST_F(OfferVerifier, TakesWhatItHasOffered) {
+  take().target.offset -= 1;
+  EXPECT_THAT(complaint(), HasSubstr("reads what is offered"));
+}
+
+TEST_F(OfferVerifier, OnlyPacksToWhatIsOfferedForCopies) {
+  Step& step = put();
+  step.kind = StepKind::kReduce;
+  EXPECT_THAT(complaint(), HasSubstr("works with what is offered for copies"));
+}
+
+TEST_F(OfferVerifier, OffersNothingThatIsCast) {
+  for (Schedule& schedule : schedules_) schedule.layout.placement = Placement::kStaged;
+  EXPECT_THAT(complaint(), testing::AnyOf(HasSubstr("offers elements that are cast"),
+                                          HasSubstr("lends elements that are cast")));
+}
+
+TEST_F(OfferVerifier, KnowsThatTheTensorsMayBeWritten) {
+  // Rank 0 writes what rank 1 may write at the same time.
+  Step over = *std::ranges::find_if(schedules_[0].steps, [](const Step& step) {
+    return step.kind == StepKind::kUnpack && step.sources[0].region == Region::kInput;
+  });
+  over.target.offset = over.sources[0].offset = offer().target.offset;
+  over.target.count = over.sources[0].count = 1;
+  over.after.clear();
+  schedules_[0].steps.push_back(over);
+  EXPECT_NE(complaint(), "none");
+}
+
+/// Ranks 1 and 2 hand rank 0 a contribution, and hear in the next iteration that it was read.
+class TurnsVerifier : public testing::Test {
+ protected:
+  TurnsVerifier() {
+    for (int rank = 0; rank < 3; ++rank) {
+      schedules_.push_back(compile(rank, goal_, layout_, grid_, {.algorithm = "direct"}));
+    }
+  }
+
+  std::string complaint() const { return verify(schedules_, grid_, goal_).value_or("none"); }
+
+  std::vector<Step>& steps(std::size_t rank) { return schedules_[rank].steps; }
+  Step& first(std::size_t rank, StepKind kind) {
+    return *std::ranges::find(steps(rank), kind, &Step::kind);
+  }
+  /// Rank 0 tells `rank` that it has read what it gave.
+  std::vector<Step>::iterator reply_to(int rank) {
+    return std::ranges::find_if(steps(0), [&](const Step& step) {
+      return step.kind == StepKind::kSignal && step.peer == rank;
+    });
+  }
+
+  const Goal goal_ = Goal::reduce(0, 3, 20);
+  const BucketLayout layout_{.count = 20, .placement = Placement::kUser};
+  const ProcessGrid grid_ = ProcessGrid::with_node_sizes({3});
+  std::vector<Schedule> schedules_;
+};
+
+TEST_F(TurnsVerifier, AcceptsALateReply) {
+  EXPECT_EQ(first(1, StepKind::kAwait).lag, 1U);
+  EXPECT_EQ(schedules_[1].staging_turns, 2U);
+  EXPECT_EQ(complaint(), "none");
+}
+
+TEST_F(TurnsVerifier, AsksForTheReply) {
+  std::erase_if(steps(2), [](const Step& step) { return step.kind == StepKind::kAwait; });
+  steps(0).erase(reply_to(2));
+  EXPECT_THAT(complaint(), HasSubstr("touches memory of rank 2 after it ends"));
+}
+
+TEST_F(TurnsVerifier, AsksForAReplyAfterTheLastUse) {
+  reply_to(2)->after.clear();
+  EXPECT_THAT(complaint(), HasSubstr("touches memory of rank 2 after it ends"));
+}
+
+TEST_F(TurnsVerifier, AsksForMoreTurnsThanRepliesAreLate) {
+  first(1, StepKind::kAwait).lag = 2;
+  EXPECT_THAT(complaint(), HasSubstr("waits for 2 iterations ago, with 2 turns"));
+}
+
+TEST_F(TurnsVerifier, AsksForWhatIsNewInTime) {
+  first(0, StepKind::kAwait).lag = 1;
+  EXPECT_THAT(complaint(), HasSubstr("in no fixed order"));
+}
+
+}  // namespace
+}  // namespace kolo

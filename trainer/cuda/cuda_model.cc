@@ -1,0 +1,271 @@
+#include "trainer/cuda/cuda_model.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "comm/base/check.h"
+#include "comm/device/cuda_device.h"
+#include "comm/device/cuda_stream.h"
+#include "trainer/cuda/compute/status.h"
+#include "trainer/cuda/kernels/portable.h"
+
+namespace kolo::trainer::cuda {
+namespace {
+
+BufferView bytes_of(const DeviceMemory& memory) {
+  return {memory.data(), sizeof(LossTotals), DType::kUInt8, memory.kind()};
+}
+
+cudaStream_t native(NativeStream stream) { return static_cast<cudaStream_t>(stream.handle); }
+
+// Ends a failed capture and drops its contents.
+void abandon_capture(cudaStream_t stream) noexcept {
+  cudaGraph_t graph = nullptr;
+  static_cast<void>(cudaStreamEndCapture(stream, &graph));
+  static_cast<void>(cudaGetLastError());
+  const GraphHandle handle(graph);
+}
+
+constexpr std::size_t kGradientAlignment = 16;  // bytes
+
+const CudaModelOptions& checked(const CudaModelOptions& options) {
+  check(options.dtype == DType::kFloat32 || is_16bit_float(options.dtype),
+        "a model on a CUDA device computes in float32, bfloat16 or float16");
+  return options;
+}
+
+}  // namespace
+
+BatchPlan plan_batch(std::size_t input_bytes, std::size_t target_rows) {
+  constexpr std::size_t kAlignment = 256;
+  BatchPlan plan;
+  plan.inputs = round_up(sizeof(BatchHeader), kAlignment);
+  plan.targets = plan.inputs + round_up(input_bytes, kAlignment);
+  plan.bytes = plan.targets + round_up(target_rows, kAlignment);
+  return plan;
+}
+
+BatchStaging::BatchStaging(kolo::Device& device, Stream& stream, std::size_t input_bytes,
+                           std::size_t target_rows)
+    : stream_(stream),
+      plan_(plan_batch(input_bytes, target_rows)),
+      batch_(device.allocate(plan_.bytes, MemoryKind::kDevice)) {
+  for (Slot& slot : slots_) {
+    slot.memory = device.allocate(plan_.bytes, MemoryKind::kPinned);
+    slot.copied = device.make_event();
+    std::memset(slot.memory.data(), 0, plan_.bytes);
+  }
+}
+
+void BatchStaging::load(const BatchHeader& header, std::span<const std::uint8_t> inputs,
+                        std::span<const std::uint8_t> targets) {
+  Slot& slot = slots_[next_];
+  next_ = (next_ + 1) % slots_.size();
+  wait_for(*slot.copied);
+  std::memcpy(slot.memory.data(), &header, sizeof(header));
+  std::memcpy(slot.memory.data() + plan_.inputs, inputs.data(), inputs.size());
+  if (!targets.empty()) {
+    std::memcpy(slot.memory.data() + plan_.targets, targets.data(), targets.size());
+  }
+  const std::size_t used = plan_.targets + targets.size();
+  stream_.copy({batch_.data(), used, DType::kUInt8, MemoryKind::kDevice},
+               {slot.memory.data(), used, DType::kUInt8, MemoryKind::kPinned});
+  stream_.record(*slot.copied);
+}
+
+const BatchHeader* BatchStaging::header() const {
+  return reinterpret_cast<const BatchHeader*>(batch_.data());
+}
+const std::uint8_t* BatchStaging::inputs() const {
+  return reinterpret_cast<const std::uint8_t*>(batch_.data() + plan_.inputs);
+}
+const std::uint8_t* BatchStaging::targets() const {
+  return reinterpret_cast<const std::uint8_t*>(batch_.data() + plan_.targets);
+}
+
+Loss::Loss(kolo::Device& device, Stream& stream, Context& context, const BatchStaging& batch,
+           const Shape& shape)
+    : stream_(stream),
+      context_(context),
+      batch_(batch),
+      shape_(shape),
+      gradient_(context.activations(shape.rows * shape.classes)),
+      row_results_(context.floats(2 * shape.rows)),
+      totals_(device.allocate(sizeof(LossTotals), MemoryKind::kDevice)),
+      pinned_totals_(device.allocate(sizeof(LossTotals), MemoryKind::kPinned)),
+      copied_(device.make_event()) {
+  clear_totals();
+}
+
+void Loss::enqueue(const float* logits, void* gradient) {
+  cross_entropy(context_.stream(), {.dtype = context_.dtype(),
+                                    .rows = shape_.rows,
+                                    .classes = shape_.classes,
+                                    .logits = logits,
+                                    .targets = batch_.targets(),
+                                    .header = batch_.header(),
+                                    .gradient = gradient,
+                                    .row_results = floats_of(row_results_),
+                                    .totals = reinterpret_cast<LossTotals*>(totals_.data())});
+}
+
+LossTotals Loss::take() {
+  stream_.copy(bytes_of(pinned_totals_), bytes_of(totals_));
+  clear_totals();
+  stream_.record(*copied_);
+  wait_for(*copied_);
+  LossTotals totals;
+  std::memcpy(&totals, pinned_totals_.data(), sizeof(totals));
+  return totals;
+}
+
+void Loss::clear_totals() {
+  require_cuda(cudaMemsetAsync(totals_.data(), 0, sizeof(LossTotals),
+                               static_cast<cudaStream_t>(stream_.native())),
+               "cudaMemsetAsync");
+}
+
+void StepGraph::record(std::size_t milestone_bytes, const std::function<void()>& enqueue) {
+  clear();
+  milestone_bytes_ = milestone_bytes;
+  begin();
+  try {
+    enqueue();
+    end();
+  } catch (...) {
+    abandon_capture(native(stream_));
+    clear();
+    ready_.clear();
+    throw;
+  }
+}
+
+void StepGraph::ready(std::size_t index, std::size_t bytes) {
+  ready_.push_back(index);
+  ready_bytes_ += bytes;
+  if (ready_bytes_ < milestone_bytes_) return;
+  end();
+  begin();
+}
+
+void StepGraph::begin() {
+  ready_bytes_ = 0;
+  require_cuda(cudaStreamBeginCapture(native(stream_), cudaStreamCaptureModeThreadLocal),
+               "cudaStreamBeginCapture");
+}
+
+void StepGraph::end() {
+  cudaGraph_t captured = nullptr;
+  require_cuda(cudaStreamEndCapture(native(stream_), &captured), "cudaStreamEndCapture");
+  const GraphHandle graph(captured);
+  cudaGraphExec_t executable = nullptr;
+  require_cuda(cudaGraphInstantiate(&executable, captured, 0), "cudaGraphInstantiate");
+  segments_.push_back({.graph = GraphExecHandle(executable), .ready = std::exchange(ready_, {})});
+}
+
+void StepGraph::replay(const Hook& hook) {
+  for (const Segment& segment : segments_) {
+    require_cuda(cudaGraphLaunch(segment.graph.get(), native(stream_)), "cudaGraphLaunch");
+    for (const std::size_t index : segment.ready) {
+      if (hook) hook(index);
+    }
+  }
+}
+
+CudaModel::CudaModel(Base base)
+    : device_(base.device),
+      options_(checked(base.options)),
+      input_bytes_(base.input_bytes),
+      rows_(base.rows),
+      classes_(base.classes),
+      stream_(std::move(base.stream)),
+      device_index_(as_cuda(*stream_).device()),
+      context_(device_, *stream_, options_.dtype),
+      host_parameters_(std::move(base.parameters)),
+      parameters_(*host_parameters_, device_, *stream_, options_.dtype),
+      batch_(device_, *stream_, input_bytes_, rows_),
+      loss_(device_, *stream_, context_, batch_, {.rows = rows_, .classes = classes_}),
+      graph_({stream_->native()}) {
+  parameters_.upload();
+}
+
+void CudaModel::upload_parameters() {
+  const CudaDeviceGuard guard(device_index_);
+  parameters_.upload();
+}
+
+void CudaModel::download_parameters() {
+  const CudaDeviceGuard guard(device_index_);
+  parameters_.download();
+}
+
+void CudaModel::bind_gradient(std::size_t index, float* memory) {
+  check(reinterpret_cast<std::uintptr_t>(memory) % kGradientAlignment == 0,
+        "the memory of a gradient on a CUDA device is aligned to 16 bytes: " +
+            (*host_parameters_)[index].name());
+  parameters_[index].gradient = memory;
+  graph_.clear();
+}
+
+void CudaModel::own_gradients() {
+  own_gradients_ = context_.floats(parameters_.plan().count);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    bind_gradient(i, floats_of(own_gradients_) + parameters_.plan().offsets[i]);
+  }
+}
+
+void CudaModel::launch(const std::function<void()>& enqueue) {
+  if (options_.launch == LaunchMode::kGraph && is_warm_) {
+    if (!graph_.is_recorded()) {
+      parameters_.on_ready([this](std::size_t index) {
+        graph_.ready(index, parameters_[index].size * sizeof(float));
+      });
+      graph_.record(options_.milestone_bytes, enqueue);
+    }
+    graph_.replay(hook_);
+    return;
+  }
+  parameters_.on_ready(hook_);
+  enqueue();
+  is_warm_ = true;
+}
+
+void CudaModel::load(std::span<const std::uint8_t> inputs, std::span<const std::uint8_t> targets,
+                     const LossFactors& factors) {
+  check(inputs.size() == input_bytes_ && targets.size() <= rows_,
+        "a model takes batches of the size it was made for, and at most as many targets");
+  check(std::ranges::all_of(targets, [this](std::uint8_t target) { return target < classes_; }),
+        "a target is one of the classes");
+  batch_.load({.row_weight = factors.row_weight,
+               .loss_scale = factors.loss_scale,
+               .targets = narrow<std::uint32_t>(targets.size())},
+              inputs, targets);
+  counted_rows_ += static_cast<double>(targets.size());
+}
+
+void CudaModel::forward_backward(std::span<const std::uint8_t> inputs,
+                                 std::span<const std::uint8_t> targets,
+                                 const LossFactors& factors) {
+  const CudaDeviceGuard guard(device_index_);
+  load(inputs, targets, factors);
+  launch([this] {
+    loss_.evaluate_with_gradient(forward(batch_.inputs()));
+    backward(loss_.gradient(), batch_.inputs());
+  });
+}
+
+void CudaModel::evaluate(std::span<const std::uint8_t> inputs,
+                         std::span<const std::uint8_t> targets) {
+  const CudaDeviceGuard guard(device_index_);
+  load(inputs, targets, {});
+  loss_.evaluate(forward(batch_.inputs()));
+}
+
+LossSums CudaModel::take_sums() {
+  const CudaDeviceGuard guard(device_index_);
+  const LossTotals totals = loss_.take();
+  return {.loss = totals.loss, .score = totals.correct, .rows = std::exchange(counted_rows_, 0.0)};
+}
+
+}  // namespace kolo::trainer::cuda
