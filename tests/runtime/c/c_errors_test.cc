@@ -28,13 +28,13 @@ TEST(CErrors, StatusesHaveNamesAndExitStatuses) {
 TEST(CTypes, HaveNamesAndSizes) {
   EXPECT_STREQ(kolo_dtype_name(KOLO_FLOAT8_E5M2), "float8_e5m2");
   EXPECT_EQ(kolo_dtype_size(KOLO_COMPLEX128), 16U);
-  for (const kolo_dtype none : {-1, 0, KOLO_FLOAT8_E5M2 + 1}) {
+  for (const kolo_dtype none : {-1, 0, 99}) {
     EXPECT_EQ(kolo_dtype_name(none), nullptr);
     EXPECT_EQ(kolo_dtype_size(none), 0U);
     EXPECT_EQ(kolo_op_takes(KOLO_SUM, none), 0);
   }
   EXPECT_STREQ(kolo_op_name(KOLO_PREMUL_SUM), "premul_sum");
-  EXPECT_EQ(kolo_op_name(KOLO_PREMUL_SUM + 1), nullptr);
+  EXPECT_EQ(kolo_op_name(99), nullptr);
   EXPECT_EQ(kolo_op_takes(KOLO_PREMUL_SUM, KOLO_BFLOAT16), 1);
   EXPECT_EQ(kolo_op_takes(KOLO_PREMUL_SUM, KOLO_INT8), 0);
 }
