@@ -76,8 +76,8 @@ class Taken(unittest.TestCase):
         self.assertEqual(memory.dtype.numpy, dtype or expected.dtype.name)
 
     def test_every_dtype_of_numpy_in_every_way(self):
-        for dtype in _dtypes.dtypes()[:-2]:
-            if dtype.name == "bfloat16":
+        for dtype in _dtypes.dtypes():
+            if dtype.name.startswith(("bfloat", "float8")):
                 continue
             x = np.zeros((2, 3), dtype.numpy)
             with self.subTest(dtype.name):
