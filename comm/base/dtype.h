@@ -110,6 +110,9 @@ constexpr bool is_number_op(ReduceOp op) {
   return false;
 }
 
+/// True for operations whose result is one of the contributions, which rounds nothing.
+constexpr bool picks_one(ReduceOp op) { return op == ReduceOp::kMin || op == ReduceOp::kMax; }
+
 /// "float32", "bfloat16", ...
 std::string_view to_string(DType dtype);
 /// "sum", "average", ...

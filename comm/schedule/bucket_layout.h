@@ -50,9 +50,7 @@ struct BucketLayout {
   std::size_t bytes() const { return count * size_of(dtype); }
   bool is_on_device() const { return memory == MemoryKind::kDevice; }
   /// Partial sums in its dtype would be rounded.
-  bool rounds() const {
-    return is_16bit_float(dtype) && op != ReduceOp::kMin && op != ReduceOp::kMax;
-  }
+  bool rounds() const { return is_16bit_float(dtype) && !picks_one(op); }
   /// Steps may work in the caller's tensors, which are in memory of this kind.
   bool is_in_tensors(MemoryKind kind) const {
     return placement == Placement::kUser && memory == kind;

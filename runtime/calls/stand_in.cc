@@ -77,15 +77,8 @@ void share_out(const WholeBuffers& buffers, Operation& operation, std::size_t pa
 /// Whether scaling makes another element of the one that changes no result.
 bool scale_spoils(const OperationShape& shape) {
   const double before = shape.scales.before;
-  switch (shape.op) {
-    case ReduceOp::kProd:
-      return before != 1;
-    case ReduceOp::kMin:
-    case ReduceOp::kMax:
-      return before <= 0;
-    default:
-      return false;
-  }
+  if (shape.op == ReduceOp::kProd) return before != 1;
+  return picks_one(shape.op) && before <= 0;
 }
 
 std::string_view obstacle_to_contributing(const OperationShape& shape, int rank) {
