@@ -80,9 +80,11 @@ std::optional<ExchangeRoute> route_of(ReducePath path) {
       return ExchangeRoute::kPairwise;
     case ReducePath::kOwnersLogStep:
       return ExchangeRoute::kLogStep;
-    default:
-      return std::nullopt;
+    case ReducePath::kDense:
+    case ReducePath::kDense16:
+      break;
   }
+  return std::nullopt;
 }
 
 double work_us(ReducePath path, const CompressionGroupShape& group, const CompressionCosts& costs) {

@@ -118,7 +118,10 @@ bool Goal::is_mutual() const {
       return false;
     case GoalKind::kOther:
       return others_are_mutual();
-    default:
+    case GoalKind::kAllReduce:
+    case GoalKind::kReduceScatter:
+    case GoalKind::kAllGather:
+    case GoalKind::kAllToAll:
       break;
   }
   for (std::size_t i = 0; i < parts_of_tensor(); ++i) {

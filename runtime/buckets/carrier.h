@@ -31,9 +31,14 @@ constexpr ReduceOp carried(ReduceOp op, DType dtype) {
       return ReduceOp::kBitAnd;
     case ReduceOp::kBitXor:
       return ReduceOp::kBitXor;
-    default:
-      return ReduceOp::kBitOr;
+    case ReduceOp::kSum:
+    case ReduceOp::kMax:
+    case ReduceOp::kBitOr:
+    case ReduceOp::kAverage:
+    case ReduceOp::kPremulSum:
+      break;
   }
+  return ReduceOp::kBitOr;
 }
 
 }  // namespace kolo

@@ -164,9 +164,14 @@ bool has_parts(OperationKind kind) {
     case OperationKind::kScatter:
     case OperationKind::kAllToAll:
       return true;
-    default:
-      return false;
+    case OperationKind::kAllReduce:
+    case OperationKind::kBroadcast:
+    case OperationKind::kReduce:
+    case OperationKind::kBarrier:
+    case OperationKind::kClose:
+      break;
   }
+  return false;
 }
 
 std::string to_string(const RowCall& call) {

@@ -104,9 +104,12 @@ Uses uses_of(OperationKind kind, bool is_root, bool in_place) {
           .takes_all = true, .has_input = is_root, .is_up_to_root = true, .one_is_input = is_root};
     case OperationKind::kAllToAll:
       return {.takes_all = true, .gives_all = true};
-    default:
-      return {};
+    case OperationKind::kAllReduce:
+    case OperationKind::kBarrier:
+    case OperationKind::kClose:
+      break;
   }
+  return {};
 }
 
 /// The tensor without the buffers that the rank has no use for.
