@@ -14,16 +14,17 @@
 namespace kolo {
 namespace {
 
+/// Of every kind but the all-reduce, with `count` elements in all.
 std::vector<Goal> goals_of(int ranks, std::size_t count) {
-  const auto size = static_cast<std::size_t>(ranks);
-  const std::vector<std::size_t> counts(size, count / size);
-  return {Goal::reduce(0, ranks, count),
-          Goal::broadcast(0, ranks, count),
-          Goal::reduce_scatter(counts),
-          Goal::all_gather(counts),
-          Goal::gather(0, counts),
-          Goal::scatter(0, counts),
-          Goal::all_to_all(ranks, std::vector<std::size_t>(size * size, count / size / size))};
+  std::vector<Goal> goals;
+  for (const std::string& name : goal_kind_names()) {
+    const GoalKind kind = parse_goal_kind(name);
+    if (kind == GoalKind::kAllReduce) continue;
+    const bool has_pairs = kind == GoalKind::kAllToAll;
+    const std::size_t of_rank = count / static_cast<std::size_t>(ranks);
+    goals.push_back(even_goal(kind, ranks, has_pairs ? of_rank : count));
+  }
+  return goals;
 }
 
 BucketLayout layout_of(const Goal& goal) {
