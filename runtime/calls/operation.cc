@@ -16,32 +16,6 @@ namespace {
 /// More parts, tensors or tables than these are told apart by a hash.
 constexpr std::size_t kMostInText = 16;
 
-std::string_view verb(OperationKind kind) {
-  switch (kind) {
-    case OperationKind::kAllReduce:
-      return "all_reduce";
-    case OperationKind::kBroadcast:
-      return "broadcast";
-    case OperationKind::kReduce:
-      return "reduce";
-    case OperationKind::kReduceScatter:
-      return "reduce_scatter";
-    case OperationKind::kAllGather:
-      return "all_gather";
-    case OperationKind::kGather:
-      return "gather";
-    case OperationKind::kScatter:
-      return "scatter";
-    case OperationKind::kAllToAll:
-      return "all_to_all";
-    case OperationKind::kBarrier:
-      return "barrier";
-    case OperationKind::kClose:
-      return "close";
-  }
-  return {};
-}
-
 bool has_root(OperationKind kind) {
   return kind == OperationKind::kBroadcast || kind == OperationKind::kReduce ||
          kind == OperationKind::kGather || kind == OperationKind::kScatter;
@@ -151,6 +125,32 @@ Goal goal_of(OperationKind kind, int root, int world_size, std::size_t count,
 
 }  // namespace
 
+std::string_view to_string(OperationKind kind) {
+  switch (kind) {
+    case OperationKind::kAllReduce:
+      return "all_reduce";
+    case OperationKind::kBroadcast:
+      return "broadcast";
+    case OperationKind::kReduce:
+      return "reduce";
+    case OperationKind::kReduceScatter:
+      return "reduce_scatter";
+    case OperationKind::kAllGather:
+      return "all_gather";
+    case OperationKind::kGather:
+      return "gather";
+    case OperationKind::kScatter:
+      return "scatter";
+    case OperationKind::kAllToAll:
+      return "all_to_all";
+    case OperationKind::kBarrier:
+      return "barrier";
+    case OperationKind::kClose:
+      return "close";
+  }
+  return {};
+}
+
 bool reduces(OperationKind kind) {
   return kind == OperationKind::kAllReduce || kind == OperationKind::kReduce ||
          kind == OperationKind::kReduceScatter;
@@ -187,7 +187,7 @@ std::string Operation::signature() const {
 }
 
 std::string Operation::arguments() const {
-  std::string text(verb(kind));
+  std::string text(to_string(kind));
   if (kind == OperationKind::kBarrier) return text;
   text += " " + describe_tensors(*this);
   if (reduces(kind)) text += " " + describe(op, common_scales(*this));

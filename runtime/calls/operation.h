@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/base/buffer_view.h"
@@ -28,6 +29,15 @@ enum class OperationKind : std::uint8_t {
   kClose,
 };
 
+/// Every kind, for loops.
+inline constexpr OperationKind kAllOperationKinds[] = {
+    OperationKind::kAllReduce,     OperationKind::kBroadcast, OperationKind::kReduce,
+    OperationKind::kReduceScatter, OperationKind::kAllGather, OperationKind::kGather,
+    OperationKind::kScatter,       OperationKind::kAllToAll,  OperationKind::kBarrier,
+    OperationKind::kClose};
+
+/// "all_reduce", ...
+std::string_view to_string(OperationKind kind);
 bool reduces(OperationKind kind);
 /// Whether the elements are divided into a part for each rank, or for each pair.
 bool has_parts(OperationKind kind);

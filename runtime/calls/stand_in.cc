@@ -16,11 +16,6 @@ namespace {
 /// A multiple of the size of every dtype.
 constexpr std::size_t kPatternBytes = std::size_t{1} << 20;
 
-constexpr OperationKind kAllKinds[] = {OperationKind::kAllReduce, OperationKind::kBroadcast,
-                                       OperationKind::kReduce,    OperationKind::kReduceScatter,
-                                       OperationKind::kAllGather, OperationKind::kGather,
-                                       OperationKind::kScatter,   OperationKind::kAllToAll,
-                                       OperationKind::kBarrier,   OperationKind::kClose};
 constexpr NameSpace kAllSpaces[] = {NameSpace::kUser, NameSpace::kStep, NameSpace::kRuntime};
 constexpr RowForm kAllForms[] = {RowForm::kAuto, RowForm::kRows, RowForm::kTable};
 constexpr MemoryKind kAllMemories[] = {MemoryKind::kHost, MemoryKind::kDevice};
@@ -193,7 +188,7 @@ std::optional<OperationTerms> operation_terms_from(std::span<const std::byte> by
   OperationTerms terms;
   OperationShape& shape = terms.shape;
   terms.name = reader.text();
-  shape.kind = reader.choice(kAllKinds);
+  shape.kind = reader.choice(kAllOperationKinds);
   shape.counts.resize(reader.list(sizeof(std::uint64_t)));
   for (std::size_t& count : shape.counts) count = reader.number<std::uint64_t>();
   shape.tensors.resize(reader.list(sizeof(std::uint64_t)));

@@ -29,11 +29,12 @@ struct Collective {
 };
 
 std::vector<Collective> collectives() {
-  using Kind = OperationKind;
-  return {{"all_reduce", Kind::kAllReduce}, {"broadcast", Kind::kBroadcast},
-          {"reduce", Kind::kReduce},        {"reduce_scatter", Kind::kReduceScatter},
-          {"all_gather", Kind::kAllGather}, {"gather", Kind::kGather},
-          {"scatter", Kind::kScatter},      {"all_to_all", Kind::kAllToAll}};
+  std::vector<Collective> result;
+  for (const OperationKind kind : kAllOperationKinds) {
+    if (kind == OperationKind::kBarrier || kind == OperationKind::kClose) continue;
+    result.push_back({std::string(to_string(kind)), kind});
+  }
+  return result;
 }
 
 std::vector<Collective> collectives_that(bool (*holds)(OperationKind)) {
