@@ -138,7 +138,11 @@ std::vector<BadValue> bad_values() {
     // Times 10^6 this is more than 2^63.
     values.push_back(bad_ms(name, field, milliseconds(10'000'000'000'000), "10000000000000"));
     if (!may_be_zero.contains(name)) values.push_back(bad_ms(name, field, milliseconds(0), "0"));
-    values.push_back({.option = name, .text = "10s", .says = "milliseconds"});
+  }
+  for (const OptionEntry& entry : option_table()) {
+    if (entry.value != "MS") continue;
+    values.push_back({.option = entry.name, .text = "-1", .says = "to 31536000000"});
+    values.push_back({.option = entry.name, .text = "10s", .says = "milliseconds"});
   }
   return values;
 }
