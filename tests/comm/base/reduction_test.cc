@@ -76,33 +76,6 @@ TEST(Carriers, OfTruthValuesGiveTruthValues) {
   }
 }
 
-TEST(Reductions, TakeWhatTheTableSays) {
-  // The table of docs/how-to/operations.md: sum, average, min, max, prod, bit_and, bit_or, bit_xor,
-  // premul_sum.
-  const auto row = [](DType dtype) {
-    std::string marks;
-    for (const ReduceOp op :
-         {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProd,
-          ReduceOp::kBitAnd, ReduceOp::kBitOr, ReduceOp::kBitXor, ReduceOp::kPremulSum}) {
-      marks += takes(op, dtype) ? 'x' : '-';
-    }
-    return marks;
-  };
-  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
-    EXPECT_EQ(row(dtype), "xxxxx---x") << to_string(dtype);
-  }
-  for (const DType dtype : {DType::kInt8, DType::kUInt8, DType::kInt32, DType::kInt64}) {
-    EXPECT_EQ(row(dtype), "xxxxxxxx-") << to_string(dtype);
-  }
-  EXPECT_EQ(row(DType::kBool), "x-xxxxxx-");
-  for (const DType dtype : {DType::kComplex64, DType::kComplex128}) {
-    EXPECT_EQ(row(dtype), "xx------x") << to_string(dtype);
-  }
-  for (const DType dtype : {DType::kFloat8E4M3, DType::kFloat8E5M2}) {
-    EXPECT_EQ(row(dtype), "---------") << to_string(dtype);
-  }
-}
-
 TEST(Reductions, RefuseAllElseByName) {
   for (const DType dtype : kAllDTypes) {
     for (const ReduceOp op : kAllReduceOps) {

@@ -48,10 +48,8 @@ void append_element(Bytes& to, DType dtype, Value value) {
     }
     case DType::kBool:
       return to.push_back(value != Value() ? std::byte{1} : std::byte{0});
-    case DType::kFloat8E4M3:
-    case DType::kFloat8E5M2:
-      return to.push_back(static_cast<std::byte>(value.real()));
     default:
+      if (!is_number(dtype)) return to.push_back(static_cast<std::byte>(value.real()));
       return append(dtype, value.real());
   }
 }
