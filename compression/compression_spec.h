@@ -73,6 +73,10 @@ struct CompressionSpec {
   friend bool operator==(const CompressionSpec&, const CompressionSpec&) = default;
 };
 
+/// The methods, for help; their settings follow there.
+inline constexpr std::string_view kCompressionForms =
+    "none, fp16, bf16, topk(DENSITY,SETTING,...) or auto";
+
 /// Specs by tensor name: `PATTERN=SPEC,PATTERN=SPEC,...`, or one SPEC for all. `*` stands for any
 /// characters and `?` for one. The first matching rule wins; a tensor that no rule matches is not
 /// compressed.

@@ -396,8 +396,7 @@ void add_step(CLI::App& app, Arguments& arguments) {
   app.add_option("--wire", arguments.wire,
                  "Dtype on the wire: float32, float16 or bfloat16 [float32]");
   app.add_option("--compression", arguments.compressions,
-                 "Compression, as for kolo-train: none, fp16, bf16, topk(DENSITY,...), auto, or "
-                 "rules by name; host memory only. Repeat the option for several");
+                 "Compression, as for kolo-train; host memory only. Repeat the option for several");
   app.add_option(
       "--fusion-bytes", arguments.fusion_bytes,
       "Largest bucket in bytes, with suffixes K, M and G [4M; in device memory the runtime's]");

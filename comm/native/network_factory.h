@@ -17,8 +17,8 @@ struct NetworkConfig {
   std::vector<int> control_peers = {};  ///< Connected at once, for control frames.
 };
 
-/// The network transport of this build: UCX. Ranks exchange its addresses and then connect it.
-/// Errors: KoloError(kConfig) if the build has none; those of `UcxTransport`.
+/// The network transport of this build. Ranks exchange its addresses and then connect it.
+/// Errors: KoloError(kConfig) if the build has none; those of the transport.
 std::unique_ptr<NetworkTransport> open_network(const NetworkConfig& config);
 
 /// Whether that transport moves data over TCP, and so through one interface of IP: not where this
