@@ -204,7 +204,8 @@ class MpiRendezvous::Communicator {
       check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), call);
       if (done == 0 && SteadyClock{}.now() >= deadline) {
         fail(ErrorCode::kTimeout,
-             fmt::format("rendezvous: not all ranks joined within {} ms; did every rank start?",
+             fmt::format("rendezvous: not all ranks joined within {} ms; did every rank start, and "
+                         "open as many runtimes?",
                          timeout_.count()));
       }
       if (done == 0 && tests > kQuickTests) ::poll(nullptr, 0, 1);

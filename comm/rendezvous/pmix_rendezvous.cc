@@ -137,7 +137,7 @@ class PmixRendezvous::Client {
     if (status.wait_for(timeout_) != std::future_status::ready) {
       throw KoloError({.code = ErrorCode::kTimeout,
                        .what = fmt::format("rendezvous: not all ranks joined within {} ms; did "
-                                           "every rank start?",
+                                           "every rank start, and open as many runtimes?",
                                            timeout_.count())});
     }
     require(status.get(), "PMIx_Fence_nb");
