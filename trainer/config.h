@@ -9,7 +9,9 @@
 
 #include "runtime/options/options.h"
 #include "trainer/checkpoint/job_identity.h"
+#include "trainer/config_option.h"
 #include "trainer/data/dataset.h"
+#include "trainer/model_options.h"
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/optimizer/update_gate.h"
 #include "trainer/text/tokenizer.h"
@@ -18,8 +20,8 @@ namespace kolo::trainer {
 
 struct Catalog;
 
-/// Everything that defines a training job. The same on all ranks.
-struct Config {
+/// Everything that defines a training job.
+struct Config : ModelOptions {
   std::string model = "gpt";    ///< A name of `Catalog::models`.
   std::string task;             ///< A name of `Catalog::tasks`; that of the model unless set.
   std::string format = "auto";  ///< A name of `Catalog::datasets`, or "auto": as the files look.
@@ -57,22 +59,13 @@ struct Config {
   bool cuda_graph = false;            ///< Record the kernels of a step once and replay them.
 
   std::string shape;                      ///< Of `ModelEntry::shapes`; empty: none.
-  std::size_t layers = 4;                 ///< gpt, bert.
-  std::size_t width = 128;                ///< gpt, texts, ratings: elements of a vector.
-  std::size_t heads = 4;                  ///< gpt, bert.
   std::size_t context = 64;               ///< gpt, in tokens.
-  std::string positions = "learned";      ///< gpt: "learned" or "rotary"; see Gpt::Positions.
-  bool tied = true;                       ///< gpt: the output layer has the embedding's table.
   std::size_t max_length = 128;           ///< Texts: words of a sample at most.
   std::optional<std::size_t> vocabulary;  ///< Texts: entries at most; empty: all words.
   std::size_t min_count = 2;              ///< Texts: occurrences that give a word an entry.
   bool text_marks = false;                ///< Texts: begin with [CLS]; there is [MASK], too.
   std::string text_column = "text";       ///< Tables of texts.
   std::string label_column = "label";
-  std::size_t hidden = 128;      ///< Dense layers of image models.
-  float dropout = 0.0f;          ///< gpt, classifiers of texts: share; see Dropout.
-  bool row_gradients = true;     ///< Gradients of embedding tables are rows.
-  bool sync_batch_norm = false;  ///< Statistics are those of all ranks' samples.
 
   std::size_t log_every = 50;               ///< Steps.
   std::size_t eval_every = 0;               ///< Steps; 0: at the end of each epoch.
@@ -96,8 +89,186 @@ struct Config {
   Options runtime;
 };
 
-/// The configuration that trains `model` well without further options, in one of its shapes if that
-/// is not empty. Errors: UsageError for an unknown model or shape, naming the choices;
+/// The text in the form in which ranks and runs compare it. Errors: those of `parse_precision`,
+/// `parse_gradients`, `parse_augmentation` and `parse_decay_rules`.
+std::string parsed_precision(const std::string& text);
+std::string parsed_gradients(const std::string& text);
+std::string parsed_augmentation(const std::string& text);
+std::string parsed_decay_rules(const std::string& text);
+
+// A field above and its row here are all that an option has. The command line lists behind the help
+// what the catalog offers by name.
+
+inline std::vector<ConfigOption> job_options(Config& c) {
+  return {
+      {"--model", &c.model, "Network, which sets the defaults of other options", kAny, kOfRanks},
+      {"--shape", &c.shape,
+       "A well-known size of the model, which sets the defaults of --layers, --width, --heads, "
+       "--context, --batch and --lr",
+       kAny, kOfRank},
+      {"--task", &c.task, "Purpose, that of the model unless given"},
+      {"--data", &c.data, "Data set: a file or a directory; see --format", kAny, kOfRank},
+      {"--format", &c.format, "Kind of the data set, or auto: the first that the files look like"},
+      {"--epochs", &c.epochs, "Passes over the training data", kAtLeastOne, kOfRanks},
+      {"--steps", &c.steps, "Training steps, in place of --epochs", kAtLeastOne, kOfRanks},
+      {"--batch", &c.batch, "Samples per rank and pass", kAtLeastOne, kOfRanks},
+      {"--accumulate", &c.accumulation,
+       "Passes per step, whose gradients add up before they are sent", kAtLeastOne,
+       kOfRanks | kNotOnGpus},
+      {"--uneven", &c.uneven,
+       "What becomes of the last step of an epoch if it has fewer samples than the others: pad: "
+       "all ranks share them, and fill up their batches with rows that do not count; drop: it is "
+       "left out; join: the first ranks get whole batches, those that get nothing wait in Kolo's "
+       "join",
+       Choices{"pad", "drop", "join"}},
+      {"--seed", &c.seed, "Seed of initial weights, sample order and generated text"},
+      {"--threads", &c.threads, "Compute threads per rank", kAtLeastOne, kOfRank},
+      {"--loader-threads", &c.loader_threads,
+       "Threads per rank that prepare batches ahead; 0: none, and unless given 1 where a core is "
+       "free, else 0",
+       ConfigRange{.least = 0, .most = 64}, kOfRank},
+  };
+}
+
+inline std::vector<ConfigOption> data_options(Config& c) {
+  return {
+      {"--tokenizer", &c.tokenizer,
+       "Read texts with these vocabularies: a folder with vocab.json and merges.txt of byte pairs, "
+       "as GPT-2's, or with words.json; or a run, a checkpoint or a safetensors file that came "
+       "with some. Those that --weights came with go first, and without either those of the data",
+       kAny, kOfRank},
+      {"--context", &c.context, "gpt: tokens of text per sample", kAtLeastOne},
+      {"--max-length", &c.max_length, "Texts: words that are read, with the mark of --text-marks",
+       kAtLeastOne},
+      {"--vocabulary", &c.vocabulary,
+       "Texts: most frequent words that are told apart, with padding, unknown words and marks at "
+       "most this many; all unless given",
+       ConfigRange{.least = 3}},
+      {"--min-count", &c.min_count,
+       "Texts: occurrences in the training data below which a word is unknown"},
+      {"--text-marks", &c.text_marks,
+       "Texts: on: the vocabulary has marks, [CLS] at the beginning of a text and [MASK] in place "
+       "of a hidden word; bert needs them",
+       kAny, kNewer},
+      {"--text-column", &c.text_column, "csv, tsv, jsonl: column with the text"},
+      {"--label-column", &c.label_column, "csv, tsv, jsonl: column with the label"},
+  };
+}
+
+inline std::vector<ConfigOption> optimizer_options(Config& c) {
+  OptimizerOptions& o = c.optimizer_options;
+  return {
+      {"--optimizer", &c.optimizer, "How gradients become new weights"},
+      {"--lr", &c.lr, "Highest learning rate", kPositive, kOfRanks},
+      {"--final-lr-share", &c.final_lr_share, "Share of --lr that is left at the last step",
+       kShare},
+      {"--lr-schedule", &c.lr_schedule, "Fall of the learning rate after its rise"},
+      {"--warmup-steps", &c.warmup_steps,
+       "Steps in which the learning rate rises linearly to --lr"},
+      {"--lr-scaling", &c.lr_scaling,
+       "Factor of --lr for the number of ranks: none (1), linear (the ranks) or sqrt (their root)",
+       Choices{"none", "linear", "sqrt"}, kOfRanks},
+      {"--clip-norm", &c.clip_norm, "Limit of the norm of all gradients; 0: none", kNotNegative},
+      {"--augment", &c.augment,
+       "Random changes of training images, new in each epoch, with commas between them: mirror "
+       "(left and right, one image in two), crop (moved by up to 4 pixels each way, over zeros)",
+       TextForm{"NAME,NAME", parsed_augmentation}},
+      {"--shard", &c.shard,
+       "Memory that ranks share out: none; optimizer: each rank keeps the optimizer's state of its "
+       "part of the weights, and updates that part (ZeRO-1); gradients: and keeps the gradients of "
+       "that part only (ZeRO-2). Without --compression; --wire bfloat16 sends gradients in 16 "
+       "bits, and weights in 32",
+       Choices{"none", "optimizer", "gradients"}, kOfRanks | kNotOnGpus},
+      {"--label-smoothing", &c.label_smoothing,
+       "Share of each target that is spread over all classes", kShareBelowOne, kNotOnGpus},
+      {"--weight-decay", &o.weight_decay,
+       "Decay of matrices and kernels per step, times the learning rate", kNotNegative},
+      {"--decay-rules", &c.decay_rules,
+       "Other decays by name: PATTERN=NUMBER,PATTERN=NUMBER; the first that fits counts",
+       TextForm{"RULE,RULE", parsed_decay_rules}, kNotOnGpus},
+      {"--momentum", &o.momentum, "sgd, lars: momentum", kShareBelowOne},
+      {"--nesterov", &o.nesterov, "on: sgd with Nesterov's momentum", kAny, kNotOnGpus},
+      {"--beta1", &o.beta1, "adamw, lamb: decay of the first moment", kShareBelowOne},
+      {"--beta2", &o.beta2, "adamw, lamb: decay of the second moment", kShareBelowOne},
+      {"--epsilon", &o.epsilon, "adamw, lamb: added to the root of the second moment", kPositive},
+      {"--weight-average", &c.weight_average,
+       "Decay of a running mean of the weights, which is evaluated and kept in place of the last "
+       "weights; 0: none",
+       kShareBelowOne, kNotOnGpus},
+      {"--target", &c.target,
+       "Ends training when the metric on held-out data is as good: 0.97 for an accuracy of 97 %",
+       kAny, kOfRanks},
+      {"--precision", &c.precision,
+       "Dtype of the operands of products: float32, bfloat16, or float16, which the processor "
+       "emulates; weights, sums, norms and losses stay float32",
+       TextForm{"DTYPE", parsed_precision}},
+      {"--gradients", &c.gradients,
+       "Dtype in which gradients of dense layers and the like are kept and sent, and read by the "
+       "optimizer: float32, bfloat16, or auto: bfloat16 with --precision bfloat16 on the "
+       "processor, unless --compression or --wire names something else",
+       TextForm{"auto|DTYPE", parsed_gradients}},
+      {"--loss-scale", &c.loss_scale,
+       "Factor on the loss against underflow: off, dynamic, a number greater than 0, or auto "
+       "(dynamic for --precision float16); all ranks skip a step that overflows",
+       TextForm{"NAME|NUMBER"}},
+      {"--cuda-graph", &c.cuda_graph,
+       "on: record the kernels of a step once and replay them (with --device cuda)", kAny, kOfRank},
+  };
+}
+
+inline std::vector<ConfigOption> run_options(Config& c) {
+  return {
+      {"--run", &c.run,
+       "Folder of this run, shared by all nodes, for its checkpoints, options and numbers; SIGTERM "
+       "and SIGUSR1 then save a checkpoint and end the job with status 0",
+       kAny, kOfRanks},
+      {"--checkpoint-every", &c.checkpoint_every,
+       "Steps between checkpoints; 0: only at the end, and when a signal asks to stop", kAny,
+       kOfRanks},
+      {"--stop-after", &c.stop_after,
+       "Step after which the job saves a checkpoint and ends, to be resumed; needs --run",
+       kAtLeastOne, kOfRanks},
+      {"--keep", &c.keep,
+       "Newest checkpoints that stay, beside the one with the lowest held-out loss", kAtLeastOne,
+       kOfRanks},
+      {"--resume", &c.resume,
+       "auto: go on from the newest complete checkpoint of --run, if there is one; no: begin; or "
+       "the path of a checkpoint to go on from",
+       TextForm{"auto|no|PATH"}, kOfRanks},
+      {"--weights", &c.weights,
+       "Begin with these weights, a safetensors file or the folder of a checkpoint; gpt also takes "
+       "files with GPT-2's names",
+       kAny, kOfRanks | kNotOnGpus},
+      {"--weights-part", &c.weights_part,
+       "all: the model and --weights have the same names; shared: what both have begins with "
+       "--weights, the rest of the model anew, and the program lists it",
+       Choices{"all", "shared"}, kOfRanks},
+      {"--export", &c.export_file, "Write the weights to this file at the end, as safetensors",
+       kAny, kOfRank},
+      {"--log-every", &c.log_every, "Steps between lines of progress", kAtLeastOne, kOfRanks},
+      {"--eval-every", &c.eval_every,
+       "Steps between evaluations on held-out data; 0: after each epoch", kAny, kOfRanks},
+      {"--eval-samples", &c.eval_samples,
+       "Held-out samples of an evaluation, evenly spread; 0: all; unless given so many that "
+       "evaluations take about a tenth of the time of training",
+       kAny, kOfRanks},
+      {"--progress", &c.progress, "terminal: one line, updated in place; lines; or auto",
+       Choices{"auto", "terminal", "lines"}, kOfRank},
+      {"--json", &c.json, "Write the summary to this file", kAny, kOfRank},
+      {"--sample", &c.sample_bytes, "gpt: bytes of generated text at the end; 0: none", kAny,
+       kOfRank},
+      {"--temperature", &c.temperature,
+       "gpt: randomness of generated text; 0: always the most likely token", kNotNegative, kOfRank},
+      {"--prompt", &c.prompt,
+       "gpt: text that the generated text continues; a line break unless given", kAny, kOfRank},
+  };
+}
+
+/// All options, bound to the fields of `c`, which outlives them.
+std::vector<ConfigOption> options_of(Config& c);
+
+/// The configuration that trains `model` well without further options, in one of its shapes if
+/// that is not empty. Errors: UsageError for an unknown model or shape, naming the choices;
 /// KoloError(kConfig) for a shape of a model that has none.
 Config default_config(const Catalog& catalog, const std::string& model,
                       const std::string& shape = {});
@@ -116,17 +287,17 @@ float peak_lr(const Config& config, int ranks);
 /// "pad", "drop" or "join". Errors: UsageError.
 Uneven parse_uneven(const std::string& text);
 
-/// Steps of a job whose `ranks` ranks share `samples` training samples. Errors: KoloError(kConfig)
-/// if `uneven` leaves none.
+/// Steps of a job whose `ranks` ranks share `samples` training samples. Errors:
+/// KoloError(kConfig) if `uneven` leaves none.
 std::size_t total_steps(const Config& config, std::size_t samples, int ranks);
 
-/// Held-out samples that an evaluation reads, of `all`: `eval_samples`, or unless that is given so
-/// many that evaluations take about a tenth of the time of training, when there are `every` steps
-/// between them.
+/// Held-out samples that an evaluation reads, of `all`: `eval_samples`, or unless that is given
+/// so many that evaluations take about a tenth of the time of training, when there are `every`
+/// steps between them.
 std::size_t evaluation_samples(const Config& config, std::size_t all, std::size_t every, int ranks);
 
-/// Everything in `config` that determines the course of training, but what depends on the number of
-/// ranks.
+/// Everything in `config` that determines the course of training, but what depends on the number
+/// of ranks.
 std::vector<Setting> course_settings(const Config& config);
 
 /// Everything in `config` that must be equal on all ranks.

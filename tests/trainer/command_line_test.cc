@@ -4,7 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
+#include <map>
+#include <optional>
 #include <string>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "comm/base/error.h"
@@ -146,13 +151,6 @@ TEST(CommandLineTest, PrecisionDecidesTheLossScaleUnlessToldOtherwise) {
   EXPECT_EQ(scale_of({"--loss-scale", "512"}).scale, 512.0f);
 }
 
-TEST(CommandLineTest, GraphsAreOnOrOff) {
-  EXPECT_FALSE(parse({"--data", "d"}).config.cuda_graph);
-  EXPECT_TRUE(parse({"--data", "d", "--cuda-graph", "on"}).config.cuda_graph);
-  EXPECT_FALSE(parse({"--data", "d", "--cuda-graph", "off"}).config.cuda_graph);
-  EXPECT_EQ(code_of({"--data", "d", "--cuda-graph", "often"}, "--cuda-graph"), ErrorCode::kUsage);
-}
-
 TEST(CommandLineTest, TheDeviceIsAnOptionOfTheRuntime) {
   EXPECT_EQ(parse({"--data", "d"}).config.runtime.device, "cpu");
   EXPECT_EQ(parse({"--data", "d", "--device", "cuda:1"}).config.runtime.device, "cuda:1");
@@ -173,6 +171,7 @@ TEST(CommandLineTest, HelpNamesUnitsAndDefaults) {
 TEST(CommandLineTest, MistakesAreUsageErrors) {
   EXPECT_EQ(code_of({"--data", "d", "--bacth", "3"}, "--bacth"), ErrorCode::kUsage);
   EXPECT_EQ(code_of({"--data", "d", "--batch", "x"}, "--batch"), ErrorCode::kUsage);
+  EXPECT_EQ(code_of({"--data", "d", "--cuda-graph", "often"}, "--cuda-graph"), ErrorCode::kUsage);
   EXPECT_EQ(code_of({}, "--data"), ErrorCode::kUsage);
 }
 
@@ -182,36 +181,15 @@ TEST(CommandLineTest, ValuesThatCannotBeUsedAreConfigurationErrors) {
   };
   expect("--loss-scale", "on", "--loss-scale: 'on' is not auto, off, dynamic or a number");
   expect("--loss-scale", "-8", "--loss-scale: '-8' is not auto, off, dynamic or a number");
-  expect("--heads", "0", "--width and --heads must be at least 1");
   expect("--dropout", "1", "--dropout must be at least 0 and below 1");
-  expect("--batch", "0", "--batch must be at least 1");
   expect("--max-length", "0", "--max-length must be at least 1");
-  expect("--vocabulary", "2", "--vocabulary must be at least 3");
   expect("--weights-part", "shared", "--weights-part shared: needs --weights FILE");
-  expect("--loader-threads", "65", "--loader-threads must be at most 64");
-  expect("--accumulate", "0", "--accumulate must be at least 1");
-  expect("--keep", "0", "--keep must be at least 1");
+  expect("--loader-threads", "65", "--loader-threads must be between 0 and 64");
   expect("--checkpoint-every", "10", "--checkpoint-every: needs --run DIR");
   expect("--resume", "auto", "--resume auto: needs --run DIR");
-  expect("--label-smoothing", "1", "--label-smoothing must be at least 0 and below 1");
-  expect("--momentum", "1", "--momentum must be at least 0 and below 1");
-  expect("--beta1", "-0.1", "--beta1 must be at least 0 and below 1");
-  expect("--beta2", "1", "--beta2 must be at least 0 and below 1");
   expect("--epsilon", "0", "--epsilon must be greater than 0");
-  expect("--weight-decay", "-1", "--weight-decay must not be negative");
-  for (const char* option :
-       {"--lr", "--clip-norm", "--weight-decay", "--epsilon", "--temperature"}) {
-    for (const char* value : {"inf", "nan"}) {
-      expect(option, value, (std::string(option) + " must be a finite number").c_str());
-    }
-  }
-  expect("--weight-average", "1", "--weight-average must be at least 0 and below 1");
-  expect("--target", "nan", "--target must be a finite number");
+  expect("--lr", "inf", "--lr must be a finite number");
   expect("--decay-rules", "b", "--decay-rules: 'b' is not PATTERN=NUMBER");
-  expect("--momentum", "nan", "--momentum must be at least 0 and below 1");
-  expect("--final-lr-share", "nan", "--final-lr-share must be between 0 and 1");
-  expect("--hidden", "0", "--hidden must be at least 1");
-  expect("--context", "0", "--layers and --context must be at least 1");
   expect("--peer-timeout", "soon", "--peer-timeout: ");
 }
 
@@ -236,18 +214,108 @@ TEST(CommandLineTest, UnknownChoicesAreUsageErrorsWithTheNearestName) {
   expect("--format", "cifar", "did you mean cifar10?");
 }
 
-TEST(ConfigTest, WhatNoModelOnAGpuOffersIsRefusedByName) {
-  const auto expect = [](const std::string& option, void (*change)(Config&)) {
-    Config config = default_config(built_in_catalog(), "gpt");
-    require_offered_on_gpus(config);
-    change(config);
-    EXPECT_THAT(error_of([&] { require_offered_on_gpus(config); }, ErrorCode::kConfig),
-                HasSubstr(option + ": needs --device cpu"));
-  };
-  expect("--dropout", [](Config& c) { c.dropout = 0.1f; });
-  expect("--positions", [](Config& c) { c.positions = "rotary"; });
-  expect("--tied off", [](Config& c) { c.tied = false; });
-  expect("--weights", [](Config& c) { c.weights = "file"; });
+/// Gives the field another value that the option takes.
+void change(const ConfigOption& option) {
+  static const std::map<std::string, std::string> texts = {{"--augment", "crop"},
+                                                           {"--decay-rules", "b=0.5"},
+                                                           {"--precision", "bfloat16"},
+                                                           {"--gradients", "bfloat16"},
+                                                           {"--loss-scale", "512"}};
+  std::visit(
+      [&](auto* field) {
+        using T = std::remove_cvref_t<decltype(*field)>;
+        if constexpr (std::is_same_v<T, bool>) {
+          *field = !*field;
+        } else if constexpr (std::is_constructible_v<T, std::string>) {
+          const auto* choices = std::get_if<Choices>(&option.values);
+          const auto text = texts.find(option.name);
+          *field = choices != nullptr    ? choices->at(*field == choices->front() ? 1 : 0)
+                   : text != texts.end() ? text->second
+                                         : "another";
+        } else {
+          *field = static_cast<T>(std::get<ConfigRange>(option.values).holds(7.0) ? 7.0 : 0.5);
+        }
+      },
+      option.field);
+}
+
+Config gpt_config() { return default_config(built_in_catalog(), "gpt"); }
+
+TEST(ConfigOptionTest, EachHasAFieldOfItsOwnWhichRanksAndRunsCompareAsItsRowSays) {
+  Config config = gpt_config();
+  const std::vector<ConfigOption> before = options_of(config);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    SCOPED_TRACE(before[i].name);
+    Config other = config;
+    const std::vector<ConfigOption> options = options_of(other);
+    change(options[i]);
+    options[i].check_value();
+    for (std::size_t k = 0; k < options.size(); ++k) {
+      EXPECT_EQ(options[k].text() != before[k].text(), k == i) << options[k].name;
+    }
+    const unsigned traits = options[i].traits;
+    EXPECT_EQ(common_settings(other) != common_settings(config), (traits & kOfRank) == 0);
+    EXPECT_EQ(course_settings(other) != course_settings(config),
+              (traits & (kOfRank | kOfRanks)) == 0);
+    if ((traits & kNotOnGpus) == 0) {
+      require_offered_on_gpus(other);
+      continue;
+    }
+    EXPECT_EQ(error_of([&] { require_offered_on_gpus(other); }, ErrorCode::kConfig),
+              options[i].name + " " + options[i].text() + ": needs --device cpu");
+  }
+}
+
+/// The numbers next to those of the range, and what is none.
+template <typename T>
+std::vector<double> outside(const ConfigRange& range) {
+  constexpr bool kIsFloat = std::is_floating_point_v<T> || std::is_same_v<T, std::optional<double>>;
+  std::vector<double> numbers;
+  const double below = range.has_least ? range.least - 1 : range.least;
+  if (std::isfinite(below) && (kIsFloat || below >= 0)) numbers.push_back(below);
+  if (std::isfinite(range.most)) numbers.push_back(range.has_most ? range.most + 1 : range.most);
+  if (kIsFloat) numbers.insert(numbers.end(), {std::nan(""), INFINITY});
+  return numbers;
+}
+
+TEST(ConfigOptionTest, WhatAnOptionDoesNotTakeIsAnErrorThatNamesIt) {
+  std::size_t seen = 0;
+  Config config = gpt_config();
+  for (const ConfigOption& option : options_of(config)) {
+    SCOPED_TRACE(option.name);
+    const auto expect = [&](ErrorCode code, const std::string& words) {
+      EXPECT_THAT(error_of([&] { option.check_value(); }, code),
+                  testing::StartsWith(option.name + words));
+      ++seen;
+    };
+    std::visit(
+        [&](auto* field) {
+          using T = std::remove_cvref_t<decltype(*field)>;
+          if constexpr (std::is_constructible_v<T, std::string>) {
+            *field = "such";
+            if (std::holds_alternative<Choices>(option.values)) {
+              expect(ErrorCode::kUsage, ": 'such' is not ");
+            }
+          } else if constexpr (!std::is_same_v<T, bool>) {
+            for (const double number : outside<T>(std::get<ConfigRange>(option.values))) {
+              *field = static_cast<T>(number);
+              expect(ErrorCode::kConfig, " must be ");
+            }
+          }
+        },
+        option.field);
+  }
+  EXPECT_GT(seen, 30u);
+}
+
+// With a hash of the vocabularies, which are no option, and the names of dtypes in one form.
+TEST(ConfigTest, CommonSettingsCompareWhatTextsStandFor) {
+  const Config config = gpt_config();
+  Config other = config;
+  other.precision = "f32";
+  EXPECT_EQ(common_settings(config), common_settings(other));
+  other.text_files.texts["a"] = "b";
+  EXPECT_NE(common_settings(config), common_settings(other));
 }
 
 TEST(ConfigTest, TheLearningRateFollowsTheRanksIfAsked) {
@@ -272,59 +340,6 @@ TEST(ConfigTest, EvaluationsTakeATenthOfTheTimeOfTraining) {
   config.eval_samples = 65;
   EXPECT_EQ(evaluation_samples(config, 20000, 600, 2), 65u);
   EXPECT_EQ(evaluation_samples(config, 7, 600, 2), 7u);
-}
-
-TEST(ConfigTest, CommonSettingsHoldWhatDecidesTraining) {
-  const Config config = default_config(built_in_catalog(), "gpt");
-  Config other = config;
-  EXPECT_EQ(common_settings(config), common_settings(other));
-  other.lr *= 2.0f;
-  EXPECT_NE(common_settings(config), common_settings(other));
-  other = config;
-  other.precision = "bfloat16";
-  EXPECT_NE(common_settings(config), common_settings(other));
-  other.precision = "f32";
-  EXPECT_EQ(common_settings(config), common_settings(other));
-  other.loss_scale = "dynamic";
-  EXPECT_NE(common_settings(config), common_settings(other));
-  other = config;
-  other.lr_schedule = "linear";
-  EXPECT_NE(common_settings(config), common_settings(other));
-  other = config;
-  other.weight_average = 0.5f;
-  EXPECT_NE(common_settings(config), common_settings(other));
-  other = config;
-  other.accumulation = 2;
-  EXPECT_NE(common_settings(config), common_settings(other));
-  const std::vector<void (*)(Config&)> changes = {[](Config& c) { c.max_length = 7; },
-                                                  [](Config& c) { c.vocabulary = 100; },
-                                                  [](Config& c) { c.min_count = 9; },
-                                                  [](Config& c) { c.text_column = "body"; },
-                                                  [](Config& c) { c.label_column = "kind"; },
-                                                  [](Config& c) { c.weights = "file"; },
-                                                  [](Config& c) { c.run = "folder"; },
-                                                  [](Config& c) { c.resume = "auto"; },
-                                                  [](Config& c) { c.text_files.texts["a"] = "b"; },
-                                                  [](Config& c) { c.positions = "rotary"; },
-                                                  [](Config& c) { c.tied = false; },
-                                                  [](Config& c) { c.augment = "crop"; },
-                                                  [](Config& c) { c.gradients = "bfloat16"; },
-                                                  [](Config& c) { c.weights_part = "shared"; },
-                                                  [](Config& c) { c.text_marks = true; },
-                                                  [](Config& c) { c.checkpoint_every = 5; },
-                                                  [](Config& c) { c.keep = 1; },
-                                                  [](Config& c) { c.eval_samples = 9; }};
-  for (std::size_t i = 0; i < changes.size(); ++i) {
-    other = config;
-    changes[i](other);
-    EXPECT_NE(common_settings(config), common_settings(other)) << i;
-  }
-  other = config;
-  other.loader_threads = 2;
-  EXPECT_EQ(common_settings(config), common_settings(other));
-  other = config;
-  other.json = "elsewhere";
-  EXPECT_EQ(common_settings(config), common_settings(other));
 }
 
 }  // namespace

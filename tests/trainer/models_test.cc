@@ -90,9 +90,9 @@ ModelCase image_case(std::string name, std::size_t bytes, MakeModel make, double
 
 ModelCase gpt_case(std::string name, Gpt::Options options) {
   options.context = 6;
-  options.layers = 2;
-  options.width = 8;
-  options.heads = 2;
+  options.model.layers = 2;
+  options.model.width = 8;
+  options.model.heads = 2;
   options.seed = 3;
   return {.name = std::move(name),
           .inputs = {{6, 0, 255}},
@@ -155,9 +155,7 @@ std::vector<ModelCase> model_cases() {
   // As resnet18, but narrow and with few blocks: a deep network has a kink within every step.
   const Resnet::Stages projections{{8, 12}, 1, ResidualBlock::Shortcut::kProjection};
   Gpt::Options all_options{};
-  all_options.positions = Gpt::Positions::kRotary;
-  all_options.is_tied = false;
-  all_options.dropout = 0.2f;
+  all_options.model = {.positions = "rotary", .tied = false, .dropout = 0.2f};
   return {image_case(
               "mlp", 256,
               [](Device& device, std::size_t samples) {
@@ -423,8 +421,9 @@ TEST(GptTest, TheShapeOfGpt2HasItsParameters) {
 
 TEST(GenerateTest, ContinuesAPromptTheSameWayEachTime) {
   Device device;
-  const Gpt model(device,
-                  {.sequences = 3, .context = 5, .layers = 1, .width = 8, .heads = 2, .seed = 1});
+  const Gpt model(
+      device,
+      {.sequences = 3, .context = 5, .model = {.layers = 1, .width = 8, .heads = 2}, .seed = 1});
   const GenerateOptions options{.bytes = 12, .temperature = 0.9, .prompt = "ab", .seed = 4};
   const std::string text = generate(model.options(), model.parameters(), ByteTokenizer(), options);
   EXPECT_EQ(text.size(), 12u);

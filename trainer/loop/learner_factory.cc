@@ -23,18 +23,14 @@ std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, co
 }
 
 void require_offered_on_gpus(const Config& config) {
-  for (const auto& [is_set, option] : {std::pair{config.accumulation > 1, "--accumulate"},
-                                       {config.label_smoothing > 0.0f, "--label-smoothing"},
-                                       {config.optimizer_options.nesterov, "--nesterov"},
-                                       {!config.decay_rules.empty(), "--decay-rules"},
-                                       {!config.weights.empty(), "--weights"},
-                                       {config.shard != "none", "--shard"},
-                                       {config.uneven == "join", "--uneven join"},
-                                       {config.dropout > 0.0f, "--dropout"},
-                                       {config.positions != "learned", "--positions"},
-                                       {!config.tied, "--tied off"},
-                                       {config.weight_average > 0.0f, "--weight-average"}}) {
-    if (is_set) throw_config_error(std::string(option) + ": needs --device cpu");
+  Config copy = config, unchanged;
+  const std::vector<ConfigOption> options = options_of(copy), defaults = options_of(unchanged);
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    const std::string value = options[i].text();
+    const bool is_set = (options[i].traits & kNotOnGpus) != 0 && value != defaults[i].text();
+    if (is_set || value == "join") {
+      throw_config_error(options[i].name + " " + value + ": needs --device cpu");
+    }
   }
 }
 

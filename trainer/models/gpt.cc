@@ -2,11 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <string>
 #include <utility>
 
 #include "trainer/config.h"
 #include "trainer/errors.h"
+#include "trainer/layers/elementwise.h"
+#include "trainer/layers/linear.h"
+#include "trainer/layers/normalization.h"
+#include "trainer/layers/tables.h"
+#include "trainer/layers/transformer_blocks.h"
 #include "trainer/models/gpt_reader.h"
 
 namespace kolo::trainer {
@@ -120,8 +126,7 @@ Gpt::Options Gpt::options(const ModelSetting& setting) {
     throw_config_error("--width " + std::to_string(config.width) +
                        " is not a multiple of --heads " + std::to_string(config.heads));
   }
-  const bool is_rotary = config.positions == "rotary";
-  if (is_rotary && config.width / config.heads % 2 != 0) {
+  if (config.positions == "rotary" && config.width / config.heads % 2 != 0) {
     throw_config_error("--positions rotary: --width " + std::to_string(config.width) +
                        " over --heads " + std::to_string(config.heads) +
                        " gives heads of an odd width, which have no pairs");
@@ -129,72 +134,82 @@ Gpt::Options Gpt::options(const ModelSetting& setting) {
   return {.sequences = setting.batch,
           .context = tokens.elements(),
           .tokens = tokens.values,
-          .layers = config.layers,
-          .width = config.width,
-          .heads = config.heads,
-          .positions = is_rotary ? Positions::kRotary : Positions::kLearned,
-          .is_tied = config.tied,
-          .dropout = config.dropout,
+          .model = config,
           .seed = config.seed};
 }
 
-Gpt::Gpt(Device& device, const Options& o)
-    : Model(o.seed),
-      options_(o),
-      embedding_dropout_({.samples = o.sequences,
-                          .width = o.context * o.width,
-                          .mask = {.share = o.dropout, .seed = o.seed}}) {
+struct Gpt::Layers {
+  Layers(Device& device, ParameterSet& parameters, const Options& o);
+
+  std::unique_ptr<Embedding> embedding;
+  Dropout embedding_dropout;
+  std::deque<TransformerBlock> blocks;
+  std::unique_ptr<LayerNorm> final_norm;
+  std::unique_ptr<Linear> output;
+};
+
+Gpt::Layers::Layers(Device& device, ParameterSet& parameters, const Options& o)
+    : embedding_dropout({.samples = o.sequences,
+                         .width = o.context * o.model.width,
+                         .mask = {.share = o.model.dropout, .seed = o.seed}}) {
   constexpr float kDeviation = 0.02f;
-  const bool is_rotary = o.positions == Positions::kRotary;
-  embedding_ = std::make_unique<Embedding>(parameters(), "embedding",
-                                           Embedding::Options{.sequences = o.sequences,
-                                                              .length = o.context,
-                                                              .tokens = o.tokens,
-                                                              .width = o.width,
-                                                              .deviation = kDeviation,
-                                                              .has_positions = !is_rotary,
-                                                              .chunk = o.chunk});
+  const bool is_rotary = o.model.positions == "rotary";
+  embedding = std::make_unique<Embedding>(parameters, "embedding",
+                                          Embedding::Options{.sequences = o.sequences,
+                                                             .length = o.context,
+                                                             .tokens = o.tokens,
+                                                             .width = o.model.width,
+                                                             .deviation = kDeviation,
+                                                             .has_positions = !is_rotary,
+                                                             .chunk = o.chunk});
   TransformerBlock::Options block{
       .attention = {.sequences = o.sequences,
                     .length = o.context,
-                    .width = o.width,
-                    .heads = o.heads,
-                    .dropout = {.share = o.dropout, .seed = o.seed},
+                    .width = o.model.width,
+                    .heads = o.model.heads,
+                    .dropout = {.share = o.model.dropout, .seed = o.seed},
                     .chunk = o.chunk},
       .deviation = kDeviation,
-      .residual_deviation = kDeviation / std::sqrt(2.0f * static_cast<float>(o.layers)),
+      .residual_deviation = kDeviation / std::sqrt(2.0f * static_cast<float>(o.model.layers)),
       .has_rotary_positions = is_rotary};
   const std::size_t rows = block.attention.rows();
-  for (std::size_t i = 0; i < o.layers; ++i) {
+  for (std::size_t i = 0; i < o.model.layers; ++i) {
     block.attention.dropout.layer = 1 + i * TransformerBlock::kDropoutLayers;
-    blocks_.emplace_back(device, parameters(), "block" + std::to_string(i), block);
+    blocks.emplace_back(device, parameters, "block" + std::to_string(i), block);
   }
-  final_norm_ = std::make_unique<LayerNorm>(parameters(), "final_norm", rows, o.width);
-  if (o.is_tied) {
-    output_ = std::make_unique<Linear>(device, embedding_->token(), rows);
+  final_norm = std::make_unique<LayerNorm>(parameters, "final_norm", rows, o.model.width);
+  if (o.model.tied) {
+    output = std::make_unique<Linear>(device, embedding->token(), rows);
   } else {
-    output_ = std::make_unique<Linear>(device, parameters(), "output",
-                                       Linear::Options{.rows = rows,
-                                                       .inputs = o.width,
-                                                       .outputs = o.tokens,
-                                                       .deviation = kDeviation,
-                                                       .bias = false});
+    output = std::make_unique<Linear>(device, parameters, "output",
+                                      Linear::Options{.rows = rows,
+                                                      .inputs = o.model.width,
+                                                      .outputs = o.tokens,
+                                                      .deviation = kDeviation,
+                                                      .bias = false});
   }
 }
 
+Gpt::Gpt(Device& device, const Options& o)
+    : Model(o.seed), options_(o), layers_(std::make_unique<Layers>(device, parameters(), o)) {}
+
+Gpt::~Gpt() = default;
+
 std::span<const float> Gpt::forward(std::span<const TensorView> inputs, const Pass& pass) {
-  std::span<const float> x = embedding_->forward(inputs[0].as<std::int32_t>(), pass.past);
-  x = embedding_dropout_.forward(x, pass);
-  for (TransformerBlock& block : blocks_) x = block.forward(x, pass);
-  return output_->forward(final_norm_->forward(x, pass), pass);
+  Layers& l = *layers_;
+  std::span<const float> x = l.embedding->forward(inputs[0].as<std::int32_t>(), pass.past);
+  x = l.embedding_dropout.forward(x, pass);
+  for (TransformerBlock& block : l.blocks) x = block.forward(x, pass);
+  return l.output->forward(l.final_norm->forward(x, pass), pass);
 }
 
 void Gpt::backward(std::span<const float> output_gradient) {
-  std::span<const float> gradient = final_norm_->backward(output_->backward(output_gradient));
-  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
+  Layers& l = *layers_;
+  std::span<const float> gradient = l.final_norm->backward(l.output->backward(output_gradient));
+  for (auto block = l.blocks.rbegin(); block != l.blocks.rend(); ++block) {
     gradient = block->backward(gradient);
   }
-  embedding_->backward(embedding_dropout_.backward(gradient));
+  l.embedding->backward(l.embedding_dropout.backward(gradient));
 }
 
 WeightLayout gpt2_layout() {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "comm/base/check.h"
+#include "trainer/layers/attention.h"
 #include "trainer/random.h"
 
 namespace kolo::trainer {

@@ -191,7 +191,7 @@ struct OptimizerEntry {
                                            const OptimizerOptions& options)>
       make;
 
-  /// Options that not every optimizer reads, as "--dropout". One that nothing in a job reads is an
+  /// Options that not every optimizer reads, as "--beta1". One that nothing in a job reads is an
   /// error.
   std::vector<std::string> reads = {};
 };

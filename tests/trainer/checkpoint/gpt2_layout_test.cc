@@ -17,8 +17,11 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr Gpt::Options kShape{
-    .sequences = 1, .context = 3, .tokens = 5, .layers = 2, .width = 4, .heads = 2, .seed = 1};
+const Gpt::Options kShape{.sequences = 1,
+                          .context = 3,
+                          .tokens = 5,
+                          .model = {.layers = 2, .width = 4, .heads = 2},
+                          .seed = 1};
 
 class Gpt2LayoutTest : public testing::Test {
  protected:
@@ -114,7 +117,7 @@ TEST_F(Gpt2LayoutTest, MasksOfAttentionAreLeft) {
 
 TEST_F(Gpt2LayoutTest, AnOutputTableOfItsOwnTravelsToo) {
   Gpt::Options options = kShape;
-  options.is_tied = false;
+  options.model.tied = false;
   Gpt untied(device_, options);
   fill(untied.parameters());
   write_gpt2(untied.parameters());
@@ -131,7 +134,7 @@ TEST_F(Gpt2LayoutTest, AnOutputTableOfItsOwnTravelsToo) {
 TEST_F(Gpt2LayoutTest, WithoutAnOutputTableItIsTheEmbeddings) {
   write_gpt2(model_.parameters());
   Gpt::Options options = kShape;
-  options.is_tied = false;
+  options.model.tied = false;
   Gpt untied(device_, options);
   import(untied.parameters());
   ParameterSet& parameters = untied.parameters();
@@ -149,12 +152,12 @@ TEST_F(Gpt2LayoutTest, WithoutAnOutputTableItIsTheEmbeddings) {
 TEST_F(Gpt2LayoutTest, ErrorsNameTensorAndShape) {
   write_gpt2(model_.parameters());
   Gpt::Options wider = kShape;
-  wider.width = 8;
+  wider.model.width = 8;
   Gpt other(device_, wider);
   EXPECT_THAT(data_error([&] { import(other.parameters()); }),
               HasSubstr("'transformer.wte.weight' has shape [5, 4], and this model's has [5, 8]"));
   Gpt::Options deeper = kShape;
-  deeper.layers = 3;
+  deeper.model.layers = 3;
   Gpt deep(device_, deeper);
   EXPECT_THAT(data_error([&] { import(deep.parameters()); }),
               HasSubstr("it has no 'transformer.h.2.ln_1.weight'"));
@@ -163,12 +166,12 @@ TEST_F(Gpt2LayoutTest, ErrorsNameTensorAndShape) {
               HasSubstr("it has no 'h.2.ln_1.weight'"));
   write_gpt2(model_.parameters());
   Gpt::Options flatter = kShape;
-  flatter.layers = 1;
+  flatter.model.layers = 1;
   Gpt flat(device_, flatter);
   EXPECT_THAT(data_error([&] { import(flat.parameters()); }),
               HasSubstr("this model has no 'transformer.h.1."));
   Gpt::Options rotary = kShape;
-  rotary.positions = Gpt::Positions::kRotary;
+  rotary.model.positions = "rotary";
   Gpt turned(device_, rotary);
   EXPECT_THAT(data_error([&] { import(turned.parameters()); }),
               HasSubstr("this model has no 'transformer.wpe.weight'"));
@@ -183,7 +186,7 @@ TEST_F(Gpt2LayoutTest, ErrorsNameTensorAndShape) {
 
 TEST_F(Gpt2LayoutTest, WeightsThatItCannotHoldAreNotExported) {
   Gpt::Options options = kShape;
-  options.positions = Gpt::Positions::kRotary;
+  options.model.positions = "rotary";
   Gpt rotary(device_, options);
   EXPECT_THAT(data_error([&] { write_gpt2(rotary.parameters()); }),
               HasSubstr("it has no 'embedding.position', which the layout gpt2 needs"));

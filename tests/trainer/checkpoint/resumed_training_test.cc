@@ -222,15 +222,8 @@ TEST_F(ResumeTest, OtherJobsAreRefusedWithTheOptionThatDiffers) {
   EXPECT_THAT(error_with([](Config& c) { c.runtime.wire_dtype = DType::kFloat16; }),
               HasSubstr("--wire is float16, and was float32"));
   EXPECT_THAT(error_with([](Config& c) { c.hidden = 32; }), HasSubstr("--hidden is 32"));
-  EXPECT_THAT(error_with([](Config& c) { c.max_length = 9; }),
-              HasSubstr("--max-length is 9, and was 128"));
   EXPECT_THAT(error_with([](Config& c) { c.vocabulary = 50; }),
               HasSubstr("--vocabulary is 50, and was all words"));
-  EXPECT_THAT(error_with([](Config& c) { c.min_count = 4; }), HasSubstr("--min-count is 4"));
-  EXPECT_THAT(error_with([](Config& c) { c.text_column = "body"; }),
-              HasSubstr("--text-column is body, and was text"));
-  EXPECT_THAT(error_with([](Config& c) { c.label_column = "kind"; }),
-              HasSubstr("--label-column is kind, and was label"));
 }
 
 TEST_F(ResumeTest, ARunIsNotBegunTwiceInOneFolder) {

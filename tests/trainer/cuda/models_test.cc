@@ -47,7 +47,10 @@ ImageModelOptions images() {
 }
 
 Gpt::Options text() {
-  return {.sequences = kSamples, .context = 8, .layers = 2, .width = 32, .heads = 4, .seed = 3};
+  return {.sequences = kSamples,
+          .context = 8,
+          .model = {.layers = 2, .width = 32, .heads = 4},
+          .seed = 3};
 }
 
 std::vector<ModelCase> model_cases() {

@@ -28,18 +28,14 @@ void enlarge(ParameterSet& parameters) {
   }
 }
 
-class GptReaderTest : public testing::TestWithParam<Gpt::Positions> {
+class GptReaderTest : public testing::TestWithParam<std::string> {
  protected:
   /// A model of a context of more than one chunk, or of a few tokens.
   Gpt::Options shape(std::size_t context) {
     return {.sequences = 1,
             .context = context,
             .tokens = kTokens,
-            .layers = 2,
-            .width = 16,
-            .heads = 2,
-            .positions = GetParam(),
-            .is_tied = false,
+            .model = {.layers = 2, .width = 16, .heads = 2, .positions = GetParam(), .tied = false},
             .seed = 3};
   }
 
@@ -117,12 +113,8 @@ TEST_P(GptReaderTest, TheDivisionOfATextIntoCallsHasNoInfluence) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Positions, GptReaderTest,
-                         testing::Values(Gpt::Positions::kLearned, Gpt::Positions::kRotary),
-                         [](const auto& tested) {
-                           return std::string(tested.param == Gpt::Positions::kLearned ? "learned"
-                                                                                       : "rotary");
-                         });
+INSTANTIATE_TEST_SUITE_P(Positions, GptReaderTest, testing::Values("learned", "rotary"),
+                         [](const auto& tested) { return tested.param; });
 
 }  // namespace
 }  // namespace kolo::trainer

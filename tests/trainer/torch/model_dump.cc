@@ -106,11 +106,11 @@ Gpt::Options small_gpt(bool is_rotary) {
   return {.sequences = 2,
           .context = 70,  // more than a block of rows of attention
           .tokens = 53,
-          .layers = 3,
-          .width = 48,
-          .heads = 4,
-          .positions = is_rotary ? Gpt::Positions::kRotary : Gpt::Positions::kLearned,
-          .is_tied = !is_rotary,
+          .model = {.layers = 3,
+                    .width = 48,
+                    .heads = 4,
+                    .positions = is_rotary ? "rotary" : "learned",
+                    .tied = !is_rotary},
           .seed = 3};
 }
 
@@ -119,13 +119,7 @@ Gpt::Options gpt2() {
   const ModelEntry entry = Gpt::entry();
   Config config;
   std::ranges::find(entry.shapes, "gpt2", &ModelShape::name)->set(config);
-  return {.sequences = 1,
-          .context = 16,
-          .tokens = 50257,
-          .layers = config.layers,
-          .width = config.width,
-          .heads = config.heads,
-          .seed = 3};
+  return {.sequences = 1, .context = 16, .tokens = 50257, .model = config, .seed = 3};
 }
 
 void run_resnet(const fs::path& folder, const Resnet::Stages& stages, std::size_t side) {

@@ -12,7 +12,10 @@ namespace {
 constexpr std::size_t kClasses = 256;
 
 SelfAttention::Options attention_options(const Gpt::Options& o) {
-  return {.sequences = o.sequences, .length = o.context, .width = o.width, .heads = o.heads};
+  return {.sequences = o.sequences,
+          .length = o.context,
+          .width = o.model.width,
+          .heads = o.model.heads};
 }
 
 /// trainer/models/gpt.h on the device.
@@ -24,20 +27,20 @@ class CudaGpt final : public CudaModel {
         scratch_(context(), attention_options(o)),
         embedding_(context(), device_parameters(), device_parameters().of("embedding.token"),
                    device_parameters().of("embedding.position"),
-                   {.sequences = o.sequences, .length = o.context, .width = o.width}),
-        final_norm_(context(), device_parameters(), "final_norm", rows_, o.width),
+                   {.sequences = o.sequences, .length = o.context, .width = o.model.width}),
+        final_norm_(context(), device_parameters(), "final_norm", rows_, o.model.width),
         output_(context(), device_parameters(), device_parameters().of("embedding.token"), nullptr,
                 {.rows = rows_,
-                 .inputs = o.width,
+                 .inputs = o.model.width,
                  .outputs = kClasses,
                  .activation = Activation::kNone,
                  .input_activation = Activation::kNone,
                  .is_float32_result = true}),
-        embedded_(context().activations(rows_ * o.width)),
-        normal_(context().activations(rows_ * o.width)),
-        gradient_(context().activations(rows_ * o.width)),
+        embedded_(context().activations(rows_ * o.model.width)),
+        normal_(context().activations(rows_ * o.model.width)),
+        gradient_(context().activations(rows_ * o.model.width)),
         logits_(context().floats(rows_ * kClasses)) {
-    for (std::size_t i = 0; i < o.layers; ++i) {
+    for (std::size_t i = 0; i < o.model.layers; ++i) {
       blocks_.emplace_back(context(), device_parameters(), scratch_, "block" + std::to_string(i),
                            attention_options(o));
     }
