@@ -84,7 +84,7 @@ void validate(const Config& c, const Catalog& catalog) {
 std::vector<ConfigOption> options_of(Config& c) {
   std::vector<ConfigOption> all = job_options(c);
   for (const auto& more :
-       {model_options(c), data_options(c), optimizer_options(c), run_options(c)}) {
+       {model_options(c), data_options(c), learning_options(c), run_options(c)}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   return all;

@@ -155,7 +155,7 @@ inline std::vector<ConfigOption> data_options(Config& c) {
   };
 }
 
-inline std::vector<ConfigOption> optimizer_options(Config& c) {
+inline std::vector<ConfigOption> learning_options(Config& c) {
   OptimizerOptions& o = c.optimizer_options;
   return {
       {"--optimizer", &c.optimizer, "How gradients become new weights"},

@@ -37,6 +37,34 @@ using Relu = ElementwiseLayer<relu>;           ///< max(x, 0)
 using Gelu = ElementwiseLayer<gelu>;           ///< x · Φ(x), in the tanh approximation.
 using Tanh = ElementwiseLayer<trainer::tanh>;  ///< tanh(x)
 
+/// y = main(x) + shortcut(x), each of layers in succession; a shortcut without layers is x itself.
+///
+/// Shape: x has `inputs` elements and y `outputs`, or fewer if no backward pass follows.
+class Residual final : public Layer {
+ public:
+  Residual(std::size_t inputs, std::size_t outputs)
+      : output_({outputs}), input_gradient_({inputs}) {}
+
+  Sequential& main() { return main_; }
+  Sequential& shortcut() { return shortcut_; }
+
+  std::span<const float> forward(std::span<const float> input, const Pass& pass) override {
+    const std::span<const float> main = main_.forward(input, pass);
+    const std::span<float> output = output_.span().first(main.size());
+    add(main, shortcut_.forward(input, pass), output);
+    return output;
+  }
+  std::span<const float> backward(std::span<const float> output_gradient) override {
+    const std::span<const float> main = main_.backward(output_gradient);
+    add(main, shortcut_.backward(output_gradient), input_gradient_.span());
+    return input_gradient_.span();
+  }
+
+ private:
+  Sequential main_, shortcut_;
+  Tensor output_, input_gradient_;
+};
+
 /// Which elements drop out at random in a training pass. It depends on seed, layer, epoch and the
 /// sample's place in the epoch alone, so it is the same whatever the batch and the number of ranks.
 class DropoutMask {

@@ -45,12 +45,15 @@ class Layer {
 };
 
 /// Layers in succession: each takes the output of the one before it.
-class Sequential final : public Layer {
+class Sequential : public Layer {
  public:
   /// Makes a layer in place and appends it.
   template <typename L, typename... Args>
-  void append(Args&&... args) {
-    layers_.push_back(std::make_unique<L>(std::forward<Args>(args)...));
+  L& append(Args&&... args) {
+    auto layer = std::make_unique<L>(std::forward<Args>(args)...);
+    L& appended = *layer;
+    layers_.push_back(std::move(layer));
+    return appended;
   }
 
   std::span<const float> forward(std::span<const float> input, const Pass& pass) override {

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "comm/base/check.h"
-#include "trainer/kernels/kernels.h"
 #include "trainer/layers/images.h"
 #include "trainer/layers/normalization.h"
 
@@ -41,10 +40,6 @@ void append_convolution(Sequential& layers, Device& device, ParameterSet& parame
                          .rows_per_sample = o.output_height() * o.output_width(),
                          .channels = o.output_channels,
                          .sum_over_ranks = o.sum_over_ranks});
-}
-
-Shape output_shape(const ResidualBlock::Options& o) {
-  return {o.images, o.output_height(), o.output_width(), o.output_channels};
 }
 
 }  // namespace
@@ -89,18 +84,18 @@ std::span<const float> PaddedShortcut::backward(std::span<const float> output_gr
 }
 
 ResidualBlock::ResidualBlock(Device& device, ParameterSet& parameters, const std::string& name,
-                             const Options& o)
-    : sum_(output_shape(o)),
-      relu_(element_count(output_shape(o))),
-      input_gradient_({o.images, o.height, o.width, o.input_channels}) {
-  append_convolution(main_, device, parameters, name + ".conv1", name + ".norm1", o,
+                             const Options& o) {
+  const std::size_t outputs = o.images * o.output_height() * o.output_width() * o.output_channels;
+  auto& sum = append<Residual>(o.images * o.height * o.width * o.input_channels, outputs);
+  append<Relu>(outputs);
+  append_convolution(sum.main(), device, parameters, name + ".conv1", name + ".norm1", o,
                      {.height = o.height,
                       .width = o.width,
                       .input_channels = o.input_channels,
                       .kernel = 3,
                       .stride = o.stride});
-  main_.append<Relu>(sum_.size());
-  append_convolution(main_, device, parameters, name + ".conv2", name + ".norm2", o,
+  sum.main().append<Relu>(outputs);
+  append_convolution(sum.main(), device, parameters, name + ".conv2", name + ".norm2", o,
                      {.height = o.output_height(),
                       .width = o.output_width(),
                       .input_channels = o.output_channels,
@@ -108,14 +103,15 @@ ResidualBlock::ResidualBlock(Device& device, ParameterSet& parameters, const std
                       .stride = 1});
   if (o.keeps_size()) return;
   if (o.shortcut == Shortcut::kPadded) {
-    shortcut_.append<PaddedShortcut>(PaddedShortcut::Options{.images = o.images,
-                                                             .height = o.height,
-                                                             .width = o.width,
-                                                             .input_channels = o.input_channels,
-                                                             .output_channels = o.output_channels,
-                                                             .stride = o.stride});
+    sum.shortcut().append<PaddedShortcut>(
+        PaddedShortcut::Options{.images = o.images,
+                                .height = o.height,
+                                .width = o.width,
+                                .input_channels = o.input_channels,
+                                .output_channels = o.output_channels,
+                                .stride = o.stride});
   } else {
-    append_convolution(shortcut_, device, parameters, name + ".shortcut_conv",
+    append_convolution(sum.shortcut(), device, parameters, name + ".shortcut_conv",
                        name + ".shortcut_norm", o,
                        {.height = o.height,
                         .width = o.width,
@@ -123,19 +119,6 @@ ResidualBlock::ResidualBlock(Device& device, ParameterSet& parameters, const std
                         .kernel = 1,
                         .stride = o.stride});
   }
-}
-
-std::span<const float> ResidualBlock::forward(std::span<const float> input, const Pass& pass) {
-  const std::span<const float> main = main_.forward(input, pass);
-  add(main, shortcut_.forward(input, pass), sum_.span());
-  return relu_.forward(sum_.span(), pass);
-}
-
-std::span<const float> ResidualBlock::backward(std::span<const float> output_gradient) {
-  const std::span<const float> gradient = relu_.backward(output_gradient);
-  const std::span<const float> main = main_.backward(gradient);
-  add(main, shortcut_.backward(gradient), input_gradient_.span());
-  return input_gradient_.span();
 }
 
 }  // namespace kolo::trainer

@@ -53,7 +53,7 @@ class Device;
 ///         ceil(width / stride), output_channels]. Registers `name`.conv1, .norm1, .conv2, .norm2
 ///         and, for option B, .shortcut_conv and .shortcut_norm.
 /// Source: He et al., "Deep Residual Learning for Image Recognition", CVPR 2016.
-class ResidualBlock final : public Layer {
+class ResidualBlock final : public Sequential {
  public:
   enum class Shortcut { kPadded, kProjection };
 
@@ -75,16 +75,6 @@ class ResidualBlock final : public Layer {
   /// `device` outlives the layer.
   ResidualBlock(Device& device, ParameterSet& parameters, const std::string& name,
                 const Options& options);
-
-  std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
-  std::span<const float> backward(std::span<const float> output_gradient) override;
-
- private:
-  Sequential main_;
-  Sequential shortcut_;  // empty where the block keeps the size
-  Tensor sum_;
-  Relu relu_;
-  Tensor input_gradient_;
 };
 
 }  // namespace kolo::trainer

@@ -1,9 +1,43 @@
 #include "trainer/layers/transformer_blocks.h"
 
-#include "trainer/kernels/kernels.h"
+#include "trainer/layers/elementwise.h"
+#include "trainer/layers/linear.h"
+#include "trainer/layers/normalization.h"
 
 namespace kolo::trainer {
 namespace {
+
+/// What the layers of a block share.
+struct Block {
+  Device& device;
+  ParameterSet& parameters;
+  const std::string& name;
+  std::size_t rows;
+  std::size_t width;
+
+  /// Appends a dense layer between these multiples of the width.
+  void append_linear(Sequential& to, const char* layer, std::size_t inputs, std::size_t outputs,
+                     float deviation) const {
+    to.append<Linear>(device, parameters, name + layer,
+                      Linear::Options{.rows = rows,
+                                      .inputs = inputs * width,
+                                      .outputs = outputs * width,
+                                      .deviation = deviation});
+  }
+  void append_norm(Sequential& to, const char* layer) const {
+    to.append<LayerNorm>(parameters, name + layer, rows, width);
+  }
+  /// contract(gelu(expand(x)))
+  void append_inner_layer(Sequential& to, float deviation, float contract_deviation) const {
+    append_linear(to, ".expand", 1, 4, deviation);
+    to.append<Gelu>(rows * 4 * width);
+    append_linear(to, ".contract", 4, 1, contract_deviation);
+  }
+  /// Appends x + y(x), and returns y.
+  Sequential& append_sum(Sequential& to) const {
+    return to.append<Residual>(rows * width, rows * width).main();
+  }
+};
 
 /// Dropout `number` after that of the attention's weights.
 Dropout::Options dropout_after(const SelfAttention::Options& attention, std::uint64_t number) {
@@ -12,13 +46,6 @@ Dropout::Options dropout_after(const SelfAttention::Options& attention, std::uin
                            .mask = attention.dropout};
   options.mask.layer += number;
   return options;
-}
-
-Linear::Options linear(const EncoderBlock::Options& o, std::size_t inputs, std::size_t outputs) {
-  return {.rows = o.rows(),
-          .inputs = inputs * o.width,
-          .outputs = outputs * o.width,
-          .deviation = o.deviation};
 }
 
 Dropout::Options dropout(const EncoderBlock::Options& o, std::uint64_t layer) {
@@ -30,106 +57,39 @@ Dropout::Options dropout(const EncoderBlock::Options& o, std::uint64_t layer) {
 }  // namespace
 
 TransformerBlock::TransformerBlock(Device& device, ParameterSet& parameters,
-                                   const std::string& name, const Options& options)
-    : TransformerBlock(device, parameters, name, options, options.attention.rows(),
-                       options.attention.width) {}
-
-TransformerBlock::TransformerBlock(Device& device, ParameterSet& parameters,
-                                   const std::string& name, const Options& options,
-                                   std::size_t rows, std::size_t width)
-    : attention_norm_(parameters, name + ".attention_norm", rows, width),
-      query_key_value_(
-          device, parameters, name + ".query_key_value",
-          {.rows = rows, .inputs = width, .outputs = 3 * width, .deviation = options.deviation}),
-      rotary_(options.has_rotary_positions ? std::make_optional<RotaryPositions>(options.attention)
-                                           : std::nullopt),
-      attention_(device, options.attention),
-      project_(device, parameters, name + ".project",
-               {.rows = rows,
-                .inputs = width,
-                .outputs = width,
-                .deviation = options.residual_deviation}),
-      project_dropout_(dropout_after(options.attention, 1)),
-      inner_norm_(parameters, name + ".inner_norm", rows, width),
-      expand_(
-          device, parameters, name + ".expand",
-          {.rows = rows, .inputs = width, .outputs = 4 * width, .deviation = options.deviation}),
-      gelu_(rows * 4 * width),
-      contract_(device, parameters, name + ".contract",
-                {.rows = rows,
-                 .inputs = 4 * width,
-                 .outputs = width,
-                 .deviation = options.residual_deviation}),
-      contract_dropout_(dropout_after(options.attention, 2)),
-      middle_({rows, width}),
-      output_({rows, width}),
-      middle_gradient_({rows, width}),
-      input_gradient_({rows, width}) {}
-
-std::span<const float> TransformerBlock::forward(std::span<const float> input, const Pass& pass) {
-  auto packed = query_key_value_.forward(attention_norm_.forward(input, pass), pass);
-  if (rotary_) packed = rotary_->forward(packed, pass);
-  const auto attended = project_.forward(attention_.forward(packed, pass), pass);
-  const std::span<float> middle = middle_.span().first(input.size());
-  add(input, project_dropout_.forward(attended, pass), middle);
-  const auto expanded = expand_.forward(inner_norm_.forward(middle, pass), pass);
-  const auto contracted = contract_.forward(gelu_.forward(expanded, pass), pass);
-  const std::span<float> output = output_.span().first(input.size());
-  add(middle, contract_dropout_.forward(contracted, pass), output);
-  return output;
-}
-
-std::span<const float> TransformerBlock::backward(std::span<const float> output_gradient) {
-  const auto contracted = contract_dropout_.backward(output_gradient);
-  const auto inner = expand_.backward(gelu_.backward(contract_.backward(contracted)));
-  add(output_gradient, inner_norm_.backward(inner), middle_gradient_.span());
-  const auto attended = project_dropout_.backward(middle_gradient_.span());
-  auto packed = attention_.backward(project_.backward(attended));
-  if (rotary_) packed = rotary_->backward(packed);
-  add(middle_gradient_.span(), attention_norm_.backward(query_key_value_.backward(packed)),
-      input_gradient_.span());
-  return input_gradient_.span();
+                                   const std::string& name, const Options& o) {
+  const Block block{device, parameters, name, o.attention.rows(), o.attention.width};
+  Sequential& attended = block.append_sum(*this);
+  block.append_norm(attended, ".attention_norm");
+  block.append_linear(attended, ".query_key_value", 1, 3, o.deviation);
+  if (o.has_rotary_positions) attended.append<RotaryPositions>(o.attention);
+  attended.append<SelfAttention>(device, o.attention);
+  block.append_linear(attended, ".project", 1, 1, o.residual_deviation);
+  attended.append<Dropout>(dropout_after(o.attention, 1));
+  Sequential& inner = block.append_sum(*this);
+  block.append_norm(inner, ".inner_norm");
+  block.append_inner_layer(inner, o.deviation, o.residual_deviation);
+  inner.append<Dropout>(dropout_after(o.attention, 2));
 }
 
 EncoderBlock::EncoderBlock(Device& device, ParameterSet& parameters, const std::string& name,
-                           const Options& o)
-    : query_key_value_(device, parameters, name + ".query_key_value", linear(o, 1, 3)),
-      attention_(device, {.sequences = o.sequences,
-                          .length = o.length,
-                          .width = o.width,
-                          .heads = o.heads,
-                          .mask = SelfAttention::Mask::kLengths}),
-      project_(device, parameters, name + ".project", linear(o, 1, 1)),
-      attention_dropout_(dropout(o, 0)),
-      attention_norm_(parameters, name + ".attention_norm", o.rows(), o.width),
-      expand_(device, parameters, name + ".expand", linear(o, 1, 4)),
-      gelu_(o.rows() * 4 * o.width),
-      contract_(device, parameters, name + ".contract", linear(o, 4, 1)),
-      inner_dropout_(dropout(o, 1)),
-      inner_norm_(parameters, name + ".inner_norm", o.rows(), o.width),
-      attended_({o.rows(), o.width}),
-      output_({o.rows(), o.width}),
-      attended_gradient_({o.rows(), o.width}),
-      input_gradient_({o.rows(), o.width}) {}
-
-std::span<const float> EncoderBlock::forward(std::span<const float> input, const Pass& pass) {
-  const auto attended =
-      project_.forward(attention_.forward(query_key_value_.forward(input, pass), pass), pass);
-  add(input, attention_dropout_.forward(attended, pass), attended_.span());
-  const auto h = attention_norm_.forward(attended_.span(), pass);
-  const auto inner = contract_.forward(gelu_.forward(expand_.forward(h, pass), pass), pass);
-  add(h, inner_dropout_.forward(inner, pass), output_.span());
-  return inner_norm_.forward(output_.span(), pass);
-}
-
-std::span<const float> EncoderBlock::backward(std::span<const float> output_gradient) {
-  const auto outer = inner_norm_.backward(output_gradient);
-  const auto inner = contract_.backward(inner_dropout_.backward(outer));
-  add(outer, expand_.backward(gelu_.backward(inner)), attended_gradient_.span());
-  const auto sum = attention_norm_.backward(attended_gradient_.span());
-  const auto attended = project_.backward(attention_dropout_.backward(sum));
-  add(sum, query_key_value_.backward(attention_.backward(attended)), input_gradient_.span());
-  return input_gradient_.span();
+                           const Options& o) {
+  const Block block{device, parameters, name, o.sequences * o.length, o.width};
+  Sequential& attended = block.append_sum(*this);
+  block.append_linear(attended, ".query_key_value", 1, 3, o.deviation);
+  attention_ = &attended.append<SelfAttention>(
+      device, SelfAttention::Options{.sequences = o.sequences,
+                                     .length = o.length,
+                                     .width = o.width,
+                                     .heads = o.heads,
+                                     .mask = SelfAttention::Mask::kLengths});
+  block.append_linear(attended, ".project", 1, 1, o.deviation);
+  attended.append<Dropout>(dropout(o, 0));
+  block.append_norm(*this, ".attention_norm");
+  Sequential& inner = block.append_sum(*this);
+  block.append_inner_layer(inner, o.deviation, o.deviation);
+  inner.append<Dropout>(dropout(o, 1));
+  block.append_norm(*this, ".inner_norm");
 }
 
 }  // namespace kolo::trainer

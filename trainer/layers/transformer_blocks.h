@@ -2,27 +2,25 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 
 #include "trainer/layers/attention.h"
-#include "trainer/layers/elementwise.h"
 #include "trainer/layers/layer.h"
-#include "trainer/layers/linear.h"
-#include "trainer/layers/normalization.h"
 
 namespace kolo::trainer {
+
+/// Deviation of the initial weights of a transformer, from the source of both models.
+inline constexpr float kTransformerDeviation = 0.02f;
 
 /// h = x + project(attend(norm(x))), y = h + contract(gelu(expand(norm(h)))), with dropout of the
 /// attention's weights and of what is added to x and h.
 ///
 /// Shape:  x and y are [sequences · length, width], or as few rows as the attention takes; the
-/// inner
-///         layer is 4 · width wide.
+///         inner layer is 4 · width wide.
 /// Source: the pre-norm block of Radford et al., "Language Models are Unsupervised Multitask
 ///         Learners" (GPT-2), 2019.
-class TransformerBlock final : public Layer {
+class TransformerBlock final : public Sequential {
  public:
   struct Options {
     /// Its dropout is also that of what is added to x and h, whose layers count on from its own.
@@ -38,29 +36,6 @@ class TransformerBlock final : public Layer {
   /// `device` outlives the layer.
   TransformerBlock(Device& device, ParameterSet& parameters, const std::string& name,
                    const Options& options);
-
-  std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
-  std::span<const float> backward(std::span<const float> output_gradient) override;
-
- private:
-  TransformerBlock(Device& device, ParameterSet& parameters, const std::string& name,
-                   const Options& options, std::size_t rows, std::size_t width);
-
-  LayerNorm attention_norm_;
-  Linear query_key_value_;
-  std::optional<RotaryPositions> rotary_;
-  SelfAttention attention_;
-  Linear project_;
-  Dropout project_dropout_;
-  LayerNorm inner_norm_;
-  Linear expand_;
-  Gelu gelu_;
-  Linear contract_;
-  Dropout contract_dropout_;
-  Tensor middle_;  // h
-  Tensor output_;
-  Tensor middle_gradient_;
-  Tensor input_gradient_;
 };
 
 /// h = norm(x + drop(project(attend(x)))), y = norm(h + drop(contract(gelu(expand(h))))): every
@@ -69,7 +44,7 @@ class TransformerBlock final : public Layer {
 /// Shape:  x and y are [sequences · length, width]; the inner layer is 4 · width wide.
 /// Source: the post-norm block of Devlin et al., "BERT", NAACL 2019, without dropout of the weights
 ///         of attention.
-class EncoderBlock final : public Layer {
+class EncoderBlock final : public Sequential {
  public:
   struct Options {
     std::size_t sequences;
@@ -80,8 +55,6 @@ class EncoderBlock final : public Layer {
     float dropout;      ///< Share; see Dropout.
     std::uint64_t seed;
     std::uint64_t first_dropout;  ///< Number of the first of two in the model.
-
-    std::size_t rows() const { return sequences * length; }
   };
 
   /// `device` outlives the layer.
@@ -89,26 +62,10 @@ class EncoderBlock final : public Layer {
                const Options& options);
 
   /// As `SelfAttention::set_lengths`.
-  void set_lengths(std::span<const std::int32_t> lengths) { attention_.set_lengths(lengths); }
-
-  std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
-  std::span<const float> backward(std::span<const float> output_gradient) override;
+  void set_lengths(std::span<const std::int32_t> lengths) { attention_->set_lengths(lengths); }
 
  private:
-  Linear query_key_value_;
-  SelfAttention attention_;
-  Linear project_;
-  Dropout attention_dropout_;
-  LayerNorm attention_norm_;
-  Linear expand_;
-  Gelu gelu_;
-  Linear contract_;
-  Dropout inner_dropout_;
-  LayerNorm inner_norm_;
-  Tensor attended_;           // before its norm
-  Tensor output_;             // before its norm
-  Tensor attended_gradient_;  // of h
-  Tensor input_gradient_;
+  SelfAttention* attention_;  // one of the layers
 };
 
 }  // namespace kolo::trainer

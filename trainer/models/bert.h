@@ -2,11 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <memory>
+#include <vector>
 
-#include "trainer/layers/elementwise.h"
-#include "trainer/layers/normalization.h"
+#include "trainer/layers/layer.h"
 #include "trainer/layers/tables.h"
 #include "trainer/layers/transformer_blocks.h"
 #include "trainer/models/model.h"
@@ -51,12 +49,10 @@ class Bert final : public Model {
 
  private:
   Options options_;
-  std::unique_ptr<Embedding> embedding_;
-  std::unique_ptr<LayerNorm> embedding_norm_;
-  std::unique_ptr<Dropout> embedding_dropout_;
-  std::deque<EncoderBlock> blocks_;
-  std::unique_ptr<RowSelection> selection_;
-  std::unique_ptr<Layer> head_;
+  Embedding embedding_;
+  Sequential layers_;
+  std::vector<EncoderBlock*> blocks_;  // of the layers
+  RowSelection* selection_;
 };
 
 }  // namespace kolo::trainer

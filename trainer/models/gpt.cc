@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <string>
 #include <utility>
 
@@ -11,7 +10,6 @@
 #include "trainer/layers/elementwise.h"
 #include "trainer/layers/linear.h"
 #include "trainer/layers/normalization.h"
-#include "trainer/layers/tables.h"
 #include "trainer/layers/transformer_blocks.h"
 #include "trainer/models/gpt_reader.h"
 
@@ -138,30 +136,20 @@ Gpt::Options Gpt::options(const ModelSetting& setting) {
           .seed = config.seed};
 }
 
-struct Gpt::Layers {
-  Layers(Device& device, ParameterSet& parameters, const Options& o);
-
-  std::unique_ptr<Embedding> embedding;
-  Dropout embedding_dropout;
-  std::deque<TransformerBlock> blocks;
-  std::unique_ptr<LayerNorm> final_norm;
-  std::unique_ptr<Linear> output;
-};
-
-Gpt::Layers::Layers(Device& device, ParameterSet& parameters, const Options& o)
-    : embedding_dropout({.samples = o.sequences,
-                         .width = o.context * o.model.width,
-                         .mask = {.share = o.model.dropout, .seed = o.seed}}) {
-  constexpr float kDeviation = 0.02f;
-  const bool is_rotary = o.model.positions == "rotary";
-  embedding = std::make_unique<Embedding>(parameters, "embedding",
-                                          Embedding::Options{.sequences = o.sequences,
-                                                             .length = o.context,
-                                                             .tokens = o.tokens,
-                                                             .width = o.model.width,
-                                                             .deviation = kDeviation,
-                                                             .has_positions = !is_rotary,
-                                                             .chunk = o.chunk});
+Gpt::Gpt(Device& device, const Options& o)
+    : Model(o.seed),
+      options_(o),
+      embedding_(parameters(), "embedding",
+                 {.sequences = o.sequences,
+                  .length = o.context,
+                  .tokens = o.tokens,
+                  .width = o.model.width,
+                  .deviation = kTransformerDeviation,
+                  .has_positions = o.model.positions != "rotary",
+                  .chunk = o.chunk}) {
+  layers_.append<Dropout>(Dropout::Options{.samples = o.sequences,
+                                           .width = o.context * o.model.width,
+                                           .mask = {.share = o.model.dropout, .seed = o.seed}});
   TransformerBlock::Options block{
       .attention = {.sequences = o.sequences,
                     .length = o.context,
@@ -169,47 +157,34 @@ Gpt::Layers::Layers(Device& device, ParameterSet& parameters, const Options& o)
                     .heads = o.model.heads,
                     .dropout = {.share = o.model.dropout, .seed = o.seed},
                     .chunk = o.chunk},
-      .deviation = kDeviation,
-      .residual_deviation = kDeviation / std::sqrt(2.0f * static_cast<float>(o.model.layers)),
-      .has_rotary_positions = is_rotary};
+      .deviation = kTransformerDeviation,
+      .residual_deviation =
+          kTransformerDeviation / std::sqrt(2.0f * static_cast<float>(o.model.layers)),
+      .has_rotary_positions = o.model.positions == "rotary"};
   const std::size_t rows = block.attention.rows();
   for (std::size_t i = 0; i < o.model.layers; ++i) {
     block.attention.dropout.layer = 1 + i * TransformerBlock::kDropoutLayers;
-    blocks.emplace_back(device, parameters, "block" + std::to_string(i), block);
+    layers_.append<TransformerBlock>(device, parameters(), "block" + std::to_string(i), block);
   }
-  final_norm = std::make_unique<LayerNorm>(parameters, "final_norm", rows, o.model.width);
+  layers_.append<LayerNorm>(parameters(), "final_norm", rows, o.model.width);
   if (o.model.tied) {
-    output = std::make_unique<Linear>(device, embedding->token(), rows);
+    layers_.append<Linear>(device, embedding_.token(), rows);
   } else {
-    output = std::make_unique<Linear>(device, parameters, "output",
-                                      Linear::Options{.rows = rows,
-                                                      .inputs = o.model.width,
-                                                      .outputs = o.tokens,
-                                                      .deviation = kDeviation,
-                                                      .bias = false});
+    layers_.append<Linear>(device, parameters(), "output",
+                           Linear::Options{.rows = rows,
+                                           .inputs = o.model.width,
+                                           .outputs = o.tokens,
+                                           .deviation = kTransformerDeviation,
+                                           .bias = false});
   }
 }
 
-Gpt::Gpt(Device& device, const Options& o)
-    : Model(o.seed), options_(o), layers_(std::make_unique<Layers>(device, parameters(), o)) {}
-
-Gpt::~Gpt() = default;
-
 std::span<const float> Gpt::forward(std::span<const TensorView> inputs, const Pass& pass) {
-  Layers& l = *layers_;
-  std::span<const float> x = l.embedding->forward(inputs[0].as<std::int32_t>(), pass.past);
-  x = l.embedding_dropout.forward(x, pass);
-  for (TransformerBlock& block : l.blocks) x = block.forward(x, pass);
-  return l.output->forward(l.final_norm->forward(x, pass), pass);
+  return layers_.forward(embedding_.forward(inputs[0].as<std::int32_t>(), pass.past), pass);
 }
 
 void Gpt::backward(std::span<const float> output_gradient) {
-  Layers& l = *layers_;
-  std::span<const float> gradient = l.final_norm->backward(l.output->backward(output_gradient));
-  for (auto block = l.blocks.rbegin(); block != l.blocks.rend(); ++block) {
-    gradient = block->backward(gradient);
-  }
-  l.embedding->backward(l.embedding_dropout.backward(gradient));
+  embedding_.backward(layers_.backward(output_gradient));
 }
 
 WeightLayout gpt2_layout() {

@@ -2,10 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 
+#include "trainer/layers/layer.h"
+#include "trainer/layers/tables.h"
 #include "trainer/model_options.h"
 #include "trainer/models/model.h"
 
@@ -40,7 +41,6 @@ class Gpt final : public Model {
 
   /// `device` outlives the model.
   Gpt(Device& device, const Options& options);
-  ~Gpt() override;
 
   const Options& options() const { return options_; }
 
@@ -48,10 +48,9 @@ class Gpt final : public Model {
   void backward(std::span<const float> output_gradient) override;
 
  private:
-  struct Layers;
-
   Options options_;
-  std::unique_ptr<Layers> layers_;
+  Embedding embedding_;
+  Sequential layers_;
 };
 
 /// That of the published weights of GPT-2, for a Gpt with learned positions: matrices of blocks are

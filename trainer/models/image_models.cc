@@ -83,6 +83,16 @@ float ImageClassifier::he_deviation(std::size_t inputs) {
   return std::sqrt(2.0f / static_cast<float>(inputs));
 }
 
+void ImageClassifier::append_linear(Device& device, const char* name, std::size_t inputs,
+                                    std::size_t outputs, bool input_gradient) {
+  layers_.append<Linear>(device, parameters(), name,
+                         Linear::Options{.rows = pixels_.shape()[0],
+                                         .inputs = inputs,
+                                         .outputs = outputs,
+                                         .deviation = he_deviation(inputs),
+                                         .input_gradient = input_gradient});
+}
+
 std::span<const float> ImageClassifier::forward(std::span<const TensorView> inputs,
                                                 const Pass& pass) {
   const std::span<const std::uint8_t> bytes = inputs[0].as<std::uint8_t>();
@@ -131,17 +141,9 @@ ConvolutionalClassifier::ConvolutionalClassifier(Device& device, const ImageMode
   }
 
   const std::size_t features = height * width * channels;
-  layers_.append<Linear>(device, parameters(), "fc1",
-                         Linear::Options{.rows = o.images,
-                                         .inputs = features,
-                                         .outputs = o.hidden,
-                                         .deviation = he_deviation(features)});
+  append_linear(device, "fc1", features, o.hidden);
   layers_.append<Relu>(o.images * o.hidden);
-  layers_.append<Linear>(device, parameters(), "fc2",
-                         Linear::Options{.rows = o.images,
-                                         .inputs = o.hidden,
-                                         .outputs = o.classes,
-                                         .deviation = he_deviation(o.hidden)});
+  append_linear(device, "fc2", o.hidden, o.classes);
 }
 
 ModelEntry Mlp::entry() {
@@ -154,24 +156,11 @@ ModelEntry Mlp::entry() {
 
 Mlp::Mlp(Device& device, const ImageModelOptions& o) : ImageClassifier(o) {
   const std::size_t pixels = o.height * o.width * o.channels;
-  layers_.append<Linear>(device, parameters(), "fc1",
-                         Linear::Options{.rows = o.images,
-                                         .inputs = pixels,
-                                         .outputs = o.hidden,
-                                         .deviation = he_deviation(pixels),
-                                         .input_gradient = false});
+  append_linear(device, "fc1", pixels, o.hidden, false);
   layers_.append<Relu>(o.images * o.hidden);
-  layers_.append<Linear>(device, parameters(), "fc2",
-                         Linear::Options{.rows = o.images,
-                                         .inputs = o.hidden,
-                                         .outputs = o.hidden,
-                                         .deviation = he_deviation(o.hidden)});
+  append_linear(device, "fc2", o.hidden, o.hidden);
   layers_.append<Relu>(o.images * o.hidden);
-  layers_.append<Linear>(device, parameters(), "fc3",
-                         Linear::Options{.rows = o.images,
-                                         .inputs = o.hidden,
-                                         .outputs = o.classes,
-                                         .deviation = he_deviation(o.hidden)});
+  append_linear(device, "fc3", o.hidden, o.classes);
 }
 
 ModelEntry Lenet::entry() {
@@ -266,11 +255,7 @@ Resnet::Resnet(Device& device, const ImageModelOptions& o, const Stages& stages)
     }
   }
   layers_.append<AveragePool>(o.images, height * width, channels);
-  layers_.append<Linear>(device, parameters(), "fc",
-                         Linear::Options{.rows = o.images,
-                                         .inputs = channels,
-                                         .outputs = o.classes,
-                                         .deviation = he_deviation(channels)});
+  append_linear(device, "fc", channels, o.classes);
 }
 
 }  // namespace kolo::trainer

@@ -45,6 +45,8 @@ struct ImageModelOptions {
   RankSums sum_over_ranks = {};  ///< See BatchNorm.
 };
 
+class Device;
+
 ImageModelOptions image_model_options(const ModelSetting& setting);
 
 /// The defaults that all image models share.
@@ -66,14 +68,16 @@ class ImageClassifier : public Model {
   /// Source: He et al., "Delving Deep into Rectifiers", ICCV 2015.
   static float he_deviation(std::size_t inputs);
 
+  /// Appends a dense layer over the batch.
+  void append_linear(Device& device, const char* name, std::size_t inputs, std::size_t outputs,
+                     bool input_gradient = true);
+
   Sequential layers_;
 
  private:
   PixelScaling scaling_;
   Tensor pixels_;
 };
-
-class Device;
 
 /// Convolutions, each with 2 × 2 max pooling and ReLU, then a hidden dense layer and the classes.
 class ConvolutionalClassifier : public ImageClassifier {

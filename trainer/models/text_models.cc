@@ -7,6 +7,8 @@
 
 #include "trainer/config.h"
 #include "trainer/errors.h"
+#include "trainer/layers/elementwise.h"
+#include "trainer/layers/linear.h"
 #include "trainer/text/vocabulary.h"
 
 namespace kolo::trainer {
@@ -21,6 +23,18 @@ void set_text_defaults(Config& config) {
   config.width = 64;
   config.dropout = 0.5f;
   config.optimizer_options.beta2 = 0.999f;
+}
+
+/// From the vector of each text to the classes.
+void append_classifier(Sequential& layers, Device& device, ParameterSet& parameters,
+                       const TextModelOptions& o) {
+  layers.append<Dropout>(Dropout::Options{
+      .samples = o.texts, .width = o.width, .mask = {.share = o.dropout, .seed = o.seed}});
+  layers.append<Linear>(device, parameters, "output",
+                        Linear::Options{.rows = o.texts,
+                                        .inputs = o.width,
+                                        .outputs = o.classes,
+                                        .deviation = deviation_for(o.width)});
 }
 
 template <typename M>
@@ -66,24 +80,19 @@ EmbeddingBagClassifier::EmbeddingBagClassifier(Device& device, const TextModelOp
               .length = o.length,
               .words = o.words,
               .width = o.width,
-              .deviation = kWordDeviation}),
-      dropout_(
-          {.samples = o.texts, .width = o.width, .mask = {.share = o.dropout, .seed = o.seed}}),
-      output_(device, parameters(), "output",
-              {.rows = o.texts,
-               .inputs = o.width,
-               .outputs = o.classes,
-               .deviation = deviation_for(o.width)}) {}
+              .deviation = kWordDeviation}) {
+  append_classifier(layers_, device, parameters(), o);
+}
 
 std::span<const float> EmbeddingBagClassifier::forward(std::span<const TensorView> inputs,
                                                        const Pass& pass) {
   const std::span<const float> means =
       words_.forward(inputs[0].as<std::int32_t>(), inputs[1].as<std::int32_t>());
-  return output_.forward(dropout_.forward(means, pass), pass);
+  return layers_.forward(means, pass);
 }
 
 void EmbeddingBagClassifier::backward(std::span<const float> output_gradient) {
-  words_.backward(dropout_.backward(output_.backward(output_gradient)));
+  words_.backward(layers_.backward(output_gradient));
 }
 
 ModelEntry LstmClassifier::entry() {
@@ -102,17 +111,13 @@ LstmClassifier::LstmClassifier(Device& device, const TextModelOptions& o)
               .entries = o.words,
               .width = o.width,
               .deviation = kWordDeviation,
-              .padding = Vocabulary::kPadding}),
-      lstm_(device, parameters(), "lstm", texts_,
-            {.inputs = o.width, .width = o.width, .deviation = deviation_for(3 * o.width)}),
-      mean_(texts_, o.width),
-      dropout_(
-          {.samples = o.texts, .width = o.width, .mask = {.share = o.dropout, .seed = o.seed}}),
-      output_(device, parameters(), "output",
-              {.rows = o.texts,
-               .inputs = o.width,
-               .outputs = o.classes,
-               .deviation = deviation_for(o.width)}) {}
+              .padding = Vocabulary::kPadding}) {
+  layers_.append<Lstm>(
+      device, parameters(), "lstm", texts_,
+      Lstm::Options{.inputs = o.width, .width = o.width, .deviation = deviation_for(3 * o.width)});
+  layers_.append<SequenceMean>(texts_, o.width);
+  append_classifier(layers_, device, parameters(), o);
+}
 
 std::span<const float> LstmClassifier::forward(std::span<const TensorView> inputs,
                                                const Pass& pass) {
@@ -122,13 +127,11 @@ std::span<const float> LstmClassifier::forward(std::span<const TensorView> input
   ids_.clear();
   for (const auto [text, word] : texts_.places()) ids_.push_back(tokens[text * length + word]);
   ids_.resize(texts_.rows(), Vocabulary::kPadding);
-  const std::span<const float> states = lstm_.forward(words_.forward(ids_), pass);
-  return output_.forward(dropout_.forward(mean_.forward(states, pass), pass), pass);
+  return layers_.forward(words_.forward(ids_), pass);
 }
 
 void LstmClassifier::backward(std::span<const float> output_gradient) {
-  words_.backward(
-      lstm_.backward(mean_.backward(dropout_.backward(output_.backward(output_gradient)))));
+  words_.backward(layers_.backward(output_gradient));
 }
 
 }  // namespace kolo::trainer

@@ -4,8 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "trainer/layers/elementwise.h"
-#include "trainer/layers/linear.h"
+#include "trainer/layers/layer.h"
 #include "trainer/layers/lstm.h"
 #include "trainer/layers/tables.h"
 #include "trainer/models/model.h"
@@ -44,8 +43,7 @@ class EmbeddingBagClassifier final : public Model {
 
  private:
   EmbeddingBag words_;
-  Dropout dropout_;
-  Linear output_;
+  Sequential layers_;
 };
 
 /// An LSTM over the vectors of a text's words, the mean of its states, dropout, and the classes.
@@ -67,10 +65,7 @@ class LstmClassifier final : public Model {
   PackedSequences texts_;
   std::vector<std::int32_t> ids_;  // of the rows of texts_
   Lookup words_;
-  Lstm lstm_;
-  SequenceMean mean_;
-  Dropout dropout_;
-  Linear output_;
+  Sequential layers_;
 };
 
 }  // namespace kolo::trainer
