@@ -109,23 +109,23 @@ ModelCase gpt_case(std::string name, Gpt::Options options) {
 
 /// With `chosen` tokens to predict, or one class for each text.
 ModelCase bert_case(std::string name, std::size_t chosen) {
-  ModelCase made{.name = std::move(name),
-                 .inputs = {{kTextLength, 0, kTextTokens - 1}, {1, 2, kTextLength}},
-                 .outputs = chosen > 0 ? chosen * kTextTokens : kTextClasses,
-                 .make =
-                     [chosen](Device& device, std::size_t samples) {
-                       return std::make_unique<Bert>(device, Bert::Options{.texts = samples,
-                                                                           .length = kTextLength,
-                                                                           .tokens = kTextTokens,
-                                                                           .chosen = chosen,
-                                                                           .classes = kTextClasses,
-                                                                           .layers = 2,
-                                                                           .width = 8,
-                                                                           .heads = 2,
-                                                                           .dropout = 0.2f,
-                                                                           .seed = 3});
-                     },
-                 .scale = 10.0f};
+  ModelCase made{
+      .name = std::move(name),
+      .inputs = {{kTextLength, 0, kTextTokens - 1}, {1, 2, kTextLength}},
+      .outputs = chosen > 0 ? chosen * kTextTokens : kTextClasses,
+      .make =
+          [chosen](Device& device, std::size_t samples) {
+            return std::make_unique<Bert>(
+                device,
+                Bert::Options{.texts = samples,
+                              .length = kTextLength,
+                              .tokens = kTextTokens,
+                              .chosen = chosen,
+                              .classes = kTextClasses,
+                              .model = {.layers = 2, .width = 8, .heads = 2, .dropout = 0.2f},
+                              .seed = 3});
+          },
+      .scale = 10.0f};
   if (chosen > 0) made.inputs.push_back({chosen, 0, 1});
   return made;
 }
@@ -136,13 +136,13 @@ ModelCase text_case(std::string name, std::int32_t lowest) {
           .inputs = {{kTextLength, lowest, 6}, {1, lowest, 6}},
           .outputs = kTextClasses,
           .make = [](Device& device, std::size_t samples) {
-            return std::make_unique<Classifier>(device, TextModelOptions{.texts = samples,
-                                                                         .length = kTextLength,
-                                                                         .words = 7,
-                                                                         .width = 5,
-                                                                         .classes = kTextClasses,
-                                                                         .dropout = 0.4f,
-                                                                         .seed = 3});
+            return std::make_unique<Classifier>(
+                device, TextModelOptions{.texts = samples,
+                                         .length = kTextLength,
+                                         .words = 7,
+                                         .classes = kTextClasses,
+                                         .model = {.width = 5, .dropout = 0.4f},
+                                         .seed = 3});
           }};
 }
 

@@ -58,10 +58,7 @@ Bert::Options Bert::options(const ModelSetting& setting) {
           .tokens = inputs[0].values,
           .chosen = inputs.size() > 2 ? inputs[2].elements() : 0,
           .classes = setting.outputs,
-          .layers = config.layers,
-          .width = config.width,
-          .heads = config.heads,
-          .dropout = config.dropout,
+          .model = config,
           .seed = config.seed};
 }
 
@@ -72,44 +69,47 @@ Bert::Bert(Device& device, const Options& o)
                  {.sequences = o.texts,
                   .length = o.length,
                   .tokens = o.tokens,
-                  .width = o.width,
+                  .width = o.model.width,
                   .deviation = kTransformerDeviation}) {
-  layers_.append<LayerNorm>(parameters(), "embedding_norm", o.texts * o.length, o.width);
+  layers_.append<LayerNorm>(parameters(), "embedding_norm", o.texts * o.length, o.model.width);
   std::uint64_t dropouts = 0;
   const auto append_dropout = [&](std::size_t width) {
     layers_.append<Dropout>(
         Dropout::Options{.samples = o.texts,
                          .width = width,
-                         .mask = {.share = o.dropout, .seed = o.seed, .layer = dropouts++}});
+                         .mask = {.share = o.model.dropout, .seed = o.seed, .layer = dropouts++}});
   };
-  append_dropout(o.length * o.width);
-  for (std::size_t i = 0; i < o.layers; ++i) {
+  append_dropout(o.length * o.model.width);
+  for (std::size_t i = 0; i < o.model.layers; ++i) {
     blocks_.push_back(
         &layers_.append<EncoderBlock>(device, parameters(), "block" + std::to_string(i),
                                       EncoderBlock::Options{.sequences = o.texts,
                                                             .length = o.length,
-                                                            .width = o.width,
-                                                            .heads = o.heads,
+                                                            .width = o.model.width,
+                                                            .heads = o.model.heads,
                                                             .deviation = kTransformerDeviation,
-                                                            .dropout = o.dropout,
+                                                            .dropout = o.model.dropout,
                                                             .seed = o.seed,
                                                             .first_dropout = dropouts}));
     dropouts += 2;
   }
   const std::size_t taken = o.chosen > 0 ? o.chosen : 1;
   selection_ = &layers_.append<RowSelection>(RowSelection::Options{
-      .sequences = o.texts, .length = o.length, .taken = taken, .width = o.width});
+      .sequences = o.texts, .length = o.length, .taken = taken, .width = o.model.width});
   if (o.chosen > 0) {  // rows to the tokens that they stand for
     const std::size_t rows = o.texts * o.chosen;
-    layers_.append<Linear>(device, parameters(), "masked.dense", linear(rows, o.width, o.width));
-    layers_.append<Gelu>(rows * o.width);
-    layers_.append<LayerNorm>(parameters(), "masked.norm", rows, o.width);
+    layers_.append<Linear>(device, parameters(), "masked.dense",
+                           linear(rows, o.model.width, o.model.width));
+    layers_.append<Gelu>(rows * o.model.width);
+    layers_.append<LayerNorm>(parameters(), "masked.norm", rows, o.model.width);
     layers_.append<Linear>(device, parameters(), "masked.output", embedding_.token(), rows);
   } else {  // rows of whole texts to classes
-    layers_.append<Linear>(device, parameters(), "pooler", linear(o.texts, o.width, o.width));
-    layers_.append<Tanh>(o.texts * o.width);
-    append_dropout(o.width);
-    layers_.append<Linear>(device, parameters(), "classifier", linear(o.texts, o.width, o.classes));
+    layers_.append<Linear>(device, parameters(), "pooler",
+                           linear(o.texts, o.model.width, o.model.width));
+    layers_.append<Tanh>(o.texts * o.model.width);
+    append_dropout(o.model.width);
+    layers_.append<Linear>(device, parameters(), "classifier",
+                           linear(o.texts, o.model.width, o.classes));
   }
 }
 

@@ -7,6 +7,7 @@
 #include "trainer/layers/layer.h"
 #include "trainer/layers/tables.h"
 #include "trainer/layers/transformer_blocks.h"
+#include "trainer/model_options.h"
 #include "trainer/models/model.h"
 
 namespace kolo::trainer {
@@ -29,10 +30,7 @@ class Bert final : public Model {
     std::size_t tokens;  ///< Size of the vocabulary.
     std::size_t chosen;  ///< Tokens of a text that are predicted; 0: the text gets a class.
     std::size_t classes;
-    std::size_t layers;
-    std::size_t width;
-    std::size_t heads;  ///< Divides width.
-    float dropout;      ///< Share; see Dropout.
+    ModelOptions model;
     std::uint64_t seed;
   };
 

@@ -28,13 +28,14 @@ void set_text_defaults(Config& config) {
 /// From the vector of each text to the classes.
 void append_classifier(Sequential& layers, Device& device, ParameterSet& parameters,
                        const TextModelOptions& o) {
-  layers.append<Dropout>(Dropout::Options{
-      .samples = o.texts, .width = o.width, .mask = {.share = o.dropout, .seed = o.seed}});
+  layers.append<Dropout>(Dropout::Options{.samples = o.texts,
+                                          .width = o.model.width,
+                                          .mask = {.share = o.model.dropout, .seed = o.seed}});
   layers.append<Linear>(device, parameters, "output",
                         Linear::Options{.rows = o.texts,
-                                        .inputs = o.width,
+                                        .inputs = o.model.width,
                                         .outputs = o.classes,
-                                        .deviation = deviation_for(o.width)});
+                                        .deviation = deviation_for(o.model.width)});
 }
 
 template <typename M>
@@ -62,9 +63,8 @@ TextModelOptions text_model_options(const ModelSetting& setting) {
   return {.texts = setting.batch,
           .length = tokens.elements(),
           .words = tokens.values,
-          .width = setting.config.width,
           .classes = setting.outputs,
-          .dropout = setting.config.dropout,
+          .model = setting.config,
           .seed = setting.config.seed};
 }
 
@@ -79,7 +79,7 @@ EmbeddingBagClassifier::EmbeddingBagClassifier(Device& device, const TextModelOp
              {.texts = o.texts,
               .length = o.length,
               .words = o.words,
-              .width = o.width,
+              .width = o.model.width,
               .deviation = kWordDeviation}) {
   append_classifier(layers_, device, parameters(), o);
 }
@@ -109,13 +109,14 @@ LstmClassifier::LstmClassifier(Device& device, const TextModelOptions& o)
       words_(parameters(), "words",
              {.count = texts_.capacity(),
               .entries = o.words,
-              .width = o.width,
+              .width = o.model.width,
               .deviation = kWordDeviation,
               .padding = Vocabulary::kPadding}) {
-  layers_.append<Lstm>(
-      device, parameters(), "lstm", texts_,
-      Lstm::Options{.inputs = o.width, .width = o.width, .deviation = deviation_for(3 * o.width)});
-  layers_.append<SequenceMean>(texts_, o.width);
+  layers_.append<Lstm>(device, parameters(), "lstm", texts_,
+                       Lstm::Options{.inputs = o.model.width,
+                                     .width = o.model.width,
+                                     .deviation = deviation_for(3 * o.model.width)});
+  layers_.append<SequenceMean>(texts_, o.model.width);
   append_classifier(layers_, device, parameters(), o);
 }
 

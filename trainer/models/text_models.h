@@ -7,6 +7,7 @@
 #include "trainer/layers/layer.h"
 #include "trainer/layers/lstm.h"
 #include "trainer/layers/tables.h"
+#include "trainer/model_options.h"
 #include "trainer/models/model.h"
 
 namespace kolo::trainer {
@@ -16,9 +17,8 @@ struct TextModelOptions {
   std::size_t texts;   ///< Texts per batch.
   std::size_t length;  ///< Words of a text at most.
   std::size_t words;   ///< Size of the vocabulary.
-  std::size_t width;   ///< Elements of a word's vector, and of a state.
   std::size_t classes;
-  float dropout;  ///< Share; see Dropout.
+  ModelOptions model;
   std::uint64_t seed;
 };
 

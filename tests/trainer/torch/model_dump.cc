@@ -152,10 +152,7 @@ void run_bert(const fs::path& folder, bool predicts_tokens) {
                       .tokens = kTokens,
                       .chosen = predicts_tokens ? kChosen : 0,
                       .classes = classes,
-                      .layers = 2,
-                      .width = 16,
-                      .heads = 4,
-                      .dropout = 0.0f,
+                      .model = {.layers = 2, .width = 16, .heads = 4},
                       .seed = 3});
   ParameterSet& parameters = model.parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {  // biases and gains of their own
@@ -185,9 +182,8 @@ void run_texts(const fs::path& folder) {
   TextModel model(device, {.texts = kSamples,
                            .length = kLength,
                            .words = kEntries,
-                           .width = kWidth,
                            .classes = kClasses,
-                           .dropout = 0.0f,
+                           .model = {.width = kWidth},
                            .seed = 3});
   SoftmaxCrossEntropy loss({.rows = kSamples, .classes = kClasses});
   Random random(7);
