@@ -8,30 +8,11 @@
 #include <vector>
 
 #include "comm/schedule/codec.h"
+#include "compression/compression_method.h"
 #include "compression/error_feedback.h"
 #include "compression/sparse_all_reduce.h"
 
 namespace kolo {
-
-/// Sums the pairs that all ranks send to one owner: in float32, in the order in which payloads are
-/// added, which is ascending rank, so the bits do not depend on the path or time of arrival.
-///
-/// Memory:  4 bytes and one bit per element of the owner. Threads: one.
-class OwnerSum {
- public:
-  explicit OwnerSum(std::size_t local_count);
-
-  /// The first value of an element is stored, later ones are added. Errors: UsageError for an index
-  /// that the owner does not have.
-  void add(const Pairs& pairs);
-
-  /// Moves the sums of all elements with a value to `sums`, in ascending order, and starts again.
-  void take(Pairs& sums);
-
- private:
-  std::vector<float> sums_;
-  std::vector<std::uint64_t> touched_;  ///< One bit per element.
-};
 
 /// Counters of a compressed group, in total and for its last step.
 struct CompressedGroupStats {
@@ -44,9 +25,10 @@ struct CompressedGroupStats {
       0;  ///< Bytes in use in its payloads to and as an owner, each counted once.
 };
 
-/// The codec of one compression group on one rank: the largest sums, as pairs of value and index,
-/// with error feedback. The tensors of a group share payloads, owners and a schedule; the job fixes
-/// the group, and bucket sizes do not change it.
+/// The codec of one compression group on one rank, with error feedback. The tensors of a group
+/// share payloads, owners and a schedule; the job fixes the group, and bucket sizes do not change
+/// it. What payloads hold is up to the method, whose codec implements `encode`, `merge`, `decode`
+/// and `find_sent`.
 ///
 /// A step is dense or sparse by its number. The caller starts the bucket with the schedule of
 /// `compile_dense_step` or `compile_sparse`. When the buckets of all groups of a set are complete,
@@ -58,7 +40,7 @@ struct CompressedGroupStats {
 /// `finite` is equal on all ranks. If it is false, every rank's tensors hold a NaN or an infinity.
 ///
 /// Threads: one at a time. Steady state allocates nothing.
-class CompressedGroup final : public Codec {
+class CompressedGroup : public Codec {
  public:
   CompressedGroup(int rank, const ProcessGrid& grid, SparseOptions options);
 
@@ -104,56 +86,47 @@ class CompressedGroup final : public Codec {
 
   // --- Codec: the executor's --------------------------------------------------------------------
 
-  void fold(const CodecElements& elements) override;
-  void encode(const CodecElements& contribution, Payloads payloads) override;
-  void merge(Payloads sources, Payloads sum) override;
-  void decode(Payloads results, const CodecElements& elements, double scale) override;
-  void inspect(const CodecElements& finished) override;
+  void fold(const CodecElements& elements) final;
+  void inspect(const CodecElements& finished) final;
 
- private:
-  enum class Step : std::uint8_t { kNone, kSparse, kDense };
-
-  void reserve();
+ protected:
+  bool gathers() const { return options_.route == ExchangeRoute::kAllGather; }
   /// Density of this step; empty if it is dense.
   std::optional<double> density() const;
-  void begin(Step step);
+  /// Begins a sparse step with these elements.
+  void begin_sparse(const CodecElements& contribution);
   /// Sets the address of each part.
   void locate(const CodecElements& elements);
   std::span<float> part_at(std::size_t part) const;
-  bool select();
-  /// Selects from an owner's sums and encodes the selection.
-  void finish_owner(int owner, Pairs& sums, std::span<std::byte> result);
-  void put(int owner, const Pairs& result);
+  /// In place of a result that some rank found not to be finite: `inspect` sees it on all ranks.
+  void spoil();
+  /// Writes to `sent_` what leaves the residuals after a sparse step.
+  virtual void find_sent() = 0;
 
   const SparseOptions options_;
   const SparseLayout layout_;
   ErrorFeedback feedback_;
   CompressedGroupStats stats_;
-  std::vector<float*> places_;  // by part
+  std::vector<Pairs> sent_;  ///< By part, as its receivers saw it.
 
+ private:
+  enum class Step : std::uint8_t { kNone, kSparse, kDense };
+
+  void begin(Step step);
+
+  std::vector<float*> places_;  // by part
   const std::vector<std::size_t> tensor_offsets_;
   const std::vector<std::size_t> looked_at_;  // the first element of every shard of the bucket
   bool finite_ = true;
   bool flushes_ = false;
   Step step_ = Step::kNone;
-
-  const BlockOwnership ownership_;
-  const PayloadPlan share_plan_, result_plan_, contribution_plan_;
-  SparsePlan step_plan_;  // with the k of this step
-
-  // Memory of a step.
-  Contribution contribution_;
-  Shares shares_;
-  Share whole_;
-  Pairs decoded_;
-  OwnerSum sum_;
-  Pairs sums_;                 // of this owner, or with the group's indices
-  std::vector<Pairs> owners_;  // sums by owner, later results
-  std::vector<Pairs> sent_;    // by part
-  std::vector<std::uint32_t> keys_;
-  std::vector<QuotaPart> quotas_;
-  std::vector<std::size_t> cursors_;
-  bool sum_is_finite_ = true;
 };
+
+/// For CompressionMethod::make_group.
+template <typename Group>
+std::unique_ptr<CompressedGroup> make_group(int rank, const ProcessGrid& grid,
+                                            const SparseOptions& options) {
+  return std::make_unique<Group>(rank, grid, options);
+}
 
 }  // namespace kolo

@@ -4,11 +4,13 @@
 #include <array>
 #include <charconv>
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "comm/base/error.h"
 #include "comm/base/nearest_name.h"
@@ -17,161 +19,140 @@
 namespace kolo {
 namespace {
 
-/// The words for values; the table is read in both directions.
-template <typename Value, std::size_t kCount>
-using Words = std::array<std::pair<std::string_view, Value>, kCount>;
-
-constexpr Words<CompressionMethod, 5> kMethods{{{"none", CompressionMethod::kNone},
-                                                {"fp16", CompressionMethod::kFloat16},
-                                                {"bf16", CompressionMethod::kBFloat16},
-                                                {"topk", CompressionMethod::kTopK},
-                                                {"auto", CompressionMethod::kAuto}}};
-constexpr Words<DType, 3> kWires{
-    {{"fp32", DType::kFloat32}, {"fp16", DType::kFloat16}, {"bf16", DType::kBFloat16}}};
-constexpr Words<QuotaRule, 2> kRules{
-    {{"quota", QuotaRule::kQuota}, {"lossless", QuotaRule::kLossless}}};
-constexpr Words<std::optional<ExchangeRoute>, 4> kRoutes{{{"auto", std::nullopt},
-                                                          {"allgather", ExchangeRoute::kAllGather},
-                                                          {"owners", ExchangeRoute::kPairwise},
-                                                          {"logstep", ExchangeRoute::kLogStep}}};
-constexpr Words<SparseScope, 2> kScopes{
-    {{"nodes", SparseScope::kBetweenNodes}, {"flat", SparseScope::kFlat}}};
-
-template <typename Value, std::size_t kCount>
-bool read_word(const Words<Value, kCount>& words, std::string_view text, Value& value) {
-  for (const auto& [word, meaning] : words) {
-    if (word != text) continue;
-    value = meaning;
-    return true;
-  }
-  return false;
-}
-
-template <typename Value, std::size_t kCount>
-std::string_view word_of(const Words<Value, kCount>& words, Value value) {
-  for (const auto& [word, meaning] : words) {
-    if (meaning == value) return word;
-  }
-  return "";
-}
-
-template <typename Value, std::size_t kCount>
-std::vector<std::string> names_of(const Words<Value, kCount>& words, std::string_view prefix = "") {
-  std::vector<std::string> names;
-  for (const auto& [word, meaning] : words) names.push_back(fmt::format("{}{}", prefix, word));
-  return names;
-}
-
 [[noreturn]] void fail(std::string_view text, std::string_view what) {
   throw KoloError(
       {.code = ErrorCode::kConfig, .what = fmt::format("compression '{}': {}", text, what)});
 }
 
-/// Reads one spec; its errors quote the whole of it.
-class SpecReader {
- public:
-  explicit SpecReader(std::string_view text) : text_(text) {}
+[[noreturn]] void fail_unknown(std::string_view text, std::string_view name,
+                               const std::vector<std::string>& names) {
+  throw UsageError(fmt::format("compression '{}': {}", text, describe_unknown(name, names)));
+}
 
-  CompressionSpec read() {
-    const std::string_view whole = trimmed(text_);
-    const std::size_t open = whole.find('(');
-    if (!read_word(kMethods, trimmed(whole.substr(0, open)), spec_.method)) {
-      fail_unknown(trimmed(whole.substr(0, open)), names_of(kMethods));
-    }
-    const bool has_arguments = open != std::string_view::npos;
-    if (spec_.method == CompressionMethod::kTopK && !has_arguments) {
-      fail("topk needs a density, as in topk(0.01)");
-    }
-    if (!has_arguments) return spec_;
-    if (!spec_.may_be_sparse()) {
-      fail(fmt::format("{} takes no density", word_of(kMethods, spec_.method)));
-    }
-    if (whole.back() != ')') fail("the closing ')' is missing");
-    read_arguments(whole.substr(open + 1, whole.size() - open - 2));
-    return spec_;
+template <typename Number>
+Number read_number(std::string_view text, std::string_view number) {
+  Number value = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+  if (error != std::errc() || end != number.data() + number.size()) {
+    fail(text, fmt::format("'{}' is not a number", number));
   }
+  return value;
+}
 
- private:
-  [[noreturn]] void fail(std::string_view what) const { kolo::fail(text_, what); }
-
-  [[noreturn]] void fail_unknown(std::string_view name,
-                                 const std::vector<std::string>& names) const {
-    throw UsageError(fmt::format("compression '{}': {}", text_, describe_unknown(name, names)));
-  }
-
-  void read_arguments(std::string_view left) {
-    for (std::size_t i = 0;; ++i) {
-      const std::size_t comma = left.find(',');
-      const std::string_view argument = trimmed(left.substr(0, comma));
-      if (i == 0) {
-        read_density(argument);
-      } else {
-        read_argument(argument);
-      }
-      if (comma == std::string_view::npos) return;
-      left.remove_prefix(comma + 1);
-    }
-  }
-
-  void read_density(std::string_view text) {
-    spec_.density = number<double>(text);
-    if (!(spec_.density > 0 && spec_.density <= 1)) {
-      fail(fmt::format("density {} is not greater than 0 and at most 1", text));
-    }
-  }
-
-  void read_argument(std::string_view argument) {
-    if (read_word(kWires, argument, spec_.wire)) return;
-    const std::size_t equals = argument.find('=');
-    const std::string_view name = trimmed(argument.substr(0, equals));
-    const std::string_view value =
-        equals == std::string_view::npos ? "" : trimmed(argument.substr(equals + 1));
-    if (name == "dgc") {
-      spec_.momentum = equals == std::string_view::npos ? 0.9f : number<float>(value);
-      if (!(spec_.momentum > 0 && spec_.momentum < 1)) {
-        fail(fmt::format("momentum {} is not between 0 and 1", value));
-      }
-    } else if (name == "warmup") {
-      spec_.warmup = number<std::size_t>(value);
-    } else if (name == "ramp") {
-      spec_.ramp = number<std::size_t>(value);
-    } else if (argument == "nofeedback") {
-      spec_.feedback = false;
-    } else if (name == "rule") {
-      read_choice(kRules, "rule=", value, spec_.rule);
-    } else if (name == "route") {
-      read_choice(kRoutes, "route=", value, spec_.route);
-    } else if (name == "scope") {
-      read_choice(kScopes, "scope=", value, spec_.scope);
-    } else {
-      const bool has_value = equals != std::string_view::npos;
-      fail_unknown(argument.substr(0, has_value ? equals + 1 : argument.size()),
-                   {"fp32", "fp16", "bf16", "dgc", "warmup=", "ramp=", "nofeedback",
-                    "rule=", "route=", "scope="});
-    }
-  }
-
-  template <typename Value, std::size_t kCount>
-  void read_choice(const Words<Value, kCount>& words, std::string_view prefix,
-                   std::string_view text, Value& value) const {
-    if (!read_word(words, text, value)) {
-      fail_unknown(fmt::format("{}{}", prefix, text), names_of(words, prefix));
-    }
-  }
-
-  template <typename Number>
-  Number number(std::string_view text) const {
-    Number value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size()) {
-      fail(fmt::format("'{}' is not a number", text));
-    }
-    return value;
-  }
-
-  std::string_view text_;
-  CompressionSpec spec_;
+/// One text that may stand behind the density, or one that ends with a number.
+struct Setting {
+  std::string_view name;   ///< "rule="; empty if `value` says all.
+  std::string_view value;  ///< "quota", "STEPS".
+  /// False if `argument` is not this setting. Errors quote the whole `text`.
+  std::function<bool(CompressionSpec&, std::string_view text, std::string_view argument)> read;
+  std::function<std::string(const CompressionSpec&)> print;  ///< Empty: as by default.
 };
+
+template <typename Value>
+Setting word(std::string_view name, std::string_view value, Value CompressionSpec::*field,
+             Value meaning) {
+  const std::string text = fmt::format("{}{}", name, value);
+  return {.name = name,
+          .value = value,
+          .read =
+              [=](auto& spec, auto, auto argument) {
+                if (argument == text) spec.*field = meaning;
+                return argument == text;
+              },
+          .print =
+              [=](const auto& spec) {
+                const bool is_set = spec.*field == meaning && meaning != CompressionSpec().*field;
+                return is_set ? text : std::string();
+              }};
+}
+
+Setting steps(std::string_view name, std::string_view value, std::size_t CompressionSpec::*field) {
+  return {.name = name,
+          .value = value,
+          .read =
+              [=](auto& spec, auto text, auto argument) {
+                if (!argument.starts_with(name)) return false;
+                spec.*field = read_number<std::size_t>(text, argument.substr(name.size()));
+                return true;
+              },
+          .print =
+              [=](const auto& spec) {
+                return spec.*field > 0 ? fmt::format("{}{}", name, spec.*field) : std::string();
+              }};
+}
+
+bool read_momentum(CompressionSpec& spec, std::string_view text, std::string_view argument) {
+  if (argument != "dgc" && !argument.starts_with("dgc=")) return false;
+  const std::string_view value = argument == "dgc" ? "0.9" : argument.substr(4);
+  spec.momentum = read_number<float>(text, value);
+  if (spec.momentum > 0 && spec.momentum < 1) return true;
+  fail(text, fmt::format("momentum {} is not between 0 and 1", value));
+}
+
+/// In the order of texts; those of one name side by side.
+const std::vector<Setting>& settings() {
+  using Spec = CompressionSpec;
+  using Route = std::optional<ExchangeRoute>;
+  static const std::vector<Setting> all = {
+      word("", "fp32", &Spec::wire, DType::kFloat32),
+      word("", "fp16", &Spec::wire, DType::kFloat16),
+      word("", "bf16", &Spec::wire, DType::kBFloat16),
+      {.name = "dgc",
+       .value = "[=MOMENTUM]",
+       .read = read_momentum,
+       .print =
+           [](const auto& spec) {
+             return spec.momentum > 0 ? fmt::format("dgc={}", spec.momentum) : std::string();
+           }},
+      steps("warmup=", "STEPS (dense)", &Spec::warmup),
+      steps("ramp=", "STEPS (falling density)", &Spec::ramp),
+      word("", "nofeedback", &Spec::feedback, false),
+      word("rule=", "quota", &Spec::rule, QuotaRule::kQuota),
+      word("rule=", "lossless", &Spec::rule, QuotaRule::kLossless),
+      word("route=", "auto", &Spec::route, Route()),
+      word("route=", "allgather", &Spec::route, Route(ExchangeRoute::kAllGather)),
+      word("route=", "owners", &Spec::route, Route(ExchangeRoute::kPairwise)),
+      word("route=", "logstep", &Spec::route, Route(ExchangeRoute::kLogStep)),
+      word("scope=", "nodes", &Spec::scope, SparseScope::kBetweenNodes),
+      word("scope=", "flat", &Spec::scope, SparseScope::kFlat)};
+  return all;
+}
+
+void read_method(CompressionSpec& spec, std::string_view text, std::string_view name) {
+  std::vector<std::string> names;
+  for (const CompressionMethod* method : compression_methods()) {
+    if (method->name == name) {
+      spec.method = method;
+      return;
+    }
+    names.emplace_back(method->name);
+  }
+  fail_unknown(text, name, names);
+}
+
+void read_density(CompressionSpec& spec, std::string_view text, std::string_view argument) {
+  spec.density = read_number<double>(text, argument);
+  if (!(spec.density > 0 && spec.density <= 1)) {
+    fail(text, fmt::format("density {} is not greater than 0 and at most 1", argument));
+  }
+}
+
+void read_setting(CompressionSpec& spec, std::string_view text, std::string_view argument) {
+  const std::size_t equals = argument.find('=');
+  const std::string_view name = trimmed(argument.substr(0, equals));
+  std::string whole(name);
+  if (equals != std::string_view::npos) whole += '=';
+  const std::string prefix = whole;
+  if (equals != std::string_view::npos) whole += trimmed(argument.substr(equals + 1));
+  std::vector<std::string> names, values;
+  for (const Setting& setting : settings()) {
+    if (setting.read(spec, text, whole)) return;
+    const std::string own(setting.name.empty() ? setting.value : setting.name);
+    if (names.empty() || names.back() != own) names.push_back(own);
+    if (own == prefix) values.push_back(own + std::string(setting.value));
+  }
+  values.empty() ? fail_unknown(text, prefix, names) : fail_unknown(text, whole, values);
+}
 
 /// The text up to the first `separator` outside parentheses, or all of it.
 std::size_t find_outside_brackets(std::string_view text, char separator) {
@@ -186,26 +167,61 @@ std::size_t find_outside_brackets(std::string_view text, char separator) {
 
 }  // namespace
 
-CompressionSpec CompressionSpec::parse(std::string_view text) { return SpecReader(text).read(); }
+CompressionSpec CompressionSpec::parse(std::string_view text) {
+  CompressionSpec spec;
+  const std::string_view whole = trimmed(text);
+  const std::size_t open = whole.find('(');
+  read_method(spec, text, trimmed(whole.substr(0, open)));
+  const CompressionMethod& method = *spec.method;
+  if (open == std::string_view::npos) {
+    if (!method.takes_density || method.is_open) return spec;
+    fail(text, fmt::format("{0} needs a density, as in {0}(0.01)", method.name));
+  }
+  if (!spec.may_be_coded()) fail(text, fmt::format("{} takes no density", method.name));
+  if (whole.back() != ')') fail(text, "the closing ')' is missing");
+  std::string_view left = whole.substr(open + 1, whole.size() - open - 2);
+  for (bool is_density = method.takes_density;; is_density = false) {
+    const std::size_t comma = left.find(',');
+    (is_density ? read_density : read_setting)(spec, text, trimmed(left.substr(0, comma)));
+    if (comma == std::string_view::npos) return spec;
+    left.remove_prefix(comma + 1);
+  }
+}
 
 std::string CompressionSpec::to_string() const {
-  std::string text(word_of(kMethods, method));
-  if (!may_be_sparse()) return text;
-  text += fmt::format("({}", density);
-  const CompressionSpec defaults;
-  if (wire != defaults.wire) text += fmt::format(",{}", word_of(kWires, wire));
-  if (momentum > 0) text += fmt::format(",dgc={}", momentum);
-  if (warmup > 0) text += fmt::format(",warmup={}", warmup);
-  if (ramp > 0) text += fmt::format(",ramp={}", ramp);
-  if (!feedback) text += ",nofeedback";
-  if (rule != defaults.rule) text += fmt::format(",rule={}", word_of(kRules, rule));
-  if (route != defaults.route) text += fmt::format(",route={}", word_of(kRoutes, route));
-  if (scope != defaults.scope) text += fmt::format(",scope={}", word_of(kScopes, scope));
-  return text + ")";
+  std::vector<std::string> texts;
+  if (method->takes_density) texts.push_back(fmt::format("{}", density));
+  for (const Setting& setting : settings()) {
+    if (std::string text = setting.print(*this); !text.empty()) texts.push_back(std::move(text));
+  }
+  if (!may_be_coded() || texts.empty()) return std::string(method->name);
+  return fmt::format("{}({})", method->name, fmt::join(texts, ","));
+}
+
+std::string compression_help() {
+  std::string text;
+  for (const CompressionMethod* method : compression_methods()) {
+    if (!text.empty()) text += method == compression_methods().back() ? " or " : ", ";
+    text += method->name;
+    if (method->takes_density && !method->is_open) text += "(DENSITY,SETTING,...)";
+  }
+  text +=
+      "; or rules by name with * and ?, of which the first match counts, e.g. "
+      "'*.bias=none,*=topk(0.01)'. DENSITY: share of elements that is sent, above 0 and up to 1. "
+      "SETTING (the first three: dtype of values): ";
+  std::string_view last;
+  for (const Setting& setting : settings()) {
+    const bool goes_on = !setting.name.empty() && setting.name == last;
+    if (goes_on) text += '|';
+    if (!goes_on && text.back() != ' ') text += ", ";
+    text += fmt::format("{}{}", goes_on ? "" : setting.name, setting.value);
+    last = setting.name;
+  }
+  return text;
 }
 
 CompressionSpec CompressionSpec::for_tensor(std::size_t count, std::size_t dimensions) const {
-  if (may_be_sparse() && (count < kSmallestSparse || dimensions < 2)) return {};
+  if (may_be_coded() && (count < kSmallestSparse || dimensions < 2)) return {};
   return *this;
 }
 
@@ -256,8 +272,8 @@ CompressionSpec CompressionRules::spec_of(std::string_view tensor) const {
   return {};
 }
 
-bool CompressionRules::leave_choices() const {
-  return std::ranges::any_of(rules_, [](const Rule& rule) { return rule.spec.leaves_choices(); });
+bool CompressionRules::any(bool (CompressionSpec::*is_such)() const) const {
+  return std::ranges::any_of(rules_, [&](const Rule& rule) { return (rule.spec.*is_such)(); });
 }
 
 bool matches(std::string_view pattern, std::string_view name) {

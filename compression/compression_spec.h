@@ -1,45 +1,23 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "comm/base/dtype.h"
+#include "compression/compression_method.h"
 #include "compression/sparse_all_reduce.h"
 #include "compression/sparse_exchange.h"
 
 namespace kolo {
 
-/// How the gradients of a tensor are sent.
-enum class CompressionMethod : std::uint8_t {
-  kNone,      ///< Dense, in the tensor's dtype or in that of the set's wire.
-  kFloat16,   ///< Dense, 16-bit on the wire.
-  kBFloat16,  ///< Dense, 16-bit on the wire.
-  kTopK,      ///< The largest values, with error feedback.
-  kAuto,      ///< The one of these that the chooser predicts to be fastest.
-};
-
-/// The compression that a user asks for, for one tensor:
-///
-///     none   fp16   bf16   auto   auto(DENSITY,SETTING,...)   topk(DENSITY,SETTING,...)
-///
-/// DENSITY is the share of elements that is sent, above 0 and up to 1. The settings, in any order,
-/// with defaults in parentheses:
-///
-///     fp32 fp16 bf16           dtype of the values on the wire (fp16)
-///     dgc  dgc=MOMENTUM        momentum correction on each rank, 0.9; turn the optimizer's off
-///     warmup=STEPS             number of dense steps at the start (0)
-///     ramp=STEPS               steps in which the density then falls from 25 % to DENSITY (0)
-///     nofeedback               no residuals, to measure the effect of error feedback
-///     rule=quota|lossless                    which sums come back (quota), see `QuotaRule`
-///     route=auto|allgather|owners|logstep    path of the pairs (auto), see `ExchangeRoute`
-///     scope=nodes|flat         which ranks exchange pairs (nodes), see `SparseScope`
+/// The compression that a user asks for, for one tensor: METHOD or METHOD(DENSITY,SETTING,...), as
+/// `compression_help` lists them.
 struct CompressionSpec {
-  CompressionMethod method = CompressionMethod::kNone;
-  double density = 0.01;         ///< For kTopK and the choices of kAuto, as all members below.
+  const CompressionMethod* method = &methods::none;
+  double density = 0.01;         ///< Share of elements that is sent, above 0 and up to 1.
   DType wire = DType::kFloat16;  ///< Dtype of values on the wire.
   float momentum = 0;            ///< Above 0: momentum correction on each rank.
   std::size_t warmup = 0;        ///< Number of dense steps.
@@ -59,23 +37,23 @@ struct CompressionSpec {
   CompressionSpec for_tensor(std::size_t count, std::size_t dimensions) const;
   static constexpr std::size_t kSmallestSparse = 4096;
 
-  /// True if it can lead to residuals.
-  bool may_be_sparse() const {
-    return method == CompressionMethod::kTopK || method == CompressionMethod::kAuto;
-  }
-  /// True if it leaves a decision to the chooser.
-  bool leaves_choices() const {
-    return method == CompressionMethod::kAuto || (method == CompressionMethod::kTopK && !route);
-  }
+  /// True if it leads to a compression group.
+  bool has_codec() const { return method->make_group != nullptr; }
+  /// True if only a part of the elements is sent, as soon as dense steps are over.
+  bool is_sparse() const { return has_codec() && method->takes_density; }
+  /// True if it leaves the method to the chooser; or anything.
+  bool is_open() const { return method->is_open; }
+  bool leaves_choices() const { return is_open() || (has_codec() && !route); }
+  /// True if it leads to a compression group, or may.
+  bool may_be_coded() const { return has_codec() || is_open(); }
   /// The steps before DENSITY is reached.
   WarmUp warm_up() const;
 
   friend bool operator==(const CompressionSpec&, const CompressionSpec&) = default;
 };
 
-/// The methods, for help; their settings follow there.
-inline constexpr std::string_view kCompressionForms =
-    "none, fp16, bf16, topk(DENSITY,SETTING,...) or auto";
+/// Methods and settings, for help.
+std::string compression_help();
 
 /// Specs by tensor name: `PATTERN=SPEC,PATTERN=SPEC,...`, or one SPEC for all. `*` stands for any
 /// characters and `?` for one. The first matching rule wins; a tensor that no rule matches is not
@@ -88,14 +66,16 @@ class CompressionRules {
 
   CompressionSpec spec_of(std::string_view tensor) const;
 
-  /// True if some rule leaves a decision to the chooser.
-  bool leave_choices() const;
-
- private:
   struct Rule {
     std::string pattern;
     CompressionSpec spec;
   };
+  /// In order; a spec for all has the pattern "*".
+  const std::vector<Rule>& rules() const { return rules_; }
+  /// True if some rule has such a spec.
+  bool any(bool (CompressionSpec::*is_such)() const) const;
+
+ private:
   std::vector<Rule> rules_;
 };
 

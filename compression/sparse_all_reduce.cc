@@ -10,6 +10,7 @@
 #include "comm/base/check.h"
 #include "comm/schedule/codec.h"
 #include "comm/schedule/schedule_builder.h"
+#include "compression/compression_method.h"
 
 namespace kolo {
 namespace {
@@ -79,14 +80,13 @@ Schedule finished(ScheduleBuilder builder, const ProcessGrid& grid, const Sparse
 ///     else         encode · shares to the owners · merge · results to all · decode
 class Exchange {
  public:
-  Exchange(ScheduleBuilder& builder, const SparseLayout& layout, ExchangeRoute route)
+  Exchange(ScheduleBuilder& builder, const SparseLayout& layout, const SparseOptions& options)
       : builder_(builder),
         layout_(layout),
-        route_(route),
+        route_(options.route),
         ranks_(layout.plan.ranks),
         own_(layout.position),
-        share_(form_of(layout.plan.share(), layout.plan.usual_share_pairs())),
-        result_(form_of(layout.plan.result(), layout.plan.usual_result_pairs())) {}
+        forms_(options.method->forms(layout.plan)) {}
 
   void append(const Range& elements, bool finishes) {
     if (elements.count == 0) return;
@@ -99,16 +99,7 @@ class Exchange {
   }
 
  private:
-  /// Capacity of payloads, and their usual size.
-  struct Form {
-    std::size_t capacity = 0;
-    PayloadUse usual = {};
-  };
-  static Form form_of(const PayloadPlan& plan, std::size_t usual_pairs) {
-    return {.capacity = plan.capacity(),
-            .usual = {.bytes = plan.bytes(usual_pairs), .entries = usual_pairs}};
-  }
-  Range payload(std::size_t count, const Form& form) {
+  Range payload(std::size_t count, const PayloadForm& form) {
     return builder_.payload(count, form.capacity, form.usual);
   }
 
@@ -133,15 +124,14 @@ class Exchange {
     results_.resize(static_cast<std::size_t>(ranks_));
     for (int i = 0; i < ranks_; ++i) {
       const int owner = (first + i) % ranks_;
-      result_of(owner) = payload(count_of(owner), result_);
+      result_of(owner) = payload(count_of(owner), forms_.result);
     }
   }
 
   void all_gather(const Range& elements) {
-    const Form form = form_of(layout_.plan.contribution(), layout_.plan.k);
     std::vector<Range> contributions;
     for (int i = 0; i < ranks_; ++i) {
-      contributions.push_back(payload(elements.count, form));
+      contributions.push_back(payload(elements.count, forms_.contribution));
     }
     const Range& mine = contributions[static_cast<std::size_t>(own_)];
     builder_.codec(CodecVerb::kEncode, mine, {elements});
@@ -156,7 +146,7 @@ class Exchange {
   void through_owners(const Range& elements) {
     std::vector<Range> shares;
     for (int owner = 0; owner < ranks_; ++owner) {
-      shares.push_back(payload(count_of(owner), share_));
+      shares.push_back(payload(count_of(owner), forms_.share));
     }
     Range all = shares.front();
     all.count = elements.count;
@@ -181,7 +171,7 @@ class Exchange {
         [&](int peer) { builder_.send(rank_at(peer), shares[static_cast<std::size_t>(peer)]); });
     for_others([&](int peer) {
       Range& theirs = mine[static_cast<std::size_t>(peer)];
-      theirs = payload(count_of(own_), share_);
+      theirs = payload(count_of(own_), forms_.share);
       builder_.recv(rank_at(peer), theirs);
     });
     return mine;
@@ -197,14 +187,14 @@ class Exchange {
       for (const Forward& forward : log_step_forwards(ranks_, own_, round)) {
         leaving.push_back(held.at({forward.source, forward.destination}));
       }
-      send_joined(log_step_peer(ranks_, own_, round), leaving, share_);
+      send_joined(log_step_peer(ranks_, own_, round), leaving, forms_.share);
       const int source = (own_ + ranks_ - (1 << round)) % ranks_;
       std::vector<Range> coming;
       for (const Forward& forward : log_step_forwards(ranks_, source, round)) {
-        coming.push_back(payload(count_of(forward.destination), share_));
+        coming.push_back(payload(count_of(forward.destination), forms_.share));
         held[{forward.source, forward.destination}] = coming.back();
       }
-      receive_joined(source, coming, share_);
+      receive_joined(source, coming, forms_.share);
     }
     std::vector<Range> mine;
     for (int source = 0; source < ranks_; ++source) mine.push_back(held.at({source, own_}));
@@ -219,13 +209,13 @@ class Exchange {
         leaving.push_back(result_of((own_ + i) % ranks_));
         coming.push_back(result_of((own_ + distance + i) % ranks_));
       }
-      send_joined((own_ + ranks_ - distance) % ranks_, leaving, result_);
-      receive_joined((own_ + distance) % ranks_, coming, result_);
+      send_joined((own_ + ranks_ - distance) % ranks_, leaving, forms_.result);
+      receive_joined((own_ + distance) % ranks_, coming, forms_.result);
     }
   }
 
-  Range joined(const std::vector<Range>& parts, const Form& part_form) {
-    Form form{.capacity = kJoinedHeaderBytes, .usual = {.bytes = kJoinedHeaderBytes}};
+  Range joined(const std::vector<Range>& parts, const PayloadForm& part_form) {
+    PayloadForm form{.capacity = kJoinedHeaderBytes, .usual = {.bytes = kJoinedHeaderBytes}};
     std::size_t count = 0;
     for (const Range& part : parts) {
       count += part.count;
@@ -237,13 +227,13 @@ class Exchange {
     return payload(count, form);
   }
 
-  void send_joined(int peer, const std::vector<Range>& parts, const Form& form) {
+  void send_joined(int peer, const std::vector<Range>& parts, const PayloadForm& form) {
     const Range message = joined(parts, form);
     builder_.codec(CodecVerb::kJoin, message, parts);
     builder_.send(rank_at(peer), message);
   }
 
-  void receive_joined(int peer, const std::vector<Range>& parts, const Form& form) {
+  void receive_joined(int peer, const std::vector<Range>& parts, const PayloadForm& form) {
     const Range message = joined(parts, form);
     builder_.recv(rank_at(peer), message);
     builder_.codec(CodecVerb::kPart, side_by_side(parts), {message});
@@ -254,7 +244,7 @@ class Exchange {
   const ExchangeRoute route_;
   const int ranks_;
   const int own_;
-  const Form share_, result_;
+  const PayloadForms forms_;
   std::vector<Range> results_;  // by owner
 };
 
@@ -346,12 +336,12 @@ Schedule compile_sparse(int rank, const BucketLayout& bucket, const ProcessGrid&
   const bool finishes = grid.world_size() > 1;
   if (!layout.is_two_level) {
     if (bucket.placement == Placement::kUser) builder.forgo_bucket();
-    Exchange(builder, layout, options.route).append(builder.home(0, bucket.count), finishes);
+    Exchange(builder, layout, options).append(builder.home(0, bucket.count), finishes);
   } else {
     const Stage node = node_stage(rank, grid, whole_of(options));
     builder.load(builder.bucket(0, bucket.count));
     kSharedDirect.reduce_scatter(builder, node);
-    Exchange(builder, layout, options.route)
+    Exchange(builder, layout, options)
         .append(builder.bucket(layout.shard.offset, layout.shard.count), finishes);
     kSharedDirect.all_gather(builder, node);
   }

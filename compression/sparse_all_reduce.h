@@ -36,10 +36,16 @@ enum class SparseScope : std::uint8_t {
   kFlat,          ///< Every rank with every other.
 };
 
+struct CompressionMethod;
+namespace methods {
+extern const CompressionMethod topk;
+}
+
 /// A compression group. All ranks must describe it alike; the job fixes it, and bucket sizes do not
 /// change it.
 struct SparseOptions {
-  std::vector<FeedbackTensor> tensors = {};  ///< float32, in the order of their places.
+  const CompressionMethod* method = &methods::topk;  ///< One with a codec.
+  std::vector<FeedbackTensor> tensors = {};          ///< float32, in the order of their places.
   double density = 0.01;
   WarmUp warm_up = {};
   ExchangeRoute route = ExchangeRoute::kPairwise;
@@ -82,11 +88,22 @@ struct SparseLayout {
 };
 SparseLayout sparse_layout(int rank, const ProcessGrid& grid, const SparseOptions& options);
 
+/// Capacity of payloads between two ranks, and their usual size.
+struct PayloadForm {
+  std::size_t capacity = 0;
+  PayloadUse usual = {};
+};
+struct PayloadForms {
+  PayloadForm share;         ///< A rank's contribution to one owner.
+  PayloadForm result;        ///< An owner's sums.
+  PayloadForm contribution;  ///< All of a rank's contribution.
+};
+
 /// The bucket of a group: `placement` is kInPlace or kUser.
 BucketLayout sparse_bucket(const SparseOptions& options, ReduceOp op, Placement placement);
 
-/// The schedules of `rank` for a sparse and for a dense step of a group. Both need the group's
-/// codec (`CompressedGroup`); in a dense step it adds the residuals.
+/// The schedules of `rank` for a sparse and for a dense step of a group. Both need the codec that
+/// the method makes for the group; in a dense step it adds the residuals.
 ///
 ///     two-level    reduce-scatter inside the node  ·  encode, exchange, decode a shard  ·
 ///                  all-gather inside the node

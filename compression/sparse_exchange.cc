@@ -12,6 +12,8 @@
 namespace kolo {
 namespace {
 
+constexpr std::size_t kWord = 64;  // bits
+
 // Calls visit(tensor, pair in the tensor, element of the group), in ascending order of elements.
 template <typename Visit>
 void for_pairs(const SparsePlan& plan, const Contribution& contribution, const Visit& visit) {
@@ -94,6 +96,31 @@ std::size_t owner_quota(std::size_t k, std::size_t local_count, std::size_t coun
   check(k <= count && local_count <= count && count <= std::size_t{1} << 32,
         "a quota is a share of what there is");
   return (k * local_count + count - 1) / count;
+}
+
+OwnerSum::OwnerSum(std::size_t local_count)
+    : sums_(local_count), touched_((local_count + kWord - 1) / kWord) {}
+
+void OwnerSum::add(const Pairs& pairs) {
+  for (std::size_t j = 0; j < pairs.size(); ++j) {
+    const std::uint32_t i = pairs.indices[j];
+    check(i < sums_.size(), "a pair for another owner");
+    const std::uint64_t bit = std::uint64_t{1} << i % kWord;
+    std::uint64_t& word = touched_[i / kWord];
+    sums_[i] = (word & bit) != 0 ? sums_[i] + pairs.values[j] : pairs.values[j];
+    word |= bit;
+  }
+}
+
+void OwnerSum::take(Pairs& sums) {
+  sums.clear();
+  for (std::size_t w = 0; w < touched_.size(); ++w) {
+    for (std::uint64_t word = touched_[w]; word != 0; word &= word - 1) {
+      const std::size_t i = w * kWord + static_cast<std::size_t>(std::countr_zero(word));
+      sums.add(static_cast<std::uint32_t>(i), sums_[i]);
+    }
+    touched_[w] = 0;
+  }
 }
 
 void keep_largest(Pairs& sums, std::span<const QuotaPart> parts, std::vector<std::uint32_t>& keys) {

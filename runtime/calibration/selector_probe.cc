@@ -43,7 +43,7 @@ double step_us(double density, const std::vector<float>& gradient) {
   std::vector<std::unique_ptr<CompressedGroup>> groups;
   std::vector<std::vector<float>> tensors;
   for (std::size_t i = 0; i < kGroups; ++i) {
-    groups.push_back(std::make_unique<CompressedGroup>(0, alone, options));
+    groups.push_back(options.method->make_group(0, alone, options));
   }
   std::vector<std::byte> share(plan.share().capacity()), result(plan.result().capacity());
   const std::span<std::byte> shares[] = {share}, results[] = {result};

@@ -105,8 +105,9 @@ void compare_settings(BatchedExchange& exchange, const Options& options) {
 /// Measures the rate of selection for the choice of compression. Rank 0's rate counts for all
 /// ranks, so that all choose alike.
 void post_selector(BatchedExchange& exchange, const Options& options) {
-  const bool chooses = exchange.rank() == 0 && options.calibrate == "on" && !options.reproducible &&
-                       CompressionRules::parse(options.compression).leave_choices();
+  const bool chooses =
+      exchange.rank() == 0 && options.calibrate == "on" && !options.reproducible &&
+      CompressionRules::parse(options.compression).any(&CompressionSpec::leaves_choices);
   if (!chooses) return;
   LinkCosts measured;
   measured.selector = probe_selector();

@@ -26,8 +26,7 @@ double norm(const BufferView& tensor) {
   return std::sqrt(squares);
 }
 
-}  // namespace
-
+/// Compiles both schedules and adds them as bucket `index` of `owner`.
 CompressedBucket add_compressed(const PlannedGroup& group, std::span<const GradientSpec> gradients,
                                 std::span<const BufferView> views, ReduceOp op, BucketOwner& owner,
                                 std::size_t index, const PlanContext& context) {
@@ -44,7 +43,7 @@ CompressedBucket add_compressed(const PlannedGroup& group, std::span<const Gradi
   CompressedBucket result{.group = group,
                           .name = group.name(gradients),
                           .planned = planned,
-                          .codec = std::make_shared<CompressedGroup>(rank, context.grid, options)};
+                          .codec = options.method->make_group(rank, context.grid, options)};
   const PlanInputs inputs = context.inputs();
   const auto add = [&](auto compile, std::string_view kind) {
     const std::string text = fmt::format("{} step of {}", kind, result.name);
@@ -62,6 +61,8 @@ CompressedBucket add_compressed(const PlannedGroup& group, std::span<const Gradi
   result.dense = add(compile_dense_step, "dense");
   return result;
 }
+
+}  // namespace
 
 void CompressedSet::plan(std::span<const GradientSpec> gradients, std::span<const BufferView> views,
                          ReduceOp op, BucketOwner& owner, const PlanContext& context,

@@ -35,12 +35,6 @@ struct CompressedBucket {
   BucketId next() const { return codec->is_dense() ? dense : sparse; }
 };
 
-/// Compiles both schedules and adds them as bucket `index` of `owner`. `views` say where the
-/// tensors are. Errors: those of the executor and of the arena.
-CompressedBucket add_compressed(const PlannedGroup& group, std::span<const GradientSpec> gradients,
-                                std::span<const BufferView> views, ReduceOp op, BucketOwner& owner,
-                                std::size_t index, const PlanContext& context);
-
 /// The gradients of a set that travel in compression groups. Its buckets have numbers of their own
 /// kind, so that the dense ones of the set can be planned anew without a residual noticing.
 ///

@@ -45,35 +45,16 @@ GroupExchange exchange_of(std::size_t count, const CompressionSpec& spec, const 
           .costs = costs_of_rank(grid, costs, static_cast<double>(sharers))};
 }
 
-ReducePath fastest_sparse(const CompressionChoice& choice) {
-  const PathPrediction* best = nullptr;
-  for (const PathPrediction& prediction : choice.predictions) {
-    if (!route_of(prediction.path)) continue;
-    if (best == nullptr || prediction.us < best->us) best = &prediction;
-  }
-  return best->path;
-}
-
-double predicted_us(const CompressionChoice& choice, ReducePath path) {
-  return std::ranges::find(choice.predictions, path, &PathPrediction::path)->us;
-}
-
 /// Writes to a group's gradients that they travel so.
-void travel(std::vector<GradientSpec>& gradients, const PlannedGroup& group, ReducePath path) {
+void travel(std::vector<GradientSpec>& gradients, const PlannedGroup& group,
+            const ReducePath& path) {
   CompressionSpec spec = group.spec;
-  std::optional<DType> wire;
-  if (const auto route = route_of(path)) {
-    spec.method = CompressionMethod::kTopK;
-    if (!spec.route) spec.route = route;
-  } else {
-    spec.method = CompressionMethod::kNone;
-    if (path == ReducePath::kDense16) {
-      wire = spec.wire == DType::kFloat32 ? DType::kBFloat16 : spec.wire;
-    }
-  }
+  spec.method = path.method;
+  if (!spec.route) spec.route = path.route;
   for (const std::size_t i : group.gradients) {
-    gradients[i].compression = spec.may_be_sparse() ? spec.to_string() : std::string();
-    if (wire) gradients[i].wire_dtype = wire;
+    gradients[i].compression = spec.may_be_coded() ? spec.to_string() : std::string();
+    if (!path.method->wire) continue;
+    gradients[i].wire_dtype = spec.wire == DType::kFloat32 ? DType::kBFloat16 : spec.wire;
   }
 }
 
@@ -114,7 +95,8 @@ std::vector<PlannedGroup> plan_groups(std::span<const GradientSpec> gradients) {
 
 SparseOptions sparse_options(const PlannedGroup& group, std::span<const GradientSpec> gradients) {
   const CompressionSpec& spec = group.spec;
-  SparseOptions options{.density = spec.density,
+  SparseOptions options{.method = spec.method,
+                        .density = spec.density,
                         .warm_up = spec.warm_up(),
                         .route = spec.route.value_or(ExchangeRoute::kPairwise),
                         .rule = spec.rule,
@@ -149,20 +131,23 @@ CompressionChoices choose_compression(std::vector<GradientSpec>& gradients, cons
     if (!group.spec.leaves_choices()) continue;
     const GroupExchange exchange = exchange_of(group.count, group.spec, grid, costs);
     const CompressionChoice choice = choose_path(exchange.shape, exchange.costs);
-    const bool is_free = group.spec.method == CompressionMethod::kAuto;
+    const auto predict = [&](const ReducePath& path) {
+      return predict_us(path, exchange.shape, exchange.costs);
+    };
+    const CompressionMethod& method = *group.spec.method;
     ReducePath path = choice.path;
     std::string why = choice.reason;
-    if (!is_free) {
-      path = fastest_sparse(choice);
-      why = "the fastest route of top-k, which was asked for";
+    if (!method.is_open) {
+      path = fastest_path(method, exchange.shape, exchange.costs).path;
+      why = fmt::format("the fastest route of {}, which was asked for", method.title);
     } else if (grid.num_nodes() == 1) {
-      path = ReducePath::kDense;
+      path = {};
       why = "one node, where sums are as fast as the memory that selection reads";
     } else if (has_device_memory) {
-      path = ReducePath::kDense;
+      path = {};
       why = "a set with gradients in device memory keeps the plan that it begins with";
-    } else if (path != ReducePath::kDense) {
-      path = ReducePath::kDense;
+    } else if (path != ReducePath()) {
+      path = {};
       why = fmt::format("until {} iterations are measured; of the exchange alone, {}",
                         kMeasuredIterations, choice.reason);
       choices.open.push_back({.group = group, .decision = choices.decisions.size()});
@@ -170,9 +155,9 @@ CompressionChoices choose_compression(std::vector<GradientSpec>& gradients, cons
     travel(gradients, group, path);
     choices.decisions.push_back({.tensors = group.name(gradients),
                                  .elements = group.count,
-                                 .path = std::string(to_string(path)),
-                                 .predicted_ms = predicted_us(choice, path) / 1e3,
-                                 .dense_ms = predicted_us(choice, ReducePath::kDense) / 1e3,
+                                 .path = to_string(path),
+                                 .predicted_ms = predict(path) / 1e3,
+                                 .dense_ms = predict({}) / 1e3,
                                  .reason = why});
   }
   std::ranges::stable_sort(choices.open, is_ready_before);
@@ -199,7 +184,7 @@ bool settle_compression(std::vector<GradientSpec>& gradients, CompressionChoices
     decision.reason = chosen.reason;
   }
   return std::ranges::any_of(chosen.paths,
-                             [](ReducePath path) { return path != ReducePath::kDense; });
+                             [](const ReducePath& path) { return path != ReducePath(); });
 }
 
 std::string describe(const CompressionChoices& choices, std::span<const GradientSpec> gradients) {
@@ -231,12 +216,10 @@ std::string to_string(const CompressionDecision& decision) {
 
 double predict_sparse_us(const PlannedGroup& group, const ProcessGrid& grid,
                          const LinkCosts& costs) {
-  const ExchangeRoute route = group.spec.route.value_or(ExchangeRoute::kPairwise);
+  const ReducePath path{.method = group.spec.method,
+                        .route = group.spec.route.value_or(ExchangeRoute::kPairwise)};
   const GroupExchange exchange = exchange_of(group.count, group.spec, grid, costs);
-  for (const ReducePath path : {ReducePath::kAllGather, ReducePath::kOwnersPairwise}) {
-    if (route_of(path) == route) return predict_us(path, exchange.shape, exchange.costs);
-  }
-  return predict_us(ReducePath::kOwnersLogStep, exchange.shape, exchange.costs);
+  return predict_us(path, exchange.shape, exchange.costs);
 }
 
 }  // namespace kolo

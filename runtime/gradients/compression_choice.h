@@ -53,13 +53,13 @@ struct CompressionChoices {
   std::vector<OpenChoice> open = {};                ///< In the order of readiness.
 };
 
-/// Decides what specs leave open, `auto` and the route of top-k, by what links cost, and writes it
-/// to the gradients: dense, or top-k by a named route. Each compression group is decided by itself,
-/// but for those of `auto` whose exchange compression would make 1.2 times as fast: these become
-/// dense, and `settle_compression` says at last what they are.
+/// Decides what specs leave open, `auto` and routes, by what links cost, and writes it
+/// to the gradients: dense, or a codec by a named route. Each compression group is decided by
+/// itself, but for those of `auto` whose exchange compression would make 1.2 times as fast: these
+/// become dense, and `settle_compression` says at last what they are.
 ///
 /// On one node `auto` is dense whatever was measured: owners sum in mapped memory, and no selection
-/// is faster than what it reads. A route of top-k goes by that memory there. Between nodes each
+/// is faster than what it reads. Routes go by that memory there. Between nodes each
 /// rank is taken to exchange its part of the tensors over its share of the node's link.
 ///
 /// Threads: pure; any. Equal arguments give equal choices: costs are rank 0's.

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <map>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -22,13 +21,7 @@ CompressionSpec spec_of(const GradientSpec& gradient, const CompressionRules& ru
   }
 }
 
-std::optional<DType> dense_wire(CompressionMethod method) {
-  if (method == CompressionMethod::kFloat16) return DType::kFloat16;
-  if (method == CompressionMethod::kBFloat16) return DType::kBFloat16;
-  return std::nullopt;
-}
-
-bool can_be_sparse(const GradientSpec& gradient) {
+bool can_be_coded(const GradientSpec& gradient) {
   return gradient.element_type() == DType::kFloat32 && gradient.memory == MemoryKind::kHost;
 }
 
@@ -44,11 +37,11 @@ void resolve_compression(std::vector<GradientSpec>& gradients, const Compression
   for (GradientSpec& gradient : gradients) {
     const CompressionSpec spec =
         spec_of(gradient, rules).for_tensor(gradient.count(), gradient.shape.size());
-    if (const auto wire = dense_wire(spec.method); wire && is_float(gradient.element_type())) {
-      gradient.wire_dtype = wire;
+    if (spec.method->wire && is_float(gradient.element_type())) {
+      gradient.wire_dtype = spec.method->wire;
     }
-    const bool is_sparse = spec.may_be_sparse() && can_be_sparse(gradient);
-    gradient.compression = is_sparse ? spec.to_string() : std::string();
+    const bool is_coded = spec.may_be_coded() && can_be_coded(gradient);
+    gradient.compression = is_coded ? spec.to_string() : std::string();
   }
 }
 
@@ -68,7 +61,7 @@ void check_compression(const std::vector<GradientSpec>& gradients, const Gradien
 void check_reproducible(const std::vector<GradientSpec>& gradients) {
   for (const GradientSpec& gradient : gradients) {
     if (gradient.compression.empty()) continue;
-    if (CompressionSpec::parse(gradient.compression).method != CompressionMethod::kAuto) continue;
+    if (!CompressionSpec::parse(gradient.compression).is_open()) continue;
     throw KoloError({.code = ErrorCode::kConfig,
                      .what = fmt::format("gradient '{}': compression {} follows from measured "
                                          "times, which `reproducible` excludes; name a spec, such "

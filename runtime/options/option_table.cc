@@ -223,14 +223,10 @@ const std::vector<OptionEntry>& option_table() {
           [](std::optional<DType> dtype) { return std::string(dtype ? to_string(*dtype) : ""); }),
       option(
           "compression", "SPEC|PATTERN=SPEC,...",
-          "compression of gradients: " + std::string(kCompressionForms) +
-              "; or rules by name with * and ?, of which the first match counts, e.g. "
-              "'*.bias=none,*=topk(0.01)'. DENSITY: share of elements that is sent, above 0 and up "
-              "to 1. SETTING: fp32, fp16 or bf16 (dtype of values), dgc[=MOMENTUM], warmup=STEPS "
-              "(dense), ramp=STEPS (falling density), nofeedback, rule=quota|lossless, "
-              "route=auto|allgather|owners|logstep, scope=nodes|flat. auto measures 20 dense "
-              "steps, compresses where that makes steps at least 1.2 times as fast, and logs the "
-              "reason",
+          fmt::format(
+              "compression of gradients: {}. auto measures 20 dense steps, compresses where "
+              "that makes steps at least 1.2 times as fast, and logs the reason",
+              compression_help()),
           &Options::compression, false,
           [](const std::string& text) { return CompressionRules::parse(text).to_string(); },
           std::identity()),

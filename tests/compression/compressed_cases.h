@@ -20,8 +20,9 @@ namespace kolo::test {
 inline constexpr std::uint32_t kGroupSeed = 97;
 
 inline std::string text(const SparseOptions& options, const std::vector<int>& nodes) {
-  std::string result = shape_text(nodes) + ", " + std::string(to_string(options.route)) +
-                       ", rule " + std::to_string(static_cast<int>(options.rule)) + ", wire " +
+  std::string result = shape_text(nodes) + ", " + std::string(options.method->name) + ", " +
+                       std::string(to_string(options.route)) + ", rule " +
+                       std::to_string(static_cast<int>(options.rule)) + ", wire " +
                        std::string(to_string(options.wire)) + ", density " +
                        std::to_string(options.density) + ", tensors";
   for (const FeedbackTensor& tensor : options.tensors) result += " " + std::to_string(tensor.count);

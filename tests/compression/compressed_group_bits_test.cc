@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <numeric>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -87,21 +90,29 @@ TEST_F(CompressedGroupTest, DensityOneEqualsTheDensePath) {
   }
 }
 
-// I11.
+// I6 of every method, and I11: the same on all ranks and along all routes.
 TEST_F(CompressedGroupTest, Edges) {
-  for (const Number number : kEdgeNumbers) {
+  std::vector<Number> numbers(std::begin(kEdgeNumbers), std::end(kEdgeNumbers));
+  numbers.push_back(normal);
+  for (const Number number : numbers) {
     for (const std::vector<std::size_t>& counts :
          {std::vector<std::size_t>{1}, {3, 0, 2}, {64 * 5 + 1, 0, 63}}) {
       for (const std::vector<int>& nodes : {std::vector<int>{5}, {2, 2}, {4, 4}}) {
-        for (const SparseOptions& options : all_ways(options_of(counts, 0.1))) {
+        std::map<std::pair<const CompressionMethod*, QuotaRule>, std::vector<std::uint32_t>> bits;
+        const std::mt19937 random = random_;
+        for (const SparseOptions& options : all_ways_of_all_methods(options_of(counts, 0.1))) {
           SCOPED_TRACE(text(options, nodes));
           CompressedJob job(nodes, options);
+          random_ = random;
           for (int step = 0; step < 2; ++step) {
             ASSERT_TRUE(job.step(gradients_of(random_, options, job.size(), number)));
             for (int rank = 1; rank < job.size(); ++rank) {
               ASSERT_EQ(bits_of(job.rank(rank).results()), bits_of(job.rank(0).results()));
             }
           }
+          std::vector<std::uint32_t> own = bits_of(job.rank(0).results());
+          std::ranges::move(residual_bits(job), std::back_inserter(own));
+          ASSERT_EQ(bits.try_emplace({options.method, options.rule}, own).first->second, own);
         }
       }
     }

@@ -52,8 +52,10 @@ TEST_F(CompressedGroupTest, WithoutFeedbackNothingIsKept) {
 
 // I10: one bad number on any rank, and no bit of any state has changed on any rank; all see it.
 TEST_F(CompressedGroupTest, ABadNumberOnOneRankSkipsTheStepOnAll) {
+  const auto methods = coded_methods();
   for (int round = 0; round < 24; ++round) {
     SparseOptions options = any_options(random_);
+    options.method = methods[static_cast<std::size_t>(round) % methods.size()];
     const std::vector<int> nodes = any_nodes(random_);
     if (round % 3 == 0) options.momentum = MomentumCorrection{};
     options.warm_up.dense_steps = round % 4 == 0 ? 2 : 0;
@@ -79,7 +81,7 @@ TEST_F(CompressedGroupTest, ABadNumberOnOneRankSkipsTheStepOnAll) {
 
 TEST_F(CompressedGroupTest, ASumThatOverflowsSkipsTheStep) {
   for (const std::vector<int>& nodes : {std::vector<int>{2}, {1, 1}, {2, 2}}) {
-    for (const SparseOptions& options : all_ways(options_of({500}, 0.1))) {
+    for (const SparseOptions& options : all_ways_of_all_methods(options_of({500}, 0.1))) {
       SCOPED_TRACE(text(options, nodes));
       CompressedJob job(nodes, options);
       auto gradients = gradients_of(random_, options, job.size(), normal);

@@ -96,7 +96,7 @@ TEST_F(CompressedGroupTest, ARemappedStateIsWorthAsMuch) {
 }
 
 TEST_F(CompressedGroupTest, SteadyStateAllocatesNothing) {
-  for (const SparseOptions& options : all_ways(options_of({20000, 5000}, 0.02))) {
+  for (const SparseOptions& options : all_ways_of_all_methods(options_of({20000, 5000}, 0.02))) {
     SCOPED_TRACE(text(options, {1}));
     CompressedJob job({1}, options);
     auto gradients = gradients_of(random_, options, 1, normal);

@@ -73,7 +73,7 @@ class CompressedRank {
         placement_(placement),
         transport_(hub.transport(rank)),
         executor_(*transport_),
-        group(std::make_unique<CompressedGroup>(rank, grid_, options)),
+        group(options.method->make_group(rank, grid_, options)),
         tensors(std::make_shared<GroupTensors>(options)) {
     add(compile_sparse);
     add(compile_dense_step);

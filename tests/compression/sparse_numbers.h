@@ -11,6 +11,7 @@
 
 #include "comm/base/dtype.h"
 #include "comm/schedule/schedule.h"
+#include "compression/compression_method.h"
 #include "compression/sparse_all_reduce.h"
 
 /// Gradients for tests of sparse exchanges, from a seed, and their bits.
@@ -59,6 +60,15 @@ inline SparseOptions options_of(const std::vector<std::size_t>& counts, double d
   return options;
 }
 
+/// All methods with a codec: what their groups have in common is tested with each.
+inline std::vector<const CompressionMethod*> coded_methods() {
+  std::vector<const CompressionMethod*> methods;
+  for (const CompressionMethod* method : compression_methods()) {
+    if (method->make_group != nullptr) methods.push_back(method);
+  }
+  return methods;
+}
+
 /// Every route and rule.
 inline std::vector<SparseOptions> all_ways(const SparseOptions& options) {
   std::vector<SparseOptions> ways;
@@ -68,6 +78,17 @@ inline std::vector<SparseOptions> all_ways(const SparseOptions& options) {
     for (const QuotaRule rule : kRules) ways.emplace_back(way).rule = rule;
   }
   return ways;
+}
+
+/// Those of every method.
+inline std::vector<SparseOptions> all_ways_of_all_methods(SparseOptions options) {
+  std::vector<SparseOptions> all;
+  for (const CompressionMethod* method : coded_methods()) {
+    options.method = method;
+    const std::vector<SparseOptions> ways = all_ways(options);
+    all.insert(all.end(), ways.begin(), ways.end());
+  }
+  return all;
 }
 
 /// The most that a rank sends in the exchange of a sparse step.

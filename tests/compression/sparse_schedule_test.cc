@@ -20,8 +20,8 @@ namespace {
 using testing::ElementsAre;
 
 std::string text(const SparseOptions& options) {
-  return std::string(to_string(options.route)) + ", rule " +
-         std::to_string(static_cast<int>(options.rule)) + ", " +
+  return std::string(options.method->name) + " " + std::string(to_string(options.route)) +
+         ", rule " + std::to_string(static_cast<int>(options.rule)) + ", " +
          std::to_string(options.tensors[0].count) + " elements";
 }
 
@@ -50,7 +50,8 @@ TEST(SparseSchedules, AreProvedForAllShapesRoutesAndRules) {
       // One with an owner for every rank; one that has fewer blocks than ranks; one element.
       for (const std::vector<std::size_t>& counts :
            {std::vector<std::size_t>{1000, 37}, {130}, {1}}) {
-        for (const SparseOptions& options : test::all_ways(test::options_of(counts, 0.1))) {
+        for (const SparseOptions& options :
+             test::all_ways_of_all_methods(test::options_of(counts, 0.1))) {
           for (const Placement placement : {Placement::kUser, Placement::kInPlace}) {
             for (const Compile compile : {compile_sparse, compile_dense_step}) {
               EXPECT_EQ(verified(compile_all(grid, options, placement, compile), grid),

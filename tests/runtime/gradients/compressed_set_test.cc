@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "compression/compression_spec.h"
 #include "tests/runtime/gradients/compressed_member.h"
 
 namespace kolo::test {
@@ -73,14 +74,20 @@ TEST(CompressedSet, AtDensityOneTheBitsAreThoseOfTheDensePath) {
 }
 
 TEST(CompressedSet, NeitherFusionNorRouteChangesABit) {
-  const auto expected = results_of({.compression = "topk(0.05,route=owners)"}, 4);
-  for (const std::size_t fusion_bytes : std::initializer_list<std::size_t>{0, 1024, 1 << 26}) {
-    EXPECT_EQ(
-        results_of({.compression = "topk(0.05,route=owners)", .fusion_bytes = fusion_bytes}, 4),
-        expected);
+  for (const CompressionMethod* method : compression_methods()) {
+    if (method->make_group == nullptr) continue;
+    const auto by = [&](ExchangeRoute route) {
+      return CompressionSpec{.method = method, .density = 0.05, .route = route}.to_string();
+    };
+    const std::string owners = by(ExchangeRoute::kPairwise);
+    SCOPED_TRACE(owners);
+    const auto expected = results_of({.compression = owners}, 4);
+    for (const std::size_t fusion_bytes : std::initializer_list<std::size_t>{0, 1024, 1 << 26}) {
+      EXPECT_EQ(results_of({.compression = owners, .fusion_bytes = fusion_bytes}, 4), expected);
+    }
+    EXPECT_EQ(results_of({.compression = by(ExchangeRoute::kLogStep)}, 4), expected);
+    EXPECT_EQ(results_of({.compression = by(ExchangeRoute::kAllGather)}, 4), expected);
   }
-  EXPECT_EQ(results_of({.compression = "topk(0.05,route=logstep)"}, 4), expected);
-  EXPECT_EQ(results_of({.compression = "topk(0.05,route=allgather)"}, 4), expected);
 }
 
 // Density one sends everything in every step, so that velocity and residual do what an optimizer's

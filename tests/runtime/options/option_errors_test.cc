@@ -114,7 +114,6 @@ std::vector<BadValue> bad_values() {
       bad_text("compression", &Options::compression, "topk(0.1,rout=auto)", kUsage,
                "did you mean route=?"),
       bad_text("compression", &Options::compression, "topk(2)", kConfig, "density 2"),
-      bad_text("compression", &Options::compression, "topk", kConfig, "topk(0.01)"),
       bad_text("compression", &Options::compression, "", kConfig, ""),
       {"wire_dtype", "int32", [](Options& o) { o.wire_dtype = DType::kInt32; }, kUsage, "float32"},
       {"wire_dtype", "floot16", nullptr, kUsage, "did you mean float16?"},

@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "comm/base/error.h"
+#include "compression/compression_method.h"
 #include "runtime/options/option_table.h"
 #include "tests/support/random_text.h"
 
@@ -31,65 +34,17 @@ const std::map<std::string, std::vector<std::string>>& taken() {
   return texts;
 }
 
-const std::vector<std::string> kWords = {"none",
-                                         "fp16",
-                                         "bf16",
-                                         "fp32",
-                                         "topk",
-                                         "auto",
-                                         "(",
-                                         ")",
-                                         ",",
-                                         "=",
-                                         "*",
-                                         "?",
-                                         ":",
-                                         " ",
-                                         "-",
-                                         "+",
-                                         ".",
-                                         "0",
-                                         "1",
-                                         "0.01",
-                                         "1e-3",
-                                         "1e-320",
-                                         "nan",
-                                         "inf",
-                                         "9223372036854775807",
-                                         "18446744073709551616",
-                                         "K",
-                                         "M",
-                                         "G",
-                                         "dgc",
-                                         "warmup",
-                                         "ramp",
-                                         "nofeedback",
-                                         "rule",
-                                         "quota",
-                                         "lossless",
-                                         "route",
-                                         "owners",
-                                         "logstep",
-                                         "allgather",
-                                         "scope",
-                                         "nodes",
-                                         "flat",
-                                         "network_latency_us=",
-                                         "node_rates=",
-                                         "bucket_us=",
-                                         "float32",
-                                         "float16",
-                                         "bfloat16",
-                                         "int32",
-                                         "on",
-                                         "off",
-                                         "cpu",
-                                         "cuda:",
-                                         "layer.weight"};
+constexpr const char* kWords =
+    "fp32 ( ) , = * ? : - + . 0 1 0.01 1e-3 1e-320 nan inf 9223372036854775807 "
+    "18446744073709551616 K M G dgc warmup ramp nofeedback rule quota lossless route owners "
+    "logstep allgather scope nodes flat network_latency_us= node_rates= bucket_us= float32 "
+    "float16 bfloat16 int32 on off cpu cuda: layer.weight";
 
 TEST(OptionTexts, AreRefusedByNameOrComeBack) {
-  std::vector<std::string> words = kWords;
-  words.emplace_back(1, '\0');
+  std::istringstream stream(kWords);
+  std::vector<std::string> words(std::istream_iterator<std::string>(stream), {});
+  for (const char odd : {' ', '\0'}) words.emplace_back(1, odd);
+  for (const CompressionMethod* method : compression_methods()) words.emplace_back(method->name);
   test::RandomText texts(kSeed, words);
   for (const OptionEntry& entry : option_table()) {
     SCOPED_TRACE(entry.name + ", seed " + std::to_string(kSeed));

@@ -1,0 +1,46 @@
+#include "compression/compression_method.h"
+
+namespace kolo {
+namespace {
+
+ExchangeNeeds dense_needs(const CompressionGroupShape& group, const CompressionCosts&) {
+  const double bytes = 4 * static_cast<double>(group.count);
+  return {.contribution_bytes = bytes, .result_bytes = bytes};
+}
+
+// Casting to the wire and back moves as much as a pass that reads two streams and writes one.
+ExchangeNeeds cast_needs(const CompressionGroupShape& group, const CompressionCosts& costs) {
+  const double bytes = 2 * static_cast<double>(group.count);
+  return {.contribution_bytes = bytes,
+          .result_bytes = bytes,
+          .pass_us = 12 * static_cast<double>(group.count) / costs.selector_bytes_per_us};
+}
+
+}  // namespace
+
+namespace methods {
+
+constinit const CompressionMethod none{
+    .name = "none", .title = "dense", .competes = true, .needs = dense_needs};
+/// For `auto` it stands for both: a spec's own 16-bit dtype decides.
+constinit const CompressionMethod fp16{.name = "fp16",
+                                       .title = "dense 16-bit",
+                                       .competes = true,
+                                       .wire = DType::kFloat16,
+                                       .needs = cast_needs};
+constinit const CompressionMethod bf16{
+    .name = "bf16", .title = "dense 16-bit", .wire = DType::kBFloat16, .needs = cast_needs};
+constinit const CompressionMethod automatic{
+    .name = "auto", .title = "auto", .takes_density = true, .is_open = true};
+
+}  // namespace methods
+
+std::span<const CompressionMethod* const> compression_methods() {
+#define KOLO_METHOD_ADDRESS(name) &methods::name,
+  static constexpr const CompressionMethod* kAll[] = {
+      KOLO_COMPRESSION_METHODS(KOLO_METHOD_ADDRESS)};
+#undef KOLO_METHOD_ADDRESS
+  return kAll;
+}
+
+}  // namespace kolo
