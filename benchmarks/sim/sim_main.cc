@@ -13,6 +13,7 @@
 #include "benchmarks/sim/predictions.h"
 #include "comm/base/output_file.h"
 #include "comm/schedule/goal.h"
+#include "compression/compression_spec.h"
 #include "runtime/options/version.h"
 #include "runtime/tools/command_line.h"
 #include "topology/link_costs.h"
@@ -135,12 +136,12 @@ void require_options_read(const CLI::App& command, const Arguments& arguments) {
                           "--late-us, or --slow-share with --slow-factor"}});
   if (command.get_name() != "step") return;
   const bool is_dense = std::ranges::all_of(arguments.compressions, [](const std::string& text) {
-    return text == "none" || text == "fp16" || text == "bf16" || text == "auto";
+    return !CompressionRules::parse(text).any(&CompressionSpec::has_codec);
   });
   require_read(command, {{"--batch", !has("--compute-ms"), "calls without --compute-ms"},
                          {"--tflops", !has("--compute-ms"), "calls without --compute-ms"},
                          {"--compression", is_dense || !arguments.memory.starts_with("device"),
-                          "--memory arena and user, but for none, fp16, bf16 and auto"}});
+                          "--memory arena and user, but for methods without a codec"}});
 }
 
 /// `columns` stand behind those of a machine.

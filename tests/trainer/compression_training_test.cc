@@ -182,24 +182,13 @@ TEST(CompressionRulesTest, AutoForAdaptiveOptimizersIsWhatTheyNeed) {
   EXPECT_EQ(adaptive_rules("auto", job), "embedding*=none,*=auto(0.01,warmup=150,rule=lossless)");
   EXPECT_EQ(adaptive_rules("auto(0.02,fp32)", job),
             "embedding*=none,*=auto(0.02,fp32,warmup=150,rule=lossless)");
-  EXPECT_EQ(adaptive_rules("auto(0.02,rule=quota,warmup=9)", job),
-            "embedding*=none,*=auto(0.02,rule=quota,warmup=9)");
+  EXPECT_EQ(adaptive_rules("auto(0.02,warmup=9)", job),
+            "embedding*=none,*=auto(0.02,warmup=9,rule=lossless)");
   // Sparse steps begin after the rise of the learning rate.
   EXPECT_EQ(adaptive_rules("auto", {.warmup_steps = 50, .total_steps = 200}),
             "embedding*=none,*=auto(0.01,warmup=60,rule=lossless)");
   for (const char* rules : {"none", "topk(0.01)", "fc*=auto,*=none", "fp16"}) {
     EXPECT_EQ(adaptive_rules(rules, job), rules);
-  }
-}
-
-TEST(CompressionRulesTest, AutoIsFoundWhereverItIsASpec) {
-  for (const char* rules : {"auto", "auto(0.01)", "fc*=auto,*=none", "fc*=none,auto(0.01,fp32)",
-                            "*.bias=none,*=auto(0.01,rule=quota)"}) {
-    EXPECT_TRUE(leave_method_open(rules)) << rules;
-  }
-  for (const char* rules :
-       {"none", "topk(0.01,route=auto)", "auto*=none", "topk(0.01,route=auto),auto1=fp16"}) {
-    EXPECT_FALSE(leave_method_open(rules)) << rules;
   }
 }
 

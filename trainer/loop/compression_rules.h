@@ -2,10 +2,9 @@
 
 #include <cstddef>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "comm/base/dtype.h"
+#include "runtime/gradients/gradient_compression.h"
 #include "runtime/options/options.h"
 #include "trainer/config.h"
 
@@ -20,31 +19,16 @@ struct AdaptiveJob {
 /// The compression rules of a job with an adaptive optimizer: `rules`, but `auto` for all gradients
 /// becomes what such jobs need to reach the loss of dense ones. Embeddings stay dense, all sums
 /// come back, and sparse steps begin after 15 % of all steps and 1.2 times the rise of the learning
-/// rate. A setting that `rules` names is kept. Pure.
+/// rate, unless `rules` names a warm-up. Pure.
 ///
 ///     auto(0.02)   ->   embedding*=none,*=auto(0.02,warmup=150,rule=lossless)
-std::string adaptive_rules(std::string_view rules, const AdaptiveJob& job);
-
-/// A rule of `PATTERN=SPEC,...`; a spec for all gradients has the pattern "*".
-struct NamedSpec {
-  std::string pattern;
-  std::string spec;
-};
-
-/// The rules of an option that the runtime has accepted, in order. Pure.
-std::vector<NamedSpec> split_rules(std::string_view rules);
-
-/// True if some rule sends top-k. Pure.
-bool name_top_k(std::string_view rules);
+std::string adaptive_rules(const std::string& rules, const AdaptiveJob& job);
 
 /// True if some top-k has no dense steps beyond the rise of the learning rate, of `warmup_steps`
 /// steps: an adaptive optimizer's second moments are too young then. Pure.
-bool begins_sparse_early(std::string_view rules, std::size_t warmup_steps);
+bool begins_sparse_early(const std::string& rules, std::size_t warmup_steps);
 
-/// True if some rule of `rules` is "auto", whose choice follows from measured times. Pure.
-bool leave_method_open(std::string_view rules);
-
-/// Errors: KoloError(kConfig) if the rules name top-k and the device is not "cpu": sparse gradients
+/// Errors: KoloError(kConfig) if the rules name a codec and the device is not "cpu": its gradients
 /// live in host memory, so a job on a GPU would be dense whatever its report says.
 void require_device_compression(const Options& options);
 

@@ -192,7 +192,7 @@ void require_resumable(const Config& config, const Runtime& runtime, Learner& le
     throw_config_error(fmt::format("{}: checkpoints need --device cpu, and this job has {}", option,
                                    options.device));
   }
-  if (leave_method_open(options.compression)) {
+  if (CompressionRules::parse(options.compression).any(&CompressionSpec::is_open)) {
     throw_config_error(
         fmt::format("{}: --compression {} decides by measured times, so a job that is resumed "
                     "might take another way; name the method instead, which the line "

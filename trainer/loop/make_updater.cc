@@ -1,7 +1,5 @@
 #include "trainer/loop/learner.h"
 
-#include <fnmatch.h>
-
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -34,10 +32,11 @@ void warn_of_unused_rules(const Config& config, const Options& options,
        unused_rules(parse_decay_rules(config.decay_rules), parameters)) {
     warn("--decay-rules", pattern);
   }
-  for (const NamedSpec& rule : split_rules(options.compression)) {
+  const CompressionRules rules = CompressionRules::parse(options.compression);
+  for (const auto& rule : rules.rules()) {
     bool is_used = false;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      is_used |= ::fnmatch(rule.pattern.c_str(), parameters[i].name().c_str(), 0) == 0;
+      is_used |= matches(rule.pattern, parameters[i].name());
     }
     if (!is_used) warn("--compression", rule.pattern);
   }
@@ -80,7 +79,8 @@ void advise_adaptive(const Config& config, const std::string& compression) {
                     "steps worked) and rule=lossless",
                     compression, config.warmup_steps));
   }
-  if (name_top_k(compression) && config.clip_norm > 0.0) {
+  if (CompressionRules::parse(compression).any(&CompressionSpec::is_sparse) &&
+      config.clip_norm > 0.0) {
     log::warn(
         fmt::format("--clip-norm {}: it limits gradients in dense steps only; in sparse ones "
                     "{} sends directions, and 'norm' is theirs",
