@@ -7,6 +7,7 @@ import itertools
 import os
 import pathlib
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import unittest
 import support
 
 import kolo
-from kolo import _errors, _handle, _library, _runtime, _wait
+from kolo import _errors, _handle, _header, _library, _runtime, _wait
 
 
 class Classes(unittest.TestCase):
@@ -221,6 +222,7 @@ class Library(unittest.TestCase):
             copy.mkdir(parents=True)
             for source in (support.PACKAGE / "kolo").glob("*.py"):
                 (copy / source.name).write_bytes(source.read_bytes())
+            shutil.copytree(_header.INCLUDE / "kolo", copy / "include" / "kolo")  # As in a wheel.
             environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(copy.parent), **variables}
             command = [sys.executable, "-B", "-c", "import kolo; kolo.open()"]
             done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
