@@ -12,7 +12,6 @@ from typing import Callable
 
 import torch
 import torch.distributed as dist
-from support import raises
 from torch.nn.parallel import DistributedDataParallel
 
 import kolo
@@ -85,7 +84,7 @@ def a_program_that_exits():
     dist.all_reduce(torch.ones(3))
 
 
-@end((1, 9), "rank 1")
+@end((1, 9), "PeerLostError", "rank 1")
 def a_process_that_dies():
     if dist.get_rank() == 1:
         os._exit(9)
@@ -95,23 +94,6 @@ def a_process_that_dies():
 @end((1, 1), "ranks disagree", "float32 [3]", "float32 [4]")
 def a_mismatch_that_nobody_catches():
     dist.all_reduce(torch.ones(3 + dist.get_rank()))
-
-
-@end((0, 0, 0), "rank 0 goes on", "rank 2 goes on")
-def a_mismatch_that_all_catch():
-    for wrong in (
-        lambda me: dist.all_reduce(torch.ones(3 + me)),
-        lambda me: dist.all_reduce(torch.ones(3, dtype=(torch.float32, torch.int32, torch.int32)[me])),
-        lambda me: dist.broadcast(torch.ones(3), 0 if me == 0 else 1),
-        lambda me: dist.all_reduce(torch.ones(3)) if me == 0 else dist.all_gather([torch.ones(3)] * 3, torch.ones(3)),
-    ):
-        with raises(kolo.MismatchError):
-            wrong(dist.get_rank())
-    mine = torch.ones(3)
-    dist.all_reduce(mine)
-    assert mine.tolist() == [3.0] * 3
-    print(f"rank {dist.get_rank()} goes on")
-    dist.destroy_process_group()
 
 
 @end((0, 0), "rank 0 is over", "rank 1 is over")

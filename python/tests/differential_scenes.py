@@ -9,6 +9,7 @@ import threading
 import torch
 import torch.distributed as dist
 import torch.distributed.nn.functional as differentiable
+from torch._C._distributed_c10d import _make_nccl_premul_sum
 from torch.distributed import _functional_collectives as functional
 
 from differential_table import Bounded, me, noise, resources, same_everywhere, scene, size, values
@@ -35,7 +36,43 @@ def reductions_of_every_type():
         for dtype, count in itertools.product(dtypes, COUNTS):
             results.append(values(me(), count, dtype=dtype) * (1 + 2j if dtype in COMPLEX else 1))
             dist.all_reduce(results[-1], op)
+        results.append(values(me(), 6, dtype=dtypes[-1]))
+        dist.reduce(results[-1], 0, op)
+        results[-1] = results[-1] if me() == 0 else None
     return results
+
+
+@scene(alone=True)
+def reductions_that_gloo_lacks():
+    """Averages, premultiplied sums, booleans, and reduce_scatters by other operations than sums."""
+    every = torch.stack([values(rank, 2 * size()).double() for rank in range(size())])
+    mine = slice(2 * me(), 2 * me() + 2)
+    for dtype in FLOATS:
+        tensor, part = values(me(), 2 * size(), dtype=dtype), torch.empty(2, dtype=dtype)
+        dist.reduce_scatter_tensor(part, tensor, dist.ReduceOp.MAX)
+        assert torch.equal(part, every.amax(0)[mine].to(dtype))
+        dist.reduce_scatter(part, list(tensor.split(2)), dist.ReduceOp.AVG)
+        dist.all_reduce(tensor, dist.ReduceOp.AVG)
+        # The factor 1 / ranks is rounded, and so is the product: one unit in the last place for each.
+        for got, mean in ((part, every.mean(0)[mine]), (tensor, every.mean(0))):
+            assert torch.allclose(got, mean.to(dtype), rtol=2 * torch.finfo(dtype).eps, atol=0)
+    truth = torch.tensor([True, me() == 0, False])
+    dist.all_reduce(truth, dist.ReduceOp.BAND)
+    weighted = torch.full((5,), float(me()))
+    dist.all_reduce(weighted, _make_nccl_premul_sum(2.0))
+    assert truth.tolist() == [True, False, False] and torch.equal(weighted, torch.full((5,), size() * (size() - 1.0)))
+
+
+@scene(alone=True)
+def sums_of_16_bits_are_rounded_once():
+    for dtype in (torch.float16, torch.bfloat16):
+        parts = [noise(rank, 10_001).to(dtype) for rank in range(size())]
+        mine = parts[me()].clone()
+        dist.all_reduce(mine)
+        total = parts[0].float()
+        for part in parts[1:]:
+            total += part.float()
+        assert torch.equal(mine, total.to(dtype))
 
 
 @scene()
@@ -155,18 +192,6 @@ def large_tensors():
     mine = values(me(), 3_000_001)
     dist.all_reduce(mine)
     return mine
-
-
-@scene()
-def coalesced_operations():
-    tensors = [values(me(), 10), values(me() + 1, 3, 4)]
-    dist.all_reduce_coalesced(tensors)
-    together = [values(me(), 5), values(me() + 2, 7)]
-    with dist._coalescing_manager(async_ops=True) as manager:
-        for each in together:
-            dist.all_reduce(each)
-    manager.wait()
-    return tensors, together
 
 
 # --- parts ------------------------------------------------------------------------------------------
@@ -292,7 +317,9 @@ def sparse_sums_of_other_types():
         results.append(tensor.to_dense())
     large = torch.sparse_coo_tensor([[0]], torch.tensor([2**24 + 1]), (2,))
     dist.all_reduce(large)
-    return results, large.to_dense()
+    deep = torch.sparse_coo_tensor([[0, 1, me() % 2], [me() % 3, 2, 1]], torch.ones(3, 4), (2, 3, 4))
+    dist.all_reduce(deep)
+    return results, large.to_dense(), deep.to_dense()
 
 
 # --- futures ----------------------------------------------------------------------------------------
@@ -316,7 +343,9 @@ def futures_inside_futures():
             dist.recv(token, rank)
 
     def again(_):
-        return dist.all_reduce(values(me(), 4), async_op=True).get_future().wait()[0]
+        mine = values(me(), 4)
+        dist.all_reduce(mine, async_op=True).wait()
+        return mine
 
     def twice(done):
         third = dist.all_reduce(done.value() + 1, async_op=True).get_future()

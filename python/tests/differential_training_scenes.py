@@ -4,8 +4,6 @@ They run where each sum has two parts, on 2 ranks or in rows and columns of 2 x 
 bits: the sum of two numbers has no order, and divisions by 2 are exact.
 """
 
-import copy
-import os
 import shutil
 import tempfile
 
@@ -14,7 +12,6 @@ import torch.distributed as dist
 from torch.distributed import checkpoint
 from torch.distributed.algorithms.ddp_comm_hooks import (
     ddp_zero_hook,
-    debugging_hooks,
     default_hooks,
     post_localSGD_hook,
     powerSGD_hook,
@@ -22,7 +19,6 @@ from torch.distributed.algorithms.ddp_comm_hooks import (
 )
 from torch.distributed.algorithms.join import Join
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
@@ -153,31 +149,6 @@ def ddp_of_sparse_gradients():
 
 
 @scene(2)
-def ddp_with_ignored_parameters():
-    model = network()
-    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, ["3.bias"])
-    made = parallel(model)
-    backward(made, 0)
-    return [each.grad for each in made.parameters()]
-
-
-@scene(2)
-def hook_without_communication():
-    made = parallel(hook=debugging_hooks.noop_hook)
-    backward(made, 0)
-    return [each.grad for each in made.parameters()]
-
-
-@scene(2)
-def hook_of_its_own():
-    def hook(_, bucket):
-        future = dist.all_reduce(bucket.buffer() / 2, async_op=True).get_future()
-        return future.then(lambda done: done.value()[0])
-
-    return train(parallel(hook=hook))
-
-
-@scene(2)
 def hook_of_nested_futures():
     """As PowerSGD: a callback begins another operation, and the hook's future is that of the second."""
 
@@ -219,12 +190,6 @@ def hook_of_post_local_sgd():
 
 
 # --- ZeRO -------------------------------------------------------------------------------------------
-
-
-@scene(2)
-def zero():
-    model = parallel()
-    return train(model, ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.01))
 
 
 @scene(2)
@@ -292,31 +257,11 @@ scene(4, name="fsdp2_in_rows_and_columns")(lambda: train_sharded(sharded(mesh(2,
 
 
 @scene(2)
-def fsdp2_that_keeps_parameters_and_accumulates():
-    model = sharded(mesh(2), reshard_after_forward=False)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(4):
-        model.set_requires_gradient_sync(step % 2 == 1)
-        backward(model, step)
-        if step % 2 == 1:
-            optimizer.step()
-            optimizer.zero_grad()
-    return full(model)
-
-
-@scene(2)
 def fsdp1():
     model = FullyShardedDataParallel(network(), device_id=torch.device("cpu"), use_orig_params=True)
     train_alone(model, torch.optim.SGD(model.parameters(), lr=0.1), range(3))
     with FullyShardedDataParallel.summon_full_params(model):
         return [each.detach().clone() for each in model.parameters()]
-
-
-@scene(2)
-def full_state_of_shards():
-    model = sharded(mesh(2))
-    train_sharded(model, steps=range(2))
-    return get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
 
 
 # --- DTensor ----------------------------------------------------------------------------------------
@@ -337,15 +282,6 @@ def dtensor_placements():
         partial.redistribute(rows, [Shard(0)]).to_local(),
         distribute_tensor(whole, rows, [Replicate()]).to_local(),
     )
-
-
-@scene()
-def dtensor_products():
-    rows = mesh(size())
-    left = distribute_tensor(values(0, 2 * size(), 3 * size()), rows, [Shard(1)])
-    right = distribute_tensor(values(1, 3 * size(), 4), rows, [Shard(0)])
-    product = left @ right
-    return product.full_tensor(), product.sum().full_tensor(), (product + 1).full_tensor()
 
 
 @scene(4)
@@ -435,24 +371,3 @@ def a_checkpoint_in_the_background():
         checkpoint.async_save(state, checkpoint_id=folder, process_group=group).result()
 
     return check_restored(sharded(mesh(2)), save)
-
-
-@scene(2)
-def training_that_goes_on_from_a_checkpoint():
-    folder = shared_folder()
-    model = parallel()
-    optimizer = sgd(model)
-    train(model, optimizer, steps=range(2))
-    if me() == 0:
-        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, os.path.join(folder, "state.pt"))
-    dist.barrier()
-    state = torch.load(os.path.join(folder, "state.pt"))
-    model, other = parallel(copy.deepcopy(model.module)), None
-    model.load_state_dict(state["model"])
-    other = sgd(model)
-    other.load_state_dict(state["optimizer"])
-    results = train(model, other, steps=range(2, 4))
-    dist.barrier()
-    if me() == 0:
-        shutil.rmtree(folder)
-    return results

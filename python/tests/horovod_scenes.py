@@ -4,8 +4,6 @@ horovod_scenes.py SCENE[,SCENE...]    with RANK, WORLD_SIZE, MASTER_ADDR and MAS
 """
 
 import os
-import pathlib
-import tempfile
 
 import torch
 from support import play
@@ -271,7 +269,6 @@ def elastic_states():
     assert (state.epoch, state.notes) == (5, ["a"])
     check(weights(model), saved, "restored")
     check_sampler(hvd.elastic.ElasticSampler(range(11), shuffle=True, seed=3))
-    check_commits(state, model, saved)
     with raises(NotImplementedError, ""):
         hvd.elastic.State(hvd.broadcast_object, hvd.rank).save()
 
@@ -301,42 +298,6 @@ def check_sampler(sampler):
     assert list(sampler) == before
     sampler.set_epoch(1)
     assert list(sampler) != before and hvd.size() * len(sampler) >= 11
-
-
-def check_commits(state, model, saved):
-    folder = hvd.broadcast_object(tempfile.mkdtemp() if hvd.rank() == 0 else None)
-    os.environ["KOLO_COMMITS"] = folder
-    calls = []
-
-    @hvd.elastic.run
-    def fails(state, what, *, where):
-        state.commit()
-        state.epoch = 7
-        assert what == where
-        hvd.barrier()
-        raise KeyError("a bug")
-
-    with raises(KeyError, "a bug"):
-        fails(state, "x", where="x")
-    assert [each.name for each in pathlib.Path(folder).iterdir()] == ["commit.pt"]
-
-    other = network(9)
-    again = hvd.elastic.TorchState(model=other, optimizer=sgd(other), sampler=state.sampler, epoch=0, notes=[])
-    again.register_reset_callbacks([lambda: calls.append("reset")])
-
-    @hvd.elastic.run
-    def goes_on(state):
-        assert (state.epoch, state.notes, calls) == (5, ["a"], ["reset"])
-        check(weights(other), saved, "committed")
-        return "done"
-
-    assert goes_on(again) == "done" and goes_on.__name__ == "goes_on"
-    hvd.barrier()
-    assert not os.listdir(folder)
-    hvd.barrier()
-    if hvd.rank() == 0:
-        os.rmdir(folder)
-    del os.environ["KOLO_COMMITS"]
 
 
 def main():

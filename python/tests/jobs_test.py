@@ -28,7 +28,7 @@ class OwnScenes(Scenes):
         self.check("gradients,given_up,equal,compression,rows")
 
     def test_messages_groups_and_memory(self):
-        self.check("messages,grouped_messages,groups,arena", nodes=[3])
+        self.check("grouped_messages,groups,arena", nodes=[3])
 
     @job.needs_ucx
     def test_groups_and_messages_on_several_nodes(self):
@@ -51,8 +51,8 @@ class OwnScenes(Scenes):
     def test_misuse(self):
         self.check("misuse")
 
-    def test_a_mismatch_names_rank_and_tensor(self):
-        self.check("mismatch,order", mismatch_after=200)
+    def test_ranks_that_keep_no_order(self):
+        self.check("order", mismatch_after=200)
 
     # What rank 1 submits and what the others do, as the error must quote it.
     QUOTED = {
@@ -97,7 +97,7 @@ class OwnScenes(Scenes):
 
     @job.needs_mpi
     def test_under_mpirun(self):
-        outcome = job.run_mpi(self.command("gradients,messages"), 2, **SETTINGS)
+        outcome = job.run_mpi(self.command("gradients,grouped_messages"), 2, **SETTINGS)
         self.assertEqual(outcome.statuses, [0], outcome)
 
 

@@ -58,7 +58,7 @@ class Rendezvous(unittest.TestCase):
                 self.assertEqual(rank.finish(), 0, rank.errors())
 
     def test_alone(self):
-        self.run_ranks("dropped,again", [{}])
+        self.run_ranks("again", [{}])
 
     def test_slurm(self):
         port = str(job.free_port())
@@ -71,7 +71,7 @@ class Rendezvous(unittest.TestCase):
 
     @job.needs_mpi
     def test_mpirun(self):
-        self.run_under_mpirun("messages,ddp,again,dropped", nodes=0)
+        self.run_under_mpirun("messages,ddp,again", nodes=0)
 
     @job.needs_mpi
     @job.needs_ucx
@@ -151,7 +151,7 @@ with unittest.mock.patch.object(kolo, "open", lambda **options: job):
     def test_an_address_in_brackets(self):
         """Which torch itself does not resolve."""
         place = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "[::1]", "MASTER_PORT": str(job.free_port())}
-        self.run_ranks("dropped,again", [place])
+        self.run_ranks("again", [place])
 
 
 class Training:

@@ -14,9 +14,6 @@ from scene_jobs import Scenes, job  # noqa: E402  (a Python that has torch)
 class Backend(Scenes):
     file = "torch_scenes.py"
 
-    def test_reductions(self):
-        self.check("reductions", nodes=[3])
-
     def test_parts_and_messages(self):
         self.check("parts,messages,batches,values_of_futures,table", nodes=[3])
 
@@ -27,11 +24,11 @@ class Backend(Scenes):
     def test_ddp(self):
         self.check("ddp")
 
-    def test_dropped_works_and_another_start(self):
-        self.check("dropped,again")
+    def test_another_start(self):
+        self.check("again")
 
     def test_futures(self):
-        self.check("nested,inference,starved")
+        self.check("inference,starved")
 
     def test_long_time_outs(self):
         self.check("patient")
@@ -59,9 +56,6 @@ class Backend(Scenes):
 
     def test_a_deadline(self):
         self.check("deadline")
-
-    def test_a_lost_rank(self):
-        self.check_lost()
 
 
 class Training(Scenes):
