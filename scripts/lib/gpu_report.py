@@ -28,6 +28,16 @@ BARS = [
 ]
 KERNEL_FIELDS = ("kernel", "bytes", "us", "floor_us", "share_of_copy", "wrong")
 ON_ONE_GPU = "Ranks share one GPU, whose contexts take turns: the times say nothing about speed."
+# Of rows: where they stand in the report, a title, a word before the table, and the fields of its columns.
+COLLECTIVE_FIELDS = ("collective", "size", "system", "algorithm", "ranks", "time_us", "wrong")
+HIERARCHY_FIELDS = ("size", "algorithm", "ranks", "nodes", "time_us", "wire_bytes", "wrong")
+TABLES = (
+    ("collectives", "Collectives in device memory", [ON_ONE_GPU, ""], COLLECTIVE_FIELDS),
+    ("hierarchy", "Hierarchical all-reduce", [ON_ONE_GPU, ""], HIERARCHY_FIELDS),
+    ("training", "Training", [], ("system", "parameters", "step_ms", "tokens_per_s")),
+)
+HEADS = {"size": "bytes", "time_us": "µs", "wire_bytes": "wire bytes", "step_ms": "ms per step", "tokens_per_s": "tokens/s"}
+DIGITS = {"time_us": 1, "step_ms": 2, "tokens_per_s": 0}
 LOG_TAIL = 40
 LOG_BYTES = 4 << 20
 
@@ -188,6 +198,10 @@ def table(header, rows):
     return lines + ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
 
 
+def cells_of(row, fields):
+    return [number(row.get(field), DIGITS[field]) if field in DIGITS else row.get(field, "") for field in fields]
+
+
 def kernel_table(kernels):
     cells = []
     for kernel in kernels:
@@ -226,29 +240,10 @@ def to_markdown(report):
             "",
         ]
         text += kernel_table(report["kernels"])
-    if report["collectives"]:
-        text += ["", "## Collectives in device memory", "", ON_ONE_GPU, ""]
-        text += table(
-            ["collective", "bytes", "system", "algorithm", "ranks", "µs", "wrong"],
-            [[row.get(key, "–") for key in ("collective", "size", "system", "algorithm", "ranks")]
-             + [number(row.get("time_us")), row.get("wrong", "–")]
-             for row in report["collectives"]],
-        )  # fmt: skip
-    if report["hierarchy"]:
-        text += ["", "## Hierarchical all-reduce", "", ON_ONE_GPU, ""]
-        text += table(
-            ["bytes", "algorithm", "ranks", "nodes", "µs", "wire bytes", "wrong"],
-            [[row.get(key, "–") for key in ("size", "algorithm", "ranks", "nodes")]
-             + [number(row.get("time_us")), row.get("wire_bytes", "–"), row.get("wrong", "–")]
-             for row in report["hierarchy"]],
-        )  # fmt: skip
-    if report["training"]:
-        text += ["", "## Training", ""]
-        text += table(
-            ["system", "parameters", "ms per step", "tokens/s"],
-            [[row.get("system", ""), row.get("parameters") or "", number(row.get("step_ms"), 2),
-              number(row.get("tokens_per_s"), 0)] for row in report["training"]],
-        )  # fmt: skip
+    for key, title, before, fields in TABLES:
+        if report[key]:
+            text += ["", f"## {title}", "", *before]
+            text += table([HEADS.get(field, field) for field in fields], [cells_of(row, fields) for row in report[key]])
     for part in report["parts"]:
         if part["status"] in ("failed", "timed out"):
             text += ["", f"## The end of {part['name']}'s log", "", "```", part["detail"].replace("```", "'''"), "```"]
