@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, Callable, Literal, Sequence, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Sequence, TypedDict, TypeVar, overload
 
 from . import _c, _dtypes, _pairs
 from ._errors import UsageError
-from ._handle import Handle
 from ._library import library
 from ._pairs import Pair, Parts
-from ._wait import Subject, Ticket
+from ._wait import Calls, Ticket
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -79,7 +78,7 @@ def _is_list(x: Any) -> bool:
     return isinstance(x, (list, tuple))
 
 
-class Collectives:
+class Collectives(Calls):
     """What all ranks of a group do together.
 
     **Results.** `all_reduce`, `broadcast` and `reduce` change `x`; the others return a new NumPy array. With `out`,
@@ -105,9 +104,6 @@ class Collectives:
 
     rank: int
     size: int
-    _handle: Handle
-    _pointer: Any
-    _subject: Callable[[str], Subject]
 
     # --- on a tensor -------------------------------------------------------------------------------
 

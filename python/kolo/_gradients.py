@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple, Sequence
 from . import _c, _dtypes
 from ._buffers import Memory, array_at, memory_of
 from ._errors import UsageError, check
-from ._handle import Handle, Owned
+from ._handle import Owned
 from ._library import library
-from ._wait import call, stepper, wait
+from ._wait import Calls, call, stepper, wait
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -298,11 +298,8 @@ def _struct(name: str, spec: Gradient, memory: Memory | None) -> _c.kolo_gradien
     )
 
 
-class Registers:
+class Registers(Calls):
     """Sets of gradients of a group."""
-
-    _handle: Handle
-    _pointer: Any
 
     def register_gradients(
         self,
@@ -332,17 +329,9 @@ class Registers:
             divisor=_dtypes.choice(_DIVISORS, divisor, "divisor"),
         )
         pointer = c_void_p()
-        call(
-            library().kolo_register_gradients,
-            self._pointer,
-            name.encode(),
-            (_c.kolo_gradient * len(structs))(*structs),
-            len(structs),
-            byref(options),
-            byref(pointer),
-            runtime=self._handle.pointer,
-            keep=(self, specs, structs),
-        )
+        array = (_c.kolo_gradient * len(structs))(*structs)
+        arguments = (name.encode(), array, len(structs), byref(options), byref(pointer))
+        self._call(library().kolo_register_gradients, *arguments, keep=(specs, structs))
         return GradientSet(self, pointer, name, specs)
 
     def check_equal(self, name: str, tensors: Mapping[str, Any] | Sequence[Any]) -> None:
@@ -353,13 +342,6 @@ class Registers:
                 0. UsageError for device memory.
         """
         named = {key: memory_of(each, f"the array {key!r}") for key, each in _named(tensors).items()}
-        call(
-            library().kolo_check_equal,
-            self._pointer,
-            name.encode(),
-            (_c.kolo_buffer * len(named))(*(each.parameter() for each in named.values())),
-            (c_char_p * len(named))(*(key.encode() for key in named)),
-            len(named),
-            runtime=self._handle.pointer,
-            keep=(self, named),
-        )
+        buffers = (_c.kolo_buffer * len(named))(*(each.parameter() for each in named.values()))
+        names = (c_char_p * len(named))(*(key.encode() for key in named))
+        self._call(library().kolo_check_equal, name.encode(), buffers, names, len(named), keep=named)

@@ -14,7 +14,7 @@ from ._handle import Handle, Owned, Owner
 from ._library import library
 from ._messages import Messages
 from ._rows import RowSums
-from ._wait import Subject, Ticket, call
+from ._wait import Subject, Ticket
 
 ARENA_BYTES = 64 << 20
 """Default address space of a member's arena in a group."""
@@ -136,10 +136,6 @@ class Group(Collectives, Messages, RowSums, Registers, Owner):
         """As the library names it; empty: the job."""
         ranks = str(list(self.ranks_of_job))
         return f"'{self.name}' {ranks}" if self.name else ranks
-
-    def _call(self, function: Any, *arguments: Any) -> None:
-        """A call that blocks and has no ticket."""
-        call(function, self._pointer, *arguments, runtime=self._handle.pointer, keep=self)
 
     def __enter__(self) -> Group:
         return self

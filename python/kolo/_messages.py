@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Literal, overload
+from typing import Any, Literal, overload
 
 from . import _c
 from ._buffers import Memory, memory_of
 from ._errors import DeadlineError, KoloError, UsageError
-from ._handle import Handle
 from ._library import library
-from ._wait import Received, Subject, Ticket, received
+from ._wait import Calls, Received, Ticket, received
 
 ANY_RANK: int = _c.KOLO_ANY_RANK
 """As `peer` of a receive: whichever rank sends first."""
 
 
-class Messages:
+class Messages(Calls):
     """Messages need no other rank and no name. Those from one rank to another with one tag arrive in the order in
     which they were sent. Arrays in device memory are used after the work enqueued on `stream`, a cudaStream_t; None: the
     legacy default stream.
@@ -24,10 +23,6 @@ class Messages:
     A list of arrays, of one type or of several, is one message. Its receive takes a list of as many arrays, each of the
     type and the number of elements of the one that was sent; any difference is a MismatchError that quotes both lists.
     A list of one array is the same as that array."""
-
-    _handle: Handle
-    _pointer: Any
-    _subject: Callable[..., Subject]
 
     @overload
     def send(self, x: Any, peer: int, tag: int = ..., *, stream: int | None = ..., wait: Literal[True] = ...) -> None: ...

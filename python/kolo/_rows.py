@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 from ctypes import POINTER, byref, c_int, c_int64, c_size_t, c_void_p, cast
-from typing import TYPE_CHECKING, Any, Callable, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _c, _dtypes
 from ._buffers import Memory, array_at, memory_of
 from ._collectives import Scaled, call_of
 from ._errors import UsageError, check
-from ._handle import Handle, Owned, Owner
+from ._handle import Owned, Owner
 from ._library import library
-from ._wait import Subject, Ticket
+from ._wait import Calls, Ticket
 
 if TYPE_CHECKING:
     from numpy import int64
@@ -148,12 +148,8 @@ def _result_of(sums: _Sums, width: int) -> Rows:
     return Rows(array_at(Memory(address, num_indices.value, "int64", sums)), values)
 
 
-class RowSums:
+class RowSums(Calls):
     """Sums of rows of tables, over a group."""
-
-    _handle: Handle
-    _pointer: Any
-    _subject: Callable[[str], Subject]
 
     @overload
     def sparse_all_reduce(

@@ -127,6 +127,18 @@ def call(function: Callable[..., int], *arguments: Any, runtime: Any = None, kee
         raise thread.error
 
 
+class Calls:
+    """What the operations of a group have of it."""
+
+    _handle: Handle
+    _pointer: Any
+    _subject: Callable[..., Subject]
+
+    def _call(self, function: Any, *arguments: Any, keep: Any = None) -> None:
+        """A call that blocks and has no ticket."""
+        call(function, self._pointer, *arguments, runtime=self._handle.pointer, keep=(self, keep))
+
+
 # --- tickets ----------------------------------------------------------------------------------------
 
 Result = TypeVar("Result", covariant=True)
