@@ -11,7 +11,7 @@ the result once.
 
 import dataclasses
 import threading
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Optional
 
 import torch
 import torch.distributed as dist
@@ -36,7 +36,7 @@ class _Bucket:
     promise: Promise
 
 
-class TopKState:
+class TopKState(ParameterGradients):
     """State of `topk_hook`: for each parameter a residual, which holds what was not sent yet.
 
         model = DistributedDataParallel(model)
@@ -69,7 +69,7 @@ class TopKState:
             module = model.module
             process_group = model.process_group if process_group is None else process_group
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
-        self._gradients = ParameterGradients(
+        super().__init__(
             ((name, each) for name, each in module.named_parameters() if each.requires_grad and name not in ignored),
             group_of(process_group),
             "gradients of TopKState",
@@ -84,24 +84,12 @@ class TopKState:
     @property
     def gradients(self) -> kolo.GradientSet:
         """What Kolo does with them: `plan`, `statistics`, `residual_norm`, `flush_residuals`, `drop_residuals`."""
-        return self._gradients.set
-
-    def state_dict(self) -> dict[str, Any]:
-        """This rank's residuals and step numbers, as tensors. Each rank saves its own."""
-        return self._gradients.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from this rank's state on as many ranks, bit for bit."""
-        self._gradients.load_state_dict(state)
-
-    def remap_compression(self, states: Sequence[Mapping[str, Any]]) -> None:
-        """Goes on from the states of all former ranks on another number of ranks. Collective, with equal states."""
-        self._gradients.remap(states)
+        return self.set
 
     def average(self, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
         """For the hook: a future of the bucket's averages, in its own memory."""
         parts = self._parts(bucket)
-        torch._foreach_copy_([self._gradients.views[index] for index in parts], list(parts.values()))
+        torch._foreach_copy_([self.views[index] for index in parts], list(parts.values()))
         pending = _Bucket(bucket.buffer(), parts, bucket.is_last(), Promise())
         with self._lock:  # Before it is marked: the averages may be there at once.
             self._buckets.append(pending)
@@ -109,7 +97,7 @@ class TopKState:
         if not is_watched:
             completions().watch(self._advance, self._fail)
         for index in parts:
-            self.gradients.ready(index)
+            self.set.ready(index)
         self._marked.update(parts)
         if pending.is_last:
             self._mark_others()
@@ -118,28 +106,28 @@ class TopKState:
     def _parts(self, bucket: dist.GradBucket) -> dict[int, Tensor]:
         parts = {}
         for parameter, gradient in zip(bucket.parameters(), bucket.gradients()):
-            index = self._gradients.index_of(parameter)
-            self._gradients.check(index, gradient)
+            index = self.index_of(parameter)
+            self.check(index, gradient)
             parts[index] = gradient
         return parts
 
     def _mark_others(self) -> None:
         """Gradients that DDP has in no bucket count as zeros."""
-        for index in range(len(self.gradients)):
+        for index in range(len(self.set)):
             if index not in self._marked:
-                self.gradients.absent(index)
+                self.set.absent(index)
         self._marked.clear()
 
     def _advance(self) -> Optional[int]:
         """Completes the futures of buckets that are averaged. The last one of an iteration comes when Kolo has ended
         it, because DDP then goes on. In the thread that completes futures."""
-        combined = self.gradients.take_combined()
+        combined = self.set.take_combined()
         with self._lock:
             self._combined.update(combined)
-            is_over = len(self._combined) == len(self.gradients)
+            is_over = len(self._combined) == len(self.set)
         if is_over:
-            self.gradients.wait()  # At once, or after a vote of the ranks on the plan.
-        descriptor = None if is_over else descriptor_of(self.gradients)
+            self.set.wait()  # At once, or after a vote of the ranks on the plan.
+        descriptor = None if is_over else descriptor_of(self.set)
         with self._lock:
             due = [each for each in self._buckets if is_over or self._is_due(each)]
             self._buckets = [each for each in self._buckets if each not in due]
@@ -154,7 +142,7 @@ class TopKState:
         return not bucket.is_last and bucket.parts.keys() <= self._combined
 
     def _result(self, bucket: _Bucket) -> Tensor:
-        torch._foreach_copy_(list(bucket.parts.values()), [self._gradients.views[index] for index in bucket.parts])
+        torch._foreach_copy_(list(bucket.parts.values()), [self.views[index] for index in bucket.parts])
         return bucket.buffer
 
     def _fail(self, error: Exception) -> None:

@@ -135,119 +135,75 @@ class Operations:
     # --- parts of all ranks ------------------------------------------------------------------------
 
     def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any) -> KoloWork:
-        return self._gather_all([output], [tensor], [output])
+        return self._parts(self.group.all_gather, [tensor], [output], [output])
 
     def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> KoloWork:
-        return self._gather_all(outputs, inputs, outputs)
+        return self._parts(self.group.all_gather, inputs, outputs, outputs)
 
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> KoloWork:
-        tensor, parts = _only(inputs), _only(outputs)
-        staging = Staging()
-        check_one_type(parts, inputs)
+        parts, staging = _only(outputs), Staging()
         counts = [part.numel() for part in parts]
-        whole = moved_memory(staging.joined(parts))
-        return self._collective(
-            self.group.all_gather,
-            moved_memory(staging.read(tensor)),
-            out=whole,
-            counts=_bytes_of(counts, parts[0], whole),
-            staging=staging,
-            result=parts,
-        )
+        whole = [staging.joined(parts)]
+        return self._parts(self.group.all_gather, [_only(inputs)], whole, parts, staging=staging, counts=counts)
 
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> KoloWork:
         staging = Staging()
         # One list of parts for each rank.
         parts_of = list(zip(*outputs)) if len(outputs) == self.size() else outputs
         wholes = [staging.joined(parts) for parts in parts_of]
-        return self._gather_all(wholes, inputs, [part for parts in outputs for part in parts], staging)
-
-    def _gather_all(
-        self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], result: Any, staging: Staging | None = None
-    ) -> KoloWork:
-        staging = staging or Staging()
-        check_one_type(outputs, inputs)
-        contributions = [moved_memory(staging.read(tensor)) for tensor in inputs]
-        wholes = [moved_memory(staging.written(tensor)) for tensor in outputs]
-        # FSDP gathers in place: what a rank contributes lies where it belongs.
-        parts = None if _overlap(contributions, wholes) else _one_or_list(contributions)
-        return self._collective(self.group.all_gather, parts, out=_one_or_list(wholes), staging=staging, result=result)
+        result = [part for parts in outputs for part in parts]
+        return self._parts(self.group.all_gather, inputs, wholes, result, staging=staging)
 
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> KoloWork:
-        tensor = _only(inputs)
         staging = Staging()
-        is_root = self.rank() == opts.rootRank
-        check_one_type(outputs[0] if is_root else [], inputs)
-        return self._collective(
-            self.group.gather,
-            moved_memory(staging.read(tensor)),
-            opts.rootRank,
-            out=moved_memory(staging.joined(outputs[0])) if is_root else None,
-            staging=staging,
-            result=outputs[0] if is_root else [],
-        )
+        parts = outputs[0] if self.rank() == opts.rootRank else []
+        whole = [staging.joined(parts)] if parts else []
+        return self._parts(self.group.gather, [_only(inputs)], whole, parts, opts.rootRank, staging=staging)
 
     def gather_single(self, output: Tensor, tensor: Tensor, opts: Any) -> KoloWork:
-        staging = Staging()
-        is_root = self.rank() == opts.rootRank
-        check_one_type([output] if is_root else [], [tensor])
-        part = moved_memory(staging.read(tensor))
-        whole = moved_memory(staging.written(output)) if is_root else None
-        in_place = whole is not None and _overlap([part], [whole])
-        return self._collective(
-            self.group.gather,
-            None if in_place else part,
-            opts.rootRank,
-            out=whole,
-            staging=staging,
-            result=[output],
-        )
+        whole = [output] if self.rank() == opts.rootRank else []
+        return self._parts(self.group.gather, [tensor], whole, [output], opts.rootRank)
 
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> KoloWork:
-        output = _only(outputs)
-        staging = Staging()
-        is_root = self.rank() == opts.rootRank
-        check_one_type(outputs, inputs[0] if is_root else [])
-        return self._collective(
-            self.group.scatter,
-            moved_memory(concatenated(inputs[0])) if is_root else None,
-            opts.rootRank,
-            out=moved_memory(staging.written(output)),
-            staging=staging,
-            result=outputs,
-        )
+        whole = [concatenated(inputs[0])] if self.rank() == opts.rootRank else []
+        return self._parts(self.group.scatter, whole, [_only(outputs)], outputs, opts.rootRank)
 
     def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> KoloWork:
         output, parts = _only(outputs), _only(inputs)
-        staging = Staging()
-        check_one_type(outputs, parts)
-        return self._collective(
-            self.group.reduce_scatter,
-            number_memory(concatenated(parts)),
-            out=number_memory(staging.written(output)),
-            counts=[part.numel() for part in parts],
-            staging=staging,
-            result=outputs,
-            **_reduction(opts.reduceOp),
-        )
+        options = {"counts": [part.numel() for part in parts], **_reduction(opts.reduceOp)}
+        return self._parts(self.group.reduce_scatter, [concatenated(parts)], [output], outputs, **options)
 
     def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any) -> KoloWork:
         return self.reduce_scatter_single_coalesced([output], [tensor], opts)
 
     def reduce_scatter_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any) -> KoloWork:
-        staging = Staging()
+        return self._parts(self.group.reduce_scatter, inputs, outputs, outputs, **_reduction(opts.reduceOp))
+
+    def _parts(
+        self,
+        call: Callable[..., Ticket],
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        result: Any,
+        *arguments: Any,
+        staging: Staging | None = None,
+        counts: list[int] | None = None,
+        **keywords: Any,
+    ) -> KoloWork:
+        """`inputs` and `outputs` are empty on ranks that have none. `counts`: elements of each rank's part."""
+        staging = staging or Staging()
         check_one_type(outputs, inputs)
-        contributions = [number_memory(staging.read(tensor)) for tensor in inputs]
-        parts = [number_memory(staging.written(tensor)) for tensor in outputs]
-        in_place = _overlap(parts, contributions)
-        return self._collective(
-            self.group.reduce_scatter,
-            None if in_place else _one_or_list(contributions),
-            out=_one_or_list(contributions if in_place else parts),
-            staging=staging,
-            result=outputs,
-            **_reduction(opts.reduceOp),
-        )
+        memory_of = number_memory if "op" in keywords else moved_memory
+        sent = [memory_of(staging.read(tensor)) for tensor in inputs]
+        got = [memory_of(staging.written(tensor)) for tensor in outputs]
+        # FSDP works in place: a rank's part lies where it belongs.
+        if _overlap(sent, got):
+            sent, got = [], max(sent, got, key=lambda memories: sum(each.count for each in memories))
+        if counts is not None and len(set(counts)) > 1:  # Elements of Kolo, which may be bytes.
+            scale = inputs[0].element_size() // (sent or got)[0].dtype.itemsize
+            keywords["counts"] = [scale * count for count in counts]
+        x, out = _one_or_list(sent), _one_or_list(got)
+        return self._collective(call, x, *arguments, out=out, staging=staging, result=result, **keywords)
 
     # --- parts of all ranks for all ranks ----------------------------------------------------------
 
@@ -373,23 +329,15 @@ def _only(tensors: Sequence[_T]) -> _T:
 
 
 def _one_or_list(buffers: list[Memory]) -> Any:
-    return buffers[0] if len(buffers) == 1 else buffers
+    return buffers if len(buffers) > 1 else buffers[0] if buffers else None
 
 
-def _overlap(parts: list[Memory], wholes: list[Memory]) -> bool:
+def _overlap(sent: list[Memory], got: list[Memory]) -> bool:
     """Whether a rank's part lies in the memory for those of all ranks. Errors: UsageError if it is so for some only."""
-    overlaps = {part.overlaps(whole) for part, whole in zip(parts, wholes) if part.count > 0}
+    overlaps = {one.overlaps(other) for one, other in zip(sent, got) if one.count > 0 < other.count}
     if len(overlaps) > 1:
         raise UsageError("some tensors of one operation are in place and others are not")
     return True in overlaps
-
-
-def _bytes_of(counts: list[int], part: Tensor, memory: Memory) -> list[int] | None:
-    """Counts of `memory`'s elements, which may be bytes of those that `part` has. None: all are equal."""
-    if len(set(counts)) == 1:
-        return None
-    scale = part.element_size() // memory.dtype.itemsize
-    return [scale * count for count in counts]
 
 
 def _split(tensor: Tensor, splits: list[int], size: int) -> list[Tensor]:

@@ -242,7 +242,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def remap_compression(self, states: Sequence[Mapping[str, Any]]) -> None:
         """Goes on from the entries "kolo" of all former ranks, on another number of ranks. Collective, with equal
         states. Load the rest of a state without that entry."""
-        self._gradients.remap(states)
+        self._gradients.remap_compression(states)
 
 
 def _parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:

@@ -125,7 +125,7 @@ class ParameterGradients:
             )
         self.set.load_compression(_bytes(state))
 
-    def remap(self, states: Sequence[Mapping[str, Any]]) -> None:
+    def remap_compression(self, states: Sequence[Mapping[str, Any]]) -> None:
         """Goes on from the states of all former ranks, in any number; the sum of residuals is kept. Collective, with
         equal states. Errors: UsageError unless there is one of each rank."""
         ordered = sorted(states, key=lambda state: int(state["rank"]))

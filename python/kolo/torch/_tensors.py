@@ -92,6 +92,7 @@ class Staging:
     def joined(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """One tensor for the elements of all of them, which get a result."""
         check_dense(tensors)
+        check_one_type(tensors)
         total = sum(tensor.numel() for tensor in tensors)
         whole = torch.empty(total, dtype=tensors[0].dtype)
         offset = 0
@@ -115,8 +116,9 @@ def put(tensor: torch.Tensor, result: torch.Tensor) -> None:
 
 
 def concatenated(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The elements of all tensors, one after the other."""
+    """The elements of all tensors, which are of one type, one after the other."""
     check_dense(tensors)
+    check_one_type(tensors)
     return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
 
 

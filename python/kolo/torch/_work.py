@@ -42,9 +42,10 @@ class KoloWork(Work):
         """`finish` puts results where they belong when all tickets are done. `timeout`: of waits that give none;
         None: the option `operation_timeout`."""
         super().__init__()
-        self._tickets = tickets
+        self.tickets = tickets
         self._finish = finish
-        self._result = result
+        self.results = result
+        """Where results are put."""
         self._timeout = timeout
         self._source: int | None = None
         self._future: torch.futures.Future[Any] | None = None
@@ -61,7 +62,7 @@ class KoloWork(Work):
         return True
 
     def _wait_for_tickets(self, seconds: float | None) -> None:
-        for ticket in self._tickets:
+        for ticket in self.tickets:
             got = ticket.wait(seconds)
             if self._source is None and got is not None:
                 self._source = getattr(got, "source", None)
@@ -72,28 +73,19 @@ class KoloWork(Work):
             if not self._is_finished:
                 self._finish()
                 self._is_finished = True
-        return self._result
+        return self.results
 
     @property
     def limit(self) -> float:
         """Seconds after which waits and the future of this work end with an error; infinite without a limit."""
         return math.inf if self._timeout is None else self._timeout.total_seconds()
 
-    @property
-    def tickets(self) -> Sequence[Awaited]:
-        return self._tickets
-
     def pending(self) -> Awaited | None:
         """The first ticket that is not done; None if the work is over: all are done, or one before it has failed."""
-        for number, ticket in enumerate(self._tickets):
+        for number, ticket in enumerate(self.tickets):
             if not ticket.done():
-                return None if any(map(_has_failed, self._tickets[:number])) else ticket
+                return None if any(map(_has_failed, self.tickets[:number])) else ticket
         return None
-
-    @property
-    def results(self) -> Any:
-        """Where results are put."""
-        return self._result
 
     def is_completed(self) -> bool:
         return self.pending() is None
@@ -112,7 +104,7 @@ class KoloWork(Work):
 
     def result(self) -> Any:
         self.wait()
-        return self._result
+        return self.results
 
     def synchronize(self) -> None:
         self.wait()
