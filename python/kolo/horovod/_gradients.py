@@ -9,17 +9,19 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from kolo import Gradient, GradientSet
+from kolo.torch._parameters import call_on_gradients
 from kolo.torch._tensors import tensor_at
 
 from ._allreduce import allreduce_, sparse_allreduce
-from ._job import Job, ProcessSet, current
+from ._job import Job, ProcessSet, current, internal_errors
 from ._reductions import Max, name_of
 
 _WIRE_DTYPES = (torch.float32, torch.float64)
 
 
 class Exchange:
-    """Combines the gradients of some parameters over all ranks, once per step, as soon as each is ready.
+    """Combines the gradients of some parameters over all ranks, once per step, as soon as each has been computed in so many
+    backward passes.
 
     Gradients are copied into Kolo's arena, from where the other ranks of the node read them, and back: the program may
     set them to None, or keep them. Parameters with sparse gradients are exchanged row by row. Which ones these are, all
@@ -36,6 +38,7 @@ class Exchange:
         compression: Any,
         predivide_factor: float,
         sparse_as_dense: bool,
+        passes_per_step: int,
     ) -> None:
         self._name = ""
         self._names = list(parameters)
@@ -50,12 +53,40 @@ class Exchange:
         self._sparse_dims: dict[int, int] = {}
         self._dense: dict[int, _Dense] = {}
         self._set: GradientSet | None = None
+        self._passes_per_step = passes_per_step
+        self._passes_left = [passes_per_step] * len(parameters)
+        call_on_gradients(self._parameters, self, Exchange._count)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there are gradients of a step that is not over."""
+        return any(left < self._passes_per_step for left in self._passes_left)
 
     @torch.no_grad()
-    def ready(self, index: int) -> None:
-        """A gradient is complete. Before the first step is over it waits for `finish`."""
-        if self._job is current() and index in self._dense:
-            self._send(self._dense[index])
+    def _count(self, index: int) -> None:
+        """A backward pass has made a gradient. After the last one it is complete; before the first step is over it waits
+        for `finish`."""
+        if self._passes_left[index] == 0:
+            raise AssertionError(
+                f"the gradient {self._names[index]!r} was computed more than backward_passes_per_step="
+                f"{self._passes_per_step} times before step() or synchronize(); pass a larger backward_passes_per_step "
+                "to hvd.DistributedOptimizer to accumulate gradients"
+            )
+        self._passes_left[index] -= 1
+        if self._passes_left[index] == 0 and self._job is current() and index in self._dense:
+            with internal_errors():
+                self._send(self._dense[index])
+
+    def check_covers(self, param_groups: list[dict[str, Any]]) -> None:
+        """Errors: ValueError if a parameter would be updated by this rank's own gradient."""
+        covered = set(map(id, self._parameters))
+        for index, group in enumerate(param_groups):
+            for place, parameter in enumerate(group["params"]):
+                if parameter.requires_grad and id(parameter) not in covered:
+                    raise ValueError(
+                        f"parameter {place} of group {index} was added, or needs gradients, only since "
+                        "hvd.DistributedOptimizer was called, so ranks would drift apart; wrap the optimizer anew"
+                    )
 
     @torch.no_grad()
     def finish(self) -> None:
@@ -71,9 +102,12 @@ class Exchange:
             self._set.wait()
         for dense in self._dense.values():
             self._receive(dense)
+        self.reset()
 
-    def discard(self) -> None:
-        """Ends a step that has begun, without results. Collective."""
+    def reset(self, passes_per_step: int | None = None) -> None:
+        """Ends a step that has begun, without results; from now on with so many backward passes. Collective if one has."""
+        self._passes_per_step = passes_per_step or self._passes_per_step
+        self._passes_left = [self._passes_per_step] * len(self._passes_left)
         if self._set is None or not any(dense.is_sent for dense in self._dense.values()):
             return
         for dense in self._dense.values():

@@ -12,8 +12,6 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from kolo.torch._parameters import call_on_gradients
-
 from ._allreduce import grouped_allreduce
 from ._gradients import Exchange
 from ._job import ProcessSet, global_process_set, internal_errors, size
@@ -72,10 +70,10 @@ def DistributedOptimizer(  # noqa: N802  # Horovod's name
         made._hvd_compression = compression
         return made
     made = _wrapped(optimizer, _Distributed)
-    made._hvd_steps = _Steps(backward_passes_per_step)
     if is_shared:
-        exchange = Exchange(parameters, process_set, op, compression, gradient_predivide_factor, sparse_as_dense)
-        made._hvd_steps.attach(exchange, parameters)
+        made._hvd_exchange = Exchange(
+            parameters, process_set, op, compression, gradient_predivide_factor, sparse_as_dense, backward_passes_per_step
+        )
     return made
 
 
@@ -134,111 +132,46 @@ def _wrapped(optimizer: torch.optim.Optimizer, wrapping: type[_Wrapping]) -> Any
     return made
 
 
-class _Steps:
-    """Where an optimizer is between two updates."""
-
-    def __init__(self, passes_per_step: int) -> None:
-        self.passes_per_step = passes_per_step
-        self.is_synchronized = False
-        self.should_synchronize = True
-        self._exchange: Exchange | None = None
-        self._names: dict[int, str] = {}  # by id of the parameter
-        self._passes_left: list[int] = []
-
-    def attach(self, exchange: Exchange, parameters: dict[str, Parameter]) -> None:
-        """From now on gradients of these parameters are exchanged."""
-        self._exchange = exchange
-        self._names = {id(parameter): name for name, parameter in parameters.items()}
-        self._passes_left = [self.passes_per_step] * len(parameters)
-        call_on_gradients(parameters.values(), self, _Steps._count)
-
-    @property
-    def is_distributed(self) -> bool:
-        return self._exchange is not None
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether there are gradients of a step that is not over."""
-        return any(left < self.passes_per_step for left in self._passes_left)
-
-    def _count(self, index: int) -> None:
-        """A backward pass has made a gradient."""
-        assert self._exchange is not None
-        if self._passes_left[index] == 0:
-            raise AssertionError(
-                f"the gradient {list(self._names.values())[index]!r} was computed more than backward_passes_per_step="
-                f"{self.passes_per_step} times before step() or synchronize(); pass a larger backward_passes_per_step "
-                "to hvd.DistributedOptimizer to accumulate gradients"
-            )
-        self._passes_left[index] -= 1
-        if self._passes_left[index] == 0:
-            with internal_errors():
-                self._exchange.ready(index)
-
-    def synchronize(self) -> None:
-        if self._exchange is not None:
-            with internal_errors():
-                self._exchange.finish()
-            self._passes_left = [self.passes_per_step] * len(self._passes_left)
-        self.is_synchronized = True
-
-    def reset(self) -> None:
-        """Forgets a step that has begun. Collective if one has."""
-        if self._exchange is not None and self.has_begun:
-            with internal_errors():
-                self._exchange.discard()
-        self._passes_left = [self.passes_per_step] * len(self._passes_left)
-        self.is_synchronized = False
-        self.should_synchronize = True
-
-    def check_covers(self, param_groups: list[dict[str, Any]]) -> None:
-        """Errors: ValueError if a parameter would be updated by this rank's own gradient."""
-        for index, group in enumerate(param_groups):
-            for place, parameter in enumerate(group["params"]):
-                if parameter.requires_grad and id(parameter) not in self._names:
-                    raise ValueError(
-                        f"parameter {place} of group {index} was added, or needs gradients, only since "
-                        "hvd.DistributedOptimizer was called, so ranks would drift apart; wrap the optimizer anew"
-                    )
-
-
 class _Distributed(_Wrapping):
     """What `DistributedOptimizer` adds to the class of an optimizer."""
 
-    _hvd_steps: _Steps
+    _hvd_exchange: Exchange | None = None
+    """None: this rank shares its gradients with no other."""
+    _hvd_is_synchronized = False
+    _hvd_should_synchronize = True
 
     def synchronize(self) -> None:
         """Waits until all gradients are combined, for programs that change them before `step`."""
-        steps = self._hvd_steps
-        if steps.is_distributed:
-            steps.check_covers(self.param_groups)
-        steps.synchronize()
+        if self._hvd_exchange is not None:
+            self._hvd_exchange.check_covers(self.param_groups)
+            with internal_errors():
+                self._hvd_exchange.finish()
+        self._hvd_is_synchronized = True
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
         """`step` within the block updates at once, after a call of `synchronize`."""
-        self._hvd_steps.should_synchronize = False
+        self._hvd_should_synchronize = False
         try:
             yield
         finally:
-            self._hvd_steps.should_synchronize = True
+            self._hvd_should_synchronize = True
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Combines the gradients of all ranks, and updates the parameters. Gradients that a `closure` computes are
         combined each time it is called."""
-        steps = self._hvd_steps
-        if steps.should_synchronize and steps.is_synchronized:
+        if self._hvd_should_synchronize and self._hvd_is_synchronized:
             warnings.warn(
                 "step() after synchronize() combines the gradients once more; call it within "
                 "optimizer.skip_synchronize()",
                 stacklevel=2,
             )
-        if steps.should_synchronize and closure is None:
+        if self._hvd_should_synchronize and closure is None:
             self.synchronize()
-        elif steps.should_synchronize:
+        elif self._hvd_should_synchronize:
             closure = functools.partial(self._combined, closure)
         loss = super().step(closure)
-        steps.is_synchronized = False
+        self._hvd_is_synchronized = False
         return loss
 
     def _combined(self, closure: Any) -> Any:
@@ -248,7 +181,7 @@ class _Distributed(_Wrapping):
 
     def zero_grad(self, *arguments: Any, **keywords: Any) -> None:
         """Errors: AssertionError between a backward pass and `step` or `synchronize`."""
-        if self._hvd_steps.has_begun:
+        if self._hvd_exchange is not None and self._hvd_exchange.has_begun:
             raise AssertionError(
                 "zero_grad() was called after backward() and before step() or synchronize(), while gradients may be on "
                 "their way; call it after step()"
@@ -256,13 +189,20 @@ class _Distributed(_Wrapping):
         super().zero_grad(*arguments, **keywords)
 
     def load_state_dict(self, *arguments: Any, **keywords: Any) -> None:
-        self._hvd_steps.reset()
+        self._forget_step()
         super().load_state_dict(*arguments, **keywords)
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Another number of backward passes, between two steps."""
-        self._hvd_steps.passes_per_step = passes
-        self._hvd_steps.reset()
+        self._forget_step(passes)
+
+    def _forget_step(self, *passes: int) -> None:
+        """Collective if a step has begun."""
+        if self._hvd_exchange is not None:
+            with internal_errors():
+                self._hvd_exchange.reset(*passes)
+        self._hvd_is_synchronized = False
+        self._hvd_should_synchronize = True
 
 
 class _AdasumSteps(_Wrapping):

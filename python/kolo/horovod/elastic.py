@@ -267,38 +267,59 @@ class State:
         """What is to be made anew before the callbacks of a job that goes on."""
 
 
+class _Objects:
+    """The objects of a state, its attributes of these names, as one of its parts."""
+
+    def __init__(self, state: State, names: Iterable[str]) -> None:
+        self._state = state
+        self._names = tuple(names)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: getattr(self._state, name) for name in self._names}
+
+    def load_state_dict(self, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            setattr(self._state, name, value)
+
+
 class ObjectState(State):
     """Objects that can be pickled, as attributes: `ObjectState(hvd.broadcast_object, hvd.rank, epoch=0)`."""
 
     def __init__(self, bcast_object: Callable[..., Any], get_rank: Callable[[], int], **kwargs: Any) -> None:
         super().__init__(bcast_object, get_rank)
-        self._saved_objects = dict(kwargs)
-        self._set_objects()
+        objects = _Objects(self, kwargs)
+        objects.load_state_dict(copy.deepcopy(kwargs))
+        self._parts: dict[str, Any] = {"": objects}
+        self._saved = {"": kwargs}
 
     def save(self) -> None:
-        self._saved_objects = copy.deepcopy(self._objects())
+        self._saved = {name: copy.deepcopy(part.state_dict()) for name, part in self._parts.items()}
 
     def restore(self) -> None:
-        self._set_objects()
+        for name, part in self._parts.items():
+            part.load_state_dict(copy.deepcopy(self._saved[name]))
 
     def sync(self) -> None:
-        if self._saved_objects:
-            self._saved_objects = self._bcast_object(self._objects())
-            self._set_objects()
-
-    def _objects(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self._saved_objects}
+        for name, part in self._parts.items():
+            if isinstance(part, torch.nn.Module):
+                broadcast_parameters(part.state_dict(), 0)
+            elif isinstance(part, torch.optim.Optimizer):
+                broadcast_optimizer_state(part, 0)
+            elif isinstance(part, ElasticSampler):
+                part.load_state_dict(broadcast_object(_joined(part), name=name))
+            elif objects := part.state_dict():
+                part.load_state_dict(self._bcast_object(objects))
+        self.save()
 
     def content(self) -> Any:
-        return {"objects": self._saved_objects}
+        joined = {name: _joined(part) for name, part in self._parts.items() if isinstance(part, ElasticSampler)}
+        parts = {**self._saved, **joined}
+        return {"objects": parts.pop(""), "parts": parts}
 
     def load_content(self, content: Any) -> None:
-        self._saved_objects.update(content["objects"])
-        self._set_objects()
-
-    def _set_objects(self) -> None:
-        for name, value in self._saved_objects.items():
-            setattr(self, name, copy.deepcopy(value))
+        parts = {**content.get("parts", {}), "": content["objects"]}
+        for name, part in self._parts.items():
+            part.load_state_dict(parts[name])
 
 
 class TorchState(ObjectState):
@@ -314,48 +335,14 @@ class TorchState(ObjectState):
         **kwargs: Any,
     ) -> None:
         given = {"model": model, "optimizer": optimizer}
-        given = {**{name: each for name, each in given.items() if each is not None}, **kwargs}
-        self._parts = {
-            name: each
-            for name, each in given.items()
-            if isinstance(each, (torch.nn.Module, torch.optim.Optimizer, ElasticSampler))
-        }
-        self._saved_parts: dict[str, Any] = {}
-        super().__init__(
-            broadcast_object, rank, **{name: each for name, each in given.items() if name not in self._parts}
-        )
-        for name, part in self._parts.items():
+        objects = {**{name: each for name, each in given.items() if each is not None}, **kwargs}
+        kinds = (torch.nn.Module, torch.optim.Optimizer, ElasticSampler)
+        parts = {name: objects.pop(name) for name, each in list(objects.items()) if isinstance(each, kinds)}
+        super().__init__(broadcast_object, rank, **objects)
+        for name, part in parts.items():
             setattr(self, name, part)
+        self._parts = {**parts, **self._parts}
         self.save()
-
-    def save(self) -> None:
-        self._saved_parts = {name: copy.deepcopy(part.state_dict()) for name, part in self._parts.items()}
-        super().save()
-
-    def restore(self) -> None:
-        for name, part in self._parts.items():
-            part.load_state_dict(copy.deepcopy(self._saved_parts[name]))
-        super().restore()
-
-    def sync(self) -> None:
-        for name, part in self._parts.items():
-            if isinstance(part, torch.nn.Module):
-                broadcast_parameters(part.state_dict(), 0)
-            elif isinstance(part, torch.optim.Optimizer):
-                broadcast_optimizer_state(part, 0)
-            else:
-                part.load_state_dict(broadcast_object(_joined(part), name=name))
-        super().sync()
-        self.save()
-
-    def content(self) -> Any:
-        samplers = {name: _joined(part) for name, part in self._parts.items() if isinstance(part, ElasticSampler)}
-        return {**super().content(), "parts": {**self._saved_parts, **samplers}}
-
-    def load_content(self, content: Any) -> None:
-        for name, part in self._parts.items():
-            part.load_state_dict(content["parts"][name])
-        super().load_content(content)
 
 
 def _joined(sampler: ElasticSampler) -> dict[str, Any]:
