@@ -470,15 +470,6 @@ def functional_operations():
     return [each + 0 for each in results]
 
 
-@scene()
-def functional_operations_with_gradients():
-    x = values(me(), 2 * size()).requires_grad_()
-    y = functional.all_gather_tensor_autograd(x, 0, dist.group.WORLD)
-    z = functional.all_to_all_single_autograd(x, [2] * size(), [2] * size(), dist.group.WORLD)
-    (y.sum() * (me() + 1) + (z * 2).sum()).backward()
-    return x.grad, y.detach() + 0, z.detach() + 0
-
-
 @scene(2)
 def compiled_operations():
     @torch.compile(backend="eager")

@@ -17,7 +17,6 @@ from torch.distributed.algorithms.ddp_comm_hooks import (
     powerSGD_hook,
     quantization_hooks,
 )
-from torch.distributed.algorithms.join import Join
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
@@ -213,15 +212,6 @@ def zero_in_the_backward_pass():
         backward(model, step)
         optimizer.step()
     assert not any(torch.equal(each, other) for each, other in zip(weights(model), network().parameters()))
-
-
-@scene(2)
-def zero_with_uneven_inputs():
-    model = parallel()
-    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)
-    with Join([model, optimizer]):
-        train_alone(model, optimizer, range(2 + 2 * me()))
-    return weights(model)
 
 
 # --- FSDP -------------------------------------------------------------------------------------------

@@ -60,43 +60,38 @@ def misuse():
     optimizer = hvd.DistributedOptimizer(optimizer, [*model.named_parameters(), ("extra", extra)])
     backward()
     optimizer.step()
-    with raises(ValueError, "pass only op"):
-        hvd.allreduce(torch.ones(2), average=True, op=hvd.Sum)
-    with raises(ValueError, "op is one of"):
-        hvd.allreduce(torch.ones(2), op=17)
-    for call in (
-        hvd.allreduce,
-        lambda none: hvd.allreduce(none, compression=hvd.Compression.fp16),
-        hvd.allgather,
-        hvd.alltoall,
-        hvd.reducescatter,
-        lambda none: hvd.broadcast(none, 0),
-        lambda none: hvd.sparse_allreduce_async(none, "x", hvd.Sum),
+    ones = torch.ones(2)
+    for text, call in (
+        ("pass only op", lambda: hvd.allreduce(ones, average=True, op=hvd.Sum)),
+        ("op is one of", lambda: hvd.allreduce(ones, op=17)),
+        ("NoneType", lambda: hvd.allreduce(None)),
+        ("NoneType", lambda: hvd.allreduce(None, compression=hvd.Compression.fp16)),
+        ("NoneType", lambda: hvd.allgather(None)),
+        ("NoneType", lambda: hvd.alltoall(None)),
+        ("NoneType", lambda: hvd.reducescatter(None)),
+        ("NoneType", lambda: hvd.broadcast(None, 0)),
+        ("NoneType", lambda: hvd.sparse_allreduce_async(None, "x", hvd.Sum)),
+        ("a tensor of torch.sparse_coo, not torch.strided", lambda: hvd.sparse_allreduce_async(ones, "x", hvd.Sum)),
+        ("sparse", lambda: hvd.allreduce(ones.to_sparse())),
+        ("meta", lambda: hvd.allreduce(torch.ones(2, device="meta"))),
+        ("averaged or summed", lambda: hvd.sparse_allreduce_async(ones.to_sparse(), "x", hvd.Max)),
+        ("list of tensors is empty", lambda: hvd.grouped_allreduce([])),
+        ("without dimensions", lambda: hvd.allgather(torch.tensor(1.0))),
+        ("splits for", lambda: hvd.alltoall(torch.ones(4), [4])),
+        ("whole numbers", lambda: hvd.alltoall(torch.ones(4), torch.ones(hvd.size()))),
+        ("are not rows", lambda: hvd.alltoall(torch.ones(4), [5] * hvd.size())),
+        ("root_rank 9", lambda: hvd.broadcast(ones, 9)),
+        ("KOLO_TIMELINE=trace.json", lambda: hvd.start_timeline("trace.json")),
+        ("LBFGS", lambda: hvd.broadcast_optimizer_state(torch.optim.LBFGS(network().parameters()), root_rank=0)),
+        ("a dict or a list", lambda: hvd.broadcast_parameters(3, root_rank=0)),
+        ("other things than tensors, which hvd.broadcast_object takes: epoch", lambda: hvd.broadcast_parameters({"epoch": 3}, 0)),
+        ("two dimensions", lambda: hvd.SyncBatchNorm(3)(torch.ones(3))),
+        ("floating-point", lambda: hvd.allreduce(ones.int(), op=hvd.Adasum)),
+        ("prescale_factor", lambda: hvd.allreduce(ones, op=hvd.Adasum, prescale_factor=2.0)),
+        ("allreduce and DistributedOptimizer only", lambda: hvd.reducescatter(ones, op=hvd.Adasum)),
     ):
-        with raises(ValueError, "NoneType"):
-            call(None)
-    with raises(ValueError, "a tensor of torch.sparse_coo, not torch.strided"):
-        hvd.sparse_allreduce_async(torch.ones(2), "x", hvd.Sum)
-    with raises(ValueError, "sparse"):
-        hvd.allreduce(torch.ones(2).to_sparse())
-    with raises(ValueError, "meta"):
-        hvd.allreduce(torch.ones(2, device="meta"))
-    with raises(ValueError, "averaged or summed"):
-        hvd.sparse_allreduce_async(torch.ones(2).to_sparse(), "x", hvd.Max)
-    with raises(ValueError, "list of tensors is empty"):
-        hvd.grouped_allreduce([])
-    with raises(ValueError, "without dimensions"):
-        hvd.allgather(torch.tensor(1.0))
-    with raises(ValueError, "splits for"):
-        hvd.alltoall(torch.ones(4), [4])
-    with raises(ValueError, "whole numbers"):
-        hvd.alltoall(torch.ones(4), torch.ones(hvd.size()))
-    with raises(ValueError, "are not rows"):
-        hvd.alltoall(torch.ones(4), [5] * hvd.size())
-    with raises(ValueError, "root_rank 9"):
-        hvd.broadcast(torch.ones(2), 9)
-    with raises(ValueError, "KOLO_TIMELINE=trace.json"):
-        hvd.start_timeline("trace.json")
+        with raises(ValueError, text):
+            call()
     hvd.stop_timeline()
 
 

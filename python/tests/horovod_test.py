@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Jobs of kolo.horovod: the scenes of horovod_scenes.py, and the script horovod_script.py.
+"""Jobs of kolo.horovod: the scenes of horovod_scenes.py, and the script horovod_elastic.py.
 
 horovod_test.py LIBRARY [mpi=1 ucx=1]
 """
@@ -18,7 +18,6 @@ torch_support.enter_python_with_torch()
 
 from scene_jobs import HERE, SETTINGS, Scenes, job  # noqa: E402  (a Python that has torch)
 
-SCRIPT = str(HERE / "horovod_script.py")
 os.environ["PYTHONPATH"] = str(support.PACKAGE)  # The script only imports.
 
 # The parameters of Horovod 0.28's calls for PyTorch, with their defaults: scripts pass them by place and by name.
@@ -126,32 +125,6 @@ class HorovodScenes(Scenes):
     def test_under_mpirun(self):
         outcome = job.run_mpi(self.command("places,optimizers,again"), 3, **SETTINGS)
         self.assertEqual(outcome.statuses, [0], outcome)
-
-
-class Script(unittest.TestCase):
-    """A script written for Horovod, with another import, has the losses of one process on the joined batches."""
-
-    def losses(self, outcome):
-        self.assertFalse(any(outcome.statuses), outcome)
-        return [float(loss) for loss in outcome.find(r"^loss (\S+)$")]
-
-    def check(self, outcome):
-        expected = self.losses(job.run(["-B", SCRIPT, "--one-process", "2"], [1], **SETTINGS))
-        losses = self.losses(outcome)
-        self.assertEqual(len(losses), 12)
-        self.assertEqual(len(outcome.find("(the first of 2 ranks here is done)")), 1, outcome)
-        # float32 sums in another order: 12 steps of about 2**-24 each, which momentum amplifies.
-        for loss, other in zip(losses, expected):
-            self.assertAlmostEqual(loss, other, delta=1e-5 * abs(other))
-        self.assertLess(losses[-1], losses[0] * 2 / 3)
-
-    @job.needs_mpi
-    def test_under_mpirun(self):
-        self.check(job.run_mpi(["-B", SCRIPT], 2, **SETTINGS))
-
-    def test_under_torchrun(self):
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", 2, "--master-port", job.free_port()]
-        self.check(job.run_command([*torchrun, SCRIPT], **SETTINGS))
 
 
 class Elastic(unittest.TestCase):

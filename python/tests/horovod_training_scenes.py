@@ -273,12 +273,6 @@ def states():
         same_on_all_ranks(weights(model))
         hvd.broadcast_parameters(list(model.named_parameters()), root_rank=0)
         hvd.broadcast_parameters(list(model.parameters()), root_rank=0)
-    with raises(ValueError, "LBFGS"):
-        hvd.broadcast_optimizer_state(torch.optim.LBFGS(network().parameters()), root_rank=0)
-    with raises(ValueError, "a dict or a list"):
-        hvd.broadcast_parameters(3, root_rank=0)
-    with raises(ValueError, "other things than tensors", "epoch"):
-        hvd.broadcast_parameters({"epoch": 3}, root_rank=0)
 
 
 def norms():
@@ -307,8 +301,6 @@ def norms():
         close(getattr(ours, name).float(), getattr(theirs, name).float(), name)
     ours.eval(), theirs.eval()
     close(ours(whole), theirs(whole), "evaluated")
-    with raises(ValueError, "two dimensions"):
-        ours.train()(torch.ones(3))
 
 
 # --- Adasum -----------------------------------------------------------------------------------------
@@ -368,12 +360,6 @@ def adasum():
     check(hvd.allreduce(torch.zeros(5), op=hvd.Adasum), torch.zeros(5), "zeros")
     opposite = hvd.allreduce(same * (1 if hvd.rank() % 2 else -1), op=hvd.Adasum)
     assert torch.isfinite(opposite).all() and opposite.norm() <= 2 * same.norm(), opposite
-    with raises(ValueError, "floating-point"):
-        hvd.allreduce(torch.ones(3, dtype=torch.int32), op=hvd.Adasum)
-    with raises(ValueError, "prescale_factor"):
-        hvd.allreduce(torch.ones(3), op=hvd.Adasum, prescale_factor=2.0)
-    with raises(ValueError, "allreduce and DistributedOptimizer only"):
-        hvd.reducescatter(torch.ones(6), op=hvd.Adasum)
 
 
 def adasum_optimizer():

@@ -209,46 +209,6 @@ def jitted_lost(job):
     raise caught.error
 
 
-def training(job):
-    """A small network trains as one rank with all samples would, also in steps that are one jitted function."""
-
-    def loss_of(weights, inputs, targets):
-        hidden = jnp.tanh(inputs @ weights["first"] + weights["bias"])
-        return jnp.mean((hidden @ weights["last"] - targets) ** 2)
-
-    gradient_of = jax.jit(jax.value_and_grad(loss_of))
-    update = jax.jit(lambda weights, gradients: jax.tree.map(lambda w, g: w - 0.1 * g, weights, gradients))
-
-    @jax.jit
-    def step(weights, inputs, targets):
-        _, gradients = gradient_of(weights, inputs, targets)
-        return update(weights, kolo.jax.jit_all_reduce(job, gradients, "average"))
-
-    random = np.random.default_rng(5)
-    start = {
-        "first": jnp.asarray(random.normal(size=(8, 32)) / 3, jnp.float32),
-        "bias": jnp.zeros(32),
-        "last": jnp.asarray(random.normal(size=(32, 1)) / 6, jnp.float32),
-    }
-
-    ours, jitted, alone, losses = start, start, start, []
-    for _ in range(60):
-        inputs = random.normal(size=(16 * job.size, 8)).astype(np.float32)
-        targets = inputs.sum(1, keepdims=True)
-        share = slice(16 * job.rank, 16 * (job.rank + 1))
-        loss, gradients = gradient_of(ours, inputs[share], targets[share])
-        loss, gradients = kolo.jax.all_reduce(job, (loss, gradients), "average")
-        ours = update(ours, gradients)
-        jitted = step(jitted, inputs[share], targets[share])
-        whole, gradients = gradient_of(alone, inputs, targets)
-        alone = update(alone, gradients)
-        np.testing.assert_allclose(loss, whole, rtol=1e-4)
-        losses.append(float(loss))
-    for each in (ours, jitted):
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), each, alone)
-    assert losses[-1] < 0.5 * losses[0], losses
-
-
 def main():
     with kolo.open() as job:
         play(globals(), job)

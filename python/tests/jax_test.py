@@ -68,9 +68,6 @@ class JaxScenes(Scenes):
     def test_a_lost_rank_inside_jit(self):
         self.check_lost("jitted_lost", survivor=1)
 
-    def test_training(self):
-        self.check("training")
-
 
 if __name__ == "__main__":
     job.main()
