@@ -143,10 +143,7 @@ def last_error(status: int) -> KoloError:
         _text(error.text),
         rank=_rank(error.rank),
         peer=_rank(error.peer),
-        group=_text(error.group),
-        verb=_text(error.verb),
-        tensor=_text(error.tensor),
-        what=_text(error.what),
+        **{name: _text(getattr(error, name)) for name in ("group", "verb", "tensor", "what")},
     )
 
 

@@ -59,11 +59,8 @@ class Runtime(Group):
         super().__init__(handle, handle, lib.kolo_world(pointer), "")
         place = _c.kolo_place()
         check(lib.kolo_get_place(pointer, byref(place)))
-        self.world_size = place.world_size
-        self.local_rank = place.local_rank
-        self.local_size = place.local_size
-        self.node = place.node
-        self.num_nodes = place.num_nodes
+        for name in ("world_size", "local_rank", "local_size", "node", "num_nodes"):
+            setattr(self, name, getattr(place, name))
         _open_runtimes.add(self)
 
     @property
