@@ -98,7 +98,7 @@ class HorovodScenes(Scenes):
         self.check("elastic_states")
 
     def test_sparse_gradients_and_batch_normalization(self):
-        self.check("tables,many_tables,norms", nodes=[3])
+        self.check("tables,norms", nodes=[3])
 
     def test_misuse(self):
         self.check("misuse")

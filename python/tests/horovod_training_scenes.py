@@ -182,67 +182,49 @@ def branches():
         close(mine[-1].weight, before.branches[-1].weight, "the one that nobody uses")
 
 
+def bags():
+    torch.manual_seed(3)
+    shapes = ((30, 4, torch.float32), (7, 2, torch.float32), (9, 3, torch.float64), (5, 4, torch.float64))
+    return torch.nn.ModuleList(torch.nn.Embedding(*shape, sparse=True, dtype=dtype) for *shape, dtype in shapes)
+
+
+def loss_of_bags(model, rank, step):
+    rows = (torch.arange(4) * (rank + 1) + step) % 5
+    return sum(table(rows).square().sum() for table in model)
+
+
 def tables():
-    """Sparse gradients of an embedding, row by row and as dense ones; a rank without any in the first step."""
-    for sparse_as_dense, kind in ((False, torch.optim.SGD), (True, torch.optim.SGD), (False, torch.optim.SparseAdam)):
-        models = []
-        for _ in range(2):
-            torch.manual_seed(2)
-            models.append(torch.nn.Embedding(30, 4, sparse=True))
-        ours, theirs = models
-        plain = kind(theirs.parameters(), lr=0.5)
-        optimizer = hvd.DistributedOptimizer(
-            kind(ours.parameters(), lr=0.5), ours.named_parameters(), sparse_as_dense=sparse_as_dense
-        )
-        for step in range(3):
-            rows_of = [(torch.arange(4) * (rank + 1) + step) % 10 for rank in range(hvd.size()) if step > 0 or rank > 0]
-            optimizer.zero_grad()
-            plain.zero_grad()
-            if step > 0 or hvd.rank() > 0:
-                ours(rows_of[hvd.rank() - (step == 0)]).square().sum().backward()
-            (sum(theirs(rows).square().sum() for rows in rows_of) / hvd.size()).backward()
-            if not (sparse_as_dense and step == 0):
-                theirs.weight.grad = theirs.weight.grad.coalesce()
-            optimizer.step()
-            plain.step()
-            close(ours.weight, theirs.weight, f"{kind.__name__} of an embedding, as dense: {sparse_as_dense}")
-
-
-def many_tables():
-    """Sparse gradients of several embeddings, of two types: those of one type share their exchanges."""
-
-    def bags():
-        torch.manual_seed(3)
-        shapes = ((30, 4, torch.float32), (7, 2, torch.float32), (9, 3, torch.float64), (5, 4, torch.float64))
-        return torch.nn.ModuleList(torch.nn.Embedding(*shape, sparse=True, dtype=dtype) for *shape, dtype in shapes)
-
-    ours, theirs = bags(), bags()
-    plain = torch.optim.SGD(theirs.parameters(), lr=0.5)
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(ours.parameters(), lr=0.5), ours.named_parameters())
+    """Sparse gradients of embeddings, row by row, where those of one type share their exchanges, and as dense ones; a rank
+    without any in the first step."""
     exchanged, whole = [], kolo.Group.sparse_all_reduce
 
     def counted(group, indices, rows, *args, **options):
         exchanged.append(sorted(str(each.dtype) for each in rows))
         return whole(group, indices, rows, *args, **options)
 
-    def loss(model, rank, step):
-        rows = (torch.arange(4) * (rank + 1) + step) % 5
-        return sum(table(rows).square().sum() for table in model)
-
-    for step in range(3):
-        optimizer.zero_grad()
-        plain.zero_grad()
-        loss(ours, hvd.rank(), step).backward()
-        (sum(loss(theirs, rank, step) for rank in range(hvd.size())) / hvd.size()).backward()
-        kolo.Group.sparse_all_reduce = counted
-        try:
-            optimizer.step()
-        finally:
-            kolo.Group.sparse_all_reduce = whole
-        plain.step()
-        for mine, reference in zip(ours, theirs):
-            close(mine.weight, reference.weight, f"an embedding of {mine.weight.dtype}")
-    assert exchanged == 3 * [["float32", "float32"], ["float64", "float64"]], exchanged
+    for sparse_as_dense, kind in ((False, torch.optim.SGD), (True, torch.optim.SGD), (False, torch.optim.SparseAdam)):
+        ours, theirs = bags(), bags()
+        plain = kind(theirs.parameters(), lr=0.5)
+        optimizer = hvd.DistributedOptimizer(
+            kind(ours.parameters(), lr=0.5), ours.named_parameters(), sparse_as_dense=sparse_as_dense
+        )
+        exchanged.clear()
+        for step in range(3):
+            ranks = [rank for rank in range(hvd.size()) if step > 0 or rank > 0]
+            optimizer.zero_grad()
+            plain.zero_grad()
+            if hvd.rank() in ranks:
+                loss_of_bags(ours, hvd.rank(), step).backward()
+            (sum(loss_of_bags(theirs, rank, step) for rank in ranks) / hvd.size()).backward()
+            kolo.Group.sparse_all_reduce = counted
+            try:
+                optimizer.step()
+            finally:
+                kolo.Group.sparse_all_reduce = whole
+            plain.step()
+            for mine, reference in zip(ours, theirs):
+                close(mine.weight, reference.weight, f"{kind.__name__} of an embedding, as dense: {sparse_as_dense}")
+        assert exchanged == (not sparse_as_dense) * 3 * [["float32", "float32"], ["float64", "float64"]], exchanged
 
 
 def states():
