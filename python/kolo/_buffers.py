@@ -187,28 +187,12 @@ def _of_array_interface(source: Any, what: str) -> Memory:
     return Memory(address, math.prod(shape), dtype, (source, interface), read_only=read_only, shape=shape)
 
 
-class _PyBuffer(ctypes.Structure):
-    _fields_ = [
-        ("buf", ctypes.c_void_p),
-        ("obj", ctypes.c_void_p),
-        ("len", ctypes.c_ssize_t),
-        ("itemsize", ctypes.c_ssize_t),
-        ("readonly", ctypes.c_int),
-        ("ndim", ctypes.c_int),
-        ("format", ctypes.c_char_p),
-        ("shape", ctypes.c_void_p),
-        ("strides", ctypes.c_void_p),
-        ("suboffsets", ctypes.c_void_p),
-        ("internal", ctypes.c_void_p),
-    ]
-
-
 def _address_of(view: memoryview) -> int:
     """Works for read-only memory, unlike `ctypes.c_char.from_buffer`."""
-    buffer = _PyBuffer()
-    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), ctypes.byref(buffer), 0)
-    address = buffer.buf or 0
-    ctypes.pythonapi.PyBuffer_Release(ctypes.byref(buffer))
+    buffer = (ctypes.c_void_p * 16)()  # A Py_buffer, of less words, which begins with the address.
+    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), buffer, 0)
+    address = buffer[0] or 0
+    ctypes.pythonapi.PyBuffer_Release(buffer)
     return address
 
 

@@ -49,12 +49,16 @@ class _Unversioned(Structure):
     _fields_ = [("tensor", _Tensor), ("context", c_void_p), ("deleter", c_void_p)]
 
 
-_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_get_pointer.restype = c_void_p
-_get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-_is_valid = ctypes.pythonapi.PyCapsule_IsValid
-_is_valid.restype = ctypes.c_int
-_is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
+def _python(name: str, result: Any, *arguments: Any) -> Any:
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+
+
+_get_pointer = _python("PyCapsule_GetPointer", c_void_p, ctypes.py_object, ctypes.c_char_p)
+_is_valid = _python("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+_new_capsule = _python("PyCapsule_New", ctypes.py_object, c_void_p, ctypes.c_char_p, c_void_p)
+# Of a capsule that is on its way out, by its address.
+_name_of = _python("PyCapsule_GetName", ctypes.c_char_p, c_void_p)
+_pointer_of = _python("PyCapsule_GetPointer", c_void_p, c_void_p, ctypes.c_char_p)
 
 
 def _capsule_of(source: Any, kind: int) -> Any:
@@ -89,14 +93,6 @@ def export(source: Any) -> tuple[_Tensor, bool, Any]:
 
 
 # --- out -------------------------------------------------------------------------------------------
-
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.restype = ctypes.py_object
-_new_capsule.argtypes = [c_void_p, ctypes.c_char_p, c_void_p]
-_name_of = ctypes.pythonapi.PyCapsule_GetName
-_name_of.restype = ctypes.c_char_p
-_name_of.argtypes = [c_void_p]
-_pointer_of = ctypes.PYFUNCTYPE(c_void_p, c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
 
 # What consumers hold: by address, the structure, its arrays, and the owner of the memory.
 _held: dict[int, tuple[Any, ...]] = {}
