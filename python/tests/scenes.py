@@ -103,18 +103,26 @@ def check_all_reduce(group, op, dtype, count):
 def collectives(job):
     for group in groups_of(job):
         for dtype, count in itertools.product(("float32", "int8", "complex128", "bool"), (0, 1, 5, 40_000)):
-            for wait in (True, False):
-                check_collectives(group, dtype, count, wait)
+            check_collectives(group, dtype, count, wait=True, is_list=False)
+            check_collectives(group, dtype, count, wait=False, is_list=True)
         uneven(group, is_list=False)
         uneven(group, is_list=True)
-        lists(group)
 
 
-def check_collectives(group, dtype, count, wait):
+def check_collectives(group, dtype, count, wait, is_list):
+    """`is_list`: each array with a copy of it."""
     rank, size = group.rank, group.size
 
     def run(call, *arguments, **options):
-        return call(*arguments, **options) if wait else call(*arguments, wait=False, **options).wait()
+        given = {id(each): [each, each.copy()] for each in (*arguments, *options.values()) if isinstance(each, np.ndarray)}
+        if is_list:
+            arguments = [given.get(id(each), each) for each in arguments]
+            options = {name: given.get(id(each), each) for name, each in options.items()}
+        result = call(*arguments, **options) if wait else call(*arguments, wait=False, **options).wait()
+        if not is_list or result is None:
+            return result
+        same_each(result, [result[0]] * 2)
+        return result[0]
 
     parts = np.stack([contribution(each, count, dtype) for each in range(size)])
     mine = parts[rank].copy()
@@ -145,6 +153,8 @@ def check_collectives(group, dtype, count, wait):
     assert run(group.all_to_all, out=mixed) is mixed
     same(mixed, expected)
     total = combined("sum", size, count, dtype)
+    same(run(group.all_reduce, mine.copy()), total)
+    same(run(group.all_reduce, mine, out=np.empty(count, dtype)), total)
     for in_place in (True, False):
         x = mine.copy()
         result = run(group.reduce, x, root, out=None if in_place or rank != root else np.empty(count, dtype))
@@ -194,39 +204,6 @@ def uneven(group, is_list):
     sent = np.concatenate([np.full(count, 10 * rank + each) for each, count in enumerate(both_ways[rank])])
     got = np.concatenate([np.full(count, 10 * each + rank) for each, count in enumerate(both_ways[rank])])
     same(group.all_to_all(out=sent, counts=both_ways), got)
-
-
-def lists(group):
-    """Several arrays at once."""
-    rank, size = group.rank, group.size
-    counts = (5, 0, 1000)
-    xs = [contribution(rank, count, "float32") for count in counts]
-    totals = [combined("sum", size, count, "float32") for count in counts]
-    same_each(group.all_reduce(xs, out=[np.empty_like(x) for x in xs]), totals)
-    for result, x in zip(group.all_gather(xs), xs):
-        same(result[rank], x)
-    reduced = group.reduce([x.copy() for x in xs], size - 1, wait=False).wait()
-    assert (reduced is None) == (rank != size - 1)
-    stacks = [np.stack([x] * size) for x in xs]
-    same_each(group.reduce_scatter(stacks), totals)
-    everything = [np.stack([contribution(each, count, "float32") for each in range(size)]) for count in counts]
-    same_each(group.all_to_all(stacks), everything)
-    same_each(group.all_to_all(out=[each.copy() for each in stacks]), everything)
-    for result in group.broadcast([np.full(count, rank) for count in counts], 1):
-        assert np.all(result == 1)
-    root = size - 1
-    copied = group.broadcast(xs if rank == root else None, root, out=[np.empty_like(x) for x in xs])
-    same_each(copied, [contribution(root, count, "float32") for count in counts])
-    outs = [np.stack([x] * size) for x in xs]
-    gathered = group.gather(root=root, out=outs) if rank == root else group.gather(xs, root)
-    same_each(gathered or everything, everything)
-    firsts = [contribution(0, count, "float32") for count in counts]
-    if rank == 0:
-        assert group.scatter(stacks, out=stacks)[2] is stacks[2]
-        same_each(group.scatter(stacks), firsts)
-    else:
-        for _ in range(2):
-            same_each(group.scatter(out=[np.empty_like(x) for x in xs]), firsts)
 
 
 def given_up(job):
