@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "comm/base/buffer_view.h"
-#include "comm/base/dtype.h"
 #include "comm/base/element.h"
+#include "comm/base/reduction.h"
 #include "comm/base/span.h"
 
 namespace kolo {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "benchmarks/collective/sparse_rows.h"
+#include "comm/kernels/combine.h"
 #include "comm/kernels/reduce_kernels.h"
 #include "runtime/buckets/carrier.h"
 
@@ -23,26 +24,13 @@ std::size_t moved(int rank, std::size_t element) {
 }
 
 double combined(ReduceOp op, double a, double b) {
-  const int i = static_cast<int>(a), j = static_cast<int>(b);
-  switch (op) {
-    case ReduceOp::kMin:
-      return std::min(a, b);
-    case ReduceOp::kMax:
-      return std::max(a, b);
-    case ReduceOp::kProd:
-      return a * b;
-    case ReduceOp::kBitAnd:
-      return i & j;
-    case ReduceOp::kBitOr:
-      return i | j;
-    case ReduceOp::kBitXor:
-      return i ^ j;
-    case ReduceOp::kSum:
-    case ReduceOp::kAverage:
-    case ReduceOp::kPremulSum:
-      break;
-  }
-  return a + b;
+  return combine::visit_op(op, [&]<typename Op>(Op) -> double {
+    if constexpr (combine::Combines<Op, double>) {
+      return Op::apply(a, b);
+    } else {
+      return Op::apply(static_cast<int>(a), static_cast<int>(b));
+    }
+  });
 }
 
 /// The value of an element to which rank `doubled` contributes 2 and others 1; to a bool these are

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "comm/base/buffer_view.h"
-#include "comm/base/dtype.h"
+#include "comm/base/reduction.h"
 #include "comm/schedule/goal.h"
 #include "runtime/calls/rows/row_sums.h"
 

@@ -68,9 +68,9 @@ class ByteReader {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
   /// One of these values.
-  template <typename Value, std::size_t kCount>
-  Value choice(const Value (&values)[kCount]) {
-    const auto chosen = static_cast<Value>(number<std::uint8_t>());
+  template <typename Values>
+  auto choice(const Values& values) {
+    const auto chosen = static_cast<std::decay_t<decltype(values[0])>>(number<std::uint8_t>());
     ok_ = ok_ && std::ranges::find(values, chosen) != std::end(values);
     return ok_ ? chosen : values[0];
   }

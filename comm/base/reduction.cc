@@ -10,6 +10,9 @@
 #include "comm/base/check.h"
 
 namespace kolo {
+
+static_assert(is_in_order<kReduceOps>());
+
 namespace {
 
 std::vector<std::string_view> dtypes_of(ReduceOp op) {
@@ -21,6 +24,11 @@ std::vector<std::string_view> dtypes_of(ReduceOp op) {
 }
 
 }  // namespace
+
+std::string_view to_string(ReduceOp op) { return name_of<kReduceOps>(op); }
+std::optional<ReduceOp> parse_reduce_op(std::string_view text) {
+  return value_named<kReduceOps>(text);
+}
 
 std::string describe(ReduceOp op, const Scales& scales) {
   const auto [before, after] = scales;

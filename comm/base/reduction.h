@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -7,6 +9,69 @@
 #include "comm/base/dtype.h"
 
 namespace kolo {
+
+/// How contributions are combined.
+enum class ReduceOp : std::uint8_t {
+  kSum,
+  kMin,
+  kMax,
+  kProd,
+  kAverage,  ///< The sum divided by the size of the group.
+  kBitAnd,
+  kBitOr,
+  kBitXor,
+  kPremulSum,  ///< The sum of contributions, each times a number of its rank.
+};
+
+/// The element that changes no result. The lowest and the highest are infinite where they can be.
+enum class Neutral : std::uint8_t { kZero, kOne, kAllBits, kLowest, kHighest };
+
+/// What is known of an operation. How it combines two elements is in comm/kernels/combine.h.
+struct ReduceOpTraits {
+  ReduceOp value;
+  std::string_view names[2];  ///< The first is printed, both are read.
+  std::string_view takes;     ///< Kinds of dtypes.
+  Neutral neutral;
+  ReduceOp of_bools = ReduceOp::kSum;  ///< If it takes them: that of their bits which is the same.
+  bool picks_one = false;  ///< The result is one of the contributions, so nothing is rounded.
+};
+
+/// A row for each operation, in order.
+inline constexpr ReduceOpTraits kReduceOps[] = {
+    {ReduceOp::kSum, {"sum"}, "fibc", Neutral::kZero, ReduceOp::kBitOr},
+    {ReduceOp::kMin, {"min"}, "fib", Neutral::kHighest, ReduceOp::kBitAnd, true},
+    {ReduceOp::kMax, {"max"}, "fib", Neutral::kLowest, ReduceOp::kBitOr, true},
+    {ReduceOp::kProd, {"prod"}, "fib", Neutral::kOne, ReduceOp::kBitAnd},
+    {ReduceOp::kAverage, {"average", "avg"}, "fic", Neutral::kZero},
+    {ReduceOp::kBitAnd, {"bit_and", "band"}, "ib", Neutral::kAllBits, ReduceOp::kBitAnd},
+    {ReduceOp::kBitOr, {"bit_or", "bor"}, "ib", Neutral::kZero, ReduceOp::kBitOr},
+    {ReduceOp::kBitXor, {"bit_xor", "bxor"}, "ib", Neutral::kZero, ReduceOp::kBitXor},
+    {ReduceOp::kPremulSum, {"premul_sum"}, "fc", Neutral::kZero}};
+
+constexpr const ReduceOpTraits& traits_of(ReduceOp op) {
+  return kReduceOps[static_cast<std::size_t>(op)];
+}
+
+/// Whether `op` is defined on elements of `dtype`.
+constexpr bool takes(ReduceOp op, DType dtype) {
+  return traits_of(op).takes.find(traits_of(dtype).kind) != std::string_view::npos;
+}
+/// True for the operations on all numbers: those of gradients, and on devices.
+constexpr bool is_number_op(ReduceOp op) {
+  return takes(op, DType::kFloat32) && takes(op, DType::kInt32);
+}
+/// True for operations whose result is one of the contributions, which rounds nothing.
+constexpr bool picks_one(ReduceOp op) { return traits_of(op).picks_one; }
+
+/// Every operation, for loops.
+inline constexpr auto kAllReduceOps = values_where<kReduceOps, is_value<ReduceOp>>();
+/// Those for which `is_number_op`.
+inline constexpr auto kNumberOps = values_where<kReduceOps, is_number_op>();
+
+/// "sum", "average", ...
+std::string_view to_string(ReduceOp op);
+/// The value with one of the names in `kReduceOps`; empty for any other text.
+std::optional<ReduceOp> parse_reduce_op(std::string_view text);
 
 /// Factors of a reduction. Only floating-point and complex elements can be scaled.
 struct Scales {
@@ -43,36 +108,6 @@ struct Reduction {
                       std::optional<DType> wire = std::nullopt)
       : op(of), scales(by), wire_dtype(wire) {}
 };
-
-/// Whether `op` is defined on elements of `dtype`:
-///
-///                        float*   int*, uint8   bool   complex*   float8_*
-///   sum                    x           x        or        x
-///   average                x           x                  x
-///   min, max, prod         x           x       and, or, and
-///   bit_and, or, xor                   x         x
-///   premul_sum             x                              x
-constexpr bool takes(ReduceOp op, DType dtype) {
-  const bool is_bool = dtype == DType::kBool;
-  const bool is_integer = is_number(dtype) && !is_float(dtype);
-  switch (op) {
-    case ReduceOp::kSum:
-      return is_number(dtype) || is_bool || is_complex(dtype);
-    case ReduceOp::kAverage:
-      return is_number(dtype) || is_complex(dtype);
-    case ReduceOp::kMin:
-    case ReduceOp::kMax:
-    case ReduceOp::kProd:
-      return is_number(dtype) || is_bool;
-    case ReduceOp::kBitAnd:
-    case ReduceOp::kBitOr:
-    case ReduceOp::kBitXor:
-      return is_integer || is_bool;
-    case ReduceOp::kPremulSum:
-      return is_float(dtype) || is_complex(dtype);
-  }
-  return false;
-}
 
 /// "sum", "sum scaled by 0.5 before and 2 after".
 std::string describe(ReduceOp op, const Scales& scales);

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "comm/base/check.h"
-#include "comm/base/dtype.h"
+#include "comm/base/reduction.h"
 #include "comm/device/stream.h"
 #include "comm/kernels/reduce_kernels.h"
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/base/dtype.h"
 #include "comm/base/error.h"
+#include "comm/base/reduction.h"
 #include "comm/device/device.h"
 #include "comm/device/stream.h"
 

@@ -63,13 +63,14 @@ T from_float(float value) {
 }
 
 template <typename T>
-T neutral(ReduceOp op) {
-  if (op == ReduceOp::kProd) return from_float<T>(1);
+T neutral(Neutral which) {
+  if (which == Neutral::kOne) return from_float<T>(1);
+  const bool is_highest = which == Neutral::kHighest;
   if constexpr (std::is_integral_v<T>) {
-    return op == ReduceOp::kMin ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest();
+    return is_highest ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest();
   } else {
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    return from_float<T>(op == ReduceOp::kMin ? kInfinity : -kInfinity);
+    return from_float<T>(is_highest ? kInfinity : -kInfinity);
   }
 }
 
@@ -77,24 +78,13 @@ T neutral(ReduceOp op) {
 
 void fill_neutral(const BufferView& target, ReduceOp op) {
   if (target.count == 0) return;
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kAverage:
-    case ReduceOp::kPremulSum:
-    case ReduceOp::kBitOr:
-    case ReduceOp::kBitXor:
-      std::memset(target.data, 0, target.bytes());
-      return;
-    case ReduceOp::kBitAnd:
-      std::memset(target.data, 0xFF, target.bytes());
-      return;
-    case ReduceOp::kMin:
-    case ReduceOp::kMax:
-    case ReduceOp::kProd:
-      break;
+  const Neutral which = traits_of(op).neutral;
+  if (which == Neutral::kZero || which == Neutral::kAllBits) {
+    std::memset(target.data, which == Neutral::kZero ? 0 : 0xFF, target.bytes());
+    return;
   }
   visit_dtype(target.dtype, [&]<typename T>(std::type_identity<T>) {
-    std::fill_n(static_cast<T*>(target.data), target.count, neutral<T>(op));
+    std::fill_n(static_cast<T*>(target.data), target.count, neutral<T>(which));
   });
 }
 

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "comm/base/buffer_view.h"
-#include "comm/base/dtype.h"
+#include "comm/base/reduction.h"
 
 namespace kolo {
 

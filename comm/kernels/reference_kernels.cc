@@ -9,6 +9,7 @@
 #include "comm/base/check.h"
 #include "comm/base/half.h"
 #include "comm/base/visit_dtype.h"
+#include "comm/kernels/combine.h"
 #include "comm/kernels/scaling.h"
 
 namespace kolo::reference {
@@ -87,76 +88,6 @@ T scaled(Accum<T> value, const Scaling& scale, Overflow overflow) {
   }
 }
 
-// Integers wrap: unsigned arithmetic has no overflow.
-struct Sum {
-  template <typename A>
-  static A apply(A a, A b) {
-    if constexpr (std::integral<A>) {
-      using Unsigned = std::make_unsigned_t<A>;
-      return static_cast<A>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
-    } else {
-      return a + b;
-    }
-  }
-};
-
-struct Prod {
-  template <typename A>
-  static A apply(A a, A b) {
-    if constexpr (std::integral<A>) {
-      using Unsigned = std::make_unsigned_t<A>;
-      return static_cast<A>(static_cast<Unsigned>(a) * static_cast<Unsigned>(b));
-    } else {
-      return a * b;
-    }
-  }
-};
-
-// IEEE 754-2019 minimum and maximum: NaN if either is NaN, and -0 < +0, so that the result does not
-// depend on the order of contributions.
-struct Min {
-  template <typename A>
-  static A apply(A a, A b) {
-    if constexpr (std::floating_point<A>) {
-      if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<A>::quiet_NaN();
-      if (a == b) return std::signbit(a) ? a : b;
-    }
-    return b < a ? b : a;
-  }
-};
-
-struct Max {
-  template <typename A>
-  static A apply(A a, A b) {
-    if constexpr (std::floating_point<A>) {
-      if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<A>::quiet_NaN();
-      if (a == b) return std::signbit(a) ? b : a;
-    }
-    return b > a ? b : a;
-  }
-};
-
-struct BitAnd {
-  template <std::integral A>
-  static A apply(A a, A b) {
-    return static_cast<A>(a & b);
-  }
-};
-
-struct BitOr {
-  template <std::integral A>
-  static A apply(A a, A b) {
-    return static_cast<A>(a | b);
-  }
-};
-
-struct BitXor {
-  template <std::integral A>
-  static A apply(A a, A b) {
-    return static_cast<A>(a ^ b);
-  }
-};
-
 template <typename T, typename Op>
 void reduce_as(Outputs outputs, Sources sources, std::size_t count, const Scaling& scale,
                Overflow overflow) {
@@ -167,38 +98,6 @@ void reduce_as(Outputs outputs, Sources sources, std::size_t count, const Scalin
     }
     const T result = scaled<T>(accum, scale, overflow);
     for (void* output : outputs) static_cast<T*>(output)[i] = result;
-  }
-}
-
-template <typename T, typename Op>
-void reduce_bits(Outputs outputs, Sources sources, std::size_t count, const Scaling& scale) {
-  if constexpr (std::integral<T>) {
-    reduce_as<T, Op>(outputs, sources, count, scale, Overflow::kInfinity);
-  } else {
-    ensure(false, "bits are combined of integers only");
-  }
-}
-
-template <typename T>
-void reduce_as(ReduceOp op, Outputs outputs, Sources sources, std::size_t count,
-               const Scaling& scale, Overflow overflow) {
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kAverage:
-    case ReduceOp::kPremulSum:
-      return reduce_as<T, Sum>(outputs, sources, count, scale, overflow);
-    case ReduceOp::kProd:
-      return reduce_as<T, Prod>(outputs, sources, count, scale, overflow);
-    case ReduceOp::kMin:
-      return reduce_as<T, Min>(outputs, sources, count, scale, overflow);
-    case ReduceOp::kMax:
-      return reduce_as<T, Max>(outputs, sources, count, scale, overflow);
-    case ReduceOp::kBitAnd:
-      return reduce_bits<T, BitAnd>(outputs, sources, count, scale);
-    case ReduceOp::kBitOr:
-      return reduce_bits<T, BitOr>(outputs, sources, count, scale);
-    case ReduceOp::kBitXor:
-      return reduce_bits<T, BitXor>(outputs, sources, count, scale);
   }
 }
 
@@ -224,7 +123,13 @@ void reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
             std::span<const void* const> sources, std::size_t count, double scale,
             Overflow overflow) {
   visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
-    reduce_as<T>(op, outputs, sources, count, scale, overflow);
+    combine::visit_op(op, [&]<typename Op>(Op) {
+      if constexpr (combine::Combines<Op, Accum<T>>) {
+        reduce_as<T, Op>(outputs, sources, count, scale, overflow);
+      } else {
+        ensure(false, "the operation is not defined on these elements");
+      }
+    });
   });
 }
 

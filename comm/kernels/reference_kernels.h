@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "comm/base/dtype.h"
+#include "comm/base/reduction.h"
 #include "comm/kernels/reduce_kernels.h"
 
 /// The kernels of `reduce_kernels.h` in readable form: one element at a time,

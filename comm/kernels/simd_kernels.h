@@ -5,7 +5,7 @@
 #include <optional>
 #include <span>
 
-#include "comm/base/dtype.h"
+#include "comm/base/reduction.h"
 #include "comm/kernels/reduce_kernels.h"
 
 namespace kolo {

@@ -12,6 +12,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "comm/kernels/combine.h"
 #include "comm/kernels/simd_kernels.h"
 #include "hwy/highway.h"
 
@@ -360,64 +361,57 @@ void finish(D d, V& a, V& b, V& c, V& e, hn::Vec<D> by) {
   }
 }
 
-struct Sum {
-  template <class V>
-  static V apply(V a, V b) {
-    return hn::Add(a, b);
-  }
-};
+// What operations do to two vectors. One that has none for a type is left to the reference.
+template <class V>
+V apply(combine::Sum, V a, V b) {
+  return hn::Add(a, b);
+}
 
-struct Prod {
-  template <class V>
-  static V apply(V a, V b) {
-    return hn::Mul(a, b);
-  }
-};
+template <class V>
+requires std::is_floating_point_v<hn::LaneType<V>> V apply(combine::Prod, V a, V b) {
+  return hn::Mul(a, b);
+}
 
 // IEEE 754-2019 minimum and maximum. When neither is less, the operands are equal (zeros may differ
 // in sign) or one is NaN: "or" gives the equal value, -0 if either is, or a NaN.
-struct Min {
-  template <class V>
-  static V apply(V a, V b) {
-    if constexpr (std::is_floating_point_v<hn::LaneType<V>>) {
-      const auto not_less = hn::IfThenElse(hn::Lt(b, a), b, hn::Or(a, b));
-      return hn::IfThenElse(hn::Lt(a, b), a, not_less);
-    } else {
-      return hn::Min(a, b);
-    }
+template <class V>
+V apply(combine::Min, V a, V b) {
+  if constexpr (std::is_floating_point_v<hn::LaneType<V>>) {
+    const auto not_less = hn::IfThenElse(hn::Lt(b, a), b, hn::Or(a, b));
+    return hn::IfThenElse(hn::Lt(a, b), a, not_less);
+  } else {
+    return hn::Min(a, b);
   }
-};
+}
 
-struct Max {
-  template <class V>
-  static V apply(V a, V b) {
-    if constexpr (std::is_floating_point_v<hn::LaneType<V>>) {
-      return hn::Neg(Min::apply(hn::Neg(a), hn::Neg(b)));
-    } else {
-      return hn::Max(a, b);
-    }
+template <class V>
+V apply(combine::Max, V a, V b) {
+  if constexpr (std::is_floating_point_v<hn::LaneType<V>>) {
+    return hn::Neg(apply(combine::Min(), hn::Neg(a), hn::Neg(b)));
+  } else {
+    return hn::Max(a, b);
   }
-};
+}
 
-struct BitAnd {
-  template <class V>
-  static V apply(V a, V b) {
-    return hn::And(a, b);
-  }
-};
+template <class V>
+V apply(combine::BitAnd, V a, V b) {
+  return hn::And(a, b);
+}
 
-struct BitOr {
-  template <class V>
-  static V apply(V a, V b) {
-    return hn::Or(a, b);
-  }
-};
+template <class V>
+V apply(combine::BitOr, V a, V b) {
+  return hn::Or(a, b);
+}
 
-struct BitXor {
-  template <class V>
-  static V apply(V a, V b) {
-    return hn::Xor(a, b);
-  }
+template <class V>
+V apply(combine::BitXor, V a, V b) {
+  return hn::Xor(a, b);
+}
+
+// Whether an operation is defined on numbers of type T, and has a function above.
+template <class Op, typename T>
+concept HasVectors = combine::Combines<Op, T> && requires(hn::Vec<hn::ScalableTag<T>> v) {
+  apply(Op(), v, v);
 };
 
 }  // namespace HWY_NAMESPACE

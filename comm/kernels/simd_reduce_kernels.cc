@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "comm/base/visit_dtype.h"
+#include "comm/kernels/combine.h"
 #include "comm/kernels/scaling.h"
 
 // Highway compiles everything up to HWY_ONCE once per instruction set.
@@ -68,10 +70,10 @@ void combine(D d, const From& sources, std::size_t first, std::size_t i, V& accu
     V next0, next1, next2, next3;
     load_pair(L(), d, at<L>(sources[s], i), next0, next1);
     load_pair(L(), d, at<L>(sources[s], i + 2 * hn::Lanes(d)), next2, next3);
-    accum0 = Op::apply(accum0, next0);
-    accum1 = Op::apply(accum1, next1);
-    accum2 = Op::apply(accum2, next2);
-    accum3 = Op::apply(accum3, next3);
+    accum0 = apply(Op(), accum0, next0);
+    accum1 = apply(Op(), accum1, next1);
+    accum2 = apply(Op(), accum2, next2);
+    accum3 = apply(Op(), accum3, next3);
   }
 }
 
@@ -141,7 +143,7 @@ void reduce_singly(Outputs outputs, Sources sources, std::size_t i, std::size_t 
   for (; i < count; ++i) {
     auto accum = L::load(one, at<L>(sources[0], i));
     for (const void* source : sources.subspan(1)) {
-      accum = Op::apply(accum, L::load(one, at<L>(source, i)));
+      accum = apply(Op(), accum, L::load(one, at<L>(source, i)));
     }
     const auto result = finish<By>(one, accum, hn::Set(one, scale));
     for (void* output : outputs) L::store(one, result, at<L>(output, i));
@@ -188,7 +190,7 @@ template <class L, class Op, class By>
 void reduce_by(Outputs outputs, Sources sources, std::size_t count, typename L::Accum factor,
                Stores stores) {
   std::size_t i = 0;
-  if constexpr (std::is_same_v<Op, Sum> && std::is_same_v<L, Plain<typename L::Accum> >) {
+  if constexpr (std::is_same_v<Op, combine::Sum> && std::is_same_v<L, Plain<typename L::Accum> >) {
     if (stores == Stores::kStreaming && can_stream<L>(outputs, sources, count)) {
       i = misaligned_elements(hn::ScalableTag<typename L::Accum>(), at<L>(outputs[0], 0));
       reduce_singly<L, Op, By>(outputs, sources, 0, i, factor);
@@ -211,7 +213,7 @@ bool reduce_lanes(Outputs outputs, Sources sources, std::size_t count, double sc
   }
   // Averages are; other results that are divided are rare.
   constexpr bool kIsFloat = std::is_floating_point_v<typename L::Accum>;
-  if constexpr (std::is_same_v<Op, Sum> && kIsFloat) {
+  if constexpr (std::is_same_v<Op, combine::Sum> && kIsFloat) {
     reduce_by<L, Op, Over>(outputs, sources, count, operand, stores);
     return true;
   }
@@ -221,52 +223,31 @@ bool reduce_lanes(Outputs outputs, Sources sources, std::size_t count, double sc
 template <class L>
 bool reduce_float(ReduceOp op, Outputs outputs, Sources sources, std::size_t count, double scale,
                   Stores stores) {
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kAverage:
-    case ReduceOp::kPremulSum:
-      return reduce_lanes<L, Sum>(outputs, sources, count, scale, stores);
-    case ReduceOp::kProd:
-      return reduce_lanes<L, Prod>(outputs, sources, count, scale, stores);
-    case ReduceOp::kMin:
-      return reduce_lanes<L, Min>(outputs, sources, count, scale, stores);
-    case ReduceOp::kMax:
-      return reduce_lanes<L, Max>(outputs, sources, count, scale, stores);
-    case ReduceOp::kBitAnd:
-    case ReduceOp::kBitOr:
-    case ReduceOp::kBitXor:
-      break;
-  }
-  return false;
+  return combine::visit_op(op, [&]<class Op>(Op) {
+    if constexpr (HasVectors<Op, typename L::Accum>) {
+      return reduce_lanes<L, Op>(outputs, sources, count, scale, stores);
+    } else {
+      return false;
+    }
+  });
 }
 
-// Sums wrap, so they are the same for signed and unsigned. Bits have no width of their own.
+// Bits have no width of their own. Sums wrap, so they are the same for signed and unsigned.
 template <typename T>
 bool reduce_integer(ReduceOp op, Outputs outputs, Sources sources, std::size_t count, double scale,
                     Stores stores) {
   if (scale != 1.0) return false;
-  using Bytes = Plain<std::uint8_t>;
-  const std::size_t bytes = count * sizeof(T);
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kAverage:
-      return reduce_lanes<Plain<std::make_unsigned_t<T> >, Sum>(outputs, sources, count, scale,
-                                                                stores);
-    case ReduceOp::kMin:
-      return reduce_lanes<Plain<T>, Min>(outputs, sources, count, scale, stores);
-    case ReduceOp::kMax:
-      return reduce_lanes<Plain<T>, Max>(outputs, sources, count, scale, stores);
-    case ReduceOp::kBitAnd:
-      return reduce_lanes<Bytes, BitAnd>(outputs, sources, bytes, scale, stores);
-    case ReduceOp::kBitOr:
-      return reduce_lanes<Bytes, BitOr>(outputs, sources, bytes, scale, stores);
-    case ReduceOp::kBitXor:
-      return reduce_lanes<Bytes, BitXor>(outputs, sources, bytes, scale, stores);
-    case ReduceOp::kProd:
-    case ReduceOp::kPremulSum:
-      break;
-  }
-  return false;
+  return combine::visit_op(op, [&]<class Op>(Op) {
+    if constexpr (std::is_base_of_v<combine::OfBits, Op> && HasVectors<Op, std::uint8_t>) {
+      return reduce_lanes<Plain<std::uint8_t>, Op>(outputs, sources, count * sizeof(T), scale,
+                                                   stores);
+    } else if constexpr (HasVectors<Op, T>) {
+      using Lane = std::conditional_t<std::is_same_v<Op, combine::Sum>, std::make_unsigned_t<T>, T>;
+      return reduce_lanes<Plain<Lane>, Op>(outputs, sources, count, scale, stores);
+    } else {
+      return false;
+    }
+  });
 }
 
 // 16-bit floats that overflow to infinity, or saturate.
@@ -281,31 +262,17 @@ bool reduce_half(ReduceOp op, Outputs outputs, Sources sources, std::size_t coun
 
 bool reduce_on_target(DType dtype, ReduceOp op, Outputs outputs, Sources sources, std::size_t count,
                       double scale, Overflow overflow, Stores stores) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return reduce_float<Plain<float> >(op, outputs, sources, count, scale, stores);
-    case DType::kFloat64:
-      return reduce_float<Plain<double> >(op, outputs, sources, count, scale, stores);
-    case DType::kFloat16:
+  return visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
+    if constexpr (std::is_integral_v<T>) {
+      return reduce_integer<T>(op, outputs, sources, count, scale, stores);
+    } else if constexpr (std::is_same_v<T, Float16>) {
       return reduce_half<Float16AsFloat32>(op, outputs, sources, count, scale, overflow, stores);
-    case DType::kBFloat16:
+    } else if constexpr (std::is_same_v<T, BFloat16>) {
       return reduce_half<BFloat16AsFloat32>(op, outputs, sources, count, scale, overflow, stores);
-    case DType::kInt32:
-      return reduce_integer<std::int32_t>(op, outputs, sources, count, scale, stores);
-    case DType::kInt64:
-      return reduce_integer<std::int64_t>(op, outputs, sources, count, scale, stores);
-    case DType::kUInt8:
-      return reduce_integer<std::uint8_t>(op, outputs, sources, count, scale, stores);
-    case DType::kInt8:
-      return reduce_integer<std::int8_t>(op, outputs, sources, count, scale, stores);
-    case DType::kBool:
-    case DType::kComplex64:
-    case DType::kComplex128:
-    case DType::kFloat8E4M3:
-    case DType::kFloat8E5M2:
-      break;
-  }
-  return false;
+    } else {
+      return reduce_float<Plain<T> >(op, outputs, sources, count, scale, stores);
+    }
+  });
 }
 
 #endif

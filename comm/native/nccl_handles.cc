@@ -27,11 +27,7 @@ ncclDataType_t to_nccl(DType dtype) {
       return ncclUint8;
     case DType::kInt8:
       return ncclInt8;
-    case DType::kBool:
-    case DType::kComplex64:
-    case DType::kComplex128:
-    case DType::kFloat8E4M3:
-    case DType::kFloat8E5M2:
+    default:
       break;
   }
   throw UsageError(fmt::format("NCCL has no {}", to_string(dtype)));
@@ -49,10 +45,7 @@ ncclRedOp_t to_nccl(ReduceOp op) {
       return ncclProd;
     case ReduceOp::kAverage:
       return ncclAvg;
-    case ReduceOp::kBitAnd:
-    case ReduceOp::kBitOr:
-    case ReduceOp::kBitXor:
-    case ReduceOp::kPremulSum:
+    default:
       break;
   }
   throw UsageError(fmt::format("NCCL has no {}", to_string(op)));

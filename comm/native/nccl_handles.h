@@ -12,8 +12,8 @@
 #include <string_view>
 
 #include "comm/base/check.h"
-#include "comm/base/dtype.h"
 #include "comm/base/error.h"
+#include "comm/base/reduction.h"
 
 namespace kolo {
 

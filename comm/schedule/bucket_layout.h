@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "comm/base/buffer_view.h"
-#include "comm/base/dtype.h"
+#include "comm/base/reduction.h"
 
 namespace kolo {
 

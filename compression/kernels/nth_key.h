@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/device/kernels/host_device.h"
+#include "comm/kernels/host_device.h"
 
 /// The order of top-k: by magnitude, as integers. Pure.
 namespace kolo::radix {

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "comm/device/kernels/access.h"
-#include "comm/device/kernels/host_device.h"
+#include "comm/kernels/host_device.h"
 
 /// Top-k on a CUDA device, and below it how the device gets there: the k-th largest magnitude digit
 /// by digit, and the workspace.

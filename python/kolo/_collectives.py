@@ -123,9 +123,8 @@ class Collectives(Calls):
     def all_reduce(self, x: Any, op: str = "sum", *, out: Any = None, wait: bool = True, **options: Unpack[Summed]) -> Any:
         """Combines the elements of all ranks, on all ranks.
 
-        `op` is sum, min, max, prod, average, bit_and, bit_or, bit_xor, or premul_sum: the sum of contributions, each
-        times `scale_before` of its rank. Otherwise the scales, of contributions and of the result, are equal on all
-        ranks.
+        `op` is sum, average, min, max or another reduction of docs/how-to/operations.md. In a premul_sum `scale_before`,
+        which multiplies contributions, is that of the rank. Otherwise both scales are equal on all ranks.
         `wire_dtype`: "bfloat16" sends float32 or float64, without scales, in 16 bits. Each contribution is rounded once,
         and so is the float32 sum.
         """

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "comm/base/dtype.h"
+#include "comm/base/reduction.h"
 
 namespace kolo {
 
@@ -22,23 +22,8 @@ struct Carrier {
 /// The operation on carriers that does what `op` does on elements of `dtype`. Before: `op` takes
 /// `dtype`. A premultiplied sum becomes a sum, because contributions are multiplied beforehand.
 constexpr ReduceOp carried(ReduceOp op, DType dtype) {
-  if (dtype != DType::kBool) return op == ReduceOp::kPremulSum ? ReduceOp::kSum : op;
-  // A bool is a byte that is 0 or 1.
-  switch (op) {
-    case ReduceOp::kMin:
-    case ReduceOp::kProd:
-    case ReduceOp::kBitAnd:
-      return ReduceOp::kBitAnd;
-    case ReduceOp::kBitXor:
-      return ReduceOp::kBitXor;
-    case ReduceOp::kSum:
-    case ReduceOp::kMax:
-    case ReduceOp::kBitOr:
-    case ReduceOp::kAverage:
-    case ReduceOp::kPremulSum:
-      break;
-  }
-  return ReduceOp::kBitOr;
+  if (dtype == DType::kBool) return traits_of(op).of_bools;
+  return op == ReduceOp::kPremulSum ? ReduceOp::kSum : op;
 }
 
 }  // namespace kolo

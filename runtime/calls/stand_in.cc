@@ -72,8 +72,9 @@ void share_out(const WholeBuffers& buffers, Operation& operation, std::size_t pa
 /// Whether scaling makes another element of the one that changes no result.
 bool scale_spoils(const OperationShape& shape) {
   const double before = shape.scales.before;
-  if (shape.op == ReduceOp::kProd) return before != 1;
-  return picks_one(shape.op) && before <= 0;
+  const Neutral neutral = traits_of(shape.op).neutral;
+  if (neutral == Neutral::kOne) return before != 1;
+  return (neutral == Neutral::kLowest || neutral == Neutral::kHighest) && before <= 0;
 }
 
 std::string_view obstacle_to_contributing(const OperationShape& shape, int rank) {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/base/dtype.h"
+#include "comm/base/reduction.h"
 #include "comm/device/pinned_mirror.h"
 #include "runtime/calls/operation.h"
 

@@ -26,6 +26,7 @@ set(public_headers
   comm/base/native_stream.h
   comm/base/reduction.h
   comm/base/span.h
+  comm/base/value_table.h
   comm/message/received.h
   comm/rendezvous/key_value_store.h
   comm/rendezvous/rendezvous.h

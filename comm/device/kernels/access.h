@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "comm/device/kernels/host_device.h"
+#include "comm/kernels/host_device.h"
 
 /// The access pattern of a kernel. Pure index arithmetic, tested on the processor.
 namespace kolo::access {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "comm/base/dtype.h"
+#include "comm/base/reduction.h"
 #include "comm/device/device_kernels.h"
 #include "comm/kernels/reduce_kernels.h"
 

@@ -10,6 +10,7 @@
 #include "comm/device/kernels/element.h"
 #include "comm/device/kernels/group.cuh"
 #include "comm/device/kernels/launch.cuh"
+#include "comm/kernels/combine.h"
 
 namespace kolo {
 namespace {
@@ -85,23 +86,13 @@ void launch(void* target, const Sources& sources, std::size_t count,
 template <typename T>
 void launch(ReduceOp op, void* target, const Sources& sources, std::size_t count,
             const element::ElementScaling<T>& scale, cudaStream_t stream) {
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kAverage:
-      return launch<T, element::Sum>(target, sources, count, scale, stream);
-    case ReduceOp::kProd:
-      return launch<T, element::Prod>(target, sources, count, scale, stream);
-    case ReduceOp::kMin:
-      return launch<T, element::Min>(target, sources, count, scale, stream);
-    case ReduceOp::kMax:
-      return launch<T, element::Max>(target, sources, count, scale, stream);
-    case ReduceOp::kBitAnd:
-    case ReduceOp::kBitOr:
-    case ReduceOp::kBitXor:
-    case ReduceOp::kPremulSum:
-      break;
-  }
-  ensure(false, "kernels of the device combine numbers by the operations of kNumberOps");
+  combine::visit_op(op, [&]<typename Op>(Op) {
+    if constexpr (combine::Combines<Op, float> && combine::Combines<Op, element::Accum<T>>) {
+      launch<T, Op>(target, sources, count, scale, stream);
+    } else {
+      ensure(false, "kernels of the device combine numbers by the operations of kNumberOps");
+    }
+  });
 }
 
 }  // namespace

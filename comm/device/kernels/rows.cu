@@ -8,6 +8,7 @@
 #include "comm/device/kernels/element.h"
 #include "comm/device/kernels/group.cuh"
 #include "comm/device/kernels/launch.cuh"
+#include "comm/kernels/combine.h"
 
 namespace kolo {
 namespace {
@@ -93,7 +94,7 @@ __device__ Group<T, kGroup> sum_group(const Lists& lists, std::size_t begin, std
 #pragma unroll
       for (int i = 0; i < kGroup; ++i) {
         const A value = element::widen<A>(in[r].values[i]);
-        sums[i] = place + r == begin ? value : element::Sum::apply(sums[i], value);
+        sums[i] = place + r == begin ? value : combine::Sum::apply(sums[i], value);
       }
     }
   }

@@ -1,6 +1,5 @@
 #include "comm/base/reduction.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -48,30 +47,6 @@ TEST(Carriers, TakeTheOperationsOfWhatTheyCarry) {
     for (const ReduceOp op : kAllReduceOps) {
       EXPECT_TRUE(!takes(op, dtype) || takes(carried(op, dtype), Carrier::of(dtype).dtype))
           << to_string(op) << " of " << to_string(dtype);
-    }
-  }
-}
-
-TEST(Carriers, OfTruthValuesGiveTruthValues) {
-  const auto combine = [](ReduceOp op, bool a, bool b) {
-    switch (carried(op, DType::kBool)) {
-      case ReduceOp::kBitAnd:
-        return a && b;
-      case ReduceOp::kBitXor:
-        return a != b;
-      default:
-        return a || b;
-    }
-  };
-  for (const bool a : {false, true}) {
-    for (const bool b : {false, true}) {
-      EXPECT_EQ(combine(ReduceOp::kSum, a, b), a || b);
-      EXPECT_EQ(combine(ReduceOp::kMax, a, b), std::max(a, b));
-      EXPECT_EQ(combine(ReduceOp::kMin, a, b), std::min(a, b));
-      EXPECT_EQ(combine(ReduceOp::kProd, a, b), a && b);
-      EXPECT_EQ(combine(ReduceOp::kBitAnd, a, b), a && b);
-      EXPECT_EQ(combine(ReduceOp::kBitOr, a, b), a || b);
-      EXPECT_EQ(combine(ReduceOp::kBitXor, a, b), a != b);
     }
   }
 }

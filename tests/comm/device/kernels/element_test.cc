@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/base/visit_dtype.h"
+#include "comm/kernels/combine.h"
 #include "comm/kernels/reference_kernels.h"
 #include "tests/comm/device/kernels/dtype_samples.h"
 
@@ -73,10 +74,10 @@ void expect_reduces_as_reference(ReduceOp op, double scale) {
 
 TEST(ElementTest, ReducesAsTheReference) {
   for (const double scale : {1.0, 0.5, 1.0 / 3, 0.3}) {
-    expect_reduces_as_reference<element::Sum>(ReduceOp::kSum, scale);
-    expect_reduces_as_reference<element::Prod>(ReduceOp::kProd, scale);
-    expect_reduces_as_reference<element::Min>(ReduceOp::kMin, scale);
-    expect_reduces_as_reference<element::Max>(ReduceOp::kMax, scale);
+    expect_reduces_as_reference<combine::Sum>(ReduceOp::kSum, scale);
+    expect_reduces_as_reference<combine::Prod>(ReduceOp::kProd, scale);
+    expect_reduces_as_reference<combine::Min>(ReduceOp::kMin, scale);
+    expect_reduces_as_reference<combine::Max>(ReduceOp::kMax, scale);
   }
 }
 

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+// Tables of what is known of the values of an enumeration: a row for each, in order, with `value`
+// and `names`, of which the first is printed and all are read.
+
+namespace kolo {
+
+/// Whether every row stands where its value is looked up.
+template <const auto& kRows>
+constexpr bool is_in_order() {
+  std::size_t place = 0;
+  for (const auto& row : kRows) {
+    if (static_cast<std::size_t>(row.value) != place++) return false;
+  }
+  return true;
+}
+
+/// Accepts all of them.
+template <typename Value>
+constexpr bool is_value(Value) {
+  return true;
+}
+
+/// Those values that `kIsWanted` accepts, for loops.
+template <const auto& kRows, auto kIsWanted>
+constexpr auto values_where() {
+  constexpr std::size_t kCount = [] {
+    std::size_t count = 0;
+    for (const auto& row : kRows) count += kIsWanted(row.value) ? 1 : 0;
+    return count;
+  }();
+  std::array<decltype(kRows[0].value), kCount> values{};
+  std::size_t place = 0;
+  for (const auto& row : kRows) {
+    if (kIsWanted(row.value)) values[place++] = row.value;
+  }
+  return values;
+}
+
+/// The name that is printed; "unknown" of a number that is no value.
+template <const auto& kRows, typename Value>
+constexpr std::string_view name_of(Value value) {
+  const auto place = static_cast<std::size_t>(value);
+  return place < std::size(kRows) ? kRows[place].names[0] : "unknown";
+}
+
+/// The value that has this name.
+template <const auto& kRows>
+constexpr auto value_named(std::string_view text) -> std::optional<decltype(kRows[0].value)> {
+  for (const auto& row : kRows) {
+    for (const std::string_view name : row.names) {
+      if (name == text && !text.empty()) return row.value;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace kolo

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <bit>
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "comm/base/reduction.h"
+#include "comm/kernels/host_device.h"
+
+/// What operations do to two values of the accumulation type, on the processor and on devices; the
+/// vector kernels have their own, in simd_lanes-inl.h. Pure. An operation whose `apply` does not
+/// take a type is not defined on it.
+namespace kolo::combine {
+
+template <std::floating_point A>
+KOLO_HOST_DEVICE inline bool is_negative(A value) {
+  using Bits = std::conditional_t<sizeof(A) == 8, std::int64_t, std::int32_t>;
+  return std::bit_cast<Bits>(value) < 0;
+}
+
+// Integers wrap: unsigned arithmetic has no overflow. Narrow types would be promoted to int.
+struct Sum {
+  template <typename A>
+  KOLO_HOST_DEVICE static A apply(A a, A b) {
+    if constexpr (std::integral<A>) {
+      return static_cast<A>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+    } else {
+      return a + b;
+    }
+  }
+};
+
+struct Prod {
+  template <typename A>
+  KOLO_HOST_DEVICE static A apply(A a, A b) {
+    if constexpr (std::integral<A>) {
+      return static_cast<A>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+    } else {
+      return a * b;
+    }
+  }
+};
+
+// IEEE 754-2019 minimum and maximum: NaN if either is NaN, and -0 < +0, so that the result does not
+// depend on the order of contributions.
+struct Min {
+  template <typename A>
+  KOLO_HOST_DEVICE static A apply(A a, A b) {
+    if constexpr (std::floating_point<A>) {
+      if (a != a || b != b) return std::numeric_limits<A>::quiet_NaN();
+      if (a == b) return is_negative(a) ? a : b;
+    }
+    return b < a ? b : a;
+  }
+};
+
+struct Max {
+  template <typename A>
+  KOLO_HOST_DEVICE static A apply(A a, A b) {
+    if constexpr (std::floating_point<A>) {
+      if (a != a || b != b) return std::numeric_limits<A>::quiet_NaN();
+      if (a == b) return is_negative(a) ? b : a;
+    }
+    return b > a ? b : a;
+  }
+};
+
+/// Those that treat every bit alike.
+struct OfBits {};
+
+struct BitAnd : OfBits {
+  template <std::integral A>
+  KOLO_HOST_DEVICE static A apply(A a, A b) {
+    return static_cast<A>(a & b);
+  }
+};
+
+struct BitOr : OfBits {
+  template <std::integral A>
+  KOLO_HOST_DEVICE static A apply(A a, A b) {
+    return static_cast<A>(a | b);
+  }
+};
+
+struct BitXor : OfBits {
+  template <std::integral A>
+  KOLO_HOST_DEVICE static A apply(A a, A b) {
+    return static_cast<A>(a ^ b);
+  }
+};
+
+/// Whether an operation is defined on a type.
+template <typename Op, typename A>
+concept Combines = requires(A a) {
+  Op::apply(a, a);
+};
+
+/// Calls `visitor` with one of the structs above.
+template <typename Visitor>
+decltype(auto) visit_op(ReduceOp op, Visitor&& visitor) {
+  switch (op) {
+    case ReduceOp::kMin:
+      return visitor(Min());
+    case ReduceOp::kMax:
+      return visitor(Max());
+    case ReduceOp::kProd:
+      return visitor(Prod());
+    case ReduceOp::kBitAnd:
+      return visitor(BitAnd());
+    case ReduceOp::kBitOr:
+      return visitor(BitOr());
+    case ReduceOp::kBitXor:
+      return visitor(BitXor());
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage:    // Divided afterwards.
+    case ReduceOp::kPremulSum:  // Of contributions that are multiplied already.
+      break;
+  }
+  return visitor(Sum());
+}
+
+}  // namespace kolo::combine
