@@ -24,8 +24,7 @@ Goal messages(int ranks, std::size_t count) {
 
 Goal CollectiveCase::goal(int ranks) const {
   if (verb == Verb::kSendRecv) return messages(ranks, count());
-  const Verb summed = verb == Verb::kSparseRows ? Verb::kAllReduce : verb;
-  return even_goal(parse_goal_kind(to_string(summed)), ranks, count());
+  return even_goal(traits_of(verb).goal, ranks, count());
 }
 
 std::size_t CollectiveCase::whole_bytes(std::size_t most, int ranks) const {
@@ -39,7 +38,7 @@ double CollectiveCase::bus_factor(int ranks) const {
   const double others = static_cast<double>(ranks - 1) / ranks;
   if (verb == Verb::kSendRecv) return 2;  // There and back.
   if (verb == Verb::kAllReduce || verb == Verb::kSparseRows) return 2 * others;
-  return verb == Verb::kReduce || verb == Verb::kBroadcast ? 1 : others;
+  return has_parts(verb) ? others : 1;
 }
 
 std::size_t least_wire_bytes(const CollectiveCase& what, std::span<const int> node_of) {

@@ -56,40 +56,41 @@ inline constexpr std::array kAllVerbs = {
 
 /// The properties of a collective that commands, checks and peers go by.
 struct VerbTraits {
-  std::string_view name;
-  bool reduces = false;
-  /// The buffer holds a part for each rank, which are equal.
-  bool has_parts = false;
-  /// Rank 0 is the root.
-  bool has_root = false;
+  /// What it does. Parts are equal, and rank 0 is the root.
+  GoalKind goal = GoalKind::kOther;
+  /// Of what is more than one call of a collective, which is not measured in another place.
+  std::string_view name = {};
   /// It is measured in place unless asked otherwise, else out of place.
   bool in_place = false;
-  /// It exists in the other place, too.
-  bool has_other_place = false;
   /// There is a bound, or a reference, for its bytes alone.
   bool has_references = true;
 };
 
 /// In the order of the verbs.
 inline constexpr std::array<VerbTraits, kAllVerbs.size()> kVerbTraits = {{
-    {.name = "all-reduce", .reduces = true, .in_place = true, .has_other_place = true},
-    {.name = "reduce", .reduces = true, .has_root = true, .has_other_place = true},
-    {.name = "reduce-scatter", .reduces = true, .has_parts = true, .has_other_place = true},
-    {.name = "all-gather", .has_parts = true, .has_other_place = true},
-    {.name = "gather", .has_parts = true, .has_root = true, .has_other_place = true},
-    {.name = "scatter", .has_parts = true, .has_root = true, .has_other_place = true},
-    {.name = "all-to-all", .has_parts = true, .has_other_place = true},
-    {.name = "broadcast", .has_root = true, .in_place = true, .has_other_place = true},
+    {.goal = GoalKind::kAllReduce, .in_place = true},
+    {.goal = GoalKind::kReduce},
+    {.goal = GoalKind::kReduceScatter},
+    {.goal = GoalKind::kAllGather},
+    {.goal = GoalKind::kGather},
+    {.goal = GoalKind::kScatter},
+    {.goal = GoalKind::kAllToAll},
+    {.goal = GoalKind::kBroadcast, .in_place = true},
     {.name = "send-recv", .has_references = false},
-    {.name = "sparse-rows", .reduces = true, .has_references = false},
+    {.goal = GoalKind::kAllReduce, .name = "sparse-rows", .has_references = false},
 }};
 
 constexpr const VerbTraits& traits_of(Verb verb) {
   return kVerbTraits[static_cast<std::size_t>(verb)];
 }
-constexpr std::string_view to_string(Verb verb) { return traits_of(verb).name; }
-constexpr bool reduces(Verb verb) { return traits_of(verb).reduces; }
-constexpr bool has_parts(Verb verb) { return traits_of(verb).has_parts; }
+constexpr bool has_other_place(Verb verb) { return traits_of(verb).name.empty(); }
+constexpr std::string_view to_string(Verb verb) {
+  const VerbTraits& traits = traits_of(verb);
+  return has_other_place(verb) ? traits_of(traits.goal).names[0] : traits.name;
+}
+constexpr bool reduces(Verb verb) { return reduces(traits_of(verb).goal); }
+constexpr bool has_parts(Verb verb) { return has_parts(traits_of(verb).goal); }
+constexpr bool has_root(Verb verb) { return has_root(traits_of(verb).goal); }
 
 /// By what a rank multiplies its contributions to premultiplied sums.
 constexpr int scale_of(int rank) { return 1 + rank % 2; }

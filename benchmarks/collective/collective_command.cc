@@ -93,7 +93,7 @@ std::vector<std::string> notes(const Runtime& runtime, const CollectiveOptions& 
       fmt::format("{} ranks on {} nodes, {} cores here; time: mean of a loop; others: slowest rank "
                   "of each iteration",
                   runtime.world_size(), runtime.num_nodes(), std::thread::hardware_concurrency())};
-  if (traits_of(verb).has_root) all.emplace_back("rank 0 is the root");
+  if (has_root(verb)) all.emplace_back("rank 0 is the root");
   if (verb == Verb::kSendRecv) {
     all.emplace_back(
         "ranks r and n-1-r send to each other in turns; time: there and back; busbw: one way");
@@ -259,7 +259,7 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
       other_place_name(verb), other_place_,
       traits.in_place ? "Also measure with contribution and result in separate buffers"
                       : "Also measure with contribution and result in one buffer, as peers do it");
-  if (!traits.has_other_place) place->group("");  // It is refused with the reason.
+  if (!has_other_place(verb)) place->group("");  // It is refused with the reason.
   add_loop_options();
   command_.add_option("--json", json_, "Write the rows to this file");
   command_.add_option("--label", label_, "Text that every row of the JSON carries");
@@ -367,7 +367,7 @@ void CollectiveCommand::resolve() {
     if (!fits_gradients(options_.what)) measure_calls();
   }
   const VerbTraits& traits = traits_of(verb_);
-  if (other_place_ && !traits.has_other_place) {
+  if (other_place_ && !has_other_place(verb_)) {
     refuse(fmt::format("{}: {} is measured {} only", other_place_name(verb_), subject(verb_),
                        traits.in_place ? "in place" : "out of place"));
   }

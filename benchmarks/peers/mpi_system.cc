@@ -298,7 +298,7 @@ class MpiRun final : public MemoryRun {
 
   /// Whether this rank gives and takes in one buffer: where there is a root, only the root does.
   bool has_one_buffer() const {
-    return memory_.in_place() && (!traits_of(verb_).has_root || rank_of(*algorithm_.comm) == kRoot);
+    return memory_.in_place() && (!has_root(verb_) || rank_of(*algorithm_.comm) == kRoot);
   }
   /// The contribution to pass.
   const void* input() {

@@ -1,7 +1,6 @@
 #include "comm/schedule/goal.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <utility>
 
@@ -24,33 +23,21 @@ PartExtents::PartExtents(std::span<const std::size_t> counts, std::size_t times)
   ends_ = std::make_shared<const std::vector<std::size_t>>(std::move(ends));
 }
 
-namespace {
+static_assert(is_in_order<kGoals>());
 
-using Name = std::pair<GoalKind, std::string_view>;
-
-constexpr std::array kNames = {
-    Name{GoalKind::kAllReduce, "all-reduce"}, Name{GoalKind::kReduce, "reduce"},
-    Name{GoalKind::kBroadcast, "broadcast"},  Name{GoalKind::kReduceScatter, "reduce-scatter"},
-    Name{GoalKind::kAllGather, "all-gather"}, Name{GoalKind::kGather, "gather"},
-    Name{GoalKind::kScatter, "scatter"},      Name{GoalKind::kAllToAll, "all-to-all"}};
-
-}  // namespace
-
-std::string_view to_string(GoalKind kind) {
-  const auto* const it = std::ranges::find(kNames, kind, &Name::first);
-  return it == kNames.end() ? std::string_view() : it->second;
-}
+std::string_view to_string(GoalKind kind) { return name_of<kGoals>(kind); }
 
 std::vector<std::string> goal_kind_names() {
   std::vector<std::string> names;
-  for (const Name& name : kNames) names.emplace_back(name.second);
+  for (const GoalKind kind : kAllGoalKinds) names.emplace_back(to_string(kind));
   return names;
 }
 
 GoalKind parse_goal_kind(std::string_view name) {
-  const auto* const it = std::ranges::find(kNames, name, &Name::second);
-  check(it != kNames.end(), "collective " + describe_unknown(name, goal_kind_names()));
-  return it->first;
+  for (const GoalKind kind : kAllGoalKinds) {
+    if (to_string(kind) == name) return kind;
+  }
+  throw UsageError("collective " + describe_unknown(name, goal_kind_names()));
 }
 
 Goal::Goal(GoalKind of_kind, int of_root, int world_size, PartExtents counts)
@@ -59,30 +46,17 @@ Goal::Goal(GoalKind of_kind, int of_root, int world_size, PartExtents counts)
 }
 
 Goal::Roles Goal::roles(std::size_t part_of_tensor) const {
-  const RankRange all = RankRange::all(world_size_);
-  const RankRange at_root = RankRange::one(root);
   const auto index = static_cast<int>(part_of_tensor);
-  switch (kind) {
-    case GoalKind::kAllReduce:
-      return {all, all};
-    case GoalKind::kReduce:
-      return {all, at_root};
-    case GoalKind::kBroadcast:
-      return {at_root, all};
-    case GoalKind::kReduceScatter:
-      return {all, RankRange::one(index)};
-    case GoalKind::kAllGather:
-      return {RankRange::one(index), all};
-    case GoalKind::kGather:
-      return {RankRange::one(index), at_root};
-    case GoalKind::kScatter:
-      return {at_root, RankRange::one(index)};
-    case GoalKind::kAllToAll:
-      return {RankRange::one(index / world_size_), RankRange::one(index % world_size_)};
-    case GoalKind::kOther:
-      break;
-  }
-  return (*others_)[part_of_tensor];
+  const auto [contributor, receiver] = has_pairs(kind)
+                                           ? std::pair(index / world_size_, index % world_size_)
+                                           : std::pair(index, index);
+  const auto ranks = [&](PartRanks which, int own) {
+    if (which == PartRanks::kOwn) return RankRange::one(own);
+    return which == PartRanks::kRoot ? RankRange::one(root) : RankRange::all(world_size_);
+  };
+  if (kind == GoalKind::kOther) return (*others_)[part_of_tensor];
+  return {ranks(traits_of(kind).contributors, contributor),
+          ranks(traits_of(kind).receivers, receiver)};
 }
 
 Goal::Part Goal::part(std::size_t index) const {
@@ -110,20 +84,8 @@ bool Goal::has_elements(std::size_t part_of_tensor) const {
 
 bool Goal::is_mutual() const {
   if (world_size_ == 1) return true;
-  switch (kind) {
-    case GoalKind::kReduce:
-    case GoalKind::kBroadcast:
-    case GoalKind::kGather:
-    case GoalKind::kScatter:
-      return false;
-    case GoalKind::kOther:
-      return others_are_mutual();
-    case GoalKind::kAllReduce:
-    case GoalKind::kReduceScatter:
-    case GoalKind::kAllGather:
-    case GoalKind::kAllToAll:
-      break;
-  }
+  if (kind == GoalKind::kOther) return others_are_mutual();
+  if (has_root(kind)) return false;
   for (std::size_t i = 0; i < parts_of_tensor(); ++i) {
     const auto [contributors, receivers] = roles(i);
     const bool is_kept = contributors == receivers && contributors.size() == 1;
@@ -147,27 +109,8 @@ bool Goal::others_are_mutual() const {
 
 Goal even_goal(GoalKind kind, int ranks, std::size_t count) {
   const auto size = static_cast<std::size_t>(ranks);
-  const PartExtents parts(size, count / size);
-  switch (kind) {
-    case GoalKind::kReduce:
-      return Goal::reduce(0, ranks, count);
-    case GoalKind::kBroadcast:
-      return Goal::broadcast(0, ranks, count);
-    case GoalKind::kReduceScatter:
-      return Goal::reduce_scatter(parts);
-    case GoalKind::kAllGather:
-      return Goal::all_gather(parts);
-    case GoalKind::kGather:
-      return Goal::gather(0, parts);
-    case GoalKind::kScatter:
-      return Goal::scatter(0, parts);
-    case GoalKind::kAllToAll:
-      return Goal::all_to_all(ranks, PartExtents(size * size, count / size));
-    case GoalKind::kAllReduce:
-    case GoalKind::kOther:
-      break;
-  }
-  return Goal::all_reduce(ranks, count);
+  if (!has_parts(kind)) return Goal::of(kind, 0, ranks, {1, count});
+  return Goal::of(kind, 0, ranks, {has_pairs(kind) ? size * size : size, count / size});
 }
 
 Goal Goal::of_tensors(const std::vector<Goal>& each) {
@@ -195,38 +138,6 @@ Goal merged(const Goal& goal) {
   for (std::size_t i = 0; i < parts; ++i) counts[i] = count_of(i);
   one.tensors_ = {{.counts = counts}};
   return one;
-}
-
-Goal Goal::all_reduce(int world_size, std::size_t count) {
-  return {GoalKind::kAllReduce, 0, world_size, {1, count}};
-}
-
-Goal Goal::reduce(int root, int world_size, std::size_t count) {
-  return {GoalKind::kReduce, root, world_size, {1, count}};
-}
-
-Goal Goal::broadcast(int root, int world_size, std::size_t count) {
-  return {GoalKind::kBroadcast, root, world_size, {1, count}};
-}
-
-Goal Goal::reduce_scatter(const PartExtents& counts) {
-  return {GoalKind::kReduceScatter, 0, static_cast<int>(counts.size()), counts};
-}
-
-Goal Goal::all_gather(const PartExtents& counts) {
-  return {GoalKind::kAllGather, 0, static_cast<int>(counts.size()), counts};
-}
-
-Goal Goal::gather(int root, const PartExtents& counts) {
-  return {GoalKind::kGather, root, static_cast<int>(counts.size()), counts};
-}
-
-Goal Goal::scatter(int root, const PartExtents& counts) {
-  return {GoalKind::kScatter, root, static_cast<int>(counts.size()), counts};
-}
-
-Goal Goal::all_to_all(int world_size, const PartExtents& counts) {
-  return {GoalKind::kAllToAll, 0, world_size, counts};
 }
 
 Goal Goal::of_parts(int world_size, const std::vector<Part>& parts) {

@@ -8,8 +8,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "comm/base/value_table.h"
 #include "comm/schedule/bucket_layout.h"
 
 namespace kolo {
@@ -91,7 +93,7 @@ class PartExtents {
   std::shared_ptr<const std::vector<std::size_t>> ends_;
 };
 
-/// What a goal is called, and how its parts are made; see `Goal`.
+/// A collective, or a call without elements.
 enum class GoalKind : std::uint8_t {
   kAllReduce,
   kReduce,
@@ -101,28 +103,86 @@ enum class GoalKind : std::uint8_t {
   kGather,
   kScatter,
   kAllToAll,
-  kOther,  ///< Any parts.
+  kBarrier,  ///< Without parts.
+  kClose,    ///< The end of the job.
+  kOther,    ///< Any parts.
 };
 
-/// "all-reduce", "reduce", "broadcast", ...; empty for kOther.
+/// Which ranks contribute to the parts of a goal, or receive them.
+enum class PartRanks : std::uint8_t {
+  kNone,
+  kAll,
+  kRoot,
+  kOwn,  ///< There is a part for each rank, its own; or for each pair of a contributor and
+         ///< receiver.
+};
+
+struct GoalTraits {
+  GoalKind value;
+  std::string_view names[2];  ///< Of the collective, and of its call.
+  PartRanks contributors = PartRanks::kNone;
+  PartRanks receivers = PartRanks::kNone;
+};
+
+/// A row for each kind, in order.
+inline constexpr GoalTraits kGoals[] = {
+    {GoalKind::kAllReduce, {"all-reduce", "all_reduce"}, PartRanks::kAll, PartRanks::kAll},
+    {GoalKind::kReduce, {"reduce", "reduce"}, PartRanks::kAll, PartRanks::kRoot},
+    {GoalKind::kBroadcast, {"broadcast", "broadcast"}, PartRanks::kRoot, PartRanks::kAll},
+    {GoalKind::kReduceScatter,
+     {"reduce-scatter", "reduce_scatter"},
+     PartRanks::kAll,
+     PartRanks::kOwn},
+    {GoalKind::kAllGather, {"all-gather", "all_gather"}, PartRanks::kOwn, PartRanks::kAll},
+    {GoalKind::kGather, {"gather", "gather"}, PartRanks::kOwn, PartRanks::kRoot},
+    {GoalKind::kScatter, {"scatter", "scatter"}, PartRanks::kRoot, PartRanks::kOwn},
+    {GoalKind::kAllToAll, {"all-to-all", "all_to_all"}, PartRanks::kOwn, PartRanks::kOwn},
+    {GoalKind::kBarrier, {"", "barrier"}},
+    {GoalKind::kClose, {"", "close"}},
+    {GoalKind::kOther, {}}};
+
+constexpr const GoalTraits& traits_of(GoalKind kind) {
+  return kGoals[static_cast<std::size_t>(kind)];
+}
+
+constexpr bool has_elements(GoalKind kind) {
+  return traits_of(kind).contributors != PartRanks::kNone;
+}
+constexpr bool is_from_root(GoalKind kind) {
+  return traits_of(kind).contributors == PartRanks::kRoot;
+}
+constexpr bool is_to_root(GoalKind kind) { return traits_of(kind).receivers == PartRanks::kRoot; }
+constexpr bool is_to_all(GoalKind kind) { return traits_of(kind).receivers == PartRanks::kAll; }
+constexpr bool has_root(GoalKind kind) { return is_from_root(kind) || is_to_root(kind); }
+constexpr bool reduces(GoalKind kind) { return traits_of(kind).contributors == PartRanks::kAll; }
+/// Whether a rank's input has a part for each rank.
+constexpr bool takes_parts(GoalKind kind) { return traits_of(kind).receivers == PartRanks::kOwn; }
+/// Whether a rank's result has one.
+constexpr bool gives_parts(GoalKind kind) {
+  return traits_of(kind).contributors == PartRanks::kOwn;
+}
+/// Whether the elements are divided into a part for each rank, or for each pair.
+constexpr bool has_parts(GoalKind kind) { return takes_parts(kind) || gives_parts(kind); }
+constexpr bool has_pairs(GoalKind kind) { return takes_parts(kind) && gives_parts(kind); }
+/// Whether it is up to the root alone to work in place.
+constexpr bool is_up_to_root(GoalKind kind) { return has_root(kind) && has_parts(kind); }
+
+constexpr bool is_called(GoalKind kind) { return !traits_of(kind).names[1].empty(); }
+
+/// Every collective, for loops.
+inline constexpr auto kAllGoalKinds = values_where<kGoals, has_elements>();
+
+/// "all-reduce", "reduce", "broadcast", ...; empty for what is no collective.
 std::string_view to_string(GoalKind kind);
-/// The names of all kinds but kOther.
+/// "all_reduce", ..., "barrier"; empty for kOther.
+constexpr std::string_view call_name(GoalKind kind) { return traits_of(kind).names[1]; }
+/// The names of all collectives.
 std::vector<std::string> goal_kind_names();
 /// Errors: UsageError that lists the names.
 GoalKind parse_goal_kind(std::string_view name);
 
 /// The purpose of a set of schedules, one per rank: for each part of a bucket, the ranks that
-/// contribute to it and those that end with the result.
-///
-///   | Collective     | parts             | contributors | receivers |
-///   | all-reduce     | 1                 | all          | all       |
-///   | reduce         | 1                 | all          | the root  |
-///   | broadcast      | 1                 | the root     | all       |
-///   | reduce-scatter | 1 for each r      | all          | r         |
-///   | all-gather     | 1 for each r      | r            | all       |
-///   | gather         | 1 for each r      | r            | the root  |
-///   | scatter        | 1 for each r      | the root     | r         |
-///   | all-to-all     | 1 for each (s, r) | s            | r         |
+/// contribute to it and those that end with the result (see `kGoals`).
 ///
 /// The bucket holds all parts side by side. A rank needs memory for those that it contributes to
 /// and those that it receives. A goal for several tensors has the parts of each, one tensor after
@@ -204,16 +264,36 @@ class Goal {
   /// One goal for the tensors of all: goals of one kind, root and number of ranks, with counts.
   static Goal of_tensors(const std::vector<Goal>& each);
   /// The number of elements is that of the bucket, unless it is given.
-  static Goal all_reduce(int world_size, std::size_t count = kWhole);
-  static Goal reduce(int root, int world_size, std::size_t count = kWhole);
-  static Goal broadcast(int root, int world_size, std::size_t count = kWhole);
+  /// `counts`: elements of each part of a collective.
+  static Goal of(GoalKind kind, int root, int world_size, PartExtents counts) {
+    return {kind, root, world_size, std::move(counts)};
+  }
+  static Goal all_reduce(int world_size, std::size_t count = kWhole) {
+    return of(GoalKind::kAllReduce, 0, world_size, {1, count});
+  }
+  static Goal reduce(int root, int world_size, std::size_t count = kWhole) {
+    return of(GoalKind::kReduce, root, world_size, {1, count});
+  }
+  static Goal broadcast(int root, int world_size, std::size_t count = kWhole) {
+    return of(GoalKind::kBroadcast, root, world_size, {1, count});
+  }
   /// `counts`: elements of each rank's part.
-  static Goal reduce_scatter(const PartExtents& counts);
-  static Goal all_gather(const PartExtents& counts);
-  static Goal gather(int root, const PartExtents& counts);
-  static Goal scatter(int root, const PartExtents& counts);
+  static Goal reduce_scatter(const PartExtents& counts) {
+    return of(GoalKind::kReduceScatter, 0, static_cast<int>(counts.size()), counts);
+  }
+  static Goal all_gather(const PartExtents& counts) {
+    return of(GoalKind::kAllGather, 0, static_cast<int>(counts.size()), counts);
+  }
+  static Goal gather(int root, const PartExtents& counts) {
+    return of(GoalKind::kGather, root, static_cast<int>(counts.size()), counts);
+  }
+  static Goal scatter(int root, const PartExtents& counts) {
+    return of(GoalKind::kScatter, root, static_cast<int>(counts.size()), counts);
+  }
   /// `counts[s * world_size + r]`: elements that rank s has for rank r.
-  static Goal all_to_all(int world_size, const PartExtents& counts);
+  static Goal all_to_all(int world_size, const PartExtents& counts) {
+    return of(GoalKind::kAllToAll, 0, world_size, counts);
+  }
   /// Any parts, side by side from offset 0 on.
   static Goal of_parts(int world_size, const std::vector<Part>& parts);
 

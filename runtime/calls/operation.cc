@@ -16,16 +16,6 @@ namespace {
 /// More parts, tensors or tables than these are told apart by a hash.
 constexpr std::size_t kMostInText = 16;
 
-bool has_root(OperationKind kind) {
-  return kind == OperationKind::kBroadcast || kind == OperationKind::kReduce ||
-         kind == OperationKind::kGather || kind == OperationKind::kScatter;
-}
-
-/// Whether either all ranks work in place or none does; otherwise the root alone decides.
-bool agrees_on_place(OperationKind kind) {
-  return reduces(kind) || kind == OperationKind::kBroadcast || kind == OperationKind::kAllGather;
-}
-
 /// In a premultiplied sum each rank has its own scale before.
 Scales common_scales(const Operation& operation) {
   Scales scales = operation.scales;
@@ -95,84 +85,7 @@ std::string describe(const std::vector<RowTable>& tables) {
                      XXH3_64bits(text.data(), text.size()), place);
 }
 
-std::size_t square(std::size_t number) { return number * number; }
-
-/// For `count` elements, or these parts.
-Goal goal_of(OperationKind kind, int root, int world_size, std::size_t count,
-             const PartExtents& parts) {
-  switch (kind) {
-    case OperationKind::kBroadcast:
-      return Goal::broadcast(root, world_size, count);
-    case OperationKind::kReduce:
-      return Goal::reduce(root, world_size, count);
-    case OperationKind::kReduceScatter:
-      return Goal::reduce_scatter(parts);
-    case OperationKind::kAllGather:
-      return Goal::all_gather(parts);
-    case OperationKind::kGather:
-      return Goal::gather(root, parts);
-    case OperationKind::kScatter:
-      return Goal::scatter(root, parts);
-    case OperationKind::kAllToAll:
-      return Goal::all_to_all(world_size, parts);
-    case OperationKind::kAllReduce:
-    case OperationKind::kBarrier:
-    case OperationKind::kClose:
-      break;
-  }
-  return Goal::all_reduce(world_size, count);
-}
-
 }  // namespace
-
-std::string_view to_string(OperationKind kind) {
-  switch (kind) {
-    case OperationKind::kAllReduce:
-      return "all_reduce";
-    case OperationKind::kBroadcast:
-      return "broadcast";
-    case OperationKind::kReduce:
-      return "reduce";
-    case OperationKind::kReduceScatter:
-      return "reduce_scatter";
-    case OperationKind::kAllGather:
-      return "all_gather";
-    case OperationKind::kGather:
-      return "gather";
-    case OperationKind::kScatter:
-      return "scatter";
-    case OperationKind::kAllToAll:
-      return "all_to_all";
-    case OperationKind::kBarrier:
-      return "barrier";
-    case OperationKind::kClose:
-      return "close";
-  }
-  return {};
-}
-
-bool reduces(OperationKind kind) {
-  return kind == OperationKind::kAllReduce || kind == OperationKind::kReduce ||
-         kind == OperationKind::kReduceScatter;
-}
-
-bool has_parts(OperationKind kind) {
-  switch (kind) {
-    case OperationKind::kReduceScatter:
-    case OperationKind::kAllGather:
-    case OperationKind::kGather:
-    case OperationKind::kScatter:
-    case OperationKind::kAllToAll:
-      return true;
-    case OperationKind::kAllReduce:
-    case OperationKind::kBroadcast:
-    case OperationKind::kReduce:
-    case OperationKind::kBarrier:
-    case OperationKind::kClose:
-      break;
-  }
-  return false;
-}
 
 std::string to_string(const RowCall& call) {
   const RowOptions& options = call.options;
@@ -187,16 +100,13 @@ std::string Operation::signature() const {
 }
 
 std::string Operation::arguments() const {
-  std::string text(to_string(kind));
+  std::string text(call_name(kind));
   if (kind == OperationKind::kBarrier) return text;
   text += " " + describe_tensors(*this);
   if (reduces(kind)) text += " " + describe(op, common_scales(*this));
   if (wire) text += fmt::format(" as {}", to_string(*wire));
-  if (has_root(kind)) {
-    text += fmt::format(" {} rank {}",
-                        reduces(kind) || kind == OperationKind::kGather ? "to" : "from", root);
-  }
-  if (out_of_place && agrees_on_place(kind)) text += " out of place";
+  if (has_root(kind)) text += fmt::format(" {} rank {}", is_to_root(kind) ? "to" : "from", root);
+  if (out_of_place && !is_up_to_root(kind) && !has_pairs(kind)) text += " out of place";
   if (sends_copy()) text += " in place";
   return memory == MemoryKind::kDevice ? text + " on device" : text;
 }
@@ -216,13 +126,13 @@ std::size_t Operation::count_in(std::size_t tensor, std::size_t part) const {
 
 Goal Operation::goal_of_tensors(int world_size) const {
   const auto ranks = static_cast<std::size_t>(world_size);
-  const std::size_t parts = kind == OperationKind::kAllToAll ? square(ranks) : ranks;
+  const std::size_t parts = has_pairs(kind) ? ranks * ranks : has_parts(kind) ? ranks : 1;
   const std::size_t numbers = Carrier::of(dtype).per_element;
   std::vector<Goal> goals;
   for (std::size_t tensor = 0; tensor < std::max<std::size_t>(tensors.size(), 1); ++tensor) {
     const std::size_t count = count_in(tensor, 0) * numbers;
-    goals.push_back(goal_of(
-        kind, root, world_size, count,
+    goals.push_back(Goal::of(
+        has_elements(kind) ? kind : OperationKind::kAllReduce, root, world_size,
         counts.empty() ? PartExtents(parts, count)
                        : PartExtents(std::span(counts).subspan(tensor * parts, parts), numbers)));
   }

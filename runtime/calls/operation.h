@@ -16,31 +16,10 @@
 
 namespace kolo {
 
-enum class OperationKind : std::uint8_t {
-  kAllReduce,
-  kBroadcast,
-  kReduce,
-  kReduceScatter,
-  kAllGather,
-  kGather,
-  kScatter,
-  kAllToAll,
-  kBarrier,
-  kClose,
-};
+using OperationKind = GoalKind;
 
-/// Every kind, for loops.
-inline constexpr OperationKind kAllOperationKinds[] = {
-    OperationKind::kAllReduce,     OperationKind::kBroadcast, OperationKind::kReduce,
-    OperationKind::kReduceScatter, OperationKind::kAllGather, OperationKind::kGather,
-    OperationKind::kScatter,       OperationKind::kAllToAll,  OperationKind::kBarrier,
-    OperationKind::kClose};
-
-/// "all_reduce", ...
-std::string_view to_string(OperationKind kind);
-bool reduces(OperationKind kind);
-/// Whether the elements are divided into a part for each rank, or for each pair.
-bool has_parts(OperationKind kind);
+/// Every kind that is called, for loops.
+inline constexpr auto kAllOperationKinds = values_where<kGoals, is_called>();
 
 /// Who gives an operation its name. Users may give any to theirs: they are apart from the others,
 /// of which those of steps contain a colon.
@@ -140,7 +119,7 @@ struct Operation {
   std::size_t count_in(std::size_t tensor, std::size_t part) const;
 
   /// An all-to-all in place: results would replace what is still to be sent.
-  bool sends_copy() const { return kind == OperationKind::kAllToAll && !out_of_place; }
+  bool sends_copy() const { return has_pairs(kind) && !out_of_place; }
 
   /// The goal for the numbers that carry its elements, in which each part has elements of all
   /// tensors. Before: it moves elements, and every rank submits it alike.

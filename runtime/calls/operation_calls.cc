@@ -84,32 +84,15 @@ struct Uses {
 };
 
 Uses uses_of(OperationKind kind, bool is_root, bool in_place) {
-  switch (kind) {
-    case OperationKind::kBroadcast:
-      return {.has_input = is_root, .writes_result = !is_root || !in_place};
-    case OperationKind::kReduce:
-      return {.has_result = is_root || in_place, .writes_result = is_root};
-    case OperationKind::kReduceScatter:
-      return {.takes_all = true};
-    case OperationKind::kAllGather:
-      return {.gives_all = true};
-    case OperationKind::kGather:
-      return {.gives_all = true,
-              .has_result = is_root,
-              .writes_result = is_root,
-              .is_up_to_root = true,
-              .one_is_input = !is_root};
-    case OperationKind::kScatter:
-      return {
-          .takes_all = true, .has_input = is_root, .is_up_to_root = true, .one_is_input = is_root};
-    case OperationKind::kAllToAll:
-      return {.takes_all = true, .gives_all = true};
-    case OperationKind::kAllReduce:
-    case OperationKind::kBarrier:
-    case OperationKind::kClose:
-      break;
-  }
-  return {};
+  const bool from_root = is_from_root(kind), to_root = is_to_root(kind);
+  const bool up_to_root = is_up_to_root(kind);
+  return {.takes_all = takes_parts(kind),
+          .gives_all = gives_parts(kind),
+          .has_input = !from_root || is_root,
+          .has_result = !to_root || is_root || (in_place && !up_to_root),
+          .writes_result = to_root ? is_root : !(from_root && is_root && in_place),
+          .is_up_to_root = up_to_root,
+          .one_is_input = up_to_root && from_root == is_root};
 }
 
 /// The tensor without the buffers that the rank has no use for.
@@ -157,7 +140,7 @@ struct CalledTensor {
       each = part_of_all(name, has_input ? used.input.count : used.result.count, world_size);
     }
     std::size_t input = 0, result = 0, before = 0;
-    if (kind == OperationKind::kAllToAll && !used.counts.empty()) {
+    if (has_pairs(kind) && !used.counts.empty()) {
       const PairSums sums(name, used.counts, rank, world_size);
       input = sums.sent;
       result = sums.received;
@@ -223,9 +206,7 @@ OperationCalls::New OperationCalls::make(OperationKind kind, std::string_view na
   check_kind(name, place.memory);
   require(root >= 0 && root < world_size_, name, fmt::format("the root {} is not a rank", root));
   if (reduces(kind)) check_reduction(name, reduction, place.dtype);
-  if (kind != OperationKind::kAllReduce && kind != OperationKind::kReduceScatter) {
-    check_uncast(name, reduction);
-  }
+  if (!reduces(kind) || has_root(kind)) check_uncast(name, reduction);
   New operation = pool_.take(kind, name);
   operation->dtype = place.dtype;
   operation->memory = place.memory;
@@ -237,7 +218,7 @@ OperationCalls::New OperationCalls::make(OperationKind kind, std::string_view na
   }
   const bool are_even = std::ranges::all_of(tensors, is_even, &Tensor::counts);
   const auto ranks = static_cast<std::size_t>(world_size_);
-  const std::size_t parts = kind == OperationKind::kAllToAll ? ranks * ranks : ranks;
+  const std::size_t parts = has_pairs(kind) ? ranks * ranks : ranks;
   std::vector<UsedMemory> used;  // where there are several tensors
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Uses uses = uses_of(kind, rank_ == root, tensors[i].is_in_place);

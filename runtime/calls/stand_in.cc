@@ -77,11 +77,6 @@ bool scale_spoils(const OperationShape& shape) {
   return (neutral == Neutral::kLowest || neutral == Neutral::kHighest) && before <= 0;
 }
 
-std::string_view obstacle_to_contributing(const OperationShape& shape, int rank) {
-  if (shape.kind == OperationKind::kReduce && shape.root == rank) return "it is the root";
-  return scale_spoils(shape) ? "no element leaves a result alone when it is scaled" : "";
-}
-
 void write(ByteWriter& writer, const Scales& scales) {
   writer.number(std::bit_cast<std::uint64_t>(scales.before));
   writer.number(std::bit_cast<std::uint64_t>(scales.after));
@@ -211,24 +206,14 @@ std::optional<OperationTerms> operation_terms_from(std::span<const std::byte> by
 
 std::string_view obstacle_to(const OperationShape& shape, int rank) {
   if (shape.rows) return {};  // It has no rows.
-  switch (shape.kind) {
-    case OperationKind::kAllReduce:
-    case OperationKind::kReduceScatter:
-    case OperationKind::kReduce:
-      return obstacle_to_contributing(shape, rank);
-    case OperationKind::kBroadcast:
-    case OperationKind::kScatter:
-      return shape.root == rank ? "it is the root" : "";
-    case OperationKind::kAllGather:
-    case OperationKind::kGather:
-    case OperationKind::kAllToAll:
-      return "it has nothing to contribute";
-    case OperationKind::kBarrier:
-      return {};
-    case OperationKind::kClose:
-      break;
+  if (shape.kind == OperationKind::kBarrier) return {};
+  if (shape.kind == OperationKind::kClose) return "all ranks must join first";
+  if (gives_parts(shape.kind)) return "it has nothing to contribute";
+  if (has_root(shape.kind) && shape.root == rank) return "it is the root";
+  if (reduces(shape.kind) && scale_spoils(shape)) {
+    return "no element leaves a result alone when it is scaled";
   }
-  return "all ranks must join first";
+  return {};
 }
 
 std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_size,
@@ -253,9 +238,7 @@ std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_
   const std::size_t numbers = goal.count();
   const Carrier carrier = Carrier::of(shape.dtype);
   const std::size_t bytes = numbers * size_of(carrier.dtype);
-  const bool only_receives =
-      shape.kind == OperationKind::kBroadcast || shape.kind == OperationKind::kScatter;
-  const std::size_t contributed = only_receives ? 0 : numbers;
+  const std::size_t contributed = is_from_root(shape.kind) ? 0 : numbers;
   const ReduceOp op = carried(shape.op, shape.dtype);
   const bool is_on_host = shape.memory == MemoryKind::kHost;
   check(is_on_host || memory != nullptr, "a stand-in in device memory needs some");

@@ -173,7 +173,7 @@ TEST(CollectiveBench, FindsEveryCollectiveRightInBothPlaces) {
                                 .places = {traits.in_place},
                                 .what = {.verb = verb, .width = 4},
                                 .iterations = 2};
-      if (traits.has_other_place) options.places.push_back(!traits.in_place);
+      if (has_other_place(verb)) options.places.push_back(!traits.in_place);
       std::vector<std::unique_ptr<CollectiveSystem>> systems;
       systems.push_back(make_kolo_system(runtime));
       const auto rows = measure_collective(runtime, systems, options, [](const CollectiveRow&) {});

@@ -110,11 +110,10 @@ bool is_packed(const BucketLayout& layout) { return layout.placement == Placemen
 bool serves(const CompileContext& context) {
   const auto& [goal, layout, grid, options] = context;
   if (layout.is_on_device() && is_packed(layout)) {
-    return goal.tensors() == 1 &&
-           (goal.kind == GoalKind::kReduce || goal.kind == GoalKind::kReduceScatter);
+    return goal.tensors() == 1 && reduces(goal.kind) && goal.kind != GoalKind::kAllReduce;
   }
   const bool is_one_call = goal.tensors() == 1 || goal.kind != GoalKind::kAllReduce;
-  return layout.is_in_tensors(MemoryKind::kDevice) && goal.kind != GoalKind::kOther && is_one_call;
+  return layout.is_in_tensors(MemoryKind::kDevice) && has_elements(goal.kind) && is_one_call;
 }
 
 void append(ScheduleBuilder& builder, const CompileContext& context) {
@@ -123,43 +122,28 @@ void append(ScheduleBuilder& builder, const CompileContext& context) {
   if (is_packed(builder.layout())) return append_packed_sums(builder, goal, ranks);
   builder.forgo_bucket();
   if (goal.count() == 0) return;
-  switch (goal.kind) {
-    case GoalKind::kAllReduce: {
-      const std::size_t count = builder.layout().count;
-      return builder.native(NativeOp::kAllReduce, NativeGroup::kWorld, builder.home(0, count),
-                            builder.input(0, count), ranks > 1);
-    }
-    case GoalKind::kReduce:
-    case GoalKind::kReduceScatter:
-      return append_sums(builder, goal, ranks);
-    case GoalKind::kBroadcast:
-    case GoalKind::kAllGather:
-      return append_copies(builder, goal, ranks);
-    default:
-      return append_exchange(builder, goal, ranks);
+  if (goal.kind == GoalKind::kAllReduce) {
+    const std::size_t count = builder.layout().count;
+    return builder.native(NativeOp::kAllReduce, NativeGroup::kWorld, builder.home(0, count),
+                          builder.input(0, count), ranks > 1);
   }
+  if (reduces(goal.kind)) return append_sums(builder, goal, ranks);
+  if (is_to_all(goal.kind)) return append_copies(builder, goal, ranks);
+  append_exchange(builder, goal, ranks);
 }
 
 /// What the busiest of `places`, ranks or nodes, sends or receives, relative to the bytes of all
 /// parts.
 double busiest_share(GoalKind kind, double places) {
-  switch (kind) {
-    case GoalKind::kReduce:
-    case GoalKind::kBroadcast:
-      return places > 1 ? 1 : 0;
-    case GoalKind::kAllReduce:
-      return 2 * (places - 1) / places;
-    case GoalKind::kAllToAll:
-      return (places - 1) / (places * places);
-    default:
-      return (places - 1) / places;
-  }
+  if (kind == GoalKind::kAllReduce) return 2 * (places - 1) / places;
+  if (has_pairs(kind)) return (places - 1) / (places * places);
+  if (has_parts(kind)) return (places - 1) / places;
+  return places > 1 ? 1 : 0;
 }
 
 /// Messages between nodes that follow each other: the library sums and copies along rings.
 double hops(GoalKind kind, double nodes) {
-  const bool is_exchange =
-      kind == GoalKind::kGather || kind == GoalKind::kScatter || kind == GoalKind::kAllToAll;
+  const bool is_exchange = !reduces(kind) && !is_to_all(kind);
   return is_exchange ? std::min(nodes - 1, 1.0) : nodes - 1;
 }
 

@@ -8,15 +8,6 @@
 #include "comm/base/contains.h"
 
 namespace kolo {
-namespace {
-
-bool has_root(GoalKind kind) {
-  return kind == GoalKind::kReduce || kind == GoalKind::kBroadcast || kind == GoalKind::kGather ||
-         kind == GoalKind::kScatter;
-}
-
-}  // namespace
-
 Blocks::Blocks(ScheduleBuilder& builder, const Goal& goal, const ProcessGrid& grid)
     : builder_(builder),
       goal_(goal),
@@ -26,7 +17,7 @@ Blocks::Blocks(ScheduleBuilder& builder, const Goal& goal, const ProcessGrid& gr
       given_(static_cast<std::size_t>(grid.num_nodes())),
       got_(given_),
       contributed_(static_cast<std::size_t>(grid.world_size())) {
-  if (goal.kind == GoalKind::kAllToAll && (goal.tensors() > 1 || !goal.has_equal_parts())) {
+  if (has_pairs(goal.kind) && (goal.tensors() > 1 || !goal.has_equal_parts())) {
     pairs_.resize(given_.size() * given_.size());
   }
   std::size_t of_all = 0;  // contributed by every rank

@@ -39,75 +39,31 @@ double GoalPrice::doublings() const {
 }
 
 double GoalPrice::part_bytes() const {
-  switch (size_.kind) {
-    case GoalKind::kReduceScatter:
-    case GoalKind::kAllGather:
-    case GoalKind::kGather:
-    case GoalKind::kScatter:
-      return size_.bytes / ranks();
-    case GoalKind::kAllToAll:
-      return size_.bytes / (ranks() * ranks());
-    case GoalKind::kAllReduce:
-    case GoalKind::kReduce:
-    case GoalKind::kBroadcast:
-    case GoalKind::kOther:
-      break;
-  }
-  return size_.bytes;
+  if (has_pairs(size_.kind)) return size_.bytes / (ranks() * ranks());
+  return has_parts(size_.kind) ? size_.bytes / ranks() : size_.bytes;
 }
 
 double GoalPrice::direct_messages() const {
-  const double sums = size_.sums_in_one_place ? ranks() - local() : nodes() - 1;
-  switch (size_.kind) {
-    case GoalKind::kReduce:
-      return sums;
-    case GoalKind::kBroadcast:
-      return nodes() - 1;
-    case GoalKind::kReduceScatter:
-      return 2 * sums;
-    case GoalKind::kAllGather:
-      return 2 * (nodes() - 1);
-    case GoalKind::kGather:
-    case GoalKind::kScatter:
-      return ranks() - local();
-    case GoalKind::kAllReduce:
-    case GoalKind::kAllToAll:
-    case GoalKind::kOther:
-      break;
-  }
-  return 2 * (ranks() - local());
+  const double ways = has_root() ? 1 : 2;
+  if (reduces(size_.kind) && !size_.sums_in_one_place) return ways * (nodes() - 1);
+  return ways * (is_to_all(size_.kind) ? nodes() - 1 : ranks() - local());
 }
 
 double GoalPrice::direct_bytes() const {
-  const double others = nodes() - 1;
-  const double addends = size_.sums_in_one_place ? local() : 1;
-  switch (size_.kind) {
-    case GoalKind::kAllReduce:
-    case GoalKind::kReduce:
-      return addends * others * size_.bytes;
-    case GoalKind::kBroadcast:
-      return others * size_.bytes;
-    case GoalKind::kReduceScatter:
-      return addends * others / nodes() * size_.bytes;
-    case GoalKind::kAllGather:
-    case GoalKind::kGather:
-    case GoalKind::kScatter:
-      return others / nodes() * size_.bytes;
-    case GoalKind::kAllToAll:
-    case GoalKind::kOther:
-      break;
-  }
-  return others / (nodes() * nodes()) * size_.bytes;
+  const double addends = reduces(size_.kind) && size_.sums_in_one_place ? local() : 1;
+  const double each = addends * (nodes() - 1);
+  if (has_pairs(size_.kind)) return each / (nodes() * nodes()) * size_.bytes;
+  return (has_parts(size_.kind) ? each / nodes() : each) * size_.bytes;
 }
 
 double GoalPrice::copies_us() const {
   double moved = size_.bytes;  // Read and written, by all ranks of the busiest node.
   double packed_us = 0;
-  if (size_.kind == GoalKind::kAllToAll) moved = 2 * size_.bytes / nodes();
-  if (size_.kind == GoalKind::kAllGather || size_.kind == GoalKind::kBroadcast) {
+  if (has_pairs(size_.kind)) moved = 2 * size_.bytes / nodes();
+  if (is_to_all(size_.kind)) {
     moved = (local() + 1) * size_.bytes;
   }
-  if (size_.kind == GoalKind::kReduce || size_.kind == GoalKind::kReduceScatter) {
+  if (reduces(size_.kind)) {
     // Ranks of a node hand over all but what they add up themselves; nodes, their sums.
     moved = nodes() > 1 ? 2 * size_.bytes : 0;
     packed_us = links_.memory().packed_us((local() - 1) * size_.bytes);

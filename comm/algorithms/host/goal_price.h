@@ -61,18 +61,11 @@ class GoalPrice {
   /// Bytes of one part.
   double part_bytes() const;
   /// The root sends, and nobody else where contributions go straight to their receivers.
-  bool is_from_root() const {
-    return size_.kind == GoalKind::kBroadcast || size_.kind == GoalKind::kScatter;
-  }
+  bool is_from_root() const { return kolo::is_from_root(size_.kind); }
   /// One rank sends to all others, or receives from all.
-  bool has_root() const {
-    return is_from_root() || size_.kind == GoalKind::kReduce || size_.kind == GoalKind::kGather;
-  }
+  bool has_root() const { return kolo::has_root(size_.kind); }
   /// Each contribution has one receiver, which gets it from the contributor itself.
-  bool goes_straight() const {
-    return size_.kind == GoalKind::kScatter || size_.kind == GoalKind::kGather ||
-           size_.kind == GoalKind::kAllToAll;
-  }
+  bool goes_straight() const { return !reduces(size_.kind) && !is_to_all(size_.kind); }
   /// Messages that the busiest rank sends or receives if each contribution goes straight to its
   /// receiver.
   double direct_messages() const;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <functional>
 #include <random>
 #include <string>
 #include <vector>
@@ -26,14 +25,6 @@ constexpr int kMostRanksOfAll = 5;
 constexpr int kManyRanks = 9;
 constexpr std::size_t kThirds = 3;
 
-struct Collective {
-  std::string name;
-  /// `counts`: elements of one part for each rank.
-  std::function<Goal(const std::vector<std::size_t>& counts, int root)> goal;
-  bool has_root = false;
-  bool only_out_of_place = false;
-};
-
 /// Whatever its size and wherever it is.
 void lend_all(CompileOptions& options) {
   options.link_costs.memory.latency_us = 0;
@@ -46,8 +37,12 @@ std::size_t sum(const std::vector<std::size_t>& counts) {
   return total;
 }
 
-/// Rank s has as many elements for rank r as both of their counts allow, or one less.
-Goal all_to_all(const std::vector<std::size_t>& counts) {
+/// `counts`: elements of one part for each rank. Rank s has as many elements for rank r as both of
+/// their counts allow, or one less.
+Goal goal_of(GoalKind kind, const std::vector<std::size_t>& counts, int root) {
+  const int ranks = static_cast<int>(counts.size());
+  if (!has_parts(kind)) return Goal::of(kind, root, ranks, {1, sum(counts)});
+  if (!has_pairs(kind)) return Goal::of(kind, root, ranks, counts);
   std::vector<std::size_t> all;
   for (std::size_t s = 0; s < counts.size(); ++s) {
     for (std::size_t r = 0; r < counts.size(); ++r) {
@@ -55,41 +50,11 @@ Goal all_to_all(const std::vector<std::size_t>& counts) {
       all.push_back(count > 1 && s < r ? count - 1 : count);
     }
   }
-  return Goal::all_to_all(static_cast<int>(counts.size()), all);
-}
-
-std::vector<Collective> collectives() {
-  return {
-      {.name = "reduce",
-       .goal =
-           [](const auto& counts, int root) {
-             return Goal::reduce(root, static_cast<int>(counts.size()), sum(counts));
-           },
-       .has_root = true},
-      {.name = "broadcast",
-       .goal =
-           [](const auto& counts, int root) {
-             return Goal::broadcast(root, static_cast<int>(counts.size()), sum(counts));
-           },
-       .has_root = true},
-      {.name = "reduce_scatter",
-       .goal = [](const auto& counts, int) { return Goal::reduce_scatter(counts); }},
-      {.name = "all_gather",
-       .goal = [](const auto& counts, int) { return Goal::all_gather(counts); }},
-      {.name = "gather",
-       .goal = [](const auto& counts, int root) { return Goal::gather(root, counts); },
-       .has_root = true},
-      {.name = "scatter",
-       .goal = [](const auto& counts, int root) { return Goal::scatter(root, counts); },
-       .has_root = true},
-      {.name = "all_to_all",
-       .goal = [](const auto& counts, int) { return all_to_all(counts); },
-       .only_out_of_place = true},
-  };
+  return Goal::of(kind, root, ranks, all);
 }
 
 struct Case {
-  Collective collective;
+  GoalKind kind;
   const Algorithm* algorithm;
   MemoryKind memory;
   /// kStaged: elements are cast to bfloat16 on their way, or on a device packed.
@@ -112,15 +77,16 @@ std::vector<Case> cases() {
   const std::vector<std::size_t> counts(6, 10);
   const ProcessGrid uneven = ProcessGrid::with_node_sizes({1, 2, 1, 2});
   const ProcessGrid even = ProcessGrid::with_node_sizes({2, 2, 2});
-  for (const Collective& collective : collectives()) {
-    const Goal goal = collective.goal(counts, 0);
+  for (const GoalKind kind : kAllGoalKinds) {
+    if (kind == GoalKind::kAllReduce) continue;
+    const Goal goal = goal_of(kind, counts, 0);
     for (const auto& [memory, placement] : kGoalPlaces) {
       const BucketLayout layout{.count = goal.count(), .placement = placement, .memory = memory};
       for (const Algorithm* algorithm : all_algorithms()) {
         const CompileOptions options;
         if (algorithm->serves({goal, layout, uneven, options}) ||
             algorithm->serves({goal, layout, even, options})) {
-          all.push_back({collective, algorithm, memory, placement});
+          all.push_back({kind, algorithm, memory, placement});
         }
       }
     }
@@ -175,21 +141,20 @@ ProcessGrid grid_of(std::vector<int> sizes, bool in_turns) {
 
 class GoalShapes : public testing::TestWithParam<Case> {
  protected:
-  const Collective& collective() const { return GetParam().collective; }
+  GoalKind kind() const { return GetParam().kind; }
   bool is_on_device() const { return GetParam().memory == MemoryKind::kDevice; }
 
   void expect_correct(const Goal& goal, const ProcessGrid& grid, const CompileOptions& options,
                       DType dtype, bool out_of_place, const std::string& what) {
     const bool is_cast = GetParam().placement == Placement::kStaged;
     const bool may_be_apart = GetParam().placement == Placement::kUser;
-    BucketLayout layout{
-        .count = goal.count(),
-        .dtype = is_cast ? DType::kBFloat16 : dtype,
-        .placement = GetParam().placement,
-        .memory = GetParam().memory,
-        .out_of_place = (out_of_place && may_be_apart) || collective().only_out_of_place};
+    BucketLayout layout{.count = goal.count(),
+                        .dtype = is_cast ? DType::kBFloat16 : dtype,
+                        .placement = GetParam().placement,
+                        .memory = GetParam().memory,
+                        .out_of_place = (out_of_place && may_be_apart) || has_pairs(kind())};
     // An all-to-all in place.
-    layout.replaces_inputs = is_on_device() && collective().only_out_of_place && !out_of_place;
+    layout.replaces_inputs = is_on_device() && has_pairs(kind()) && !out_of_place;
     expect_reached(goal, grid, layout, options, *GetParam().algorithm, what);
   }
 
@@ -198,7 +163,7 @@ class GoalShapes : public testing::TestWithParam<Case> {
                     int root, std::size_t count, bool out_of_place) {
     const ProcessGrid grid = grid_of(sizes, in_turns);
     const std::vector<std::size_t> counts(static_cast<std::size_t>(grid.world_size()), count);
-    expect_correct(collective().goal(counts, root), grid, options, DType::kFloat32, out_of_place,
+    expect_correct(goal_of(kind(), counts, root), grid, options, DType::kFloat32, out_of_place,
                    test::shape_text(sizes) + (in_turns ? " in turns" : "") + " root " +
                        std::to_string(root) + " count " + std::to_string(count));
   }
@@ -213,12 +178,12 @@ class GoalShapes : public testing::TestWithParam<Case> {
         ++shape;
         if (ranks > kMostRanksOfAll) {
           if (ranks >= kManyRanks && shape % kThirds != third) return;
-          const int root = collective().has_root ? static_cast<int>(shape) % ranks : 0;
+          const int root = has_root(kind()) ? static_cast<int>(shape) % ranks : 0;
           return expect_shape(sizes, shape % 5 < 2, options, root, kFewer[shape % 2],
                               shape % 4 < 2);
         }
         for (const std::size_t count : kCounts) {
-          for (int root = 0; root < (collective().has_root ? ranks : 1); ++root) {
+          for (int root = 0; root < (has_root(kind()) ? ranks : 1); ++root) {
             for (const bool out_of_place : {false, true}) {
               expect_shape(sizes, (shape + count) % 2 == 0, options, root, count, out_of_place);
               if (testing::Test::HasFailure()) return;
@@ -267,7 +232,7 @@ TEST_P(GoalShapes, AreReachedInUnevenParts) {
                            .window = 1 + below(3)};
     if (below(2) == 0) lend_all(options);
     const DType dtype = below(2) == 0 ? DType::kFloat32 : DType::kBFloat16;
-    const Goal goal = collective().goal(counts, static_cast<int>(below(ranks)));
+    const Goal goal = goal_of(kind(), counts, static_cast<int>(below(ranks)));
     for (const bool out_of_place : {false, true}) {
       expect_correct(goal, ProcessGrid::with_node_sizes(sizes), options, dtype, out_of_place,
                      test::shape_text(sizes) + " round " + std::to_string(round) + " seed " +
@@ -287,9 +252,8 @@ TEST_P(GoalShapes, AreReachedForSeveralTensors) {
     uneven.front() = 0;
     few.back() = 3;
     for (int root = 0; root < grid.world_size(); ++root) {
-      const Goal goal =
-          Goal::of_tensors({collective().goal(uneven, root), collective().goal(few, root),
-                            collective().goal(even, root)});
+      const Goal goal = Goal::of_tensors(
+          {goal_of(kind(), uneven, root), goal_of(kind(), few, root), goal_of(kind(), even, root)});
       for (const bool out_of_place : {false, true}) {
         expect_correct(goal, grid, {}, DType::kFloat32, out_of_place,
                        test::shape_text(sizes) + " root " + std::to_string(root));
@@ -299,7 +263,7 @@ TEST_P(GoalShapes, AreReachedForSeveralTensors) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, GoalShapes, testing::ValuesIn(cases()), [](const auto& each) {
-  return each.param.collective.name + "_" + std::string(each.param.algorithm->name()) +
+  return std::string(call_name(each.param.kind)) + "_" + std::string(each.param.algorithm->name()) +
          (each.param.placement == Placement::kStaged    ? "_cast_or_packed"
           : each.param.placement == Placement::kInPlace ? "_in_place"
                                                         : "");

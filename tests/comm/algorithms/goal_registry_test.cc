@@ -17,12 +17,10 @@ namespace {
 /// Of every kind but the all-reduce, with `count` elements in all.
 std::vector<Goal> goals_of(int ranks, std::size_t count) {
   std::vector<Goal> goals;
-  for (const std::string& name : goal_kind_names()) {
-    const GoalKind kind = parse_goal_kind(name);
+  for (const GoalKind kind : kAllGoalKinds) {
     if (kind == GoalKind::kAllReduce) continue;
-    const bool has_pairs = kind == GoalKind::kAllToAll;
     const std::size_t of_rank = count / static_cast<std::size_t>(ranks);
-    goals.push_back(even_goal(kind, ranks, has_pairs ? of_rank : count));
+    goals.push_back(even_goal(kind, ranks, has_pairs(kind) ? of_rank : count));
   }
   return goals;
 }
@@ -76,8 +74,7 @@ TEST(GoalRegistry, SumsCostWhatContributionsTakeFromRankToRank) {
     const double near_us = price(goal, 20'000, 15'000), far_us = price(goal, 3'000, 2'000);
     EXPECT_EQ(price(goal, 3'000, 20'000), near_us);
     EXPECT_EQ(price(goal, 20'000, 1), near_us);
-    const bool sums = goal.kind == GoalKind::kReduce || goal.kind == GoalKind::kReduceScatter;
-    if (sums) {
+    if (reduces(goal.kind)) {
       EXPECT_GT(far_us, 3 * near_us);
     } else {
       EXPECT_EQ(far_us, near_us);

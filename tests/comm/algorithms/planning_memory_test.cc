@@ -13,11 +13,6 @@
 namespace kolo {
 namespace {
 
-bool has_root(GoalKind kind) {
-  return kind == GoalKind::kReduce || kind == GoalKind::kBroadcast || kind == GoalKind::kGather ||
-         kind == GoalKind::kScatter;
-}
-
 /// The most memory that a rank holds while it plans, by collective, dtype and algorithm. Rank 0 is
 /// the root, if there is one; the last rank is on another node.
 std::map<std::string, std::size_t> planning_bytes(int ranks, int ranks_of_node) {
@@ -27,11 +22,10 @@ std::map<std::string, std::size_t> planning_bytes(int ranks, int ranks_of_node) 
   // Blocks of all ranks fit.
   options.slot_bytes = options.cached_slot_bytes = std::size_t{1} << 30;
   std::map<std::string, std::size_t> bytes;
-  for (const std::string& name : goal_kind_names()) {
-    const GoalKind kind = parse_goal_kind(name);
+  for (const GoalKind kind : kAllGoalKinds) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       // 16-bit floats are different only where they are summed.
-      const bool sums = kind == GoalKind::kReduce || kind == GoalKind::kReduceScatter;
+      const bool sums = reduces(kind) && kind != GoalKind::kAllReduce;
       if (dtype == DType::kBFloat16 && !sums) continue;
       const std::size_t count = kWireAlignment / size_of(dtype) * static_cast<std::size_t>(ranks);
       for (const Algorithm* algorithm : all_algorithms()) {
@@ -43,11 +37,11 @@ std::map<std::string, std::size_t> planning_bytes(int ranks, int ranks_of_node) 
           const BucketLayout layout{.count = goal.count(),
                                     .dtype = dtype,
                                     .placement = Placement::kUser,
-                                    .out_of_place = kind == GoalKind::kAllToAll};
+                                    .out_of_place = has_pairs(kind)};
           const CompileContext context{goal, layout, grid, options};
           if (!algorithm->serves(context)) continue;
           const Schedule schedule = compile(rank, *algorithm, context);
-          std::string what = name;
+          std::string what(to_string(kind));
           what.append(" ").append(to_string(dtype)).append(" by ").append(algorithm->name());
           bytes[what] = std::max(bytes[what], counter.most_held_bytes());
         }

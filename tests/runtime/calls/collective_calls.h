@@ -31,8 +31,7 @@ struct CollectiveBuffers {
 
 /// Whether `rank` works in place where a call is: in a gather or scatter that is up to the root.
 inline bool is_in_place_at(const Goal& goal, int rank, bool in_place) {
-  const bool is_roots = goal.kind == GoalKind::kGather || goal.kind == GoalKind::kScatter;
-  return in_place && (!is_roots || rank == goal.root);
+  return in_place && (!is_up_to_root(goal.kind) || rank == goal.root);
 }
 
 /// In place there is no input: the result holds it first.
@@ -51,10 +50,10 @@ inline CollectiveBuffers exchange_buffers_for(const Goal& goal, int rank, bool i
 }
 
 inline CollectiveBuffers buffers_for(const Goal& goal, int rank, bool is_call_in_place) {
-  if (goal.kind == GoalKind::kAllToAll) return exchange_buffers_for(goal, rank, is_call_in_place);
+  if (has_pairs(goal.kind)) return exchange_buffers_for(goal, rank, is_call_in_place);
   CollectiveBuffers buffers;
   const bool in_place = is_in_place_at(goal, rank, is_call_in_place);
-  const bool keeps_input = in_place && goal.kind == GoalKind::kScatter;
+  const bool keeps_input = in_place && is_up_to_root(goal.kind) && is_from_root(goal.kind);
   const auto append = [](std::vector<float>& to, const std::vector<float>& values) {
     to.insert(to.end(), values.begin(), values.end());
   };
@@ -84,7 +83,7 @@ struct CollectiveCall {
   /// For an operation with parts; for an all-to-all between each two ranks as many as both have.
   std::vector<std::size_t> parts(const std::vector<std::size_t>& counts) const {
     if (!takes_counts || !has_parts(kind)) return {};
-    if (kind != OperationKind::kAllToAll) return counts;
+    if (!has_pairs(kind)) return counts;
     std::vector<std::size_t> pairs;
     for (const std::size_t from : counts) {
       for (const std::size_t to : counts) pairs.push_back(from + to);
@@ -93,8 +92,7 @@ struct CollectiveCall {
   }
 
   Tensor tensor(CollectiveBuffers& buffers, PartCounts parts, bool in_place) const {
-    const bool by_root = kind == OperationKind::kGather || kind == OperationKind::kScatter;
-    if (in_place && !by_root) return {buffers.result, parts};
+    if (in_place && !is_up_to_root(kind)) return {buffers.result, parts};
     return {buffers.input, buffers.result, parts};
   }
 
@@ -109,38 +107,23 @@ struct CollectiveCall {
   Goal goal(const std::vector<std::size_t>& counts, int root) const {
     const int ranks = static_cast<int>(counts.size());
     const auto total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-    switch (kind) {
-      case OperationKind::kBroadcast:
-        return Goal::broadcast(root, ranks, total);
-      case OperationKind::kReduce:
-        return Goal::reduce(root, ranks, total);
-      case OperationKind::kReduceScatter:
-        return Goal::reduce_scatter(counts);
-      case OperationKind::kAllGather:
-        return Goal::all_gather(counts);
-      case OperationKind::kGather:
-        return Goal::gather(root, counts);
-      case OperationKind::kScatter:
-        return Goal::scatter(root, counts);
-      case OperationKind::kAllToAll: {
-        const std::vector<std::size_t> even(counts.size() * counts.size(), counts[0]);
-        return Goal::all_to_all(ranks, takes_counts ? parts(counts) : even);
-      }
-      default:
-        return Goal::all_reduce(ranks, counts[0]);
-    }
+    if (kind == OperationKind::kAllReduce) return Goal::all_reduce(ranks, counts[0]);
+    if (!has_parts(kind)) return Goal::of(kind, root, ranks, {1, total});
+    const std::vector<std::size_t> even(counts.size() * counts.size(), counts[0]);
+    if (has_pairs(kind) && !takes_counts) return Goal::of(kind, root, ranks, even);
+    return Goal::of(kind, root, ranks, parts(counts));
   }
 };
 
+/// Of all kinds but all_reduce.
 inline std::vector<CollectiveCall> collective_calls() {
-  using Kind = OperationKind;
-  return {{.name = "broadcast", .kind = Kind::kBroadcast},
-          {.name = "reduce", .kind = Kind::kReduce},
-          {.name = "reduce_scatter", .kind = Kind::kReduceScatter},
-          {.name = "all_gather", .kind = Kind::kAllGather},
-          {.name = "gather", .kind = Kind::kGather},
-          {.name = "scatter", .kind = Kind::kScatter},
-          {.name = "all_to_all", .kind = Kind::kAllToAll, .takes_counts = false}};
+  std::vector<CollectiveCall> calls;
+  for (const OperationKind kind : kAllGoalKinds) {
+    if (kind == OperationKind::kAllReduce) continue;
+    calls.push_back(
+        {.name = std::string(call_name(kind)), .kind = kind, .takes_counts = !has_pairs(kind)});
+  }
+  return calls;
 }
 
 /// Those, with all_reduce and an all_to_all in which each pair of ranks has parts of its own size.

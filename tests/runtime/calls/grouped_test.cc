@@ -22,24 +22,9 @@ using test::EngineJob;
 using test::error_of;
 using testing::HasSubstr;
 
-/// A kind of operation.
-struct Collective {
-  std::string name;
-  OperationKind kind;
-};
-
-std::vector<Collective> collectives() {
-  std::vector<Collective> result;
-  for (const OperationKind kind : kAllOperationKinds) {
-    if (kind == OperationKind::kBarrier || kind == OperationKind::kClose) continue;
-    result.push_back({std::string(to_string(kind)), kind});
-  }
-  return result;
-}
-
-std::vector<Collective> collectives_that(bool (*holds)(OperationKind)) {
-  std::vector<Collective> result = collectives();
-  std::erase_if(result, [&](const Collective& each) { return !holds(each.kind); });
+std::vector<OperationKind> collectives_that(bool (*holds)(OperationKind)) {
+  std::vector<OperationKind> result(kAllGoalKinds.begin(), kAllGoalKinds.end());
+  std::erase_if(result, [&](OperationKind each) { return !holds(each); });
   return result;
 }
 
@@ -55,9 +40,9 @@ struct TensorMemory {
   std::vector<float> input, result;
 };
 
-class Grouped : public testing::TestWithParam<std::tuple<Collective, MemoryKind>> {
+class Grouped : public testing::TestWithParam<std::tuple<OperationKind, MemoryKind>> {
  protected:
-  static OperationKind kind() { return std::get<Collective>(GetParam()).kind; }
+  static OperationKind kind() { return std::get<OperationKind>(GetParam()); }
 
   static EngineJob job_on(const std::vector<int>& nodes) {
     return EngineJob(ProcessGrid::with_node_sizes(nodes),
@@ -72,8 +57,8 @@ class Grouped : public testing::TestWithParam<std::tuple<Collective, MemoryKind>
     const std::size_t input = caller.elements(of.each, of.parts, false) * floats;
     const std::size_t result = caller.elements(of.each, of.parts, true) * floats;
     const bool is_root = caller.rank + 1 == caller.ranks;
-    const bool gathers = kind() == OperationKind::kGather;
-    const bool scatters = kind() == OperationKind::kScatter;
+    const bool gathers = is_up_to_root(kind()) && is_to_root(kind());
+    const bool scatters = is_up_to_root(kind()) && is_from_root(kind());
     const bool has_input = !in_place || scatters || (gathers && !is_root);
     const bool has_result = !(in_place && scatters && is_root);
     TensorMemory memory;
@@ -156,7 +141,7 @@ TEST_P(GroupedParts, MayDiffer) {
     for (const bool in_place : {false, true}) {
       EngineJob job = job_on(nodes);
       const auto ranks = static_cast<std::size_t>(job.world_size());
-      const bool is_of_pairs = kind() == OperationKind::kAllToAll;
+      const bool is_of_pairs = has_pairs(kind());
       const std::size_t parts = is_of_pairs ? ranks * ranks : ranks;
       const Elements even{.parts = std::vector<std::size_t>(parts, 4)};
       const Elements nothing{.parts = std::vector<std::size_t>(parts, 0)};
@@ -197,13 +182,13 @@ TEST_P(GroupedReductions, GoByOperationAndScales) {
   }
 }
 
-std::string name_of(const testing::TestParamInfo<std::tuple<Collective, MemoryKind>>& each) {
-  return std::get<0>(each.param).name + "_" +
+std::string name_of(const testing::TestParamInfo<std::tuple<OperationKind, MemoryKind>>& each) {
+  return std::string(call_name(std::get<0>(each.param))) + "_" +
          std::string(to_string(std::get<MemoryKind>(each.param)));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Grouped,
-                         testing::Combine(testing::ValuesIn(collectives()),
+                         testing::Combine(testing::ValuesIn(kAllGoalKinds),
                                           testing::Values(MemoryKind::kHost, MemoryKind::kDevice)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(All, GroupedReductions,

@@ -64,7 +64,7 @@ class CollectiveCall : public std::enable_shared_from_this<CollectiveCall> {
                                       result_.data() + place, terms.dtype, terms.is_in_place,
                                       terms.memory));
     }
-    return calls_.make(terms.kind, name, tensors, terms.has_root ? terms.root : 0,
+    return calls_.make(terms.kind, name, tensors, terms.has_root() ? terms.root : 0,
                        reduces(terms.kind) ? terms.reduction() : ReduceOp::kSum);
   }
 
@@ -104,11 +104,9 @@ void expect_all_right(MismatchJob& job, const Members& members, const std::strin
     calls.push_back(each.back()->submit(members.engine(rank)));
   }
   job.expect_success(calls);
-  const bool is_to_root =
-      terms.kind == OperationKind::kReduce || terms.kind == OperationKind::kGather;
   const float expected = reduces(terms.kind) ? value * static_cast<float>(members.size()) : value;
   for (int rank = 0; rank < members.size(); ++rank) {
-    if (is_to_root && rank != terms.root) continue;
+    if (is_to_root(terms.kind) && rank != terms.root) continue;
     EXPECT_EQ(each[static_cast<std::size_t>(rank)]->first_result(), expected) << "rank " << rank;
   }
 }
@@ -135,7 +133,7 @@ void expect_same_error(MismatchJob& job, const Members& members, const std::stri
     }
   }
   if (is_late) {
-    EXPECT_TRUE(is_known && std::ranges::any_of(terms, &CollectiveTerms::ends_early));
+    EXPECT_TRUE(is_known && std::ranges::any_of(terms, &CollectiveTerms::has_root));
     MismatchJob::expect_late_error(members, calls, texts);
   } else {
     MismatchJob::expect_disagreement(members, calls, texts);
@@ -196,7 +194,8 @@ TEST_F(CollectiveMismatches, OfOperationsAreAllSeen) {
     for (const CollectiveTerms& base : all) {
       for (const CollectiveTerms& other : all) {
         if (base.kind == other.kind) continue;
-        const std::string pair = fmt::format("{} and {}", base.verb, other.verb);
+        const std::string pair =
+            fmt::format("{} and {}", call_name(base.kind), call_name(other.kind));
         SCOPED_TRACE(pair);
         std::vector<CollectiveTerms> terms(static_cast<std::size_t>(members.size()), base);
         terms[1] = other;

@@ -18,10 +18,7 @@ namespace kolo::mismatch {
 enum class Splits { kEqual, kAscending, kDescending };
 
 struct CollectiveTerms {
-  const char* verb;
   OperationKind kind;
-  bool has_root = false;
-  bool has_two_forms = false;  ///< In place and out of place.
   bool is_grouped = false;
   Splits splits = Splits::kEqual;
   ReduceOp op = ReduceOp::kSum;
@@ -35,28 +32,18 @@ struct CollectiveTerms {
   MemoryKind memory = MemoryKind::kHost;
 
   /// Its elements may be cast on their way.
-  bool has_wire() const {
-    const bool is_one = kind == OperationKind::kAllReduce || kind == OperationKind::kReduceScatter;
-    return is_one && op != ReduceOp::kPremulSum;
-  }
+  bool has_wire() const { return reduces(kind) && !has_root() && op != ReduceOp::kPremulSum; }
   Reduction reduction() const { return {op, scales, has_wire() ? wire : std::nullopt}; }
-  /// Not all ranks need something of all others.
-  bool ends_early() const { return has_root; }
+  bool has_root() const { return kolo::has_root(kind); }
 };
 
 /// Each on one tensor, with equal parts.
 inline const std::vector<CollectiveTerms>& plain_collectives() {
-  using Kind = OperationKind;
-  static const std::vector<CollectiveTerms> all = {
-      {.verb = "all_reduce", .kind = Kind::kAllReduce, .has_two_forms = true},
-      {.verb = "broadcast", .kind = Kind::kBroadcast, .has_root = true, .has_two_forms = true},
-      {.verb = "reduce", .kind = Kind::kReduce, .has_root = true, .has_two_forms = true},
-      {.verb = "reduce_scatter", .kind = Kind::kReduceScatter, .has_two_forms = true},
-      {.verb = "all_gather", .kind = Kind::kAllGather, .has_two_forms = true},
-      {.verb = "gather", .kind = Kind::kGather, .has_root = true},
-      {.verb = "scatter", .kind = Kind::kScatter, .has_root = true},
-      {.verb = "all_to_all", .kind = Kind::kAllToAll, .has_two_forms = true},
-  };
+  static const std::vector<CollectiveTerms> all = [] {
+    std::vector<CollectiveTerms> terms;
+    for (const OperationKind kind : kAllGoalKinds) terms.push_back({.kind = kind});
+    return terms;
+  }();
   return all;
 }
 
@@ -79,7 +66,7 @@ inline const std::vector<CollectiveTerms>& collectives() {
 }
 
 inline std::string text_of(const CollectiveTerms& terms) {
-  return fmt::format("{}{}{}{}", terms.is_grouped ? "grouped " : "", terms.verb,
+  return fmt::format("{}{}{}{}", terms.is_grouped ? "grouped " : "", call_name(terms.kind),
                      terms.splits == Splits::kAscending ? " of uneven parts" : "",
                      terms.op == ReduceOp::kPremulSum ? " premul_sum" : "");
 }
@@ -88,7 +75,7 @@ inline std::string text_of(const CollectiveTerms& terms) {
 inline std::vector<std::size_t> split(const CollectiveTerms& terms, std::size_t count, int ranks) {
   if (!has_parts(terms.kind) || terms.splits == Splits::kEqual) return {};
   const auto n = static_cast<std::size_t>(ranks);
-  std::vector<std::size_t> counts(terms.kind == OperationKind::kAllToAll ? n * n : n);
+  std::vector<std::size_t> counts(has_pairs(terms.kind) ? n * n : n);
   // Those of pairs are as many both ways.
   for (std::size_t i = 0; i < counts.size(); ++i) counts[i] = count + 4 * (i / n + i % n);
   if (terms.splits == Splits::kDescending) std::ranges::reverse(counts);
@@ -143,7 +130,7 @@ inline const std::vector<CollectiveField>& collective_fields() {
        }},
       {"place", [](Terms& terms) { terms.is_in_place = true; },
        [](const Terms& terms, int) {
-         if (terms.kind != OperationKind::kAllToAll) {
+         if (!has_pairs(terms.kind)) {
            return std::string(terms.is_in_place ? "" : " out of place");
          }
          return std::string(terms.is_in_place ? " in place" : "");
@@ -166,7 +153,7 @@ inline const std::vector<CollectiveField>& collective_fields() {
          const bool is_it = terms.kind == OperationKind::kAllReduce;
          terms = collectives()[is_it ? 1 : 0];
        },
-       [](const Terms& terms, int) { return std::string(terms.verb); }},
+       [](const Terms& terms, int) { return std::string(call_name(terms.kind)); }},
   };
   return all;
 }
@@ -180,9 +167,9 @@ inline std::string_view exemption(const CollectiveTerms& terms, std::string_view
     }
   }
   if (field == "wire dtype" && !terms.has_wire()) return "nothing is cast";
-  if (field == "root" && !terms.has_root) return "it has no root";
+  if (field == "root" && !terms.has_root()) return "it has no root";
   if (field == "splits" && !has_parts(terms.kind)) return "it has no parts";
-  if (field == "place" && !terms.has_two_forms) return "it has one form only";
+  if (field == "place" && is_up_to_root(terms.kind)) return "it has one form only";
   if (field == "order of tensors" && !terms.is_grouped) return "it takes one tensor";
   return {};
 }

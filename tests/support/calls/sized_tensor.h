@@ -31,12 +31,9 @@ struct Caller {
   /// Elements of the rank's input, or of its result, if each part has `count`, or `counts` tell.
   std::size_t elements(std::size_t count, PartCounts counts, bool of_result) const {
     const auto n = static_cast<std::size_t>(ranks), me = static_cast<std::size_t>(rank);
-    using Kind = OperationKind;
-    const bool has_all = kind == Kind::kAllToAll ||
-                         (of_result ? kind == Kind::kAllGather || kind == Kind::kGather
-                                    : kind == Kind::kReduceScatter || kind == Kind::kScatter);
+    const bool has_all = of_result ? gives_parts(kind) : takes_parts(kind);
     if (counts.empty()) return has_all ? count * n : count;
-    if (kind != Kind::kAllToAll) {
+    if (!has_pairs(kind)) {
       return has_all ? std::accumulate(counts.begin(), counts.end(), std::size_t{0}) : counts[me];
     }
     std::size_t sum = 0;
@@ -51,8 +48,7 @@ struct Caller {
   Tensor tensor(std::size_t count, PartCounts counts, const void* input, void* result, DType dtype,
                 bool in_place = false, MemoryKind memory = MemoryKind::kHost) const {
     const std::size_t gives = elements(count, counts, false), gets = elements(count, counts, true);
-    const bool by_root = kind == OperationKind::kGather || kind == OperationKind::kScatter;
-    if (in_place && !by_root) {
+    if (in_place && !is_up_to_root(kind)) {
       return {BufferView(result, std::max(gives, gets), dtype, memory), counts};
     }
     const ConstBuffer in{input, input == nullptr ? 0 : gives, dtype, memory};
