@@ -8,6 +8,7 @@
 
 #include "comm/base/buffer_view.h"
 #include "comm/base/reduction.h"
+#include "comm/base/value_table.h"
 #include "comm/schedule/goal.h"
 #include "runtime/calls/rows/row_sums.h"
 
@@ -50,12 +51,9 @@ enum class Verb {
   kSparseRows,  ///< An all-reduce of a table of which each rank has some rows.
 };
 
-inline constexpr std::array kAllVerbs = {
-    Verb::kAllReduce, Verb::kReduce,   Verb::kReduceScatter, Verb::kAllGather, Verb::kGather,
-    Verb::kScatter,   Verb::kAllToAll, Verb::kBroadcast,     Verb::kSendRecv,  Verb::kSparseRows};
-
 /// The properties of a collective that commands, checks and peers go by.
 struct VerbTraits {
+  Verb value;
   /// What it does. Parts are equal, and rank 0 is the root.
   GoalKind goal = GoalKind::kOther;
   /// Of what is more than one call of a collective, which is not measured in another place.
@@ -66,19 +64,24 @@ struct VerbTraits {
   bool has_references = true;
 };
 
-/// In the order of the verbs.
-inline constexpr std::array<VerbTraits, kAllVerbs.size()> kVerbTraits = {{
-    {.goal = GoalKind::kAllReduce, .in_place = true},
-    {.goal = GoalKind::kReduce},
-    {.goal = GoalKind::kReduceScatter},
-    {.goal = GoalKind::kAllGather},
-    {.goal = GoalKind::kGather},
-    {.goal = GoalKind::kScatter},
-    {.goal = GoalKind::kAllToAll},
-    {.goal = GoalKind::kBroadcast, .in_place = true},
-    {.name = "send-recv", .has_references = false},
-    {.goal = GoalKind::kAllReduce, .name = "sparse-rows", .has_references = false},
-}};
+/// A row for each verb, in order.
+inline constexpr VerbTraits kVerbTraits[] = {
+    {.value = Verb::kAllReduce, .goal = GoalKind::kAllReduce, .in_place = true},
+    {.value = Verb::kReduce, .goal = GoalKind::kReduce},
+    {.value = Verb::kReduceScatter, .goal = GoalKind::kReduceScatter},
+    {.value = Verb::kAllGather, .goal = GoalKind::kAllGather},
+    {.value = Verb::kGather, .goal = GoalKind::kGather},
+    {.value = Verb::kScatter, .goal = GoalKind::kScatter},
+    {.value = Verb::kAllToAll, .goal = GoalKind::kAllToAll},
+    {.value = Verb::kBroadcast, .goal = GoalKind::kBroadcast, .in_place = true},
+    {.value = Verb::kSendRecv, .name = "send-recv", .has_references = false},
+    {.value = Verb::kSparseRows,
+     .goal = GoalKind::kAllReduce,
+     .name = "sparse-rows",
+     .has_references = false},
+};
+static_assert(is_in_order<kVerbTraits>());
+inline constexpr auto kAllVerbs = values_where<kVerbTraits, is_value<Verb>>();
 
 constexpr const VerbTraits& traits_of(Verb verb) {
   return kVerbTraits[static_cast<std::size_t>(verb)];

@@ -56,7 +56,7 @@ BucketLayout layout_of(const Goal& goal, const std::string& memory, const Proces
   BucketLayout layout{.count = goal.count(),
                       .placement = Placement::kUser,
                       .memory = memory == "device" ? MemoryKind::kDevice : MemoryKind::kHost,
-                      .out_of_place = goal.kind == GoalKind::kAllToAll};
+                      .out_of_place = has_pairs(goal.kind)};
   if (is_all_reduce && memory != "user") layout.placement = Placement::kInPlace;
   if (is_all_reduce && layout.is_on_device()) {
     const std::size_t unit = device_padding(grid, layout.dtype);
