@@ -61,75 +61,67 @@ kolo_status collective(kolo_group* group, const kolo_tensor* tensors, size_t num
   });
 }
 
+/// One that moves elements.
+template <auto kBegin, typename... Root>
+kolo_status moved(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
+                  const kolo_call* call, kolo_ticket** ticket, Root... root) noexcept {
+  return collective(group, tensors, num_tensors, call, ticket,
+                    [&](kolo::Group& on, const Tensors& all, const CallArguments& with) {
+                      with.check_unscaled();
+                      return (on.*kBegin)(with.name, all, root..., with.stream);
+                    });
+}
+
+/// One that combines them.
+template <auto kBegin, typename... Root>
+kolo_status reduced(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors, kolo_op op,
+                    const kolo_call* call, kolo_ticket** ticket, Root... root) noexcept {
+  return collective(group, tensors, num_tensors, call, ticket,
+                    [&](kolo::Group& on, const Tensors& all, const CallArguments& with) {
+                      return (on.*kBegin)(with.name, all, root..., with.reduction(op), with.stream);
+                    });
+}
+
 }  // namespace
 
 kolo_status kolo_all_reduce(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                             kolo_op op, const kolo_call* call, kolo_ticket** ticket) {
-  return collective(group, tensors, num_tensors, call, ticket,
-                    [&](kolo::Group& on, const Tensors& all, const CallArguments& with) {
-                      return on.all_reduce(with.name, all, with.reduction(op), with.stream);
-                    });
+  return reduced<&kolo::Group::all_reduce>(group, tensors, num_tensors, op, call, ticket);
 }
 
 kolo_status kolo_broadcast(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                            int32_t root, const kolo_call* call, kolo_ticket** ticket) {
-  return collective(group, tensors, num_tensors, call, ticket,
-                    [&](kolo::Group& on, const Tensors& all, const CallArguments& with) {
-                      with.check_unscaled();
-                      return on.broadcast(with.name, all, root, with.stream);
-                    });
+  return moved<&kolo::Group::broadcast>(group, tensors, num_tensors, call, ticket, root);
 }
 
 kolo_status kolo_reduce(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                         int32_t root, kolo_op op, const kolo_call* call, kolo_ticket** ticket) {
-  return collective(group, tensors, num_tensors, call, ticket,
-                    [&](kolo::Group& on, const Tensors& all, const CallArguments& with) {
-                      return on.reduce(with.name, all, root, with.reduction(op), with.stream);
-                    });
+  return reduced<&kolo::Group::reduce>(group, tensors, num_tensors, op, call, ticket, root);
 }
 
 kolo_status kolo_reduce_scatter(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                                 kolo_op op, const kolo_call* call, kolo_ticket** ticket) {
-  return collective(group, tensors, num_tensors, call, ticket,
-                    [&](kolo::Group& on, const Tensors& all, const CallArguments& with) {
-                      return on.reduce_scatter(with.name, all, with.reduction(op), with.stream);
-                    });
+  return reduced<&kolo::Group::reduce_scatter>(group, tensors, num_tensors, op, call, ticket);
 }
 
 kolo_status kolo_all_gather(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                             const kolo_call* call, kolo_ticket** ticket) {
-  return collective(group, tensors, num_tensors, call, ticket,
-                    [&](kolo::Group& on, const Tensors& all, const CallArguments& with) {
-                      with.check_unscaled();
-                      return on.all_gather(with.name, all, with.stream);
-                    });
+  return moved<&kolo::Group::all_gather>(group, tensors, num_tensors, call, ticket);
 }
 
 kolo_status kolo_gather(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                         int32_t root, const kolo_call* call, kolo_ticket** ticket) {
-  return collective(group, tensors, num_tensors, call, ticket,
-                    [&](kolo::Group& on, const Tensors& all, const CallArguments& with) {
-                      with.check_unscaled();
-                      return on.gather(with.name, all, root, with.stream);
-                    });
+  return moved<&kolo::Group::gather>(group, tensors, num_tensors, call, ticket, root);
 }
 
 kolo_status kolo_scatter(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                          int32_t root, const kolo_call* call, kolo_ticket** ticket) {
-  return collective(group, tensors, num_tensors, call, ticket,
-                    [&](kolo::Group& on, const Tensors& all, const CallArguments& with) {
-                      with.check_unscaled();
-                      return on.scatter(with.name, all, root, with.stream);
-                    });
+  return moved<&kolo::Group::scatter>(group, tensors, num_tensors, call, ticket, root);
 }
 
 kolo_status kolo_all_to_all(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                             const kolo_call* call, kolo_ticket** ticket) {
-  return collective(group, tensors, num_tensors, call, ticket,
-                    [&](kolo::Group& on, const Tensors& all, const CallArguments& with) {
-                      with.check_unscaled();
-                      return on.all_to_all(with.name, all, with.stream);
-                    });
+  return moved<&kolo::Group::all_to_all>(group, tensors, num_tensors, call, ticket);
 }
 
 kolo_status kolo_barrier(kolo_group* group, kolo_ticket** ticket) {
