@@ -190,6 +190,19 @@ void append_counts(Operation& operation, const CalledTensor& tensor, std::size_t
   counts.insert(counts.end(), given.begin(), given.end());
 }
 
+/// Tensor `i` of a call. Where there are several, an error says which one is wrong.
+CalledTensor called(OperationKind kind, std::string_view name, const Tensors& tensors,
+                    std::size_t i, const Uses& uses, int rank, int world_size) {
+  try {
+    const CalledTensor tensor(kind, name, tensors[i], uses, rank, world_size);
+    check_apart(name, tensor.used.input, tensor.used.result);
+    return tensor;
+  } catch (const UsageError& error) {
+    if (tensors.size() == 1) throw;
+    throw UsageError(fmt::format("{} (tensor {} of the list)", error.error().what, i));
+  }
+}
+
 }  // namespace
 
 OperationCalls::New OperationCalls::plain(OperationKind kind) const {
@@ -204,7 +217,9 @@ OperationCalls::New OperationCalls::make(OperationKind kind, std::string_view na
   require(!tensors.empty(), name, "there are no tensors");
   const Place place = common_place(name, tensors);
   check_kind(name, place.memory);
-  require(root >= 0 && root < world_size_, name, fmt::format("the root {} is not a rank", root));
+  if (root < 0 || root >= world_size_) {
+    refuse_call(name, fmt::format("the root {} is not a rank", root));
+  }
   if (reduces(kind)) check_reduction(name, reduction, place.dtype);
   if (!reduces(kind) || has_root(kind)) check_uncast(name, reduction);
   New operation = pool_.take(kind, name);
@@ -222,11 +237,13 @@ OperationCalls::New OperationCalls::make(OperationKind kind, std::string_view na
   std::vector<UsedMemory> used;  // where there are several tensors
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Uses uses = uses_of(kind, rank_ == root, tensors[i].is_in_place);
-    require(uses.is_up_to_root || tensors[i].is_in_place == tensors.front().is_in_place, name,
-            fmt::format("tensors 0 and {} differ: one works in place and the other does not", i));
-    const CalledTensor tensor(kind, name, tensors[i], uses, rank_, world_size_);
+    if (!uses.is_up_to_root && tensors[i].is_in_place != tensors.front().is_in_place) {
+      refuse_call(
+          name,
+          fmt::format("tensors 0 and {} differ: one works in place and the other does not", i));
+    }
+    const CalledTensor tensor = called(kind, name, tensors, i, uses, rank_, world_size_);
     const auto& [input, result, counts, in_place] = tensor.used;
-    check_apart(name, input, result);
     if (tensors.size() > 1) {
       used.push_back({input.data, input.bytes(), i, false});
       used.push_back({result.data, result.bytes(), i, uses.writes_result});

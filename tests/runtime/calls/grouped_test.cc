@@ -254,6 +254,10 @@ TEST(GroupedCalls, RefuseTensorsThatShareMemory) {
   EXPECT_EQ(error_of_list(Kind::kReduce, {{at(a[0]), at(b[0])}, {at(a[4]), at(b[0])}}, 1), "");
   EXPECT_THAT(error_of_list(Kind::kReduce, {{at(a[0]), at(b[0])}, {at(a[4]), at(b[0])}}, 0),
               HasSubstr("tensors 0 and 1"));
+  // So does one tensor that is wrong by itself.
+  const BufferView longer(&b[4], 5);
+  EXPECT_THAT(error_of_list(Kind::kAllReduce, {{at(a[0]), at(b[0])}, {at(a[4]), longer}}),
+              HasSubstr("where the other buffer says 5 (tensor 1 of the list)"));
 }
 
 TEST(GroupedCalls, NameWhatIsWrongAboutParts) {
