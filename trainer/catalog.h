@@ -14,14 +14,14 @@
 
 namespace kolo::trainer {
 
-/// Things of one kind that users choose by name, in the order in which they were added. `Entry` has
-/// a string `name`.
+/// Named entries that users choose from, in the order in which they were added. `Entry` has a
+/// string `name`.
 ///
 /// Threads: one.
 template <typename Entry>
 class Registry {
  public:
-  /// `option` is the option that chooses, for errors: "--model".
+  /// `option` is the command-line option named in errors: "--model".
   explicit Registry(std::string option) : option_(std::move(option)) {}
 
   /// Errors: UsageError if the name is taken.
@@ -36,7 +36,7 @@ class Registry {
     throw_unknown_choice(option_, name, names());
   }
 
-  /// Null if there is none.
+  /// Returns null if there is no entry of this name.
   const Entry* find(std::string_view name) const {
     for (const Entry& entry : entries_) {
       if (entry.name == name) return &entry;
@@ -57,8 +57,8 @@ class Registry {
   std::vector<Entry> entries_;
 };
 
-/// Everything that a training program can choose by name. A program of its own adds what it brings
-/// and passes the catalog to `run_trainer`.
+/// Everything that a training program can choose by name. A custom program adds its own entries and
+/// passes the catalog to `run_trainer`.
 struct Catalog {
   Registry<TaskEntry> tasks{"--task"};
   Registry<ModelEntry> models{"--model"};
@@ -67,20 +67,20 @@ struct Catalog {
   Registry<LrScheduleEntry> lr_schedules{"--lr-schedule"};
 };
 
-/// What kolo-train offers.
+/// The catalog of kolo-train.
 Catalog built_in_catalog();
 
-/// The kind of config.data: the one that config names, or the first of the task's that it looks
-/// like; null if there is none. Errors: UsageError for names that are not in the catalog.
+/// The format of config.data: the one that config names, else the first format of the task that
+/// matches the files, else null. Errors: UsageError for names that are not in the catalog.
 const DatasetEntry* find_format(const Config& config, const Catalog& catalog);
 
-/// Loads config.data, in the format that config names or that the files look like, as the data of
-/// config.task.
+/// Loads config.data as the data of config.task, in the format that config names, or else in the
+/// format that matches the files.
 /// Errors: UsageError for names that are not in the catalog; KoloError(kData) as the data sets,
 ///         also if no format fits the files, or training and held-out samples differ in format.
 Task make_task(const Config& config, const Catalog& catalog);
 
-/// What the model of a task is made for.
+/// The shapes and sizes that the task asks of its model.
 ModelSetting model_setting(const Config& config, const Task& task);
 
 }  // namespace kolo::trainer

@@ -10,45 +10,45 @@
 
 namespace kolo::trainer {
 
-/// The finite numbers that an option takes.
+/// The range of finite numbers that an option accepts.
 struct ConfigRange {
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
-  bool has_least = true;  ///< Whether `least` itself is one.
+  bool has_least = true;  ///< Whether `least` itself is accepted.
   bool has_most = true;
 
   bool holds(double value) const;
-  std::string words() const;  ///< "at least 0 and below 1"; empty if every number is taken.
+  std::string words() const;  ///< "at least 0 and below 1"; empty if every number is accepted.
 };
 
-inline constexpr ConfigRange kAny{};  ///< Texts and switches, too.
+inline constexpr ConfigRange kAny{};  ///< For texts and switches, too.
 inline constexpr ConfigRange kAtLeastOne{.least = 1};
 inline constexpr ConfigRange kNotNegative{.least = 0};
 inline constexpr ConfigRange kPositive{.least = 0, .has_least = false};
 inline constexpr ConfigRange kShare{.least = 0, .most = 1};
 inline constexpr ConfigRange kShareBelowOne{.least = 0, .most = 1, .has_most = false};
 
-/// The texts that an option takes.
+/// The texts that an option accepts.
 using Choices = std::vector<std::string>;
 
-/// A text of its own form.
+/// A text with its own syntax.
 struct TextForm {
   std::string name;  ///< "DTYPE"
   /// Checks a text, and returns it in the form in which ranks and runs compare it.
   std::string (*parse)(const std::string& text) = nullptr;
 };
 
-/// Unless it has one of the first two, an option is the same on all ranks and in all runs that go
-/// on from one's checkpoints.
+/// Traits of an option. Without kOfRanks or kOfRank, its value must be equal on all ranks, and in
+/// all runs that resume from each other's checkpoints.
 enum ConfigTraits : unsigned {
-  kOfRanks = 1,    ///< It is the same on all ranks; a resumed run may have another.
+  kOfRanks = 1,    ///< Equal on all ranks; a resumed run may change it.
   kOfRank = 2,     ///< Each rank may have its own.
-  kNotOnGpus = 4,  ///< Models on a GPU offer its default alone.
-  kNewer = 8,      ///< Checkpoints may be older, and lack it where it has its default.
+  kNotOnGpus = 4,  ///< Models on a GPU support only its default.
+  kNewer = 8,      ///< Older checkpoints may lack it, where it has its default.
 };
 
-/// An option of the trainer, bound to its field of one `Config`. Command line, help, errors, and
-/// what ranks and resumed runs compare are made from it.
+/// An option of the trainer, bound to its field of one `Config`. The command line, its help and
+/// errors, and the comparison of ranks and of resumed runs all derive from it.
 struct ConfigOption {
   using Field =
       std::variant<bool*, int*, std::size_t*, float*, double*, std::string*, std::filesystem::path*,
@@ -58,9 +58,9 @@ struct ConfigOption {
   Field field;
   std::string help;
   std::variant<ConfigRange, Choices, TextForm> values = {};
-  unsigned traits = 0;  ///< Of ConfigTraits.
+  unsigned traits = 0;  ///< A combination of ConfigTraits.
 
-  /// The value in the form in which ranks and runs compare it; "none" where there is none.
+  /// The value in the form in which ranks and runs compare it; "none" if it is not set.
   std::string text() const;
   /// Errors: KoloError(kConfig) naming option and range; UsageError naming the choices.
   void check_value() const;

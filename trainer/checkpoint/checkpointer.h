@@ -20,75 +20,76 @@
 
 namespace kolo::trainer {
 
-/// Saves the state of training while training goes on: every so many steps, when the run is asked
-/// to stop, and at its end. A checkpoint takes this way:
+/// Saves the training state while training goes on: every `every` steps, when the job is asked to
+/// stop, and at the end of training. A checkpoint passes through four phases:
 ///
 ///     begin    each rank copies its part, and a thread of it writes that to the device
 ///     agree    all ranks find that all files are durable
 ///     then     a thread of rank 0 writes the manifest, renames the folder, removes old checkpoints
 ///     agree    all ranks find that the checkpoint is complete
 ///
-/// The ranks agree from the training thread, after each step, by words that were exchanged during
-/// the step: threads that write make no collective calls, and nobody polls the file system, whose
-/// view of other nodes' files may be late. A part that cannot be written ends the checkpoint on all
-/// ranks, with a line in the log of the rank that failed; training goes on.
+/// The ranks agree from the training thread after each step, by messages exchanged during the step:
+/// writer threads make no collective calls, and no rank polls the file system, which may show other
+/// nodes' files late. A part that cannot be written ends the checkpoint on all ranks, with a line
+/// in the log of the rank that failed; training goes on.
 ///
 /// Collective: all ranks call the same functions equally often. Threads: one.
 /// Errors:  those of the runtime.
 class Checkpointer {
  public:
   struct Options {
-    std::filesystem::path folder;  ///< Of the run; shared by all nodes.
-    std::size_t keep = 3;          ///< Newest checkpoints that stay, at least 1.
+    std::filesystem::path folder;  ///< Folder of the run, shared by all nodes.
+    std::size_t keep = 3;          ///< Newest checkpoints to keep, at least 1.
     JobIdentity job;
-    std::size_t every = 0;  ///< Steps; 0: only when asked to stop, and at the end.
-    /// The step of the checkpoint in this folder that the run goes on from; it is not saved again.
+    std::size_t every = 0;  ///< Steps between checkpoints; 0: only when asked to stop, and at the
+                            ///< end.
+    /// Step of the checkpoint in `folder` that the run resumes from; it is not saved again.
     std::optional<std::uint64_t> resumed_step = std::nullopt;
     /// Whether this rank is asked to stop; called once per step.
     std::function<bool()> wants_stop = [] { return false; };
   };
 
-  /// Creates the folder and clears it of what earlier jobs left unfinished. `state` outlives it.
+  /// Creates the folder and removes what earlier jobs left unfinished. `state` outlives it.
   /// Errors: KoloError(kIo) on every rank if rank 0 cannot write there.
   Checkpointer(Runtime& runtime, Options options, Stateful& state);
-  /// Waits for the writing threads of this rank.
+  /// Waits for the writer thread of this rank.
   ~Checkpointer() = default;
 
-  /// After a step, with the held-out loss if it has just been evaluated. Returns true on all ranks
-  /// if training is to stop now; then call `save_last`. While one checkpoint is still being
-  /// written, the next one is left out.
+  /// Call after each step, with the held-out loss if it has just been evaluated. Returns true on
+  /// all ranks if training is to stop now; then call `save_last`. Skips a checkpoint that is due
+  /// while another one is still being written.
   bool after_step(std::uint64_t step, std::optional<double> eval_loss);
 
-  /// Saves the state after the last step, unless that has been done, and waits until it is durable.
-  /// Returns whether it is.
+  /// Saves the state after the last step, unless that is already saved, and waits until it is
+  /// durable. Returns whether it is.
   bool save_last(std::uint64_t step, std::optional<double> eval_loss);
 
  private:
   enum class Phase : std::uint64_t { kIdle, kWriting, kWritten, kFailed, kPublishing, kPublished };
 
-  /// What a rank tells the others; words of 64 bits, as they travel.
+  /// What a rank tells the others, as 64-bit words for the exchange.
   struct Report {
     std::uint64_t step = 0;
     Phase phase = Phase::kIdle;
-    std::uint64_t wants_stop = 0;  ///< 1 if it does.
+    std::uint64_t wants_stop = 0;  ///< 1 if this rank is asked to stop.
     FileSum sum = {};
   };
   static constexpr std::size_t kWords = sizeof(Report) / sizeof(std::uint64_t);
 
-  /// True while a checkpoint is under way; the same on all ranks.
+  /// True while a checkpoint is under way; equal on all ranks.
   bool is_busy() const { return step_.has_value(); }
   /// Begins a checkpoint after `step` steps. Before: not busy. After: the state may change.
   /// Cost: a copy of this rank's part.
   void begin(std::uint64_t step, std::optional<double> eval_loss);
-  /// After each step. Returns true, on all ranks at the same call, once any rank has said
+  /// Called after each step. Returns true, on all ranks at the same call, once any rank has set
   /// `wants_stop`.
   bool agree(bool wants_stop);
-  /// Waits until the checkpoint under way has ended, one way or the other, and ends the exchange.
+  /// Waits until the checkpoint under way has completed or failed, and ends the exchange.
   void finish();
   void begin_exchange(bool wants_stop);
   void end_exchange();
   void follow(const std::vector<Report>& reports);
-  /// Looks after this rank's thread, without waiting for it.
+  /// Checks this rank's writer thread without waiting for it.
   void look_after_thread();
   void publish(const std::vector<Report>& reports);
   void end(bool is_complete);
@@ -101,10 +102,10 @@ class Checkpointer {
   const std::optional<std::uint64_t> resumed_step_;
   const std::function<bool()> wants_stop_;
   Stateful& state_;
-  // Given after one step and read after the next, so that nobody waits for it.
+  // Sent after one step and read after the next, so that no rank waits for the exchange.
   Report mine_;
   std::vector<Report> all_;         // by rank
-  std::optional<Ticket> exchange_;  // while it is under way; ends before its memory does
+  std::optional<Ticket> exchange_;  // empty when none is under way; ends before its buffers do
 
   std::optional<std::uint64_t> step_;  // of the checkpoint under way
   std::optional<double> eval_loss_;
@@ -121,26 +122,27 @@ struct ResumeOptions {
   JobIdentity job;
 };
 
-/// Restores `state` from a checkpoint, which is returned; empty if training begins anew. "auto"
-/// takes the newest checkpoint of the run that every rank finds complete, and logs why it passes
-/// over others. Collective; all ranks take the same one.
+/// Restores `state` from a checkpoint and returns its path; empty if training starts anew. "auto"
+/// takes the newest checkpoint of the run that every rank finds complete, and logs why it skips
+/// others. Collective; all ranks take the same checkpoint.
 ///
 /// Errors: KoloError(kConfig), naming the option, if the checkpoint belongs to another job or has
-///         state of single ranks that are not as many now, and for "no" if the run has checkpoints;
+///         per-rank state for another number of ranks, and for "no" if the run has checkpoints;
 ///         KoloError(kData) if the checkpoint at a path cannot be read; those of the runtime.
 std::optional<std::filesystem::path> resume(Runtime& runtime, const ResumeOptions& options,
                                             Stateful& state);
 
-/// Turns SIGTERM and SIGUSR1, by which schedulers announce the end of a job, into a question that
-/// training asks after each step. There is no handler: the signals are blocked, and taken from the
-/// queue of the process. More of them change nothing: schedulers and launchers may both send one.
+/// Turns SIGTERM and SIGUSR1, by which schedulers announce the end of a job, into a flag that
+/// training reads after each step. There is no handler: the signals are blocked, and taken from the
+/// process's queue. Repeated signals change nothing: scheduler and launcher may both send one.
 ///
-/// Before:  made before any thread that lives as long as training; threads inherit what is blocked.
-/// Threads: the one that made it.
+/// Before:  created before any thread that lives as long as training; threads inherit the signal
+///          mask.
+/// Threads: the one that created it.
 class StopSignals {
  public:
   StopSignals();
-  /// Signals that came act no more; later ones act as they did before.
+  /// Discards signals that are pending; later ones act as they did before.
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;

@@ -11,7 +11,7 @@
 
 namespace kolo::trainer {
 
-/// Describes a checkpoint, and proves that it is complete: it is written last.
+/// Describes a checkpoint. Written last, so its presence proves that the checkpoint is complete.
 struct Manifest {
   static constexpr const char* kFileName = "manifest.json";
   static constexpr std::uint64_t kFormat = 1;
@@ -38,13 +38,13 @@ Manifest read_manifest(const std::filesystem::path& folder);
 /// "rank-00003.safetensors".
 std::string rank_file_name(int rank);
 
-/// The checkpoints of a run. Each is a folder, "step-00000200", that is made under a temporary name
-/// and renamed when it is complete:
+/// The checkpoints of a run. Each is a folder such as "step-00000200", created under a temporary
+/// name and renamed when it is complete:
 ///
 ///     step-00000200/rank-00000.safetensors, ..., manifest.json
 ///     step-00000300.partial/                being written or removed, or left by a job that ended
 ///
-/// Threads: any, but only one publishes, removes or clears.
+/// Threads: any, but only one thread publishes, removes or clears.
 /// Errors:  KoloError(kIo) naming path and cause.
 class RunFolder {
  public:
@@ -54,21 +54,21 @@ class RunFolder {
   std::filesystem::path checkpoint(std::uint64_t step) const;
   std::filesystem::path partial(std::uint64_t step) const;
 
-  /// Steps of the checkpoints that were completed, newest first. Empty if there is no such folder.
+  /// Steps of the completed checkpoints, newest first. Empty if there is no such folder.
   std::vector<std::uint64_t> steps() const;
 
-  /// Removes what jobs that ended in the middle have left.
+  /// Removes unfinished checkpoints of jobs that were interrupted.
   void clear() const;
   void create_partial(std::uint64_t step) const;
   void remove_partial(std::uint64_t step) const;
 
-  /// Completes a checkpoint whose files are durable: checks that they are all here with their
-  /// lengths, writes the manifest and renames the folder, in place of an older one.
+  /// Completes a checkpoint whose files are durable: checks that all exist with their lengths,
+  /// writes the manifest and renames the folder, replacing an older one.
   void publish(const Manifest& manifest) const;
 
-  /// Removes all checkpoints up to step `newest` but the last `keep` and the one with the lowest
-  /// held-out loss. Later ones, which a run that went on from an earlier one has left behind, stay
-  /// until it comes to their steps.
+  /// Removes all checkpoints up to step `newest`, except the last `keep` and the one with the
+  /// lowest held-out loss. Later checkpoints, which exist if the run resumed from an earlier one,
+  /// stay until training reaches their steps.
   void prune(std::uint64_t newest, std::size_t keep) const;
 
  private:

@@ -27,10 +27,10 @@ struct StoredTensor {
   std::span<const std::byte> bytes;  ///< Row-major, little-endian.
 };
 
-/// Texts by name, for people and programs that read the file.
+/// The file's metadata: texts by name.
 using Metadata = std::map<std::string, std::string>;
 
-/// A safetensors file, mapped for reading. Its tensors are valid as long as it.
+/// A safetensors file, mapped for reading. Its tensors are valid as long as this object.
 ///
 /// Before:  the file does not change while it is mapped.
 /// Threads: any, for reading.
@@ -38,15 +38,15 @@ using Metadata = std::map<std::string, std::string>;
 class SafetensorsFile {
  public:
   /// Errors: KoloError(kData) naming file and offset, for a file that cannot be read or breaks a
-  ///         rule of the format: offsets that leave the file, overlap or leave gaps, lengths that
-  ///         do not follow from shapes, names that come twice, dtypes that are not known.
+  ///         rule of the format: offsets that exceed the file, overlap or leave gaps, lengths that
+  ///         do not match shapes, duplicate names, unknown dtypes.
   explicit SafetensorsFile(const std::filesystem::path& file);
 
   const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return std::as_bytes(file_.bytes()); }
-  /// In the order of their bytes.
+  /// Tensors in the order of their data in the file.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
-  /// Null if there is none of this name.
+  /// Returns null if no tensor has this name.
   const StoredTensor* find(std::string_view name) const;
   const Metadata& metadata() const { return metadata_; }
 
@@ -57,17 +57,17 @@ class SafetensorsFile {
   Metadata metadata_;
 };
 
-/// Bytes of an element; empty for a dtype that is not known.
+/// Bytes per element; empty for an unknown dtype.
 std::optional<std::size_t> safetensors_element_bytes(std::string_view dtype);
 
 /// Orders tensors so that each is aligned to its elements: the format allows no gaps.
 void order_for_alignment(std::vector<StoredTensor>& tensors);
 
-/// The beginning of a file whose data is that of `tensors`, one after the other.
-/// Errors: UsageError for a tensor whose bytes do not follow from dtype and shape.
+/// The header of a file whose data section is the bytes of `tensors` in this order.
+/// Errors: UsageError for a tensor whose bytes do not match its dtype and shape.
 std::string safetensors_header(const std::vector<StoredTensor>& tensors, const Metadata& metadata);
 
-/// What tells whether a file still holds what was written to it.
+/// Length and checksum that show whether a file still holds what was written to it.
 struct FileSum {
   std::uint64_t bytes = 0;
   std::uint64_t xxh3 = 0;  ///< XXH3-64 of all bytes.
@@ -76,18 +76,18 @@ struct FileSum {
 
 FileSum sum_of(std::span<const std::byte> bytes);
 
-/// A new file that survives a crash of the machine once `finish` has returned and its folder is
-/// synchronised (`sync_folder`).
+/// A new file that survives a crash of the machine once `finish` has returned and the file's folder
+/// is synchronised (`sync_folder`).
 ///
-/// Threads: one. Errors: KoloError(kIo) naming file and cause; nothing is removed then.
+/// Threads: one. Errors: KoloError(kIo) naming file and cause; the file is not removed then.
 class DurableFile {
  public:
-  /// Creates the file, or replaces what it holds.
+  /// Creates the file or truncates an existing one.
   explicit DurableFile(std::filesystem::path file);
   ~DurableFile();
 
   void write(std::span<const std::byte> bytes);
-  /// Waits until the device has all bytes, and closes the file.
+  /// Waits until the storage device has all bytes, and closes the file.
   FileSum finish();
 
  private:
@@ -100,10 +100,10 @@ class DurableFile {
   std::unique_ptr<XXH3_state_s, FreeHash> hash_;
 };
 
-/// Waits until the device knows which files the folder holds. Errors: KoloError(kIo).
+/// Waits until the folder's directory entries are on the storage device. Errors: KoloError(kIo).
 void sync_folder(const std::filesystem::path& folder);
 
-/// Errors: KoloError(kIo) naming both and the cause.
+/// Errors: KoloError(kIo) naming both paths and the cause.
 void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
 
 /// Writes a safetensors file through a DurableFile.

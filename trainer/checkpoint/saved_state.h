@@ -15,7 +15,7 @@
 
 namespace kolo::trainer {
 
-/// Prefixes of the names of tensors in a rank's file; shared pieces have none.
+/// Prefixes of tensor names in a rank's file; shared pieces have none.
 struct PieceNames {
   static constexpr std::string_view kShard = "shard/";
   static constexpr std::string_view kOwn = "own/";
@@ -23,15 +23,15 @@ struct PieceNames {
   static constexpr std::string_view kRank = "rank/";
 };
 
-/// A copy of the part of the state that this rank saves: its shards and own pieces, and shared ones
-/// so that all ranks save about as many bytes. The memory is used again by the next copy.
+/// A copy of the part of the state that this rank saves: its shards, its own pieces, and enough
+/// shared pieces that all ranks save about as many bytes. The next copy reuses the memory.
 ///
 /// Threads: one at a time.
 class Snapshot final : public StateVisitor {
  public:
   Snapshot(int rank, int ranks);
 
-  /// Begins a new copy.
+  /// Starts a new copy.
   void clear();
 
   bool is_restoring() const override { return false; }
@@ -57,22 +57,22 @@ class Snapshot final : public StateVisitor {
   void add(std::string name, const Piece& piece);
 
   std::size_t rank_;
-  std::vector<std::size_t> shared_bytes_;  // by rank, the same on all ranks
+  std::vector<std::size_t> shared_bytes_;  // by rank; equal on all ranks
   std::vector<Copy> copies_;               // the first `count_` are in use
   std::size_t count_ = 0;
 };
 
-/// A checkpoint's files, opened to restore from.
+/// The files of a checkpoint, opened to restore from.
 class SavedState final : public StateVisitor {
  public:
-  /// Opens the files of all ranks that saved, for rank `rank` of `ranks`, and compares those whose
-  /// turn it is with their sums: every file is compared by one rank.
-  /// Errors: KoloError(kData) naming the file that is missing, damaged or not what was written.
+  /// Opens the files of all ranks that saved, for rank `rank` of `ranks`, and verifies the
+  /// checksums of some: the ranks divide the files, so that each is verified once.
+  /// Errors: KoloError(kData) naming the file that is missing or damaged.
   SavedState(const std::filesystem::path& checkpoint, int rank, int ranks);
 
   const std::filesystem::path& path() const { return checkpoint_; }
   const Manifest& manifest() const { return manifest_; }
-  /// The shared tensors whose names begin with `prefix`, by name and without it.
+  /// The shared tensors whose names begin with `prefix`, returned by name without the prefix.
   std::vector<StoredTensor> shared_tensors(std::string_view prefix) const;
 
   bool is_restoring() const override { return true; }
@@ -82,7 +82,8 @@ class SavedState final : public StateVisitor {
   void part_of_sum(std::string_view name, double& value) override;
   void bytes_of_ranks(std::string_view name, std::vector<std::vector<std::byte>>& bytes) override;
 
-  /// After the last visit. Errors: KoloError(kData) naming a shared piece that nobody asked for.
+  /// Call after the last visit. Errors: KoloError(kData) naming a shared piece that was not
+  /// restored.
   void require_all_taken() const;
 
  protected:
@@ -90,11 +91,11 @@ class SavedState final : public StateVisitor {
   void visit_shard(std::string_view name, const Piece& piece, std::size_t begin) override;
 
  private:
-  /// Null if no file has the piece.
+  /// Returns null if no file has the piece.
   const StoredTensor* look_for_shared(std::string_view name);
   /// Errors: KoloError(kData) if no file has the piece.
   const StoredTensor& find_shared(std::string_view name);
-  /// Copies bytes of a tensor from `begin` on out of its shards.
+  /// Fills the piece with the bytes from `begin` on of a tensor stored as shards.
   void copy_from_shards(std::string_view name, const Piece& piece, std::size_t begin);
   const StoredTensor& find_in(const SafetensorsFile& file, const std::string& name) const;
 

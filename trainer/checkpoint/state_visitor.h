@@ -10,13 +10,13 @@
 
 namespace kolo::trainer {
 
-/// Walks through everything that training carries from one step to the next, to save it or to
-/// restore it: whoever holds a part of it names its pieces, in one function for both.
+/// Visits everything that training carries from one step to the next, to save or to restore it:
+/// each owner of state names its pieces in one function that serves both.
 ///
-/// A piece is shared (the same on all ranks), this rank's shard of a tensor, its own, or its part
-/// of a sum. On another number of ranks shared pieces stay as they are, shards are cut and sums
-/// dealt out anew, and own pieces cannot be restored. Names are unique within their kind; shards
-/// have those of shared pieces, and one is restored from the other.
+/// A piece is shared (equal on all ranks), this rank's shard of a tensor, its own, or its part of a
+/// sum. When the number of ranks changes, shared pieces stay as they are, shards are cut and sums
+/// distributed anew, and own pieces cannot be restored. Names are unique within their kind. A shard
+/// has the name of its shared piece, and either can be restored from the other.
 ///
 /// Threads: one.
 /// Errors:  when restoring: KoloError(kData) naming file and piece, if a piece is missing or has
@@ -28,7 +28,7 @@ class StateVisitor {
   virtual ~StateVisitor() = default;
 
   virtual bool is_restoring() const = 0;
-  /// True when restoring what another number of ranks has saved.
+  /// True when restoring a state saved by another number of ranks.
   virtual bool has_other_ranks() const = 0;
 
   void shared(std::string_view name, const Shape& shape, std::span<float> values) {
@@ -39,11 +39,11 @@ class StateVisitor {
   void shared(std::string_view name, std::uint64_t& value) {
     visit_number(Reach::kShared, name, value);
   }
-  /// A list without a fixed length.
+  /// A list of any length.
   virtual void shared(std::string_view name, std::vector<double>& list) = 0;
 
-  /// The elements from `begin` on of a tensor whose shards are side by side in the order of ranks.
-  /// Empty where this rank has none.
+  /// The elements from `begin` on of a tensor whose shards lie in rank order. `values` is empty on
+  /// a rank without elements.
   void shard(std::string_view name, const Shape& shape, std::size_t begin,
              std::span<float> values) {
     visit_shard(name, {"F32", shape, std::as_writable_bytes(values)}, begin * sizeof(float));
@@ -56,20 +56,20 @@ class StateVisitor {
 
   virtual void part_of_sum(std::string_view name, double& value) = 0;
 
-  /// Bytes that only their owner understands. Saving takes `bytes[0]`, those of this rank.
-  /// Restoring fills in those of all former ranks, by rank, if their number was another one, and
-  /// else only those of this rank.
+  /// Bytes that only their owner understands. Saving takes `bytes[0]`, this rank's. Restoring fills
+  /// in the bytes of all former ranks, by rank, if the number of ranks has changed, and else only
+  /// this rank's.
   virtual void bytes_of_ranks(std::string_view name,
                               std::vector<std::vector<std::byte>>& bytes) = 0;
 
  protected:
   struct Piece {
-    std::string_view dtype;  ///< As in safetensors files.
+    std::string_view dtype;  ///< In safetensors spelling.
     const Shape& shape;
     std::span<std::byte> bytes;
   };
   virtual void visit(Reach reach, std::string_view name, const Piece& piece) = 0;
-  /// The piece has the shape of the whole tensor, of which its bytes are those from `begin` on.
+  /// `piece` has the shape of the whole tensor; its bytes are those from `begin` on.
   virtual void visit_shard(std::string_view name, const Piece& piece, std::size_t begin) = 0;
 
  private:
@@ -83,12 +83,12 @@ class StateVisitor {
   }
 };
 
-/// A part of training whose state can be saved and restored, between steps.
+/// A part of training whose state can be saved and restored between steps.
 class Stateful {
  public:
   virtual ~Stateful() = default;
 
-  /// Names all pieces; they have their new values when it returns from restoring.
+  /// Visits all pieces; restored ones have their new values on return.
   virtual void visit_state(StateVisitor& visitor) = 0;
 };
 
@@ -118,7 +118,7 @@ class StateBytes final : public StateVisitor {
   std::size_t total_ = 0;
 };
 
-/// Bytes of a state on this rank that is not collective to visit.
+/// Bytes of a state on this rank. Before: visiting the state is not collective.
 inline std::size_t bytes_of(Stateful& state) {
   StateBytes bytes;
   state.visit_state(bytes);

@@ -17,7 +17,8 @@
 
 namespace kolo::trainer {
 
-/// A row-major matrix in memory owned by others; `stride` is the distance of rows in elements.
+/// A row-major matrix in memory that it does not own; `stride` is the distance between rows in
+/// elements.
 struct Matrix {
   void* data;
   std::size_t rows;
@@ -26,7 +27,7 @@ struct Matrix {
   DType dtype = DType::kFloat32;  ///< kFloat32, or kBFloat16 where the operands are bfloat16.
 };
 
-/// The same for reading. `transposed` swaps the rows and columns of the memory; `rows` and
+/// A read-only matrix operand. `is_transposed` swaps the rows and columns of the memory; `rows` and
 /// `columns` always describe the operand of the product.
 struct Operand {
   const void* data;
@@ -41,18 +42,18 @@ inline Operand transposed(Operand m) {
   return {m.data, m.columns, m.rows, m.stride, m.dtype, !m.is_transposed};
 }
 
-/// Matrix products by oneDNN with float32 sums, and the rounding of their operands. Results are
+/// Matrix products by oneDNN with float32 accumulation, and rounding of their operands. Results are
 /// float32, or rounded once to bfloat16.
 ///
-/// float32 products take its sgemm, which is as fast at these sizes as a primitive. For bfloat16 a
-/// primitive is made for each combination of shapes, when it is met first, and kept. Row-major
-/// operands are as fast there as layouts of oneDNN's choice, whose conversion costs more than it
-/// gains.
+/// float32 products use oneDNN's sgemm, which is as fast at these sizes as a primitive. For
+/// bfloat16, a primitive is created at the first use of each combination of shapes, and cached.
+/// Row-major operands are as fast there as layouts of oneDNN's choice, whose conversion costs more
+/// than it gains.
 ///
 /// Threads: one.
 class Products {
  public:
-  /// Both outlive it.
+  /// Both outlive this object.
   Products(const dnnl::engine& engine, dnnl::stream& stream) : engine_(engine), stream_(stream) {}
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
@@ -63,14 +64,14 @@ class Products {
   /// Errors: UsageError when shapes or dtypes do not fit, also for sums in bfloat16.
   void multiply(const Operand& a, const Operand& b, const Matrix& c, Into into = Into::kOverwrite);
 
-  /// c = a · b, plus `bias`, [n], in each row. Before: c is dense.
+  /// c = a · b + `bias`, [n], added to each row. Before: c is dense.
   void multiply(const Operand& a, const Operand& b, std::span<const float> bias, const Matrix& c);
 
-  /// Rounds to the nearest bfloat16.
+  /// Rounds values to the nearest bfloat16.
   void round(std::span<const float> values, std::uint16_t* out);
 
  private:
-  /// All that a primitive depends on.
+  /// The key of a cached primitive.
   struct Shape {
     std::size_t rows, depth, columns;
     std::size_t a_stride, b_stride, c_stride;
@@ -97,13 +98,13 @@ class Products {
   std::map<std::size_t, Kept> roundings_;  // by count
 };
 
-/// oneDNN's view of the processor, and the dtype in which products are computed on it. Matrix
-/// products are kept here; the layer that owns another primitive makes it once per shape.
+/// oneDNN's view of the processor, and the dtype of matrix products on it. Matrix products are
+/// cached here; a layer that uses another primitive creates it once per shape.
 ///
 /// Threads: one. Two devices in one process are independent.
 class Device {
  public:
-  /// Before: `precision` is one of `parse_precision`, and `can_compute` it.
+  /// Before: `can_compute(precision)`.
   explicit Device(DType precision = DType::kFloat32)
       : engine_(dnnl::engine::kind::cpu, 0),
         stream_(engine_),
@@ -127,26 +128,26 @@ class Device {
   DType precision_;
 };
 
-/// A tensor as products read it, in the precision of the device: float32 values where they are, or
-/// a copy that is rounded to bfloat16, or to float16 in float32 memory. With float16, which is
-/// emulated, values beyond 65504 become infinite and small ones vanish, as on a device that has it.
+/// A tensor as operand of products, in the precision of the device: float32 values in place, or a
+/// copy rounded to bfloat16, or to float16 in float32 memory. With float16, which is emulated,
+/// values beyond 65504 become infinite and small ones vanish, as on a device that supports it.
 ///
 /// Threads: one.
 class Factor {
  public:
-  /// For at most `elements` values. `device` outlives it.
+  /// Holds up to `elements` values. `device` outlives it.
   Factor(Device& device, std::size_t elements);
 
-  /// Before: the values stay valid and unchanged as long as operands are used.
+  /// Before: the values stay valid and unchanged while operands are in use.
   void assign(std::span<const float> values);
 
   /// All values, of `Device::operand_dtype`.
   const void* data() const { return data_; }
-  /// The first values as a dense matrix.
+  /// The first rows × columns values as a dense matrix.
   Operand operand(std::size_t rows, std::size_t columns) const {
     return operand(0, rows, columns, columns);
   }
-  /// The values from element `offset` on; rows are `stride` elements apart.
+  /// A matrix whose first value is element `offset`; rows are `stride` elements apart.
   Operand operand(std::size_t offset, std::size_t rows, std::size_t columns,
                   std::size_t stride) const;
 
@@ -156,16 +157,16 @@ class Factor {
   const std::byte* data_ = nullptr;
 };
 
-/// A weight as products read it: a `Factor` that follows the changes of a parameter.
+/// A weight as operand of products: a `Factor` that follows the changes of a parameter.
 ///
 /// Threads: one.
 class WeightFactor {
  public:
-  /// Both outlive it.
+  /// Both outlive this object.
   WeightFactor(Device& device, const Parameter& weight)
       : weight_(weight), factor_(device, weight.size()) {}
 
-  /// Before the first product of a forward pass.
+  /// Call before the first product of a forward pass.
   void refresh() {
     if (version_ == weight_.version()) return;
     factor_.assign(weight_.value());
@@ -178,25 +179,25 @@ class WeightFactor {
  private:
   const Parameter& weight_;
   Factor factor_;
-  std::uint64_t version_ = 0;  // in factor_
+  std::uint64_t version_ = 0;  // of the values in factor_
 };
 
 /// Whether products of operands of this dtype can be computed here: float32 and emulated float16
-/// everywhere, bfloat16 where oneDNN has it. It is fast with AVX-512 BF16 or AMX, and emulated with
-/// other kinds of AVX-512.
+/// everywhere, bfloat16 where oneDNN supports it. It is fast with AVX-512 BF16 or AMX, and emulated
+/// with other kinds of AVX-512.
 bool can_compute(DType precision);
 
-/// Sets how many OpenMP threads oneDNN uses in later calls from this thread. One per rank is right
-/// while ranks share a machine.
+/// Sets how many OpenMP threads oneDNN uses in later calls from this thread. Use one per rank when
+/// ranks share a machine.
 void set_compute_threads(int threads);
 
-/// The type of an operand, which is float32 or bfloat16.
+/// oneDNN's data type of an operand, which is float32 or bfloat16.
 inline dnnl::memory::data_type type_of(DType operand) {
   return operand == DType::kBFloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
-/// A layout for oneDNN. Dimensions are in oneDNN's order (N, C, H, W) whatever the tag says
-/// about their order in memory.
+/// A memory layout for oneDNN. Dimensions are in oneDNN's order (N, C, H, W), whatever order in
+/// memory the tag gives.
 inline dnnl::memory::desc layout_of(std::initializer_list<std::size_t> dims,
                                     dnnl::memory::format_tag tag,
                                     dnnl::memory::data_type type = dnnl::memory::data_type::f32) {
@@ -205,12 +206,12 @@ inline dnnl::memory::desc layout_of(std::initializer_list<std::size_t> dims,
   return {signed_dims, type, tag};
 }
 
-/// A layout's memory whose address is given later, by `at`.
+/// Memory of this layout without an address; `at` sets it.
 inline dnnl::memory unbound(const dnnl::memory::desc& layout, const dnnl::engine& engine) {
   return {layout, engine, nullptr};
 }
 
-/// Points `memory` at data that oneDNN only reads or may write, as its primitive decides.
+/// Points `memory` at `data`. Only for data that the primitive reads, or may write.
 inline dnnl::memory& at(dnnl::memory& memory, const void* data) {
   memory.set_data_handle(const_cast<void*>(data));
   return memory;

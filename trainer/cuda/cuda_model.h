@@ -34,22 +34,22 @@ enum class LaunchMode : std::uint8_t { kEager, kGraph };
 
 struct CudaModelOptions {
   /// Dtype of activations and of operands of products: kFloat32, kBFloat16 or kFloat16. Parameters,
-  /// moments and parameter gradients are always float32, and so are sums of products.
+  /// moments, parameter gradients and accumulators of products are always float32.
   DType dtype = DType::kBFloat16;
   LaunchMode launch = LaunchMode::kEager;
   /// kGraph: a graph ends once it has completed this many bytes of gradients, whose hooks run after
-  /// its launch. A smaller value overlaps more with communication, a larger one launches less.
+  /// its launch. Smaller values overlap more with communication, larger ones launch fewer graphs.
   std::size_t milestone_bytes = std::size_t{4} << 20;
 };
 
-/// Factors of the gradients of a step.
+/// Factors of the gradients of one step.
 struct LossFactors {
   float row_weight = 1.0f;  ///< Weight of each row's loss; see SoftmaxCrossEntropy.
-  float loss_scale = 1.0f;  ///< float16: lifts gradients above underflow; not part of the sums.
+  float loss_scale = 1.0f;  ///< float16: lifts gradients above underflow; the loss sums do not
+                            ///< contain it.
 };
 
-/// Offsets of the parts of a batch in bytes: header, inputs, targets, each aligned to 256 bytes.
-/// Pure.
+/// Byte offsets of the parts of a batch: header, inputs, targets, each aligned to 256 bytes.
 struct BatchPlan {
   std::size_t inputs = 0;
   std::size_t targets = 0;
@@ -57,8 +57,8 @@ struct BatchPlan {
 };
 BatchPlan plan_batch(std::size_t input_bytes, std::size_t target_rows);
 
-/// Copies batches to one place on the device through two alternating pinned buffers, so that the
-/// host can fill one while the other is copied.
+/// Copies batches to a fixed buffer on the device through two alternating pinned buffers, so that
+/// the host fills one while the other is copied.
 ///
 /// Threads: one. `device` and `stream` outlive it.
 class BatchStaging {
@@ -71,7 +71,7 @@ class BatchStaging {
   void load(const BatchHeader& header, std::span<const std::uint8_t> inputs,
             std::span<const std::uint8_t> targets);
 
-  // On the device; the same for all batches.
+  // Addresses on the device; equal for all batches.
   const BatchHeader* header() const;
   const std::uint8_t* inputs() const;
   const std::uint8_t* targets() const;
@@ -89,7 +89,7 @@ class BatchStaging {
   std::size_t next_ = 0;
 };
 
-/// Softmax cross-entropy on the device; its sums stay there until they are requested.
+/// Softmax cross-entropy on the device; its sums stay there until `take`.
 ///
 /// Threads: one. `stream`, `context` and `batch` outlive it.
 class Loss {
@@ -106,7 +106,7 @@ class Loss {
   void evaluate_with_gradient(const float* logits) { enqueue(logits, gradient_.data()); }
   void evaluate(const float* logits) { enqueue(logits, nullptr); }
 
-  /// [rows, classes] of the context's dtype.
+  /// Gradient of the logits, [rows, classes] of the context's dtype.
   const void* gradient() const { return gradient_.data(); }
 
   /// The sums of all batches since the last call. Blocks.
@@ -124,7 +124,7 @@ class Loss {
   std::unique_ptr<Event> copied_;
 };
 
-/// A graph of CUDA, which `kDestroy` closes.
+/// A CUDA graph, which `kDestroy` closes.
 template <typename Handle, auto kDestroy>
 struct GraphTraits {
   using Value = Handle;
@@ -137,8 +137,8 @@ using GraphExecHandle = UniqueHandle<GraphTraits<cudaGraphExec_t, cudaGraphExecD
 /// The kernels of a step as successive CUDA graphs, recorded once and launched in every later step.
 ///
 /// A recorded graph runs no host code, so a step is cut where the host has work: after kernels that
-/// complete some gradients, whose hooks run right after the launch of that graph. A hook thus finds
-/// the same work on the stream as with single launches.
+/// complete some gradients. Their hooks run right after the launch of that graph, and find the same
+/// work on the stream as without graphs.
 ///
 /// Threads: one; other threads may call CUDA meanwhile (capture is thread-local).
 /// Errors:  KoloError with CUDA's text; a recording that fails leaves nothing recorded.
@@ -190,10 +190,10 @@ class CudaModel {
  public:
   using ReadyHook = std::function<void(std::size_t index)>;
 
-  /// What every model is made from.
+  /// Constructor arguments of every model.
   struct Base {
     kolo::Device& device;
-    std::unique_ptr<Stream> stream;  ///< Of the device.
+    std::unique_ptr<Stream> stream;  ///< A stream of `device`.
     CudaModelOptions options;
     std::unique_ptr<ParameterSet> parameters;
     // The shape of a batch.
@@ -206,8 +206,9 @@ class CudaModel {
   CudaModel(const CudaModel&) = delete;
   CudaModel& operator=(const CudaModel&) = delete;
 
-  /// Parameters on the host. Their values equal those of the device after construction, `upload_…`
-  /// and `download_parameters`, and are stale otherwise. Their `gradient()` is unused.
+  /// Parameters on the host. Their values equal those of the device after construction,
+  /// `upload_parameters` and `download_parameters`, and are stale otherwise. Their `gradient()` is
+  /// unused.
   ParameterSet& parameters() { return *host_parameters_; }
   const ParameterSet& parameters() const { return *host_parameters_; }
 
@@ -224,9 +225,9 @@ class CudaModel {
   /// Gives every gradient memory owned by the model, for a job without a runtime.
   void own_gradients();
 
-  /// Called once per gradient and `forward_backward`, starting with the last layer, right after the
-  /// work that completes the gradient was enqueued: an event recorded on `stream()` inside the hook
-  /// follows that work.
+  /// The hook is called once per gradient and `forward_backward`, starting with the last layer,
+  /// right after the work that completes the gradient was enqueued: an event recorded on `stream()`
+  /// inside the hook follows that work.
   void on_gradient_ready(ReadyHook hook) { hook_ = std::move(hook); }
 
   /// Enqueues forward pass, loss and backward pass. Gradients are overwritten and the loss is added
@@ -235,8 +236,8 @@ class CudaModel {
   /// Shape:  as Model::forward and SoftmaxCrossEntropy::evaluate: `inputs` is a full batch;
   ///         `targets` may be shorter, and rows beyond it do not count. Both are copied before the
   ///         call returns.
-  /// Before: all gradients are bound. Their last use was enqueued before on this stream, or this
-  ///         stream waits for it.
+  /// Before: all gradients are bound. Earlier uses of the gradients were enqueued on this stream,
+  ///         or this stream waits for them.
   /// Errors: UsageError if sizes do not fit or a target is not a class.
   void forward_backward(std::span<const std::uint8_t> inputs, std::span<const std::uint8_t> targets,
                         const LossFactors& factors);
@@ -250,7 +251,7 @@ class CudaModel {
   /// The stream of all work of this model.
   NativeStream stream() const { return context_.stream(); }
 
-  // For parts of trainer/cuda.
+  // For other parts of trainer/cuda.
   kolo::Device& device() { return device_; }
   int device_index() const { return device_index_; }
   Stream& device_stream() { return *stream_; }
@@ -263,7 +264,7 @@ class CudaModel {
 
   /// Enqueues the network: from `inputs` on the device to logits, float32 [rows, classes].
   virtual const float* forward(const std::uint8_t* inputs) = 0;
-  /// Enqueues the computation of all gradients from that of the logits, in the dtype of the
+  /// Enqueues the computation of all gradients from the gradient of the logits, in the dtype of the
   /// options.
   virtual void backward(const void* logits_gradient, const std::uint8_t* inputs) = 0;
 
@@ -292,9 +293,9 @@ class CudaModel {
   double counted_rows_ = 0.0;  // since the last take_sums
 };
 
-/// Makes a model with the parameters of a `HostModel`, uploads them and makes the layers.
-/// `host_shape` has one sample, since that model computes nothing. Errors: UsageError if `device`
-/// is not a CUDA device, and those of the model on the processor.
+/// Creates a model with the parameters of a `HostModel`, uploads them and creates the layers.
+/// `host_shape` has one sample, since the host model computes nothing. Errors: UsageError if
+/// `device` is not a CUDA device, and those of the model on the processor.
 template <typename M, typename HostModel, typename Shape>
 std::unique_ptr<CudaModel> make_model(kolo::Device& device, const CudaModelOptions& options,
                                       const Shape& shape, const Shape& host_shape,

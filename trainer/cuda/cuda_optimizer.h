@@ -9,11 +9,11 @@
 
 namespace kolo::trainer::cuda {
 
-/// One update of all parameters.
+/// Settings of one update of all parameters.
 struct UpdateOptions {
   float lr = 0.0f;
   float gradient_scale = 1.0f;  ///< Factor of gradients, applied first: 1 / loss_scale.
-  double clip_norm = 0.0;       ///< Limit of the norm after that; 0: none.
+  double clip_norm = 0.0;       ///< Limit of the norm after scaling; 0: none.
 };
 
 /// The outcome of an update, known once the device has completed it.
@@ -26,24 +26,23 @@ struct UpdateReport {
 /// SGD or AdamW on the device: fp32 values and moments, with the 16-bit copies written in the same
 /// pass.
 ///
-/// The device decides about skipping an update, by the norm of the gradients. Infinite and NaN
-/// gradients survive a sum over ranks, so all ranks decide alike and no host waits. A norm whose
-/// squares overflow float32 (gradients beyond 1e19) counts as infinite.
+/// The device decides whether to skip an update, by the norm of the gradients. Infinite and NaN
+/// gradients survive a sum over ranks, so all ranks decide alike without waiting for the device. A
+/// norm whose squares overflow float32 (gradients beyond 1e19) counts as infinite.
 ///
 /// Bits:    equal in every run; element for element those of sgd_update and adamw_update with fused
 ///          multiply-adds.
 /// Threads: one. `model` outlives it.
 class CudaOptimizer {
  public:
-  /// `name` is that of a kind on the device, "sgd" or "adamw". Before: the gradients of `model` are
-  /// bound; after binding again, make a new optimizer. Errors: KoloError(kConfig) naming the
-  /// choices.
+  /// `name` is "sgd" or "adamw". Before: the gradients of `model` are bound; if they are bound
+  /// again, make a new optimizer. Errors: KoloError(kConfig) naming the choices.
   CudaOptimizer(CudaModel& model, std::string_view name, const OptimizerOptions& options);
   ~CudaOptimizer();
   CudaOptimizer(const CudaOptimizer&) = delete;
   CudaOptimizer& operator=(const CudaOptimizer&) = delete;
 
-  /// Enqueues norm, decision and update on the model's stream, and the copy of the report.
+  /// Enqueues norm, decision, update and the copy of the report on the model's stream.
   void step(const UpdateOptions& options);
 
   /// The report of the last `step`. Waits until the device has completed that step, but not for

@@ -17,9 +17,9 @@ enum class Layout : std::uint8_t { kPlain, kTransposed };
 enum class Epilogue : std::uint8_t {
   kNone,
   kBias,          ///< Adds bias[column].
-  kBiasRelu,      ///< Then ReLU.
-  kBiasGelu,      ///< Then GELU, whose input is stored in `aux`.
-  kGeluGradient,  ///< Multiplies by the slope of GELU at `aux`.
+  kBiasRelu,      ///< Adds bias[column], then ReLU.
+  kBiasGelu,      ///< Adds bias[column], stores the sum in `aux`, then GELU.
+  kGeluGradient,  ///< Multiplies by the derivative of GELU at `aux`.
   kBiasGradient,  ///< Also stores the row sums of `a`, in the dtype of d, into `bias_gradient`.
 };
 
@@ -46,7 +46,7 @@ struct MatmulArguments {
   const void* a = nullptr;
   const void* b = nullptr;
   void* d = nullptr;
-  const void* c = nullptr;     ///< Null: d. Read only if beta is not 0.
+  const void* c = nullptr;     ///< If null, d is used. Read only if beta is not 0.
   const void* bias = nullptr;  ///< kBias…: [columns] of `result`.
   void* bias_gradient = nullptr;
   void* aux = nullptr;  ///< [rows, columns] of `result`, written forward and read backward.
@@ -54,8 +54,8 @@ struct MatmulArguments {
   float beta = 0.0f;
 };
 
-/// The matrices as the library sees them, which is column-major: dᵀ = bᵀ · aᵀ. Its A is our b, its
-/// m our columns; a row-major matrix is, byte for byte, its transpose in column-major order.
+/// The matrices in the column-major order of the library: dᵀ = bᵀ · aᵀ. Its A is our b, its m our
+/// columns; a row-major matrix is, byte for byte, its transpose in column-major order.
 struct ColumnMajor {
   struct Matrix {
     std::size_t rows;  ///< Rows in memory, before any transposition.
@@ -89,7 +89,7 @@ class Blas {
   /// The plan for a shape, or null if the library has no algorithm for it: not every epilogue
   /// exists for every dtype and width.
   const Plan* find(const MatmulShape& shape);
-  /// The same for shapes that must work. Errors: KoloError(kInternal) naming the shape.
+  /// As `find`, for shapes that must work. Errors: KoloError(kInternal) naming the shape.
   const Plan& get(const MatmulShape& shape);
 
   /// Enqueues one product (or batch).

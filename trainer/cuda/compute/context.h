@@ -36,8 +36,8 @@ class Context {
     return device_.allocate(count * sizeof(float), MemoryKind::kDevice);
   }
 
-  /// At plan time: gives the scratch memory room for `count` float32 numbers. Layers share it, so
-  /// the next layer overwrites its contents.
+  /// At plan time: makes room for `count` float32 numbers in the scratch memory. Layers share it,
+  /// so the next layer overwrites its contents.
   void reserve_scratch(std::size_t count) {
     if (count * sizeof(float) > scratch_.bytes()) scratch_ = floats(count);
   }

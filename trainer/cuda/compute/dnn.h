@@ -61,7 +61,7 @@ struct ConvolutionShape {
   std::size_t images;
   std::size_t height;
   std::size_t width;
-  std::size_t input_channels;  ///< Both a multiple of kChannelMultiple.
+  std::size_t input_channels;  ///< A multiple of kChannelMultiple, as are output_channels.
   std::size_t output_channels;
   std::size_t kernel;
 };
@@ -70,9 +70,9 @@ struct ConvolutionShape {
 /// zeros to a multiple; output channels must be a multiple, because the next layer reads them.
 inline constexpr std::size_t kChannelMultiple = 8;
 
-/// Convolution of NHWC images by cuDNN: stride 1, no padding, accumulated in float32. It takes the
-/// fastest algorithm, as cuDNN expects, whose result is the same in every run and whose workspace
-/// fits.
+/// Convolution of NHWC images by cuDNN: stride 1, no padding, accumulated in float32. Uses the
+/// algorithm that cuDNN expects to be fastest among those that are deterministic and whose
+/// workspace fits.
 ///
 /// Shape:   x [images, height, width, input_channels], filter [output_channels, kernel, kernel,
 ///          input_channels], y [images, height - kernel + 1, width - kernel + 1, output_channels],

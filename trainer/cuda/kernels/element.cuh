@@ -13,7 +13,7 @@
 
 namespace kolo::trainer::cuda {
 
-// Elements of the three dtypes of activations, alone and in packs of 16 bytes.
+// Elements of the three activation dtypes, alone and in packs of 16 bytes.
 
 __device__ inline float widen(float value) { return value; }
 __device__ inline float widen(__nv_bfloat16 value) { return __bfloat162float(value); }
@@ -30,7 +30,7 @@ __device__ inline T round_to(float value) {
   }
 }
 
-/// N elements that one instruction loads or stores, or several if they have more than 16 bytes.
+/// N elements that one instruction loads or stores, or several if they exceed 16 bytes.
 template <typename T, int N>
 struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
   T values[N];
@@ -64,8 +64,8 @@ void visit_element(DType dtype, Body&& body) {
   std::forward<Body>(body)(__half{});
 }
 
-/// Calls `body(T{}, integral_constant<N>)`: packs of 16 bytes where rows of `width` elements
-/// consist of whole packs, else single elements.
+/// Calls `body(T{}, integral_constant<N>)`: packs of 16 bytes if rows of `width` elements consist
+/// of whole packs, else single elements.
 template <typename Body>
 void visit_packed(DType dtype, std::size_t width, Body&& body) {
   visit_element(dtype, [&](auto element) {
@@ -89,12 +89,12 @@ T* as(void* data) {
 
 inline cudaStream_t native(NativeStream stream) { return static_cast<cudaStream_t>(stream.handle); }
 
-// Reductions whose order depends only on shapes, so every run gives the same bits.
+// Reductions in an order that depends only on shapes, so that every run gives the same bits.
 
 inline constexpr int kWarpSize = 32;
 inline constexpr unsigned kWholeWarp = 0xffffffffu;
 
-/// Sum over a warp, the same bits in all lanes: both sides of a butterfly add the same two values,
+/// Sum over a warp, bitwise equal in all lanes: both sides of a butterfly add the same two values,
 /// and addition is commutative.
 template <typename T>
 __device__ inline T warp_sum(T value) {

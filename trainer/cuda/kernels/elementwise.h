@@ -39,9 +39,8 @@ KOLO_HOST_DEVICE inline float slope(Activation activation, float x) {
 /// v = x + bias (of each row), before = v, y = activation(v): follows a product whose epilogue
 /// cannot do this.
 ///
-/// Shape: x, before and y are [rows, width] of `dtype`, aligned to 16 bytes; any of them may be the
-///        same memory as another one at the same place. `bias` [width] may be null for none, and
-///        `before` if it is not needed.
+/// Shape: x, before and y are [rows, width] of `dtype`, aligned to 16 bytes; any two of them may be
+///        the same memory. `bias` [width] may be null for none, and `before` if it is not needed.
 struct BiasActivation {
   Activation activation;
   DType dtype;

@@ -30,9 +30,9 @@ struct EmbeddingForward {
 
 void embed(NativeStream stream, const EmbeddingForward& step);
 
-/// Gradients of both tables: `dposition` is overwritten; `dtoken` is added to the gradient that
-/// another layer has written. No atomics: each slice of rows leaves a partial sum per token, in row
-/// order, and `fold` adds the slices in order. Three launches.
+/// Gradients of both tables. `dposition` is overwritten; `dtoken` already holds the gradient from
+/// another layer, and this one is added. No atomics: each slice of rows leaves a partial sum per
+/// token, in row order, and `fold` adds the slices in order. Three launches.
 ///
 /// Shape: dy [rows, width] of `dtype`; partials [token_parts(rows), 256, width].
 struct EmbeddingBackward {

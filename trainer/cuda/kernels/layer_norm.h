@@ -10,8 +10,8 @@
 
 namespace kolo::trainer::cuda {
 
-/// Layer norm of each row as trainer/kernels/kernels.h defines it, in float32; a row is a
-/// few warps'.
+/// Layer norm of each row as trainer/kernels/kernels.h defines it, in float32; a few warps share a
+/// row.
 ///
 /// Shape: x and y are [rows, width] of `dtype`, aligned to 16 bytes; gain and bias are [width],
 ///        aligned to 16 bytes, mean and rstd [rows].
@@ -30,9 +30,9 @@ struct LayerNormForward {
 
 void layer_norm(NativeStream stream, const LayerNormForward& step);
 
-/// Its gradients: dx = residual + d(norm), where residual is the gradient that bypasses the norm;
-/// dgain and dbias are overwritten. Three launches: lanes keep the parameter gradients of their
-/// columns, a block writes one partial sum, and `fold` adds the blocks in order.
+/// Gradients of layer norm: dx = residual + d(norm), where residual is the gradient that bypasses
+/// the norm; dgain and dbias are overwritten. Three launches: lanes keep the parameter gradients of
+/// their columns, a block writes one partial sum, and `fold` adds the blocks in order.
 ///
 /// Shape:  dy, x, residual and dx as x above; `residual` may be null, and may be `dx`; partials
 ///         [plan.blocks, 2, width], aligned to 16 bytes.
@@ -54,15 +54,15 @@ struct LayerNormBackward {
 
 /// Columns of a row that a lane keeps in registers: a pack of the 16-bit dtypes.
 inline constexpr int kLaneColumns = 8;
-inline constexpr int kMostNormWarps = 24;  ///< Of a block.
+inline constexpr int kMostNormWarps = 24;  ///< Per block.
 
-/// Distribution over warps. Depends only on the shape.
+/// Distribution of rows over warps and blocks. Depends only on the shape.
 struct LayerNormPlan {
-  std::size_t warps;  ///< That share a row.
-  std::size_t rows;   ///< That a block has in hand at a time.
+  std::size_t warps;  ///< Warps that share a row.
+  std::size_t rows;   ///< Rows that a block processes at a time.
   std::size_t
       blocks;  ///< Backward, where block b begins with rows b · rows, (b + blocks) · rows, ...
-  std::size_t partials;  ///< Floats.
+  std::size_t partials;  ///< Float count of the partial sums.
 };
 
 /// Errors: UsageError when a row is wider than the registers of a block: 6144 columns.
