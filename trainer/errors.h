@@ -18,20 +18,21 @@ namespace kolo::trainer {
       Error{.code = ErrorCode::kConfig, .verb = {}, .bucket = {}, .what = std::move(what)});
 }
 
-/// Throws UsageError: `option` does not take `text`. The text suggests the nearest of `names`.
+/// Throws UsageError: `option` does not accept `text`. The message suggests the nearest of `names`.
 [[noreturn]] inline void throw_unknown_choice(std::string_view option, std::string_view text,
                                               const std::vector<std::string>& names) {
   throw UsageError(std::string(option) + ": " + describe_unknown(text, names));
 }
 
-/// "FILE: WHAT", as KoloError(kData).
+/// Throws KoloError(kData): "FILE: WHAT".
 [[noreturn]] inline void throw_data_error(const std::filesystem::path& file,
                                           const std::string& what) {
   throw KoloError(Error{
       .code = ErrorCode::kData, .verb = {}, .bucket = {}, .what = file.string() + ": " + what});
 }
 
-/// "FILE: at byte OFFSET: WHAT"; offsets count unpacked bytes in a compressed file.
+/// Throws KoloError(kData): "FILE: at byte OFFSET: WHAT"; in a compressed file, offsets count
+/// unpacked bytes.
 [[noreturn]] inline void throw_data_error(const std::filesystem::path& file, std::uint64_t offset,
                                           const std::string& what) {
   throw_data_error(file, "at byte " + std::to_string(offset) + ": " + what);

@@ -13,21 +13,20 @@
 
 namespace kolo::trainer::cuda {
 
-/// Place of each parameter in the arrays of all parameters (values, moments, 16-bit copies), and
-/// the chunks of the arrays for updates. Pure.
+/// Offset of each parameter in the arrays of all parameters (values, moments, 16-bit copies). Pure.
 struct ParameterPlan {
-  /// Elements, by parameter; each a multiple of kParameterAlignment.
+  /// In elements, by parameter; each is a multiple of kParameterAlignment.
   std::vector<std::size_t> offsets;
   std::vector<std::size_t> sizes;
   std::size_t count = 0;  ///< Elements of each array, including gaps between parameters.
 };
 
-/// Elements: 256 bytes of a 16-bit copy.
+/// In elements: 256 bytes of a 16-bit copy.
 inline constexpr std::size_t kParameterAlignment = 128;
 
 ParameterPlan plan_parameters(const ParameterSet& parameters);
 
-/// The pieces of one update with null gradients, to be filled in.
+/// One chunk of an update. Its gradient is null until the chunk is filled in.
 struct PlannedChunk {
   std::size_t parameter;
   std::size_t begin;  ///< Within the parameter.
@@ -41,7 +40,7 @@ struct DeviceParameter {
   std::size_t size = 0;
   float* value = nullptr;
   const void* copy = nullptr;  ///< In the dtype of activations; `value` itself for float32.
-  float* gradient = nullptr;   ///< Its binder owns it.
+  float* gradient = nullptr;   ///< Owned by the caller who binds it.
 };
 
 /// A ParameterSet on the device: float32 values, and copies in the dtype of activations, each in
@@ -52,14 +51,14 @@ class DeviceParameters {
  public:
   using ReadyHook = std::function<void(std::size_t index)>;
 
-  /// Does not upload yet.
+  /// Does not upload the values.
   DeviceParameters(ParameterSet& host, kolo::Device& device, Stream& stream, DType dtype);
 
   std::size_t size() const { return parameters_.size(); }
-  /// The address is stable.
+  /// The address of the result is stable.
   DeviceParameter& operator[](std::size_t index) { return parameters_[index]; }
   const DeviceParameter& operator[](std::size_t index) const { return parameters_[index]; }
-  /// Errors: UsageError if there is none.
+  /// Errors: UsageError if there is no parameter of this name.
   DeviceParameter& of(std::string_view name);
 
   const ParameterPlan& plan() const { return plan_; }
@@ -73,7 +72,7 @@ class DeviceParameters {
   void upload();
   /// Copies device values to the host. Blocks.
   void download();
-  /// Enqueues the casts.
+  /// Enqueues the casts of all values to `dtype`.
   void refresh_copies();
 
   void on_ready(ReadyHook hook) { hook_ = std::move(hook); }

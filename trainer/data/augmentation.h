@@ -11,37 +11,38 @@
 
 namespace kolo::trainer {
 
-/// Random changes of images that leave their class as it is.
+/// Random changes of images that keep their class.
 struct Augmentation {
-  /// Rows and columns that "crop" moves an image by at most.
+  /// Most rows and columns by which "crop" moves an image.
   static constexpr std::size_t kMostMoved = 4;
 
-  bool mirrors = false;  ///< Left and right change places in one image in two.
-  /// Images get kMostMoved rows and columns of zeros on each side, and a part of the former size is
-  /// cut out at random.
+  bool mirrors = false;  ///< Half of the images, chosen at random, are mirrored left to right.
+  /// Pads images with kMostMoved rows and columns of zeros on each side, and cuts out a part of the
+  /// original size at a random position.
   bool crops = false;
 
   bool is_empty() const { return !mirrors && !crops; }
 };
 
-/// "mirror", "crop", both with a comma, or nothing. Errors: UsageError naming the choices.
+/// Parses "mirror", "crop", both with a comma, or nothing. Errors: UsageError naming the choices.
 Augmentation parse_augmentation(const std::string& text);
 
-/// The text, always in the same order.
+/// The text that `parse_augmentation` parses, always in the same order.
 std::string name_of(const Augmentation& augmentation);
 
-/// Changes an image in place with the next numbers of `random`, as many whatever the changes.
+/// Changes an image in place with the next numbers of `random`. Draws equally many numbers for
+/// every choice of changes.
 ///
 /// Shape:  pixels is [height, width, channels] of `shape`.
 /// Source: He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, section 4.2.
 void augment(std::span<std::uint8_t> pixels, const Shape& shape, const Augmentation& augmentation,
              Random random);
 
-/// Whether samples of `format` are images that can be changed.
+/// Whether samples of `format` are images that can be augmented.
 bool takes_augmentation(const SampleFormat& format);
 
-/// The samples of `images`, changed anew in each epoch. The change follows from seed, index and
-/// epoch alone, so it is the same whatever the number of ranks and of loader threads.
+/// The samples of `images`, changed anew in each epoch. The change depends only on seed, index and
+/// epoch, so any number of ranks and loader threads yields the same samples.
 ///
 /// Before: `takes_augmentation(images->format())`.
 std::unique_ptr<Dataset> augmented(std::unique_ptr<Dataset> images,

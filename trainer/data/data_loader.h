@@ -16,15 +16,15 @@
 
 namespace kolo::trainer {
 
-/// Memory of one batch, which holds one batch after another.
+/// Memory of one batch, reused for later batches.
 ///
 /// Threads: one at a time.
 class BatchMemory {
  public:
   BatchMemory(const SampleFormat& format, std::size_t batch);
 
-  /// Copies `samples` samples of `dataset`, the i-th of them with index `index_of(i)`. The tensors
-  /// of the result are views of this memory, valid until the next call.
+  /// Copies `samples` samples of `dataset`; the i-th has index `index_of(i)`. The tensors of the
+  /// result are views of this memory, valid until the next call.
   /// Before: samples is at most the size of the batch; the data set has the format.
   Batch fill(const Dataset& dataset, std::uint64_t epoch, std::size_t samples,
              const std::function<std::size_t(std::size_t i)>& index_of);
@@ -47,20 +47,20 @@ class BatchMemory {
   std::vector<Column> targets_;
 };
 
-/// Which sample stands where in an epoch: a permutation of its own for each epoch, or always the
-/// order of the data set.
+/// The order of samples in an epoch: a new permutation for each epoch, or always the order of the
+/// data set.
 ///
 /// Threads: any.
 class SampleOrder {
  public:
-  /// The samples by position; null stands for 0 1 2 …
+  /// Sample indices by position; null means the order of the data set.
   using Indices = std::shared_ptr<const std::vector<std::size_t>>;
 
-  /// `seed` is that of the permutations; empty keeps the order.
+  /// `seed` seeds the permutations; empty keeps the order of the data set.
   SampleOrder(std::size_t samples, std::optional<std::uint64_t> seed)
       : samples_(samples), seed_(seed) {}
 
-  /// Cost: the permutations of the last two epochs asked for are kept.
+  /// Cost: caches the permutations of the last two requested epochs.
   Indices of(std::uint64_t epoch) const;
 
  private:
@@ -75,26 +75,25 @@ class SampleOrder {
   mutable std::array<Known, 2> known_ KOLO_GUARDED_BY(mutex_);  // the newest first
 };
 
-/// The cores that ranks of one node share, and what computes on them.
+/// The cores that the ranks of one node share, and the threads that compute on them.
 struct LoaderCores {
   std::size_t own;              ///< Cores that this rank may use.
   std::size_t machine;          ///< Cores of the node.
   std::size_t ranks;            ///< Ranks on the node.
-  std::size_t compute_threads;  ///< Of each rank.
+  std::size_t compute_threads;  ///< Compute threads per rank.
 };
 
-/// The cores as they are for this process.
+/// Reads the cores available to this process.
 LoaderCores find_loader_cores(std::size_t ranks, std::size_t compute_threads);
 
-/// Threads that prepare batches for a rank: 1 if it has a core for it beside those that compute,
-/// else 0.
+/// Loader threads for a rank: 1 if the rank has a core beside those of its compute threads, else 0.
 std::size_t spare_loader_threads(const LoaderCores& cores);
 
-/// Serves one rank's share of a data set. With threads, it prepares the batches that follow the one
-/// in use; what it serves is the same with any number of them.
+/// Serves one rank's share of a data set. With threads, it prepares the next batches while one is
+/// in use; the batches are the same for any number of threads.
 ///
-/// Batches have numbers, and each is prepared in one of as many memories as there are threads and
-/// one more. While number n is in use, n + 1, n + 2, … are being prepared:
+/// Batches are numbered. There is one buffer more than there are threads, and each batch is
+/// prepared in one of them. While batch n is in use, n + 1, n + 2, … are being prepared:
 ///
 ///     2 threads, 4 in use:   memory 0: 6   memory 1: 4 (in use)   memory 2: 5
 ///
@@ -104,12 +103,12 @@ class DataLoader {
   struct Options {
     std::size_t ranks;
     std::size_t rank;
-    std::size_t batch;             ///< Samples of a rank in one pass.
-    std::size_t accumulation = 1;  ///< Passes of a step.
+    std::size_t batch;             ///< Samples per rank in one pass.
+    std::size_t accumulation = 1;  ///< Passes per step.
     /// Seed of the permutations, one for each epoch; empty keeps the order.
     std::optional<std::uint64_t> seed = std::nullopt;
     Uneven uneven = Uneven::kPad;
-    std::size_t threads = 0;  ///< Batches that are prepared ahead; 0: `load` does it.
+    std::size_t threads = 0;  ///< Batches that are prepared ahead; 0: `load` prepares them.
   };
 
   DataLoader(const Dataset& dataset, const Options& options);
@@ -117,17 +116,17 @@ class DataLoader {
   std::size_t steps_per_epoch() const { return sharding_.steps(); }
 
   /// Before: step < steps_per_epoch(), pass < accumulation. The result is valid until the next
-  ///         call. Threads pay off where epochs, steps and passes follow each other.
-  /// Errors: those of the data set, also from threads.
+  ///         call. Threads help only if calls follow the order of epochs, steps and passes.
+  /// Errors: those of the data set, also those that loader threads met.
   Batch load(std::uint64_t epoch, std::size_t step, std::size_t pass = 0);
 
-  /// Time that `load` has taken so far.
+  /// Total time that callers spent in `load`.
   std::chrono::nanoseconds waited() const { return waited_; }
 
  private:
-  /// In the memory of its number.
+  /// Fills the buffer that belongs to this batch number.
   Batch prepare(std::uint64_t number);
-  /// Begins to prepare the next batches before `end`, as many as there are threads.
+  /// Starts to prepare the next batches before `end`, one per thread.
   void prepare_ahead(std::uint64_t end);
 
   const Dataset& dataset_;
@@ -136,8 +135,8 @@ class DataLoader {
   SampleOrder order_;
   std::vector<BatchMemory> memories_;
   std::chrono::nanoseconds waited_{0};
-  std::uint64_t next_ = 0;                // number of the first of `ahead_`
-  std::deque<std::future<Batch>> ahead_;  // Last: its threads use the others.
+  std::uint64_t next_ = 0;                // batch number of the first of `ahead_`
+  std::deque<std::future<Batch>> ahead_;  // Last: its threads use the other members.
 };
 
 }  // namespace kolo::trainer

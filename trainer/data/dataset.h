@@ -23,14 +23,15 @@ namespace kolo::trainer {
 struct Field {
   std::string name;
   DType dtype = DType::kFloat32;  ///< kUInt8, kInt32 or kFloat32.
-  Shape shape = {};               ///< Of one sample; empty: a single element.
-  /// Integers are below it: the classes of a label, the entries of a vocabulary. 0: any value.
+  Shape shape = {};               ///< Shape of one sample; empty: a single element.
+  /// Integers are below this: the number of classes of a label, or of entries of a vocabulary. 0:
+  /// any value.
   std::size_t values = 0;
-  /// Over all elements of the data set, for models that normalise them.
+  /// Statistics of all elements of the data set, for models that normalise them.
   double mean = 0.0;
   double deviation = 1.0;
 
-  /// Whether elements of one can stand for those of the other.
+  /// Whether elements of one field can replace those of the other.
   bool is_like(const Field& other) const {
     return name == other.name && dtype == other.dtype && shape == other.shape &&
            values == other.values;
@@ -39,17 +40,17 @@ struct Field {
   std::size_t bytes() const { return elements() * size_of(dtype); }
 };
 
-/// In place of the class of a row that has none to learn; see SoftmaxCrossEntropy.
+/// The class of a row that has nothing to learn; see SoftmaxCrossEntropy.
 inline constexpr std::int32_t kNoTarget = -1;
 
-/// The tensors of a sample: those that the model reads, and those that the loss compares with.
+/// The tensors of a sample: inputs of the model, and targets of the loss.
 struct SampleFormat {
   std::vector<Field> inputs;
   std::vector<Field> targets;
 };
 
-/// Whether samples of one format can stand for those of the other: same names, dtypes, shapes and
-/// ranges.
+/// Whether samples of one format can replace those of the other: they have the same names, dtypes,
+/// shapes and ranges.
 inline bool is_compatible(const SampleFormat& a, const SampleFormat& b) {
   const auto is_like = [](const Field& one, const Field& other) { return one.is_like(other); };
   return std::ranges::equal(a.inputs, b.inputs, is_like) &&
@@ -63,8 +64,8 @@ constexpr DType dtype_of() {
   if constexpr (std::is_same_v<T, float>) return DType::kFloat32;
 }
 
-/// Elements of a dtype that is known at run time, in memory of others. `Byte` is std::byte where
-/// they are written and const std::byte where they are read.
+/// A view of elements whose dtype is known at run time. `Byte` is std::byte if they are written and
+/// const std::byte if they are read.
 template <typename Byte>
 class TypedSpan {
  public:
@@ -72,7 +73,7 @@ class TypedSpan {
   using Element = std::conditional_t<std::is_const_v<Byte>, const T, T>;
 
   TypedSpan(DType dtype, std::span<Byte> bytes) : dtype_(dtype), bytes_(bytes) {}
-  /// All of a vector, an array or a span.
+  /// Views a whole vector, array or span.
   template <std::ranges::contiguous_range R>
   requires(!std::is_same_v<std::remove_cvref_t<R>, TypedSpan>)
       TypedSpan(R&& elements)  // NOLINT: converts as a span does
@@ -103,13 +104,13 @@ using TensorSlot = TypedSpan<std::byte>;
 /// One rank's samples of one pass, in memory of the loader.
 struct Batch {
   std::vector<TensorView> inputs = {};   ///< Always a full batch; zeros after the last sample.
-  std::vector<TensorView> targets = {};  ///< Those of the real samples only.
+  std::vector<TensorView> targets = {};  ///< Targets of the real samples only.
   std::size_t samples = 0;         ///< Real samples; fewer than a batch at the end of an epoch.
   std::size_t rank_samples = 0;    ///< Real samples of this rank in this step, over all passes.
   std::size_t global_samples = 0;  ///< Real samples of all ranks in this step.
-  bool leaves_out_ranks = false;   ///< Some rank has none in this step.
+  bool leaves_out_ranks = false;   ///< Some rank has no samples in this step.
   std::uint64_t epoch = 0;
-  std::uint64_t first_position = 0;  ///< Of the first sample, in the order of the epoch.
+  std::uint64_t first_position = 0;  ///< Position of the first sample in the order of the epoch.
 };
 
 /// Samples of one format by index.
@@ -123,8 +124,7 @@ class Dataset {
   virtual std::size_t size() const = 0;
   virtual const SampleFormat& format() const = 0;
 
-  /// Writes sample `index` as it is in `epoch`: what changes it at random depends on both and on
-  /// nothing else.
+  /// Writes sample `index` as it is in `epoch`: random changes depend on both and on nothing else.
   /// Before: index < size(); `inputs` and `targets` follow `format()`.
   virtual void copy(std::size_t index, std::uint64_t epoch, std::span<const TensorSlot> inputs,
                     std::span<const TensorSlot> targets) const = 0;
@@ -132,33 +132,33 @@ class Dataset {
 
 class TextVocabulary;
 
-/// The samples to learn from and those to test with. Both have one format.
+/// The training samples and the held-out samples, in one format.
 struct DataSplit {
   std::unique_ptr<Dataset> train;
   std::unique_ptr<Dataset> held_out;
-  /// That of texts that are read whole; null where samples are none.
+  /// Vocabulary of texts that are read whole; null if samples are not such texts.
   std::shared_ptr<const TextVocabulary> vocabulary = nullptr;
-  /// Turns the tokens of samples into text and back; null where they are not of a text.
+  /// Turns the tokens of samples into text and back; null if samples are not text.
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;
-  /// The vocabularies that samples were made with, which a model of them goes with.
+  /// Vocabularies with which the samples were made; a model trained on them needs these files.
   TextFiles text_files = {};
 };
 
 struct Config;
 
-/// A kind of data that --data can name.
+/// A data format that --data can name.
 struct DatasetEntry {
-  std::string name;  ///< Choice of --format.
-  std::string task;  ///< The task whose data it is.
+  std::string name;  ///< Choice for --format.
+  std::string task;  ///< The task that the data is for.
   std::string help;  ///< The files, in a few words.
 
-  /// Whether `path` looks like this kind; --format auto takes the first that does.
+  /// Whether `path` looks like this format; --format auto takes the first that matches.
   std::function<bool(const std::filesystem::path& path)> accepts;
 
   /// Reads config.data. Errors: KoloError(kData) naming file and offset or line.
   std::function<DataSplit(const Config& config)> load;
 
-  /// As `TaskEntry::reads`.
+  /// See `TaskEntry::reads`.
   std::vector<std::string> reads = {};
 };
 
@@ -177,7 +177,7 @@ DatasetEntry tokens_entry();
 DatasetEntry text_entry();
 DatasetEntry words_entry();
 
-/// Some of the samples of another data set, at equal distances.
+/// A subset of another data set's samples, at equal distances.
 class EvenlySpread final : public Dataset {
  public:
   /// `all` outlives it. Before: count <= all.size().
@@ -204,29 +204,29 @@ struct ShardPart {
   bool leaves_out_ranks;  ///< Some rank has no position.
 };
 
-/// What becomes of the last step of an epoch, which has fewer samples than the others.
+/// What happens in the last step of an epoch, which may have fewer samples than the others.
 enum class Uneven {
-  kPad,   ///< Parts differ by one at most, and are filled up with rows that do not count.
-  kDrop,  ///< It is left out.
-  kJoin,  ///< The first ranks get whole parts; those that get nothing join (`Group::join`).
+  kPad,   ///< Parts differ by at most one sample, and are filled up with rows that do not count.
+  kDrop,  ///< The step is skipped.
+  kJoin,  ///< The first ranks get whole parts; ranks without samples join (`Group::join`).
 };
 
-/// Deals an epoch's samples to ranks: global step t takes positions [t·N·B, (t+1)·N·B), rank r the
-/// r-th B of them. The last step takes the rest:
+/// Distributes an epoch's samples over ranks: global step t takes positions [t·N·B, (t+1)·N·B), and
+/// rank r takes the r-th B of them. The last step takes the rest:
 ///
 ///     10 samples, 2 ranks, batch 3:   step 0: 0 1 2 | 3 4 5    step 1: 6 7 | 8 9      (pad)
 ///                                                                      6 7 8 | 9      (join)
 ///                                                                      none           (drop)
 ///
-/// Every rank has the same number of steps and no sample occurs twice, so no rank waits forever,
-/// and the samples of a step do not depend on the number of ranks that share it.
+/// Every rank has the same number of steps, so no rank waits forever; no sample occurs twice, and
+/// the samples of a step do not depend on the number of ranks that share it.
 class Sharding {
  public:
   /// Before: all numbers greater than 0.
   Sharding(std::size_t samples, std::size_t ranks, std::size_t batch, Uneven uneven = Uneven::kPad)
       : samples_(samples), ranks_(ranks), batch_(batch), uneven_(uneven) {}
 
-  /// Without the last one 0 if there are fewer samples than a step takes.
+  /// kDrop: 0 if there are fewer samples than a step takes.
   std::size_t steps() const {
     const std::size_t whole = samples_ / global_batch();
     return uneven_ == Uneven::kDrop || samples_ % global_batch() == 0 ? whole : whole + 1;
@@ -244,7 +244,7 @@ class Sharding {
 
  private:
   std::size_t global_batch() const { return ranks_ * batch_; }
-  /// Samples of the first `ranks` ranks in a last step of `left`.
+  /// Samples of the first `ranks` ranks in a last step of `left` samples.
   std::size_t samples_before(std::size_t ranks, std::size_t left) const {
     if (uneven_ == Uneven::kJoin) return std::min(left, ranks * batch_);
     return ranks * (left / ranks_) + std::min(ranks, left % ranks_);

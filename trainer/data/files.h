@@ -21,7 +21,7 @@ inline bool is_there(const std::filesystem::path& path) {
 inline bool is_there_plain_or_packed(const std::filesystem::path& file) {
   return is_there(file) || is_there(file.string() + ".gz");
 }
-/// The file, or the one that has .gz after its name. Errors: KoloError(kData).
+/// The path of the file, or of `file`.gz. Errors: KoloError(kData) if neither exists.
 std::filesystem::path find_plain_or_packed(const std::filesystem::path& file);
 
 /// A file mapped for reading. The ranks of a node share its pages.
@@ -29,7 +29,7 @@ std::filesystem::path find_plain_or_packed(const std::filesystem::path& file);
 /// Before: the file does not shrink while it is mapped.
 class MappedFile {
  public:
-  /// Errors: KoloError(kData) naming the file when it cannot be opened or mapped, or is no regular
+  /// Errors: KoloError(kData) naming the file if it cannot be opened or mapped, or is not a regular
   ///         file.
   explicit MappedFile(const std::filesystem::path& file);
   MappedFile(MappedFile&& other) noexcept;
@@ -45,7 +45,7 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-/// A plain or gzip file, read from its beginning; knows its offset, which counts unpacked bytes.
+/// A plain or gzip file, read from its beginning. Offsets count unpacked bytes.
 class PackedFile {
  public:
   /// Errors: KoloError(kData) naming the file when it cannot be opened.
@@ -55,10 +55,11 @@ class PackedFile {
   /// Errors: KoloError(kData) naming file and offset: unreadable or corrupt.
   std::size_t read(std::span<std::uint8_t> into);
 
-  /// Errors: as `read`, and if the file ends before, within `what`.
+  /// Errors: as `read`, and if the file ends too early; the message says that it ends within
+  ///         `what`.
   void read_all(std::span<std::uint8_t> into, const std::string& what);
 
-  /// Throws a data error at the offset reached.
+  /// Throws a data error at the current offset.
   [[noreturn]] void fail(const std::string& what) const;
 
  private:
@@ -67,14 +68,14 @@ class PackedFile {
   std::uint64_t offset_ = 0;
 };
 
-/// All of a plain or gzip file. Errors: as `PackedFile`.
+/// The whole contents of a plain or gzip file. Errors: as `PackedFile`.
 std::string read_text(const std::filesystem::path& file);
 
-/// A text as bytes: one mapped file, or the text files below a directory in succession.
+/// A text as bytes: one mapped file, or the concatenated text files below a directory.
 ///
-/// A directory contributes *.md *.txt *.h *.cc *.py *.sh and CMakeLists.txt, in the order of their
-/// paths. Hidden files, hidden directories and build trees (those with a CMakeCache.txt) are left
-/// out.
+/// From a directory it reads *.md *.txt *.h *.cc *.py *.sh and CMakeLists.txt, in the order of
+/// their paths. It skips hidden files, hidden directories and build trees (directories with a
+/// CMakeCache.txt).
 class Corpus {
  public:
   /// Errors: KoloError(kData) naming the file that cannot be read, or the directory without text.
@@ -86,11 +87,11 @@ class Corpus {
   std::variant<MappedFile, std::vector<std::uint8_t>> text_;
 };
 
-/// The files that a Corpus of `path` reads, in their order.
+/// The files that a Corpus of `path` reads, in order.
 /// Errors: KoloError(kData) naming the directory that cannot be read or has no text.
 std::vector<std::filesystem::path> corpus_files(const std::filesystem::path& path);
 
-/// Where the last tenth of a text of `size` bytes begins, which is held out.
+/// Offset of the held-out last tenth of a text of `size` bytes.
 constexpr std::size_t held_out_begin(std::size_t size) { return size - size / 10; }
 
 }  // namespace kolo::trainer

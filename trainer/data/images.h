@@ -33,11 +33,12 @@ struct CifarBatch {
   static constexpr std::size_t kClasses = 10;
   static constexpr std::size_t kImageBytes = kSide * kSide * kChannels;
 
-  std::vector<std::uint8_t> pixels;  ///< [images, 32, 32, 3]: the channels of a pixel together.
+  std::vector<std::uint8_t> pixels;  ///< [images, 32, 32, 3], with the channels of a pixel
+                                     ///< adjacent.
   std::vector<std::uint8_t> labels;  ///< Below 10.
 };
 
-/// Reads records `begin` up to `end`, or to the last one if that comes first, of a file.
+/// Reads the records [begin, end) of a file, or fewer if the file ends before.
 ///
 /// Format: records of 3073 bytes: a label, then planes of red, green and blue, row by row.
 /// Errors: KoloError(kData) naming file and offset: missing or unreadable, a size that is not a
@@ -49,7 +50,7 @@ CifarBatch read_cifar(const std::filesystem::path& file, std::size_t begin = 0,
 /// Images with labels, in memory.
 ///
 /// Format: "image", uint8 [height, width, channels] with the mean and the deviation of all pixels,
-///         and "label", int32 below the classes.
+///         and "label", int32 below the number of classes.
 class ImageDataset final : public Dataset {
  public:
   /// Reads IDX images and labels (plain or gzip).
@@ -57,10 +58,11 @@ class ImageDataset final : public Dataset {
   ///         `classes`, naming file and offset.
   ImageDataset(const std::filesystem::path& images, const std::filesystem::path& labels,
                std::size_t classes);
-  /// Images of `shape` back to back, and as many labels. Before: the labels are below `classes`.
+  /// Takes images of `shape` back to back, and as many labels. Before: the labels are below
+  /// `classes`.
   ImageDataset(Shape shape, std::size_t classes, std::vector<std::uint8_t> pixels,
                std::vector<std::uint8_t> labels);
-  /// Images of CIFAR-10.
+  /// Takes images of CIFAR-10.
   explicit ImageDataset(CifarBatch batch);
 
   std::size_t size() const override { return labels_.size(); }

@@ -1,5 +1,5 @@
-// The loop that the kernels of this folder share. Included once per instruction set by Highway's
-// foreach_target mechanism, hence the include guard that toggles.
+// The loop that the kernels of this folder share. Highway's foreach_target mechanism includes this
+// file once per instruction set, hence the include guard that toggles.
 
 #if defined(KOLO_TRAINER_KERNELS_FOR_EACH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef KOLO_TRAINER_KERNELS_FOR_EACH_INL_H

@@ -8,10 +8,10 @@
 
 namespace kolo::trainer {
 
-/// out = a + b. Before: equal sizes; `out` may be one of them.
+/// out = a + b. Before: equal sizes; `out` may be `a` or `b`.
 void add(std::span<const float> a, std::span<const float> b, std::span<float> out);
 
-/// out = a · b, element by element. Before: equal sizes; `out` may be one of them.
+/// out = a · b, element by element. Before: equal sizes; `out` may be `a` or `b`.
 void multiply_elements(std::span<const float> a, std::span<const float> b, std::span<float> out);
 
 /// out += factor · values. Before: equal sizes.
@@ -23,7 +23,7 @@ void scale(std::span<float> values, float factor);
 /// Copies `row` into each of the rows of `matrix`, whose width is row.size().
 void repeat_row(std::span<const float> row, std::span<float> matrix);
 
-/// sums[j] = sum over rows i of matrix[i, j], in row order, or sums[j] += it.
+/// sums[j] = sum over rows i of matrix[i, j], in row order; with Into::kAdd, sums[j] += that sum.
 /// Shape: matrix is [rows, sums.size()].
 void sum_rows(std::span<const float> matrix, std::span<float> sums, Into into = Into::kOverwrite);
 
@@ -33,27 +33,27 @@ double sum_of_squares(std::span<const float> values);
 /// y = max(x, 0) and slope = 1 where x > 0, else 0. Before: equal sizes.
 void relu(std::span<const float> x, std::span<float> y, std::span<float> slope);
 
-/// y = x · Φ(x) in the tanh approximation, and its derivative at x: the backward pass is then one
-/// product and needs no second tanh. Before: equal sizes.
+/// y = x · Φ(x) in the tanh approximation, and slope is its derivative at x, so that the backward
+/// pass is one product and needs no second tanh. Before: equal sizes.
 ///
 /// Source: Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.
 void gelu(std::span<const float> x, std::span<float> y, std::span<float> slope);
 
-/// y = tanh(x), and its derivative at x. Before: equal sizes.
+/// y = tanh(x), and slope is its derivative at x. Before: equal sizes.
 void tanh(std::span<const float> x, std::span<float> y, std::span<float> slope);
 
-/// The positions that a row of attention sees. Rows are the last ones of `length` positions.
+/// The positions that a row of attention sees. The rows are the last ones of `length` positions.
 enum class Sees {
-  kEarlier,  ///< Row i of `rows`, which is of position length - rows + i, sees those up to its own.
+  kEarlier,  ///< Row i of `rows`, at position length - rows + i, sees positions up to its own.
   kAll,
 };
 
-/// Attention weights in place: each row becomes softmax(factor · scores) over the positions that it
-/// sees, and zero elsewhere. Shape: scores is [rows, length].
+/// Computes attention weights in place: each row becomes softmax(factor · scores) over the
+/// positions that it sees, and zero elsewhere. Shape: scores is [rows, length].
 void softmax(std::span<float> scores, std::size_t length, float factor, Sees sees);
 
-/// From weights and the gradient of the weights to the gradient of the unscaled scores, in place in
-/// `gradient`: factor · w (g - sum(g w)) where a row sees, zero elsewhere.
+/// Turns the gradient of the weights into the gradient of the unscaled scores, in place in
+/// `gradient`: factor · w (g - sum(g w)) for positions that a row sees, zero elsewhere.
 void softmax_backward(std::span<const float> weights, std::span<float> gradient, std::size_t length,
                       float factor, Sees sees);
 
@@ -69,15 +69,16 @@ float softmax_cross_entropy(std::span<float> logits, std::size_t target, float w
 void layer_norm(std::span<const float> x, std::span<const float> gain, std::span<const float> bias,
                 std::span<float> y, std::span<float> mean, std::span<float> rstd);
 
-/// The gradients of layer norm; those of gain and bias go `into` dgain and dbias. x, mean and rstd
-/// are those of the forward pass.
+/// The gradients of layer norm; dgain and dbias are overwritten or added to as `into` says. x, mean
+/// and rstd are as in the forward pass.
 void layer_norm_backward(std::span<const float> dy, std::span<const float> x,
                          std::span<const float> gain, std::span<const float> mean,
                          std::span<const float> rstd, std::span<float> dx, std::span<float> dgain,
                          std::span<float> dbias, Into into);
 
-/// sums[j] += sum over rows i of (x[i, j] - pivot[j]), squares[j] += the same of its square: in
-/// fp32 within blocks of rows, fp64 between them, so that a pivot near the mean loses no digits.
+/// With d = x[i, j] - pivot[j]: sums[j] += sum over rows i of d, and squares[j] += sum over rows i
+/// of d². Sums are fp32 within blocks of rows and fp64 between them, so that a pivot near the mean
+/// loses no digits.
 ///
 /// Shape: x is [rows, pivot.size()], sums and squares have pivot.size() elements.
 void add_column_moments(std::span<const float> x, std::span<const float> pivot,
@@ -88,7 +89,7 @@ void scale_and_shift_columns(std::span<const float> x, std::span<const float> sc
                              std::span<const float> shift, std::span<float> y);
 
 /// With n[i, j] = (x[i, j] - mean[j]) · rstd[j]: sums[j] += sum over i of dy[i, j], and slopes[j]
-/// += the same of dy[i, j] · n[i, j]. Sums and shapes are as in `add_column_moments`.
+/// += sum over i of dy[i, j] · n[i, j]. Precision and shapes are as in `add_column_moments`.
 void add_normalized_slopes(std::span<const float> dy, std::span<const float> x,
                            std::span<const float> mean, std::span<const float> rstd,
                            std::span<double> sums, std::span<double> slopes);
@@ -97,32 +98,33 @@ void add_normalized_slopes(std::span<const float> dy, std::span<const float> x,
 void combine_columns(std::span<const float> dy, std::span<const float> x, std::span<const float> a,
                      std::span<const float> b, std::span<const float> c, std::span<float> dx);
 
-/// y = x, with pairs of elements turned. x holds vectors of 2n elements side by side, n =
-/// cosines.size(); pair i of each is (x[i], x[i + n]) and turns by the angle whose cosine and sine
-/// are those at i.
+/// Writes x to y with pairs of elements rotated. x holds vectors of 2n elements side by side, n =
+/// cosines.size(); pair i of each is (x[i], x[i + n]) and rotates by the angle with cosine
+/// cosines[i] and sine sines[i].
 /// Before: equal sizes of x and y, multiples of 2n; y is not x.
 void rotate_pairs(std::span<const float> x, std::span<const float> cosines,
                   std::span<const float> sines, std::span<float> y);
 
-/// The element-wise part of one step of an LSTM. With i, f, g, o the four gates of a row, of which
-/// g is squashed by tanh and the others by the logistic function σ:
+/// The element-wise part of one step of an LSTM. A row has four gates i, f, g, o; tanh squashes g,
+/// and the logistic function σ squashes the others:
 ///
 ///     cells    = σ(f) · previous + σ(i) · tanh(g)
 ///     squashed = tanh(cells)
 ///     states   = σ(o) · squashed
 ///
-/// Shape: gates are [rows, 4 · width], a row holding i, f, g and o side by side, and become their
-///        squashed values; all else is [rows, width].
-/// Source: Hochreiter and Schmidhuber, "Long Short-Term Memory", Neural Computation 1997; the gate
-///         f is that of Gers et al., "Learning to Forget", Neural Computation 2000.
+/// Shape: gates are [rows, 4 · width], with i, f, g and o side by side, and are overwritten by
+///        their squashed values; everything else is [rows, width].
+/// Source: Hochreiter and Schmidhuber, "Long Short-Term Memory", Neural Computation 1997; gate f
+///         from Gers et al., "Learning to Forget", Neural Computation 2000.
 void lstm_cells(std::span<float> gates, std::span<const float> previous, std::size_t width,
                 std::span<float> cells, std::span<float> squashed, std::span<float> states);
 
-/// The gradients of such a step. That of the states is dy + state_gradient: what reads them in this
-/// step, and the step after. `cell_gradient` is that of the cells of this step as the step after
-/// sees them, and becomes that of the previous ones.
+/// The gradients of one `lstm_cells` step. The gradient of the states is dy + state_gradient, where
+/// dy comes from the layer's output and state_gradient from the next step. `cell_gradient` is the
+/// gradient of this step's cells from the next step, and becomes the gradient of the previous
+/// cells.
 ///
-/// Shape: as above; squashed gates become the gradients of what they were made from.
+/// Shape: as above; `gates` holds the squashed gates, and receives the gradients of their inputs.
 void lstm_cells_backward(std::span<const float> dy, std::span<const float> state_gradient,
                          std::span<const float> previous, std::span<const float> squashed,
                          std::size_t width, std::span<float> cell_gradient, std::span<float> gates);
@@ -163,8 +165,8 @@ struct AdamWStep {
 void adamw_update(const AdamWStep& step, std::span<const float> gradient, std::span<float> m,
                   std::span<float> v, std::span<float> value);
 
-/// The direction in which `adamw_update` would move `value` by lr times it: the moments change,
-/// `value` does not, and the direction replaces the gradient. Before: equal sizes.
+/// Computes the direction d such that `adamw_update` would add -lr · d to `value`: updates the
+/// moments, leaves `value` unchanged, and overwrites the gradient with d. Before: equal sizes.
 void adamw_direction(const AdamWStep& step, std::span<float> gradient, std::span<float> m,
                      std::span<float> v, std::span<const float> value);
 

@@ -11,8 +11,8 @@
 
 namespace kolo::trainer {
 
-/// y = f(x) for each of `count` elements, or of fewer if no backward pass follows. `kFunction`
-/// writes f(x) and its slope.
+/// y = f(x) for each of `count` elements, or for fewer if no backward pass follows. `kFunction`
+/// writes f(x) and its derivative.
 template <void (*kFunction)(std::span<const float> x, std::span<float> y, std::span<float> slope)>
 class ElementwiseLayer final : public Layer {
  public:
@@ -37,7 +37,8 @@ using Relu = ElementwiseLayer<relu>;           ///< max(x, 0)
 using Gelu = ElementwiseLayer<gelu>;           ///< x · Φ(x), in the tanh approximation.
 using Tanh = ElementwiseLayer<trainer::tanh>;  ///< tanh(x)
 
-/// y = main(x) + shortcut(x), each of layers in succession; a shortcut without layers is x itself.
+/// y = main(x) + shortcut(x), where each branch is a sequence of layers; an empty shortcut is x
+/// itself.
 ///
 /// Shape: x has `inputs` elements and y `outputs`, or fewer if no backward pass follows.
 class Residual final : public Layer {
@@ -65,19 +66,19 @@ class Residual final : public Layer {
   Tensor output_, input_gradient_;
 };
 
-/// Which elements drop out at random in a training pass. It depends on seed, layer, epoch and the
-/// sample's place in the epoch alone, so it is the same whatever the batch and the number of ranks.
+/// Decides which elements drop out in a training pass. The choice depends only on seed, layer,
+/// epoch and the sample's position in the epoch, so it is equal for any batch and number of ranks.
 class DropoutMask {
  public:
   struct Options {
     float share = 0.0f;  ///< 0 to below 1.
     std::uint64_t seed = 0;
-    std::uint64_t layer = 0;  ///< Its number among those of one model.
+    std::uint64_t layer = 0;  ///< Index of this dropout layer in its model.
   };
 
   explicit DropoutMask(const Options& options) : options_(options) {}
 
-  /// Begins a pass. Returns whether anything drops out in it.
+  /// Begins a pass. Returns whether elements drop out in it.
   bool begin(const Pass& pass) {
     is_active_ = pass.is_training && options_.share > 0.0f;
     const std::uint64_t key = Random(options_.seed, kFirstStream + options_.layer).next();
@@ -85,11 +86,11 @@ class DropoutMask {
     first_position_ = pass.first_position;
     return is_active_;
   }
-  /// Whether anything drops out in this pass.
+  /// Whether elements drop out in this pass.
   bool is_active() const { return is_active_; }
 
-  /// Factors of elements of a sample of the batch: 0, or 1 / (1 - share) where they are kept. A
-  /// sample has any number of parts, each with numbers of its own.
+  /// Writes the factors of elements of one sample of the batch: 0, or 1 / (1 - share) if kept. A
+  /// sample may have any number of parts, each with its own random numbers.
   void fill(std::size_t sample, std::uint64_t part, std::span<float> factors) const {
     const float kept = 1.0f / (1.0f - options_.share);
     const std::uint64_t key = Random(epoch_key_, first_position_ + sample).next();
@@ -98,7 +99,7 @@ class DropoutMask {
   }
 
  private:
-  /// Apart from the streams of initial values and of permutations, which count from 0.
+  /// Beyond the streams of initial values and of permutations, which count from 0.
   static constexpr std::uint64_t kFirstStream = std::uint64_t{1} << 48;
 
   Options options_;
@@ -107,8 +108,8 @@ class DropoutMask {
   std::uint64_t first_position_ = 0;
 };
 
-/// In training, sets a random share of the elements to zero and multiplies the others by
-/// 1 / (1 - share), as DropoutMask says; otherwise y = x.
+/// In training, sets a random share of the elements to zero and multiplies the others by 1 / (1 -
+/// share), as DropoutMask says. Otherwise y = x.
 ///
 /// Shape:  x and y are [samples, width].
 /// Source: Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting",
@@ -117,7 +118,7 @@ class Dropout final : public Layer {
  public:
   struct Options {
     std::size_t samples;
-    std::size_t width;  ///< Elements of a sample.
+    std::size_t width;  ///< Elements per sample.
     DropoutMask::Options mask;
   };
 
@@ -145,7 +146,7 @@ class Dropout final : public Layer {
  private:
   std::size_t width_;
   DropoutMask mask_;
-  Tensor factors_;  // and the others: without elements if nothing ever drops out
+  Tensor factors_;  // this and the tensors below are empty if share is 0
   Tensor output_;
   Tensor input_gradient_;
 };

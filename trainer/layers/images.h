@@ -26,12 +26,12 @@ class Conv2d final : public Layer {
     std::size_t input_channels;
     std::size_t output_channels;
     std::size_t kernel;
-    std::size_t stride = 1;   ///< Rows and columns from one window to the next; at least 1.
+    std::size_t stride = 1;   ///< Rows and columns between windows; at least 1.
     std::size_t padding = 0;  ///< Rows and columns of zeros on each side of the image.
     float deviation;          ///< Deviation of initial weights; biases start at zero.
     /// False for a first layer, whose input needs no gradient; it returns an empty span.
     bool input_gradient = true;
-    bool has_bias = true;  ///< Not needed in front of a batch norm, which has one.
+    bool has_bias = true;  ///< Not needed before a batch norm, which has a bias.
 
     std::size_t output_height() const { return (height + 2 * padding - kernel) / stride + 1; }
     std::size_t output_width() const { return (width + 2 * padding - kernel) / stride + 1; }
@@ -47,12 +47,12 @@ class Conv2d final : public Layer {
  private:
   struct Primitives;
   Parameter& weight_;
-  Parameter* bias_;  // null without one
+  Parameter* bias_;  // null without a bias
   std::unique_ptr<Primitives> primitives_;
 };
 
-/// The largest value of each window, 2 × 2 without overlap unless told otherwise; rows and columns
-/// at the end that fill no window are dropped.
+/// The maximum of each window, by default 2 × 2 without overlap; rows and columns at the end that
+/// fill no window are dropped.
 ///
 /// Shape: input [images, height, width, channels], output [images, output_height, output_width,
 ///        channels].
@@ -64,7 +64,7 @@ class MaxPool final : public Layer {
     std::size_t width;
     std::size_t channels;
     std::size_t window = 2;   ///< Rows and columns.
-    std::size_t stride = 2;   ///< From one window to the next; at least 1.
+    std::size_t stride = 2;   ///< Rows and columns between windows; at least 1.
     std::size_t padding = 0;  ///< Rows and columns on each side, which no window takes; < window.
 
     std::size_t output_height() const { return (height + 2 * padding - window) / stride + 1; }

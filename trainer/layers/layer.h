@@ -11,28 +11,28 @@
 
 namespace kolo::trainer {
 
-/// The circumstances of a forward pass.
+/// Settings of a forward pass.
 struct Pass {
-  bool is_training = true;  ///< Statistics are collected, and what drops out at random does.
-  /// Real samples at the beginning of the batch; the others are padding.
+  bool is_training = true;  ///< Whether to collect statistics and apply dropout.
+  /// Real samples, at the beginning of the batch; the others are padding.
   std::size_t samples = SIZE_MAX;
-  /// The first sample's place in training: random numbers that follow it are the same whatever the
+  /// Epoch and position of the first sample: random numbers derived from them do not depend on the
   /// number of ranks.
   std::uint64_t epoch = 0;
   std::uint64_t first_position = 0;
-  /// Positions of each sequence that earlier passes have computed, for layers that keep them: see
+  /// Positions of each sequence that earlier passes have computed, for layers that keep them; see
   /// SelfAttention::Options::chunk.
   std::size_t past = 0;
 };
 
-/// One step of a model for a batch whose shape is fixed at construction. The layers of a
-/// transformer take fewer rows, too, in a pass that no `backward` follows.
+/// One operation of a model, for batches whose shape is fixed at construction. The layers of a
+/// transformer also take fewer rows, in a pass that no `backward` follows.
 ///
-/// Buffers:  what `forward` and `backward` return belongs to the layer and is valid until its next
-///           call; the input of `forward` must stay valid until `backward` returns.
-/// Before:   `backward` follows a `forward` that is training. It contributes to the gradients of
-///           the layer's parameters, whose memory is bound, as `Parameter::next_contribution` says,
-///           then calls `contributed` of each.
+/// Buffers:  the results of `forward` and `backward` belong to the layer and are valid until its
+///           next call; the input of `forward` must stay valid until `backward` returns.
+/// Before:   `backward` follows a `forward` in training, and the gradients of the layer's
+///           parameters are bound. It adds to them as `Parameter::next_contribution` says, then
+///           calls `contributed` of each parameter.
 /// Threads:  one.
 class Layer {
  public:
@@ -47,7 +47,7 @@ class Layer {
 /// Layers in succession: each takes the output of the one before it.
 class Sequential : public Layer {
  public:
-  /// Makes a layer in place and appends it.
+  /// Constructs a layer and appends it.
   template <typename L, typename... Args>
   L& append(Args&&... args) {
     auto layer = std::make_unique<L>(std::forward<Args>(args)...);
@@ -72,9 +72,9 @@ class Sequential : public Layer {
   std::vector<std::unique_ptr<Layer>> layers_;
 };
 
-/// Replaces `values` by their sums over all ranks, for layers whose statistics are those of the
-/// samples of all ranks. Collective: every rank calls it equally often, in the same order; `name`
-/// says what is summed and is one layer's own.
+/// Replaces `values` by their sums over all ranks, for layers with statistics over the samples of
+/// all ranks. Collective: every rank calls it equally often, in the same order; `name` identifies
+/// the values and is unique to one layer.
 using RankSums = std::function<void(std::string_view name, std::span<double> values)>;
 
 }  // namespace kolo::trainer

@@ -10,11 +10,10 @@
 
 namespace kolo::trainer {
 
-/// y = x · Wᵀ + b, or y = x · Wᵀ.
+/// y = x · Wᵀ + b, or y = x · Wᵀ without bias.
 ///
-/// Shape: x is [rows, inputs], W is [outputs, inputs], b is [outputs], y is [rows, outputs].
-/// Without
-///        a backward pass x may have fewer rows.
+/// Shape: x is [rows, inputs], W is [outputs, inputs], b is [outputs], y is [rows, outputs]. If no
+///        backward pass follows, x may have fewer rows.
 class Linear final : public Layer {
  public:
   struct Options {
@@ -27,13 +26,13 @@ class Linear final : public Layer {
     bool bias = true;
   };
 
-  /// Registers `name`.weight and, if there is one, `name`.bias. `device` outlives the layer.
+  /// Registers `name`.weight and, with a bias, `name`.bias. `device` outlives the layer.
   Linear(Device& device, ParameterSet& parameters, const std::string& name, const Options& options);
 
-  /// Without bias, with a weight that another layer has registered.
+  /// A layer without bias whose weight another layer has registered.
   Linear(Device& device, Parameter& shared_weight, std::size_t rows);
 
-  /// With a weight that another layer has registered, and a bias: registers `name`.bias.
+  /// A layer whose weight another layer has registered, with its own bias: registers `name`.bias.
   Linear(Device& device, ParameterSet& parameters, const std::string& name,
          Parameter& shared_weight, std::size_t rows);
 
@@ -43,7 +42,7 @@ class Linear final : public Layer {
  private:
   struct Parameters {
     Parameter& weight;
-    Parameter* bias;  // null where there is none
+    Parameter* bias;  // null without a bias
   };
   Linear(Device& device, const Parameters& parameters, std::size_t rows, bool has_input_gradient);
 
@@ -54,7 +53,7 @@ class Linear final : public Layer {
   Parameter& weight_;
   Parameter* bias_;
   Tensor output_;
-  Tensor input_gradient_;  // empty if nothing needs it
+  Tensor input_gradient_;  // empty unless requested
   WeightFactor weight_factor_;
   Factor input_factor_, gradient_factor_;
 };

@@ -13,20 +13,21 @@
 
 namespace kolo::trainer {
 
-/// Where the real steps of sequences of unlike lengths stand when a batch holds nothing else: step
-/// by step, so that a recurrent layer takes one step of all sequences at once, and the longest
-/// sequence first, so that those which go on are always the first ones of the step before.
+/// Row order of a batch of sequences of different lengths without padding between them. Rows are
+/// ordered by step, so that a recurrent layer computes one step of all sequences at once, and
+/// within a step by descending length, so that the sequences that go on are the first rows of the
+/// previous step.
 ///
 ///     lengths 2, 4, 1     rows  | 1.0  0.0  2.0 | 1.1  0.1 | 1.2 | 1.3 |  …     as sequence.step
 ///                         step  |       0       |    1     |  2  |  3  | padding
 ///
-/// The rows end with padding, which belongs to no sequence.
+/// The last rows may be padding, which belongs to no sequence.
 ///
 /// Threads: one.
 class PackedSequences {
  public:
-  /// Rows are a multiple of it, and at least it. So few numbers of rows occur, for each of which
-  /// primitives are made.
+  /// The number of rows is a positive multiple of this. That limits how many different numbers of
+  /// rows occur, for each of which oneDNN primitives are created.
   static constexpr std::size_t kRowBlock = 16;
 
   /// The rows of one step.
@@ -34,7 +35,7 @@ class PackedSequences {
     std::size_t begin;
     std::size_t rows;
   };
-  /// The step of a sequence that a row stands for.
+  /// The sequence and step of a row.
   struct Place {
     std::size_t sequence;
     std::size_t step;
@@ -51,7 +52,7 @@ class PackedSequences {
   void assign(std::span<const std::int32_t> lengths);
 
   std::size_t rows() const;
-  /// Of the rows that are no padding.
+  /// Sequence and step of each row that is not padding.
   std::span<const Place> places() const { return places_; }
   std::span<const Step> steps() const { return steps_; }
   std::size_t length_of(std::size_t sequence) const { return lengths_[sequence]; }
@@ -59,19 +60,19 @@ class PackedSequences {
  private:
   std::size_t capacity_;
   std::vector<std::size_t> lengths_;
-  std::vector<std::size_t> order_;  // sequences, the longest first
+  std::vector<std::size_t> order_;  // sequences by descending length
   std::vector<Place> places_;
   std::vector<Step> steps_;
 };
 
-/// Long short-term memory over packed sequences, each of which starts with a state and a cell of
-/// zero. With h the state before a step, its gates are x · Wᵀ + h · Uᵀ + b; see `lstm_cells`.
+/// Long short-term memory over packed sequences, whose initial states and cells are zero. With h
+/// the state before a step, its gates are x · Wᵀ + h · Uᵀ + b; see `lstm_cells`.
 ///
 /// Shape:  x is [sequences.rows(), inputs], W is [4 · width, inputs], U is [4 · width, width], b is
 ///         [4 · width], y holds the states, [sequences.rows(), width]. The last rows of y and of
 ///         the gradient of x may be padding, whose values have no meaning.
 /// Cost:   one product for the inputs of all steps, and one of the states per step.
-/// Source: as `lstm_cells`.
+/// Source: see `lstm_cells`.
 class Lstm final : public Layer {
  public:
   struct Options {
@@ -81,7 +82,7 @@ class Lstm final : public Layer {
   };
 
   /// Registers `name`.input.weight (W), `name`.state.weight (U) and `name`.bias. `device` and
-  /// `sequences` outlive the layer; the latter is assigned before each forward pass.
+  /// `sequences` outlive the layer; `sequences` is assigned before each forward pass.
   Lstm(Device& device, ParameterSet& parameters, const std::string& name,
        const PackedSequences& sequences, const Options& options);
 
@@ -89,7 +90,7 @@ class Lstm final : public Layer {
   std::span<const float> backward(std::span<const float> output_gradient) override;
 
  private:
-  /// The rows of a step in a tensor whose rows have `width` elements.
+  /// The rows of one step in `tensor`.
   static std::span<float> rows_of(PackedSequences::Step step, Tensor& tensor);
   /// The cells before a step.
   std::span<const float> cells_before(std::size_t step) const;
@@ -100,18 +101,18 @@ class Lstm final : public Layer {
   Parameter& input_weight_;
   Parameter& state_weight_;
   Parameter& bias_;
-  Tensor gates_;     // [rows, 4 · width], in the backward pass their gradients
+  Tensor gates_;     // [rows, 4 · width]; holds their gradients in the backward pass
   Tensor previous_;  // states before each step
   Tensor cells_, squashed_, output_;
   Tensor initial_cells_;                   // zeros
-  Tensor state_gradient_, cell_gradient_;  // [sequences, width], of the step before
+  Tensor state_gradient_, cell_gradient_;  // [sequences, width]
   Tensor input_gradient_;
   WeightFactor input_weight_factor_, state_weight_factor_;
   Factor input_factor_, previous_factor_, gradient_factor_;
   Factor step_factor_;  // states before a step, or the gradient of its gates
 };
 
-/// y[s] is the mean of the rows of sequence s, and zero for one without steps.
+/// y[s] is the mean of the rows of sequence s, or zero if s has no steps.
 ///
 /// Shape: x is [sequences.rows(), width], y is [sequences.sequences(), width].
 class SequenceMean final : public Layer {
@@ -124,7 +125,7 @@ class SequenceMean final : public Layer {
         input_gradient_({sequences.capacity(), width}) {}
 
   std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
-  /// The gradient of padding is zero.
+  /// The gradient of padding rows is zero.
   std::span<const float> backward(std::span<const float> output_gradient) override;
 
  private:

@@ -32,25 +32,26 @@ class LayerNorm final : public Layer {
 };
 
 /// Normalises each channel to mean 0 and variance 1 over the rows of a pass, then applies a learnt
-/// gain and bias. Outside training it normalises by running statistics: 0.9 of what they were and
-/// 0.1 of a pass's mean and unbiased variance, for each pass that trains.
+/// gain and bias. Outside training it normalises with running statistics: each training pass sets
+/// them to 0.9 of their old value plus 0.1 of the pass's mean and unbiased variance.
 ///
-/// Rows of samples that a short batch lacks do not count, and their input gradient is zero. Each of
-/// several passes of a step has statistics of its own. With `sum_over_ranks` the statistics are
-/// those of all ranks' rows, in both directions; without, each rank's are its own, and the running
-/// ones differ between ranks until someone averages them.
+/// Padding rows of a short batch do not count, and their input gradient is zero. If a step has
+/// several passes, each has its own statistics. With `sum_over_ranks`, statistics and gradients
+/// cover the rows of all ranks. Without it, each rank has its own statistics, and the running
+/// statistics differ between ranks until they are averaged.
 ///
 /// Shape:  x and y are [samples · rows_per_sample, channels]; channels are adjacent. Registers
 ///         `name`.gain and `name`.bias, and the buffers `name`.running_mean and
 ///         `name`.running_variance.
-/// Source: Ioffe and Szegedy, "Batch Normalization", ICML 2015; epsilon and share as PyTorch's.
+/// Source: Ioffe and Szegedy, "Batch Normalization", ICML 2015; epsilon and the factor 0.1 as in
+///         PyTorch.
 class BatchNorm final : public Layer {
  public:
   struct Options {
     std::size_t samples;
     std::size_t rows_per_sample;  ///< Pixels of an image.
     std::size_t channels;
-    RankSums sum_over_ranks = {};  ///< Empty: each rank by itself.
+    RankSums sum_over_ranks = {};  ///< Empty: statistics per rank.
   };
 
   BatchNorm(ParameterSet& parameters, const std::string& name, const Options& options);
@@ -59,7 +60,7 @@ class BatchNorm final : public Layer {
   std::span<const float> backward(std::span<const float> output_gradient) override;
 
  private:
-  /// Sets mean and rstd of the pass to those of the real rows, and updates the running ones.
+  /// Sets mean and rstd of the pass to those of the real rows, and updates the running statistics.
   void measure(std::span<const float> real_rows);
   void sum(const char* what, std::span<double> values) const;
 

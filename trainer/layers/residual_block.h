@@ -10,8 +10,8 @@
 
 namespace kolo::trainer {
 
-/// Every stride-th pixel of an image, with zeros for the channels that it lacks: a way around
-/// layers that change the size, without parameters.
+/// Every stride-th pixel of an image, with zeros for the added channels: a shortcut without
+/// parameters around layers that change the size.
 ///
 /// Shape:  input [images, height, width, input_channels], output [images, ceil(height / stride),
 ///         ceil(width / stride), output_channels], output_channels >= input_channels.
@@ -46,8 +46,8 @@ class Device;
 
 /// y = relu(norm(conv(relu(norm(conv(x))))) + shortcut(x)), with 3 × 3 convolutions and batch norm.
 ///
-/// The shortcut is x itself where the block keeps the size. Else it is a `PaddedShortcut` (option A
-/// of the source) or a strided 1 × 1 convolution with batch norm (option B).
+/// The shortcut is x itself if the block keeps the size. Otherwise it is a `PaddedShortcut` (option
+/// A of the source) or a strided 1 × 1 convolution with batch norm (option B).
 ///
 /// Shape:  input [images, height, width, input_channels], output [images, ceil(height / stride),
 ///         ceil(width / stride), output_channels]. Registers `name`.conv1, .norm1, .conv2, .norm2

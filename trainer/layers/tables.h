@@ -12,10 +12,10 @@
 
 namespace kolo::trainer {
 
-/// Numbers to the vectors of a table: y[i] = table[ids[i]].
+/// Looks up rows of a table: y[i] = table[ids[i]].
 ///
 /// Shape: ids are [count], the table [entries, width], y is [count, width]. Registers `name`, a
-///        table whose gradient has the rows that were looked up.
+///        table with a sparse gradient: the rows that were looked up.
 /// Not a `Layer`: its input is integers and has no gradient.
 class Lookup {
  public:
@@ -23,7 +23,7 @@ class Lookup {
     std::size_t count;
     std::size_t entries;
     std::size_t width;
-    float deviation;  ///< Of initial values.
+    float deviation;  ///< Deviation of initial values.
     /// An id whose vector is zero and stays so.
     std::optional<std::int32_t> padding = std::nullopt;
   };
@@ -43,11 +43,11 @@ class Lookup {
   std::span<const std::int32_t> ids_;
 };
 
-/// Tokens to vectors: y[s, t] = token[id] + position[t], or y[s, t] = token[id].
+/// Token embedding: y[s, t] = token[id] + position[t], or y[s, t] = token[id].
 ///
-/// Shape: ids are [sequences, length], or fewer positions of each sequence if no backward pass
-///        follows; the tables are [tokens, width] and [length, width], y is [sequences · length,
-///        width]. Registers `name`.token and, if there is one, `name`.position.
+/// Shape: ids are [sequences, length], or fewer positions per sequence if no backward pass follows;
+///        the tables are [tokens, width] and [length, width], y is [sequences · length, width].
+///        Registers `name`.token and, with positions, `name`.position.
 /// Not a `Layer`: its input is integers and has no gradient.
 class Embedding {
  public:
@@ -58,22 +58,22 @@ class Embedding {
     std::size_t width;
     float deviation;
     bool has_positions = true;              ///< Whether there is a table of positions.
-    std::optional<std::size_t> chunk = {};  ///< Positions of a pass at most, else all.
+    std::optional<std::size_t> chunk = {};  ///< Most positions of a pass; empty: length.
   };
 
   Embedding(ParameterSet& parameters, const std::string& name, const Options& options);
 
-  /// For an output layer that shares the table.
+  /// The token table, for an output layer that shares it.
   Parameter& token() { return token_; }
 
-  /// The first position is `past`.
+  /// `past` is the position of the first ids.
   /// Before: the ids are in 0 … tokens - 1 and stay valid until `backward` returns.
   std::span<const float> forward(std::span<const std::int32_t> ids, std::size_t past = 0);
 
   void backward(std::span<const float> output_gradient);
 
  private:
-  /// `table` is a span of floats that are written or read.
+  /// `table` is a span of mutable or const floats.
   template <typename Table>
   Table row_of(Table table, std::int32_t id) const {
     return table.subspan(static_cast<std::size_t>(id) * width_, width_);
@@ -83,26 +83,26 @@ class Embedding {
   std::size_t length_;
   std::size_t width_;
   Parameter& token_;
-  Parameter* position_;  // null if there is none
+  Parameter* position_;  // null without positions
   Tensor output_;
   std::span<const std::int32_t> ids_;
 };
 
-/// Texts to the means of the vectors of their words: y[s] is the mean of table[id] over the first
-/// lengths[s] ids of text s, and zero for a text without words.
+/// Bag of words: y[s] is the mean of table[id] over the first lengths[s] ids of text s, or zero for
+/// a text without words.
 ///
 /// Shape: ids are [texts, length], lengths [texts], the table [words, width], y is [texts, width].
-///        Registers `name`, a table whose gradient has the rows of the words that occurred.
+///        Registers `name`, a table with a sparse gradient: the rows of the words that occurred.
 /// Source: Joulin et al., "Bag of Tricks for Efficient Text Classification", EACL 2017.
 /// Not a `Layer`: its input is integers and has no gradient.
 class EmbeddingBag {
  public:
   struct Options {
     std::size_t texts;
-    std::size_t length;  ///< Ids of a text, of which the last may be padding.
+    std::size_t length;  ///< Ids per text; the last ones may be padding.
     std::size_t words;   ///< Size of the vocabulary.
     std::size_t width;
-    float deviation;  ///< Of initial values.
+    float deviation;  ///< Deviation of initial values.
   };
 
   EmbeddingBag(ParameterSet& parameters, const std::string& name, const Options& options);
@@ -123,7 +123,8 @@ class EmbeddingBag {
   std::span<const std::int32_t> ids_, lengths_;
 };
 
-/// Some rows of each sequence: y[s, i] = x[s, positions[s, i]]. A row may be taken more than once.
+/// Selects rows of each sequence: y[s, i] = x[s, positions[s, i]]. A row may be selected
+/// repeatedly.
 ///
 /// Shape: x is [sequences · length, width], positions are [sequences, taken], y is
 ///        [sequences · taken, width].
@@ -132,13 +133,14 @@ class RowSelection final : public Layer {
   struct Options {
     std::size_t sequences;
     std::size_t length;
-    std::size_t taken;  ///< Rows of each sequence.
+    std::size_t taken;  ///< Rows per sequence.
     std::size_t width;
   };
 
   explicit RowSelection(const Options& options);
 
-  /// For the next passes; unless set, the first row of each sequence, over and over.
+  /// Sets the positions for the next passes; by default, the first row of each sequence, `taken`
+  /// times.
   /// Before: each in 0 … length - 1; they stay valid until `backward` returns.
   void set_positions(std::span<const std::int32_t> positions);
 
@@ -146,7 +148,7 @@ class RowSelection final : public Layer {
   std::span<const float> backward(std::span<const float> output_gradient) override;
 
  private:
-  /// The row of the input that is row `row` of the output.
+  /// The input row that output row `row` copies.
   std::size_t source_of(std::size_t row) const;
 
   Options options_;

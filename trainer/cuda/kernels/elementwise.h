@@ -60,13 +60,13 @@ void activation_backward(NativeStream stream, Activation activation, DType dtype
 
 /// Rounds `count` float32 values to `dtype`, to nearest with ties to even.
 ///
-/// Shape:  device memory aligned to 16 bytes. Bits: those of the reference, a NaN in 16 bits aside.
+/// Shape:  device memory aligned to 16 bytes. Bits: as the reference, except for NaNs in 16 bits.
 void cast(NativeStream stream, const float* from, std::size_t count, DType dtype, void* into);
 
 /// Grey pixels to elements of `dtype`: channel 0 is table[byte], the padding channels are zero.
 ///
 /// Shape:  bytes [count], table [256], into [count, channels].
-/// Bits:   those of the reference, a NaN in 16 bits aside.
+/// Bits:   as the reference, except for NaNs in 16 bits.
 struct PixelCast {
   const std::uint8_t* bytes;
   const float* table;

@@ -47,8 +47,8 @@ void split_heads(NativeStream stream, DType dtype, const HeadShape& shape, const
 void join_heads(NativeStream stream, DType dtype, const HeadShape& shape, const void* split,
                 void* joined);
 
-/// Two layouts of a convolution's weights: that of the parameter, and that of cuDNN for NHWC
-/// images, whose input channels are padded with zeros.
+/// Two layouts of a convolution's weights: the parameter's, and cuDNN's for NHWC images, whose
+/// input channels are padded with zeros.
 ///
 ///     parameter [outputs, inputs, kernel, kernel] float32
 ///     packed    [outputs, kernel, kernel, padded_inputs] of a dtype of activations
@@ -75,7 +75,7 @@ struct FilterShape {
   }
 };
 
-/// Bits: those of the reference, a NaN in 16 bits aside.
+/// Bits: as the reference, except for NaNs in 16 bits.
 void pack_filter(NativeStream stream, const FilterShape& shape, const float* parameter, DType dtype,
                  void* packed);
 /// For gradients: drops the padding.

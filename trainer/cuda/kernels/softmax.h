@@ -8,7 +8,8 @@
 
 namespace kolo::trainer::cuda {
 
-/// Row i of each matrix becomes softmax(scores[i, 0 … i]), zero beyond i. In place; a warp per row.
+/// Replaces row i of each matrix by softmax(scores[i, 0 … i]), with zeros beyond i. In place; one
+/// warp per row.
 ///
 /// Shape: scores [matrices, length, length] of `dtype`, aligned to 16 bytes, already scaled.
 struct CausalSoftmax {
@@ -20,7 +21,7 @@ struct CausalSoftmax {
 
 void causal_softmax(NativeStream stream, const CausalSoftmax& step);
 
-/// From weights and the gradient of the weights to the gradient of the scaled scores, in place in
+/// Turns the gradient of the weights into the gradient of the scaled scores, in place in
 /// `gradient`: w (g - sum(g w)) up to the diagonal, zero beyond it.
 struct CausalSoftmaxBackward {
   DType dtype;
@@ -46,8 +47,9 @@ struct LossTotals {
   double correct = 0.0;  ///< Rows whose largest logit, the first of equals, is the target's.
 };
 
-/// Softmax cross-entropy of logits: its gradient, row_weight · loss_scale · (softmax - onehot),
-/// zero for padding; and loss and hits of all rows, added to `totals` in row order. Two launches.
+/// Softmax cross-entropy of logits: writes the gradient, row_weight · loss_scale · (softmax -
+/// onehot), zero for padding, and adds loss and correct predictions of all rows to `totals` in row
+/// order. Two launches.
 ///
 /// Shape: logits [rows, classes] float32; targets [header.targets]; gradient [rows, classes] of
 ///        `dtype`, or null for none; row_results [rows, 2]; header and totals in device memory.

@@ -10,7 +10,7 @@
 
 namespace kolo::trainer::cuda {
 
-/// The decision about an optimizer's step, made on the device before the step.
+/// The decision about an optimizer step, made on the device before the step.
 struct UpdateDecision {
   double gradient_norm = 0.0;     ///< Norm of all gradients times gradient_scale.
   std::uint64_t steps = 0;        ///< Number of updates, not counting skipped ones.
@@ -83,7 +83,7 @@ KOLO_HOST_DEVICE inline void sgd_element(const SgdRates& rates, const UpdateDeci
   value = fmaf(-velocity, rates.lr, value);
 }
 
-/// A piece of one parameter: the work of one block. Plain data in device memory.
+/// A piece of one parameter, updated by one block. Plain data in device memory.
 struct UpdateChunk {
   const float* gradient = nullptr;  ///< Address of the piece's first element.
   std::uint64_t offset = 0;         ///< Index of that element in the arrays of all parameters.
@@ -91,8 +91,8 @@ struct UpdateChunk {
   std::uint32_t decays = 0;  ///< Whether weight_decay applies.
 };
 
-/// Elements of a full chunk. Chunks begin at multiples of it within their parameter, so if
-/// parameters and gradients are aligned to 16 bytes, all accesses are, except for the last few
+/// Elements of a full chunk. Chunks begin at multiples of this within their parameter. If
+/// parameters and gradients are aligned to 16 bytes, then all accesses are, except for the last few
 /// elements.
 inline constexpr std::size_t kUpdateChunk = 8192;
 
@@ -107,8 +107,8 @@ struct UpdateArrays {
   void* copy;  ///< values rounded to copy_dtype; null for none.
 };
 
-/// Sum of the squares of all gradients in a fixed order, float32 within a thread's 32 elements and
-/// float64 between, then `decide`. Two launches.
+/// Computes the sum of the squares of all gradients in a fixed order, float32 within a thread's 32
+/// elements and float64 between threads, then `decide`. Two launches.
 ///
 /// Shape: partials [chunk_count] and `decision` in device memory.
 void decide_update(NativeStream stream, const UpdateArrays& arrays, const DecisionRule& rule,
@@ -117,7 +117,7 @@ void decide_update(NativeStream stream, const UpdateArrays& arrays, const Decisi
 /// One launch over all parameters; nothing changes if the decision is to skip. 30 bytes of memory
 /// traffic per parameter for AdamW with a 16-bit copy.
 ///
-/// Bits: those of the reference, a NaN in 16 bits aside.
+/// Bits: as the reference, except for NaNs in 16 bits.
 void update_adamw(NativeStream stream, const UpdateArrays& arrays, const AdamWRates& rates,
                   const UpdateDecision* decision);
 void update_sgd(NativeStream stream, const UpdateArrays& arrays, const SgdRates& rates,

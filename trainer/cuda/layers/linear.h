@@ -9,10 +9,10 @@
 
 namespace kolo::trainer::cuda {
 
-/// y = activation(x · Wᵀ + b) + residual, where activation or residual is left out.
+/// y = activation(x · Wᵀ + b) + residual, with an activation or a residual, not both.
 ///
-/// Bias, activation, its derivative and the bias gradient are part of the products where cuBLAS
-/// supports that, and kernels after them elsewhere; the choice is made once, at construction.
+/// Bias, activation, its derivative and the bias gradient are fused into the products where cuBLAS
+/// supports that, and separate kernels elsewhere; the choice is made once, at construction.
 ///
 /// Shape:   x is [rows, inputs], W is [outputs, inputs], b is [outputs], y is [rows, outputs];
 ///          device memory aligned to 16 bytes, in the dtype of the context unless options say
@@ -25,13 +25,13 @@ class Linear {
     std::size_t inputs;
     std::size_t outputs;
     Activation activation = Activation::kNone;  ///< Activation of this layer's output.
-    /// Activation of the layer before, whose output is x: `backward_input` differentiates through
+    /// Activation of the previous layer, whose output is x: `backward_input` differentiates through
     /// it.
     Activation input_activation = Activation::kNone;
     bool is_float32_result = false;  ///< For logits: y is float32.
   };
 
-  /// `bias` may be null: then the weight is shared with a layer that comes later in the backward
+  /// A null `bias` means that the weight is shared with a layer that comes later in the backward
   /// pass, adds its part to the gradient and reports it ready.
   Linear(Context& context, DeviceParameters& parameters, DeviceParameter& weight,
          DeviceParameter* bias, const Options& options);
@@ -52,8 +52,8 @@ class Linear {
   /// Overwrites the gradients of weight and bias and reports them ready.
   void backward_parameters(const void* x, const void* dy);
 
-  /// The gradient of x or, with an input activation, that of the activation's input: `before` is
-  /// that input (GELU), or x itself (ReLU).
+  /// Computes the gradient of x or, with an input activation, of the activation's input. `before`
+  /// is that input for GELU, or x itself for ReLU.
   void backward_input(const void* dy, void* dx, const void* before = nullptr);
 
  private:
@@ -61,7 +61,7 @@ class Linear {
   MatmulShape parameter_shape(Epilogue epilogue) const;
   MatmulShape input_shape(Epilogue epilogue) const;
 
-  // A product, and whether its epilogue replaces a kernel after it.
+  // A product, and whether its epilogue replaces a separate kernel.
   struct Product {
     const Blas::Plan* plan;
     bool is_fused;

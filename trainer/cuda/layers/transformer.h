@@ -21,10 +21,10 @@ struct AttentionScratch {
   DeviceMemory score_gradients;  ///< [sequences · heads, length, length]
 };
 
-/// Scaled dot-product attention of each position over itself and earlier ones, as
-/// trainer/layers/attention.h: each product is one batch over all heads.
+/// Causal scaled dot-product attention, as in trainer/layers/attention.h. Each product is one batch
+/// over all heads.
 ///
-/// Shape: as there; all of the context's dtype. `scratch` and `context` outlive it.
+/// Shape: as in that file; all of the context's dtype. `scratch` and `context` outlive it.
 class Attention {
  public:
   Attention(Context& context, AttentionScratch& scratch, const SelfAttention::Options& options);
@@ -34,11 +34,11 @@ class Attention {
   void backward(const void* dy, void* packed_gradient);
 
  private:
-  // One batch over all heads, of [rows, depth] by [depth, columns].
+  // One batch over all heads of products [rows, depth] by [depth, columns].
   const Blas::Plan* plan(std::size_t rows, std::size_t columns, std::size_t depth, Layout a,
                          Layout b);
   void multiply(const Blas::Plan* plan, const void* a, const void* b, void* d, float alpha = 1.0f);
-  // Query, key or value inside memory that holds all three.
+  // Query, key or value within memory that holds all three.
   std::byte* part(const DeviceMemory& memory, std::size_t index) const;
 
   Context& context_;
@@ -51,7 +51,7 @@ class Attention {
   DeviceMemory weights_;      // [sequences · heads, length, length]
   const Blas::Plan* scores_;  // also the gradient of the weights
   const Blas::Plan* mix_;     // weights by values, and score gradients by keys
-  const Blas::Plan* unmix_;   // the same with the left side transposed
+  const Blas::Plan* unmix_;   // as mix_, with the left operand transposed
 };
 
 /// Normalises each row to mean 0 and variance 1, then applies a learnt gain and bias.
@@ -67,7 +67,7 @@ class LayerNorm {
   struct Backward {
     const void* dy;
     const void* x;         ///< As in the forward pass.
-    const void* residual;  ///< Gradient of x by the residual path, which is added; null for none.
+    const void* residual;  ///< Gradient of x along the residual path, to be added; null for none.
     void* dx;              ///< May be `residual`.
   };
   /// Overwrites the gradients of gain and bias and reports them ready.
@@ -83,7 +83,7 @@ class LayerNorm {
   DeviceMemory mean_, rstd_;
 };
 
-/// The sum of a byte's row and its position's row, as trainer/layers/tables.h.
+/// The sum of a byte's row and its position's row, as in trainer/layers/tables.h.
 ///
 /// Shape: bytes [sequences · length], y and dy [sequences · length, width] of the context's dtype.
 class Embedding {
