@@ -8,20 +8,20 @@
 
 namespace kolo::trainer {
 
-/// What a model is beside the shape of its data. Each model reads some of it.
+/// Options of models, apart from the shape of their data. Each model reads some of them.
 struct ModelOptions {
   std::size_t layers = 4;             ///< gpt, bert.
-  std::size_t width = 128;            ///< gpt, texts, ratings: elements of a vector.
+  std::size_t width = 128;            ///< gpt, texts, ratings: elements per vector.
   std::size_t heads = 4;              ///< gpt, bert.
   std::string positions = "learned";  ///< gpt: "learned" or "rotary"; see Gpt.
-  bool tied = true;                   ///< gpt: the output layer has the embedding's table.
+  bool tied = true;                   ///< gpt: the output layer shares the embedding's table.
   std::size_t hidden = 128;           ///< Dense layers of image models.
-  float dropout = 0.0f;               ///< gpt, classifiers of texts: share; see Dropout.
-  bool row_gradients = true;          ///< Gradients of embedding tables are rows.
-  bool sync_batch_norm = false;       ///< Statistics are those of all ranks' samples.
+  float dropout = 0.0f;               ///< gpt, text classifiers: dropped share; see Dropout.
+  bool row_gradients = true;          ///< Embedding tables have sparse gradients: rows.
+  bool sync_batch_norm = false;       ///< Batch norm statistics cover all ranks' samples.
 };
 
-/// A field above and its row here are all that an option has.
+/// An option needs only a field above and its row here.
 inline std::vector<ConfigOption> model_options(ModelOptions& c) {
   return {
       {"--layers", &c.layers, "gpt, bert: number of transformer blocks", kAtLeastOne},

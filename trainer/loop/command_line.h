@@ -17,32 +17,32 @@ namespace kolo::trainer {
 /// The result of the command line: a job, or a text to print before leaving with status 0.
 struct CommandLine {
   Config config;
-  std::vector<Setting> settings;    ///< Options with their values, but those of the runtime.
+  std::vector<Setting> settings;    ///< All options with their values, except those of the runtime.
   std::optional<std::string> text;  ///< Text of --help or --version.
 };
 
-/// Whether a command can do without --data.
+/// Whether a command needs --data.
 enum class DataOption { kRequired, kOptional };
 
-/// Defaults depend on --model. KOLO_THREADS replaces a missing --threads; the runtime reads its own
-/// variables. See `add_config_option` for --config.
+/// Parses the command line. Defaults depend on --model. KOLO_THREADS replaces a missing --threads;
+/// the runtime reads its own variables. See `add_config_option` for --config.
 /// Errors: UsageError for unknown or malformed options, KoloError(kConfig) as `validate`.
 CommandLine parse_command_line(int argc, const char* const* argv, const Catalog& catalog,
                                DataOption data = DataOption::kRequired);
 
-/// Teaches `app` the option --config FILE: a TOML file whose keys are the long names of options, as
-/// in `batch = 32`. Tables group them as their writer likes; their names mean nothing. What the
-/// command line gives goes before the file, and the file before the environment.
-/// Errors: `app.parse` throws CLI::ParseError naming the file with the line that is no TOML, or the
-///         key that is no option or has a list for its value.
+/// Adds the option --config FILE to `app`: a TOML file whose keys are the long names of options, as
+/// in `batch = 32`. Tables may group them in any way; table names have no meaning. The command line
+/// takes precedence over the file, and the file over the environment.
+/// Errors: `app.parse` throws CLI::ParseError naming the file with the line that is not TOML, or
+///         the key that is not an option or has a list as its value.
 void add_config_option(CLI::App& app);
 
-/// `text`, behind file and line of the first option that it names, as "--batch", and that has its
-/// value from --config.
+/// Returns `text`, preceded by file and line of the first option that it names (such as "--batch")
+/// whose value is from --config.
 std::string in_config_file(const CLI::App& app, const std::string& text);
 
-/// Calls `call`, which parses and checks the command line. Errors: those of `call`, of values from
-/// --config with file and line.
+/// Calls `call`, which parses and checks the command line. Errors: those of `call`, with file and
+/// line if the value is from --config.
 template <typename Call>
 auto naming_config_file(const CLI::App& app, const Call& call) {
   try {
@@ -58,14 +58,14 @@ auto naming_config_file(const CLI::App& app, const Call& call) {
   }
 }
 
-/// The options of a parsed command line with their values, given or not; without those of the
-/// runtime, those without a value, and --config itself.
+/// All options of a parsed command line with their values, given or default, except the runtime's
+/// options, options without a value, and --config itself.
 std::vector<Setting> settings_of(const CLI::App& app);
 
-/// The runtime's options that all ranks share and that are not at their defaults.
+/// The runtime's options that must be equal on all ranks and differ from their defaults.
 std::vector<Setting> settings_of(const Options& options);
 
-/// A file for --config, with a key for each setting.
+/// The text of a --config file with a key for each setting.
 std::string to_toml(const std::vector<Setting>& settings);
 
 }  // namespace kolo::trainer

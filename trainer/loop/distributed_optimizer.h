@@ -20,31 +20,32 @@
 
 namespace kolo::trainer {
 
-/// Joins a model's parameters on the processor to the runtime. Gradients live in the runtime's
-/// arena; each is marked as soon as the backward pass has written it, and a step waits for the
-/// averages. Where these are finished directions, the optimizer follows them: averages of gradients
-/// with momentum correction, and sparse averages with an adaptive optimizer, for which each rank
-/// marks directions in place of gradients (`OwnDirections`) from the first step after a dense
-/// warm-up. Directions of the second kind are not clipped.
+/// Connects a model's parameters on the processor to the runtime. Gradients live in the runtime's
+/// arena; each is marked ready as soon as the backward pass has written it, and a step waits for
+/// the averages.
+/// | Some averages are finished directions, which the optimizer only follows: averages of gradients
+/// with momentum correction, and sparse averages with an adaptive optimizer. For the latter, each
+/// rank marks directions instead of gradients (`OwnDirections`) from the first step after a dense
+/// warm-up, and these directions are not clipped.
 ///
-/// Gradients are float32 or bfloat16. Those in bfloat16 are rounded once as they are written,
-/// summed in float32, and rounded once more; norms and updates compute in float32.
+/// Gradients are float32 or bfloat16. bfloat16 gradients are rounded once as they are written,
+/// summed in float32, and rounded once more; norms and updates are computed in float32.
 ///
-/// Gradients that are rows of tables (`Parameter::rows`) are averaged by row, in float32, and not
+/// Sparse gradients of tables (`Parameter::rows`) are averaged by row, in float32, and not
 /// compressed.
 class DistributedOptimizer final : public ParameterUpdater {
  public:
   struct Options {
     UpdateGate::Options gate = {};
     std::string compression = {};  ///< Rules by parameter; empty: the runtime's.
-    /// Of the gradients in the arena; not of rows. With kBFloat16 nothing is sent sparsely.
+    /// Dtype of the gradients in the arena, not of rows. kBFloat16 excludes sparse compression.
     DType gradient_dtype = DType::kFloat32;
-    /// Averages are over samples (`take_part`), and ranks without any join.
+    /// Averages are weighted by samples (`take_part`), and ranks without samples join.
     bool counts_samples = false;
   };
 
-  /// Registers the gradients and gives all ranks the parameters of rank 0. Errors: those of the
-  /// runtime; KoloError(kConfig) for momentum correction that is not that of the optimizer.
+  /// Registers the gradients and broadcasts the parameters of rank 0. Errors: those of the runtime;
+  /// KoloError(kConfig) for a momentum correction that differs from the optimizer's momentum.
   DistributedOptimizer(Runtime& runtime, ParameterSet& parameters,
                        std::unique_ptr<Optimizer> optimizer, const Options& options,
                        const Clock& clock);
@@ -58,7 +59,7 @@ class DistributedOptimizer final : public ParameterUpdater {
   UpdateVerdict clip() override;
   StepReport update(float lr, const UpdateVerdict& verdict) override;
 
-  /// Everything but the parameters. Between steps; restoring is collective.
+  /// Visits everything except the parameters. Call between steps; restoring is collective.
   void visit_state(StateVisitor& visitor) override;
 
   PlanSummary plan() const override { return gradients_.plan(); }
@@ -69,16 +70,17 @@ class DistributedOptimizer final : public ParameterUpdater {
 
  private:
   void update_all(float lr, float gradient_scale);
-  /// Determines how each gradient is treated in the next step; that may change after any step.
+  /// Determines how each gradient is treated in the next step; this may change after any step.
   void begin_step();
-  /// Before a gradient is marked: directions for the sparse ones, observed while they are dense.
+  /// Called before a gradient is marked ready: turns sparse gradients into directions, and observes
+  /// those that are still dense.
   void prepare(std::size_t index);
   void update(std::size_t index, float lr, float gradient_scale);
-  /// Errors: KoloError(kConfig) unless the momentum that is corrected is the optimizer's.
+  /// Errors: KoloError(kConfig) unless the corrected momentum is the optimizer's.
   void require_momentum(std::size_t index) const;
   /// Scales the sparse gradients, whose residuals carry no loss scale.
   void scale_sparse(std::size_t index, float factor);
-  /// Makes a call of Kolo and counts its time as exposed.
+  /// Calls the runtime and counts the time as exposed communication.
   template <typename Call>
   void communicate(Call&& call) {
     const TimePoint begin = clock_.now();
@@ -88,14 +90,15 @@ class DistributedOptimizer final : public ParameterUpdater {
 
   Runtime& runtime_;
   ParameterSet& parameters_;
-  const ShardPlan shares_;  // of the work of taking norms; parts of norms of tensors
+  const ShardPlan shares_;  // divides the work of taking norms among ranks
   std::unique_ptr<Optimizer> optimizer_;
   UpdateGate gate_;
   const Clock& clock_;
   Turnout turnout_;
-  float unscale_ = 1.0f;                   // of this step: 1 / loss scale, which `clip` may change
-  Duration exposed_{0};                    // Since the last step.
-  const std::vector<std::size_t> places_;  // in `gradients_`, by parameter; not of rows
+  float unscale_ = 1.0f;                   // 1 / loss scale of this step; `clip` may change the
+                                           // loss scale
+  Duration exposed_{0};                    // since the last step
+  const std::vector<std::size_t> places_;  // index in `gradients_` by parameter, except rows
   GradientSet gradients_;
   RowExchange rows_;
   std::optional<OwnDirections> directions_;  // of an adaptive optimizer with sparse gradients

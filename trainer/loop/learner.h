@@ -21,13 +21,13 @@
 
 namespace kolo::trainer {
 
-/// Memory of this rank beside weights and activations.
+/// Memory of this rank other than weights and activations.
 struct UpdateMemory {
   std::size_t optimizer_bytes = 0;  ///< State of the optimizer, such as moments.
-  std::size_t gradient_bytes = 0;   ///< Gradients in the runtime's arena, not of rows.
+  std::size_t gradient_bytes = 0;   ///< Gradients in the runtime's arena, except rows.
 };
 
-/// Which part a rank has in a step whose samples are uneven.
+/// The part that a rank has in a step with an uneven number of samples.
 struct Turnout {
   double weight = 1.0;            ///< Samples of this rank, as a multiple of the usual number.
   bool leaves_out_ranks = false;  ///< Some rank has no samples, and joins.
@@ -35,19 +35,19 @@ struct Turnout {
 
 /// The result of one step of training.
 struct StepReport {
-  double gradient_norm = 0.0;  ///< Norm of the averages, before clipping; not finite if skipped.
-  /// Time in which communication kept the step from computing: on the processor, all time that the
-  /// training thread spent in Kolo, in marking gradients, which may sum some of them, and in
-  /// waiting for averages and values; on a GPU, the time in which the model's stream stood still.
+  double gradient_norm = 0.0;  ///< Norm of the averages before clipping; not finite if skipped.
+  /// Time in which communication kept the step from computing. On the processor: all time that the
+  /// training thread spent in Kolo, marking gradients (which may sum some of them) and waiting for
+  /// averages and values. On a GPU: the time in which the model's stream was idle.
   std::chrono::nanoseconds exposed{0};
   bool is_skipped = false;  ///< The averages overflowed: nothing was updated.
 };
 
-/// The joint between a model's parameters on the processor and the runtime: from the gradients of a
-/// backward pass to new values on all ranks. It registers what it needs with the parameters, and
-/// gives all ranks those of rank 0.
+/// Connects a model's parameters on the processor to the runtime: it turns the gradients of a
+/// backward pass into new values on all ranks. It registers its hooks with the parameters, and
+/// broadcasts the parameters of rank 0.
 ///
-/// Collective: every rank makes one, with equal parameters, and calls the same functions equally
+/// Collective: every rank creates one, with equal parameters, and calls the same functions equally
 /// often.
 /// Threads: one. Runtime, parameters and clock outlive it.
 class ParameterUpdater : public Stateful {
@@ -55,21 +55,23 @@ class ParameterUpdater : public Stateful {
   /// Factor of the loss of the next backward pass.
   virtual float loss_scale() const = 0;
 
-  /// Before the backward passes of a step, where averages are over samples and ranks may join.
+  /// Call before the backward passes of a step, if averages are weighted by samples and ranks may
+  /// join.
   virtual void take_part(const Turnout&) {}
 
-  // After the backward passes of a step, or without one on a rank that has no samples.
+  // Call these after the backward passes of a step, or without a backward pass on a rank without
+  // samples.
   // Errors: those of the runtime; DivergedError naming the first tensor that is not finite.
 
-  /// Waits until all averages are there, unless parameters are updated one by one.
+  /// Waits until all averages have arrived, unless parameters are updated one by one.
   virtual void await_averages() = 0;
-  /// Takes the norm over all ranks, and decides how gradients are scaled and whether the step is
+  /// Computes the norm over all ranks, and decides how gradients are scaled and whether the step is
   /// skipped.
   virtual UpdateVerdict clip() = 0;
   /// Updates the parameters unless the step is skipped.
   virtual StepReport update(float lr, const UpdateVerdict& verdict) = 0;
 
-  /// All three.
+  /// A whole step: `await_averages`, `clip` and `update`.
   StepReport step(float lr) {
     await_averages();
     return update(lr, clip());
@@ -80,10 +82,10 @@ class ParameterUpdater : public Stateful {
   virtual UpdateMemory memory() = 0;
 };
 
-/// A model with its loss and optimizer on one device, joined to the runtime: the part of training
-/// that depends on the device.
+/// A model with its loss and optimizer on one device, connected to the runtime: the part of
+/// training that depends on the device.
 ///
-/// Collective: every rank makes one for the same job and calls the same functions equally often.
+/// Collective: every rank creates one for the same job and calls the same functions equally often.
 /// After construction all ranks hold the parameters of rank 0.
 /// Threads: one.
 class Learner {
@@ -92,37 +94,38 @@ class Learner {
 
   virtual std::size_t parameter_count() const = 0;  ///< Number of elements.
   virtual PlanSummary plan() const = 0;
-  /// Statistics of the sparse gradients, between steps.
+  /// Statistics of sparse gradients. Call between steps.
   virtual std::vector<CompressionStats> compression_stats() const = 0;
   virtual float loss_scale() const = 0;  ///< Loss scale of the next step; 1 without loss scaling.
   /// Empty on a GPU.
   virtual std::optional<UpdateMemory> memory() { return std::nullopt; }
 
-  /// Which weights it began with, where some began new and others did not; else empty.
+  /// Describes which weights were loaded and which were initialised anew, if both exist; else
+  /// empty.
   virtual std::string origin() const { return {}; }
 
-  /// What lasts from one step to the next, parameters included, to be visited between steps;
+  /// The state that lasts from one step to the next, parameters included. Visit it between steps;
   /// restoring is collective. Null if it cannot be saved.
   virtual Stateful* state() = 0;
 
   /// Runs forward and backward pass over a batch in which each row has weight `row_weight` in the
-  /// gradients; the loss is added to the sums. The gradients of `Config::accumulation` calls add
-  /// up; the last of them marks every gradient as soon as it is complete. Where ranks may join, one
-  /// without samples in this step computes nothing.
+  /// gradients, and adds the loss to the sums. The gradients of `Config::accumulation` calls add
+  /// up; the last call marks every gradient ready as soon as it is complete. If ranks may join, a
+  /// rank without samples in this step computes nothing.
   virtual void forward_backward(const Batch& batch, float row_weight) = 0;
 
-  // After all passes of a step; see ParameterUpdater.
+  // Call these after all passes of a step; see ParameterUpdater.
   virtual void await_averages() = 0;
   virtual UpdateVerdict clip() = 0;
   virtual StepReport update(float lr, const UpdateVerdict& verdict) = 0;
 
-  /// Between the two calls, the model is the one that is evaluated and kept: with running means of
-  /// the weights where the job asks for them, and with the means over all ranks of what training
-  /// does not keep equal. Nothing is trained in between. Collective.
+  /// Between the two calls, the model has the weights to evaluate and keep: running means of the
+  /// weights if the job asks for them, and means over all ranks of buffers that differ between
+  /// ranks. Do not train in between. Collective.
   virtual void begin_evaluation() {}
   virtual void end_evaluation() {}
 
-  /// Runs the forward pass; the loss is added to the sums.
+  /// Runs the forward pass and adds the loss to the sums.
   virtual void evaluate(const Batch& batch) = 0;
 
   /// The sums of all this rank's batches since the last call.
@@ -132,44 +135,44 @@ class Learner {
   virtual const ParameterSet& parameters() = 0;
 };
 
-/// The updater that `config` asks for, with an optimizer made by `entry`. Collective.
-/// Errors: KoloError(kConfig) naming options that do not go together; those of the runtime.
+/// Makes the updater that `config` asks for, with an optimizer made by `entry`. Collective.
+/// Errors: KoloError(kConfig) naming options that exclude each other; those of the runtime.
 std::unique_ptr<ParameterUpdater> make_updater(const Config& config, const OptimizerEntry& entry,
                                                Runtime& runtime, const Task& task,
                                                ParameterSet& parameters, const Clock& clock);
 
-/// The learner of `task` on the device that the runtime's options name. Collective; `config` and
-/// `task` may end before it, `runtime` outlives it.
+/// Makes the learner of `task` on the device that the runtime's options name. Collective; `config`
+/// and `task` need not outlive the call, `runtime` outlives the learner.
 ///
-/// Before:  config and task are the same on all ranks (`require_same_job`).
-/// Errors:  KoloError(kConfig) for a device that this build cannot train on, or for what the device
-///          does not offer; UsageError when the model cannot take the samples; those of the
-///          runtime.
+/// Before:  config and task are equal on all ranks (`require_same_job`).
+/// Errors:  KoloError(kConfig) for a device that this build cannot train on, or for an option that
+///          the device does not support; UsageError if the model does not accept the samples; those
+///          of the runtime.
 std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, const Task& task,
                                       const Catalog& catalog);
 
-/// Training on the processor; see Note [Mixed precision] in trainer/precision.
-/// Errors: KoloError(kConfig) for a precision or a feature that the processor does not offer;
+/// Makes a learner on the processor; see Note [Mixed precision] in trainer/precision.
+/// Errors: KoloError(kConfig) for a precision or an option that the processor does not support;
 ///         UsageError if the model does not fit the samples; those of the runtime.
 std::unique_ptr<Learner> make_cpu_learner(const Config& config, Runtime& runtime, const Task& task,
                                           const Catalog& catalog);
 
-/// Errors: KoloError(kConfig) naming the first option in use that no model on a GPU offers.
+/// Errors: KoloError(kConfig) naming the first option in use that models on a GPU do not support.
 void require_offered_on_gpus(const Config& config);
 
 /// Names of the models that this build trains on a GPU as well.
 std::vector<std::string> device_models();
 
-/// What a build with CUDA and cuDNN has.
+/// Available in a build with CUDA and cuDNN.
 namespace cuda {
 
 /// Names of the models that exist on a CUDA device.
 std::vector<std::string> model_names();
 
-/// Training on the runtime's CUDA device.
-/// Errors: KoloError(kConfig) for a model that does not exist there, or for samples that it cannot
-///         take there; KoloError(kResources) if the device has too little memory; UsageError if the
-///         model does not fit the samples; those of the runtime.
+/// Makes a learner on the runtime's CUDA device.
+/// Errors: KoloError(kConfig) for a model without a CUDA version, or for samples that its CUDA
+///         version does not accept; KoloError(kResources) if the device has too little memory;
+///         UsageError if the model does not fit the samples; those of the runtime.
 std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, const Task& task);
 
 }  // namespace cuda

@@ -15,7 +15,7 @@
 
 namespace kolo::trainer {
 
-/// What the steps of this rank take: time, samples and bytes. Threads: one.
+/// Measures the steps of this rank: time, samples and bytes. Threads: one.
 class StepMeter {
  public:
   struct Step {
@@ -35,7 +35,7 @@ class StepMeter {
     ++interval_steps_;
   }
 
-  /// Means over the steps since the last call, of which there is one at least.
+  /// Means over the steps since the last call. Before: at least one step.
   struct Interval {
     double step_ms;
     double exposed_share;
@@ -50,7 +50,8 @@ class StepMeter {
     return interval;
   }
 
-  /// Enters the medians and the rate of all steps, and what all ranks sent. Collective.
+  /// Writes the medians, the rate of all steps and the bytes that all ranks sent to `summary`.
+  /// Collective.
   void enter(Summary& summary, Runtime& runtime) const {
     const std::uint64_t sent = wire_bytes_ / std::max<std::size_t>(step_ms_.size(), 1);
     for (const std::uint64_t bytes : gather(runtime, "wire bytes", sent)) {
@@ -65,7 +66,7 @@ class StepMeter {
   }
 
  private:
-  /// 0 when nothing was trained, after a resumed job that had ended.
+  /// Returns 0 if nothing was trained, as when a finished job is resumed.
   static double rate(std::size_t samples, double ms) {
     return ms > 0.0 ? 1e3 * static_cast<double>(samples) / ms : 0.0;
   }

@@ -18,17 +18,17 @@
 
 namespace kolo::trainer {
 
-/// Trains `learner` on `task` on all ranks together and checks that they end with the same weights.
+/// Trains `learner` on `task` on all ranks together and checks that all end with equal weights.
 /// Collective.
 ///
-/// Before:  config, data and learner are the same on all ranks (`require_same_job`).
+/// Before:  config, data and learner are equal on all ranks (`require_same_job`).
 /// Shape:   `listeners` is empty on ranks that report nothing.
-/// With a folder for the run it saves checkpoints there, at the end of training at the latest, and
-/// goes on from one as config.resume says. `wants_stop`, called after each step, ends training on
-/// all ranks once it is true on one of them: a checkpoint is saved, and there is no summary.
+/// If the config names a run folder, `train` saves checkpoints there, at the latest at the end of
+/// training, and resumes from one as config.resume says. `wants_stop` is called after each step;
+/// once it is true on any rank, training ends on all ranks with a checkpoint and without a summary.
 ///
-/// Errors:  those of the runtime and the learner; KoloError(kMismatch) when final weights differ
-///          between ranks; DivergedError when a loss is no longer finite; those of `resume`;
+/// Errors:  those of the runtime and the learner; KoloError(kMismatch) if final weights differ
+///          between ranks; DivergedError if a loss is not finite; those of `resume`;
 ///          KoloError(kConfig) if the job cannot be resumed with the same bits; KoloError(kIo) if
 ///          there is no checkpoint to resume from after `wants_stop`.
 std::optional<Summary> train(
@@ -36,22 +36,22 @@ std::optional<Summary> train(
     Learner& learner, std::span<TrainingListener* const> listeners,
     const std::function<bool()>& wants_stop = [] { return false; });
 
-// This rank's loaders of a task's samples, with threads as config.loader_threads says. Each
-// outlives neither the task nor its data.
+// This rank's loaders of a task's samples, with threads as config.loader_threads says. The task and
+// its data outlive them.
 
-/// In an order of its own for each epoch.
+/// Serves the samples in a new order in each epoch.
 DataLoader make_training_loader(const Config& config, const Runtime& runtime, const Task& task);
 
-/// In the order of `held_out`, which outlives it.
+/// Serves the samples in the order of `held_out`, which outlives the loader.
 DataLoader make_held_out_loader(const Config& config, const Runtime& runtime,
                                 const Dataset& held_out);
 
-/// Adds up `sums` over all ranks. Collective; `name` identifies the exchange.
+/// Sums `sums` over all ranks. Collective; `name` identifies the exchange.
 LossSums sum_over_ranks(Runtime& runtime, std::string_view name, LossSums sums);
 
-/// Loss and score over one epoch of `loader`, whose samples the ranks share. Calls `progress` with
-/// the number of steps after each. Collective; the result is the same on all ranks. Before: the
-/// sums of `learner` were taken.
+/// Loss and score over one epoch of `loader`, whose samples the ranks share. Calls `progress` after
+/// each step with the number of steps so far. Collective; all ranks get the same result. Before:
+/// the sums of `learner` were taken.
 LossSums evaluate(Runtime& runtime, Learner& learner, DataLoader& loader,
                   const std::function<void(std::size_t)>& progress);
 

@@ -14,29 +14,29 @@ namespace kolo::trainer {
 
 class Device;
 
-/// A transformer over tokens: embedding, blocks, layer norm, and an output layer that shares the
-/// embedding's token table unless told otherwise.
+/// A transformer over tokens: embedding, blocks, layer norm, and an output layer that by default
+/// shares the embedding's token table.
 ///
 /// Inputs: one tensor, int32 [context]. A row of the output holds the logits of the next token.
-/// Source: Radford et al., "Language Models are Unsupervised Multitask Learners" (GPT-2), 2019;
-///         initial weights and places of dropout as there.
+/// Source: Radford et al., "Language Models are Unsupervised Multitask Learners" (GPT-2), 2019,
+///         also for initial weights and places of dropout.
 class Gpt final : public Model {
  public:
   struct Options {
     std::size_t sequences;     ///< Sequences per batch.
     std::size_t context;       ///< Tokens per sequence.
     std::size_t tokens = 256;  ///< Size of the vocabulary.
-    /// With learned positions a vector of each is added to the token's; with rotary ones each block
-    /// has RotaryPositions, and heads are of even width.
+    /// Learned positions are vectors added to the token's. With rotary positions each block has
+    /// RotaryPositions, and the width of a head is even.
     ModelOptions model;
-    /// For passes that go on with one sequence: see SelfAttention::Options::chunk.
+    /// For a single sequence computed in several passes; see SelfAttention::Options::chunk.
     std::optional<std::size_t> chunk = {};
     std::uint64_t seed;
   };
 
   static ModelEntry entry();
-  /// Errors: KoloError(kConfig) for samples that are no windows of tokens, for a width that the
-  ///         heads do not divide, or by an odd number with rotary positions.
+  /// Errors: KoloError(kConfig) for samples that are not windows of tokens, if heads do not divide
+  ///         the width, or if heads have an odd width with rotary positions.
   static Options options(const ModelSetting& setting);
 
   /// `device` outlives the model.
@@ -53,10 +53,10 @@ class Gpt final : public Model {
   Sequential layers_;
 };
 
-/// That of the published weights of GPT-2, for a Gpt with learned positions: matrices of blocks are
-/// [inputs, outputs], and the output table is there if it is not the embedding's.
+/// The layout of GPT-2's published weights, for a Gpt with learned positions: matrices of blocks
+/// are [inputs, outputs], and a separate output table is present if it is not the embedding's.
 ///
-/// Source: GPT2LMHeadModel in https://github.com/huggingface/transformers, whose files begin names
+/// Source: GPT2LMHeadModel in https://github.com/huggingface/transformers, whose files prefix names
 ///         with "transformer.", and the files of https://huggingface.co/openai-community/gpt2,
 ///         which do not.
 WeightLayout gpt2_layout();

@@ -37,7 +37,7 @@ struct ImageModelOptions {
   std::size_t images;  ///< Images per batch.
   std::size_t height;
   std::size_t width;
-  std::size_t channels = 1;  ///< Channels per pixel, which are adjacent in memory.
+  std::size_t channels = 1;  ///< Channels per pixel, adjacent in memory.
   std::size_t classes;
   std::size_t hidden;  ///< Width of the hidden dense layers.
   PixelScaling scaling;
@@ -49,13 +49,13 @@ class Device;
 
 ImageModelOptions image_model_options(const ModelSetting& setting);
 
-/// The defaults that all image models share.
+/// Sets the defaults that all image models share.
 void set_image_defaults(Config& config);
 
-/// Inputs: one tensor, uint8 [height, width, channels]. A row of the output holds the logits of the
-/// classes.
-///
-/// Scaled pixels through successive layers, which the derived class appends.
+/// A classifier of images: scaled pixels pass through a sequence of layers, which the derived class
+/// appends.
+/// | Inputs: one tensor, uint8 [height, width, channels]. A row of the output holds the logits of
+/// the classes.
 class ImageClassifier : public Model {
  public:
   std::span<const float> forward(std::span<const TensorView> inputs, const Pass& pass) override;
@@ -79,10 +79,11 @@ class ImageClassifier : public Model {
   Tensor pixels_;
 };
 
-/// Convolutions, each with 2 × 2 max pooling and ReLU, then a hidden dense layer and the classes.
+/// Convolutions, each with 2 × 2 max pooling and ReLU, then a hidden dense layer and the output
+/// layer.
 class ConvolutionalClassifier : public ImageClassifier {
  protected:
-  /// All convolutions have one kernel size; `channels` lists the outputs of each.
+  /// All convolutions have the same kernel size; `channels` lists their output channels.
   struct Convolutions {
     std::string model;       ///< Name of the model, for errors.
     std::size_t least_side;  ///< Smallest side of an image, in pixels.
@@ -105,11 +106,11 @@ class Mlp final : public ImageClassifier {
   Mlp(Device& device, const ImageModelOptions& options);
 };
 
-/// A convolutional network of the LeNet-5 class: two 5 × 5 convolutions of 16 and 32 channels, each
-/// with 2 × 2 max pooling and ReLU, then a hidden dense layer and the classes.
+/// A convolutional network similar to LeNet-5: two 5 × 5 convolutions of 16 and 32 channels, each
+/// with 2 × 2 max pooling and ReLU, then a hidden dense layer and the output layer.
 ///
-/// Source: LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998; ReLU and
-///         max pooling instead of tanh and averages.
+/// Source: LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998, with ReLU
+///         and max pooling instead of tanh and averages.
 class Lenet final : public ConvolutionalClassifier {
  public:
   static ModelEntry entry();
@@ -120,7 +121,7 @@ class Lenet final : public ConvolutionalClassifier {
 
 /// A convolutional network for small colour photographs: three 3 × 3 convolutions of 24, 48 and 64
 /// channels that keep the size of the image, each with 2 × 2 max pooling and ReLU, then a hidden
-/// dense layer and the classes.
+/// dense layer and the output layer.
 class Convnet final : public ConvolutionalClassifier {
  public:
   static ModelEntry entry();
@@ -129,18 +130,18 @@ class Convnet final : public ConvolutionalClassifier {
   Convnet(Device& device, const ImageModelOptions& options);
 };
 
-/// A residual network: a first convolution, stages of residual blocks of which each but the first
-/// halves the image, the mean over all pixels, and the classes.
+/// A residual network: a first convolution, stages of residual blocks, each of which but the first
+/// halves the image, the mean over all pixels, and the output layer.
 ///
-/// The first convolution is 3 × 3 and keeps the size; images of `kLargeSide` pixels or more take a
-/// 7 × 7 one of stride 2 and a 3 × 3 max pooling of stride 2.
+/// The first convolution is 3 × 3 and keeps the size. For images of `kLargeSide` pixels or more it
+/// is 7 × 7 with stride 2, followed by 3 × 3 max pooling with stride 2.
 /// Source: He et al., "Deep Residual Learning for Image Recognition", CVPR 2016.
 class Resnet final : public ImageClassifier {
  public:
   struct Stages {
-    std::vector<std::size_t> channels;  ///< One stage each.
-    std::size_t blocks;                 ///< Of a stage.
-    ResidualBlock::Shortcut shortcut;   ///< Where a block changes the size.
+    std::vector<std::size_t> channels;  ///< One stage per element.
+    std::size_t blocks;                 ///< Blocks per stage.
+    ResidualBlock::Shortcut shortcut;   ///< Shortcut of blocks that change the size.
   };
 
   static constexpr std::size_t kLargeSide = 64;

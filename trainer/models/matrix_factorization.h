@@ -9,8 +9,8 @@
 
 namespace kolo::trainer {
 
-/// What a user gives to an item: bias + bias[user] + bias[item] + factors[user] ·
-/// factors[item]. Users and items that it does not know, number 0, have biases and factors of zero.
+/// Predicts a user's rating of an item: bias + bias[user] + bias[item] + factors[user] ·
+/// factors[item]. Number 0 stands for unknown users and items, with zero biases and factors.
 ///
 /// Inputs: "user" and "item", int32. A row of the output is one number.
 /// Source: Koren, Bell and Volinsky, "Matrix Factorization Techniques for Recommender Systems",
@@ -19,10 +19,10 @@ class MatrixFactorization final : public Model {
  public:
   struct Options {
     std::size_t ratings;  ///< Ratings per batch.
-    std::size_t users;    ///< Numbers of users, with 0.
+    std::size_t users;    ///< Number of users, including 0.
     std::size_t items;
     std::size_t width;  ///< Factors of a user or an item.
-    float mean;         ///< Of all ratings, with which the bias begins.
+    float mean;         ///< Mean of all ratings; initial value of the bias.
     std::uint64_t seed;
   };
 

@@ -12,10 +12,10 @@
 
 namespace kolo::trainer {
 
-/// Shape of the data and the batch of a model that gives each text one class.
+/// Shape of the data and the batch of a model that classifies texts.
 struct TextModelOptions {
   std::size_t texts;   ///< Texts per batch.
-  std::size_t length;  ///< Words of a text at most.
+  std::size_t length;  ///< Most words per text.
   std::size_t words;   ///< Size of the vocabulary.
   std::size_t classes;
   ModelOptions model;
@@ -28,7 +28,7 @@ TextModelOptions text_model_options(const ModelSetting& setting);
 /// Deviation of the initial vectors of words.
 inline constexpr float kWordDeviation = 0.1f;
 
-/// The mean of the vectors of a text's words, dropout, and the classes.
+/// A bag-of-words classifier: the mean of the word vectors, dropout, and the output layer.
 ///
 /// Inputs: "tokens", int32 [length], and "length", int32. A row of the output holds the logits of
 /// the classes.
@@ -46,9 +46,9 @@ class EmbeddingBagClassifier final : public Model {
   Sequential layers_;
 };
 
-/// An LSTM over the vectors of a text's words, the mean of its states, dropout, and the classes.
+/// An LSTM over the word vectors of a text, the mean of its states, dropout, and the output layer.
 ///
-/// The mean of all states rather than the last one: it learns faster, and of long texts more.
+/// The mean of all states learns faster than the last state, and learns more from long texts.
 ///
 /// Inputs: "tokens", int32 [length], and "length", int32. A row of the output holds the logits of
 /// the classes.
