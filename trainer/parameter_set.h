@@ -19,15 +19,15 @@
 
 namespace kolo::trainer {
 
-/// The gradient of a table of which a step uses few rows: the rows that are not zero.
+/// The sparse gradient of a table of which a step uses few rows: its nonzero rows.
 ///
-/// In backward passes it holds one rank's contributions, of which several may be for one row. The
-/// sum over ranks replaces them by the averages, each row once.
+/// During backward passes it holds this rank's contributions, possibly several per row. The sum
+/// over ranks replaces them by the averages, with each row once.
 ///
 /// Threads: one.
 class RowGradient {
  public:
-  /// Elements of a row.
+  /// `width` is the number of elements per row.
   explicit RowGradient(std::size_t width) : width_(width) {}
 
   std::size_t width() const { return width_; }
@@ -43,7 +43,7 @@ class RowGradient {
     values_.clear();
   }
 
-  /// One more contribution to row `index`: factor times `row`.
+  /// Appends a contribution to row `index`: factor times `row`.
   void append(std::int64_t index, std::span<const float> row, float factor) {
     indices_.push_back(index);
     for (const float value : row) values_.push_back(factor * value);
@@ -57,14 +57,14 @@ class RowGradient {
 
 class ParameterSet;
 
-/// Elements of a tensor, from `begin` on.
+/// A range of a tensor's elements.
 struct ElementRange {
   std::size_t begin = 0;
   std::size_t count = 0;
   friend bool operator==(const ElementRange&, const ElementRange&) = default;
 };
 
-/// Where a layer puts a contribution to a gradient, and how.
+/// Where and how a layer writes its contribution to a gradient.
 struct Contribution {
   void* data;
   DType dtype;
@@ -73,9 +73,8 @@ struct Contribution {
 
 /// One trained tensor and the memory of its gradient.
 ///
-/// A gradient is float32 or bfloat16. One that is bfloat16 is rounded once in a step: by the layer
-/// as it writes its contribution, or, where several contributions add up in float32, after the last
-/// of them.
+/// A gradient is float32 or bfloat16. A bfloat16 gradient is rounded once per step: by the layer as
+/// it writes its contribution or, if several contributions add up in float32, after the last one.
 class Parameter {
  public:
   Parameter(ParameterSet& owner, std::size_t index, std::string name, Shape shape);
@@ -84,7 +83,7 @@ class Parameter {
   std::size_t index() const { return index_; }
   const Shape& shape() const { return shape_; }
   std::size_t size() const { return value_.size(); }
-  /// For writing, at once: the version changes with the call, not with what is written later.
+  /// For writing immediately: the version changes with this call, not with later writes.
   std::span<float> value() {
     await_value();
     ++version_;
@@ -94,14 +93,14 @@ class Parameter {
     await_value();
     return value_;
   }
-  /// Differs after every change of the values, for copies of them in another dtype or layout.
+  /// Changes with every change of the values, for cached copies in another dtype or layout.
   std::uint64_t version() const { return version_; }
 
-  /// Moves the values to `memory`, which holds size() floats and outlives their use there.
+  /// Moves the values to `memory`, which has size() floats and outlives their use there.
   void bind_value(std::span<float> memory);
-  /// Moves them back to memory of the parameter.
+  /// Moves the values back to memory of the parameter.
   void unbind_value();
-  /// New values are on their way to the memory: whoever asks for them next waits for them in
+  /// Announces that new values will arrive: the next reader waits for them in
   /// `ParameterSet::on_value_needed`, which calls `value_arrived`.
   void expect_value() {
     ++version_;
@@ -109,24 +108,25 @@ class Parameter {
   }
   void value_arrived() { is_value_expected_ = false; }
 
-  /// Where contributions add up in float32: memory of the gradient, which may belong to another
-  /// object, or beside a bfloat16 gradient, memory that exists from the first call on. Empty with
-  /// `rows`. Memory that is not there yet is asked for by `ParameterSet::on_gradient_needed`.
+  /// Memory in which contributions add up in float32. For a float32 gradient, it is the gradient
+  /// and may belong to another object; for a bfloat16 gradient, it is separate and allocated by the
+  /// first call. Empty with `rows`. Requests memory that is not bound yet by
+  /// `ParameterSet::on_gradient_needed`.
   std::span<float> gradient();
   std::span<const float> gradient() const { return gradient_; }
   DType gradient_dtype() const { return rounded_.empty() ? DType::kFloat32 : DType::kBFloat16; }
-  /// The gradient of a table whose gradients are rows (see `ParameterSet::use_rows`), else null.
+  /// The sparse gradient if gradients of tables are rows (see `ParameterSet::use_rows`), else null.
   RowGradient* rows() { return rows_ ? &*rows_ : nullptr; }
   const RowGradient* rows() const { return rows_ ? &*rows_ : nullptr; }
 
-  /// From now on this rank updates these elements alone. Their averages are in `gradient`, which
-  /// outlives their use; the memory of the whole gradient is for backward passes.
+  /// Restricts this rank's updates to these elements. Their averages are in `gradient`, which
+  /// outlives their use; the memory of the whole gradient serves backward passes.
   void own_shard(ElementRange range, std::span<float> gradient);
   void own_all() { shard_.reset(); }
   bool is_sharded() const { return shard_.has_value(); }
   /// The elements that this rank updates.
   ElementRange owned() const { return shard_ ? shard_->range : ElementRange{0, size()}; }
-  /// Calls `use(part)` for the averages of some of these elements, in parts. Not for rows.
+  /// Calls `use(part)` for the averages of a range of owned elements, in parts. Not for rows.
   template <typename Use>
   void visit_averages(ElementRange range, const Use& use) const {
     if (rounded_.empty()) {
@@ -136,9 +136,8 @@ class Parameter {
     }
   }
 
-  /// Calls `use(begin, part)` for each part of the gradient that this rank updates with and that
-  /// need not be zero: all that it owns, each block of a bfloat16 gradient, or each of its rows. A
-  /// part belongs to the elements from `begin` on.
+  /// Calls `use(begin, part)` for each part of this rank's gradient that may be nonzero: all owned
+  /// elements, each block of a bfloat16 gradient, or each row. The part begins at element `begin`.
   template <typename Use>
   void visit_gradient(const Use& use) const {
     if (!rounded_.empty()) return visit_rounded(owned(), use);
@@ -147,34 +146,36 @@ class Parameter {
       use(static_cast<std::size_t>(rows_->indices()[i]) * rows_->width(), rows_->values(i));
     }
   }
-  /// The gradient is in `memory` from now on. Before: it holds size() elements and outlives the
+  /// Keeps the gradient in `memory` from now on. Before: it holds size() elements and outlives the
   /// last backward pass.
   void bind_gradient(std::span<float> memory);
   void bind_gradient(std::span<BFloat16> memory);
   void unbind_gradient();
 
-  /// One more layer uses the parameter, and contributes to its gradient in every backward pass.
+  /// Registers one more layer that uses the parameter and contributes to its gradient in every
+  /// backward pass.
   void share() { ++users_; }
 
-  /// How the next contribution enters the gradient: the first of a step overwrites it, and the
+  /// How the next contribution enters the gradient: the first one of a step overwrites it, and the
   /// others add to it.
   Into next_contribution() const { return contributions_ == 0 ? Into::kOverwrite : Into::kAdd; }
 
-  /// For a layer that can write its contribution in the dtype `offered`, beside float32: where it
-  /// goes, which is the gradient itself if its dtype is `offered` and nothing else adds to it.
+  /// Where a layer writes a contribution that it can compute in dtype `offered` or float32:
+  /// directly to the gradient if its dtype is `offered` and nothing else adds to it.
   Contribution contribution(DType offered);
 
-  /// Called by a layer after its contribution. The last one of a step completes the gradient.
+  /// A layer calls this after its contribution. The last contribution of a step completes the
+  /// gradient.
   void contributed();
 
-  // Of a table (see `ParameterSet::add_table`).
+  // For tables (see `ParameterSet::add_table`).
 
   /// Row `index` of the values.
   std::span<float> row(std::int32_t index) {
     await_value();
     return row_of(value_, index);
   }
-  /// Before the first `add_to_row` of a contribution.
+  /// Call before the first `add_to_row` of a contribution.
   void begin_rows();
   /// Adds factor times `values` to the gradient of row `index`.
   void add_to_row(std::int32_t index, std::span<const float> values, float factor);
@@ -189,7 +190,7 @@ class Parameter {
   void await_value() const;
   std::span<const float> averages() const { return shard_ ? shard_->gradient : gradient_; }
 
-  /// Elements of a bfloat16 gradient that are widened at a time, and stay in the nearest cache.
+  /// Elements of a bfloat16 gradient that are widened at a time; they fit in the first-level cache.
   static constexpr std::size_t kBlock = 2048;
 
   template <typename Use>
@@ -221,49 +222,49 @@ class Parameter {
   std::span<float> gradient_;
   std::optional<Shard> shard_;
   std::span<BFloat16> rounded_;  // the gradient, if it is bfloat16
-  Tensor sums_;                  // beside `rounded_`: memory of `gradient_`
-  bool is_rounded_ = false;      // the contributions of this step are in `rounded_`
+  Tensor sums_;                  // memory of `gradient_` if the gradient is bfloat16
+  bool is_rounded_ = false;      // whether the contributions of this step are in `rounded_`
   std::optional<RowGradient> rows_;
   std::size_t users_ = 1;
   std::size_t contributions_ = 0;  // in this step
 };
 
 /// Initial values of a parameter: all equal to `mean`, or uniform with this mean and deviation.
-/// Uniform rather than normal, because it needs no logarithm, so the bits depend on no mathematics
-/// library.
+/// Uniform numbers need no logarithm, unlike normal ones, so their bits do not depend on a
+/// mathematics library.
 struct Initial {
   float mean = 0.0f;
   float deviation = 0.0f;
 };
 
 /// A tensor that a model keeps beside its parameters, such as running statistics: forward passes
-/// change it and no optimizer does. It is saved, copied and broadcast as the parameters are.
+/// change it and no optimizer does. It is saved, copied and broadcast like the parameters.
 struct Buffer {
   std::string name;
   Tensor value;
 };
 
-/// The parameters and buffers of a model in the order of their registration, which is the same on
-/// all ranks.
+/// The parameters and buffers of a model in the order of their registration, which is equal on all
+/// ranks.
 ///
 /// Threads: one.
 class ParameterSet {
  public:
   using Hook = std::function<void(std::size_t index)>;
 
-  /// Initial values depend only on `seed` and on the position in the registration order.
+  /// Initial values depend only on `seed` and on the registration order.
   explicit ParameterSet(std::uint64_t seed) : seed_(seed) {}
   ParameterSet(const ParameterSet&) = delete;
   ParameterSet& operator=(const ParameterSet&) = delete;
 
-  /// The reference stays valid as long as the set.
+  /// The reference is valid as long as the set.
   Parameter& add(std::string name, Shape shape, Initial initial);
 
-  /// A table [height, width] of which a step uses few rows; layers contribute to its gradient by
-  /// row.
+  /// Adds a table [height, width] of which a step uses few rows; layers contribute to its gradient
+  /// by row.
   Parameter& add_table(std::string name, std::size_t height, std::size_t width, Initial initial);
 
-  /// The reference stays valid as long as the set.
+  /// The reference is valid as long as the set.
   Buffer& add_buffer(std::string name, Shape shape, float value);
 
   std::deque<Buffer>& buffers() { return buffers_; }
@@ -274,26 +275,26 @@ class ParameterSet {
   const Parameter& operator[](std::size_t index) const { return parameters_[index]; }
   std::size_t element_count() const;
 
-  /// A step has `passes` backward passes, whose gradients add up. Between steps only.
+  /// Sets the number of backward passes per step, whose gradients add up. Call between steps.
   /// Before: passes > 0.
   void accumulate(std::size_t passes) { passes_ = passes; }
 
   /// Called once per parameter and step, as soon as its gradient is complete.
   void on_gradient_ready(Hook hook) { gradient_ready_ = std::move(hook); }
 
-  /// Called when a backward pass needs the memory of a gradient that has none, to bind it.
+  /// Called when a backward pass needs a gradient that has no memory yet, to bind it.
   void on_gradient_needed(Hook hook) { gradient_needed_ = std::move(hook); }
 
-  /// Called when values are needed that are still on their way (`Parameter::expect_value`).
+  /// Called when values are needed that have not arrived yet (`Parameter::expect_value`).
   void on_value_needed(Hook hook) { value_needed_ = std::move(hook); }
 
-  /// From now on gradients of tables are rows.
+  /// Makes the gradients of tables rows from now on.
   void use_rows();
 
-  /// Gives every gradient that is not rows memory owned by the set, for passes without a runtime.
+  /// Gives every gradient that is not rows memory owned by the set, to train without a runtime.
   void own_gradients();
 
-  /// Copies all parameters and buffers of a set of the same shape.
+  /// Copies all parameters and buffers of a set with the same shapes.
   void copy_values(const ParameterSet& other);
 
   /// XXH3-64 over the bytes of all parameters, then of all buffers, in registration order.
@@ -313,22 +314,22 @@ inline void Parameter::await_value() const {
   if (is_value_expected_) owner_.value_needed_(index_);
 }
 
-/// Training has lost its numbers: a loss, weight or gradient is infinite or NaN, and no lower loss
-/// scale can help. All ranks find that in the same step.
+/// Training has diverged: a loss, weight or gradient is infinite or NaN, and no lower loss scale
+/// can help. All ranks find this in the same step.
 class DivergedError final : public KoloError {
  public:
-  /// Exit status of a program that ends so.
+  /// Exit status of a program that ends with this error.
   static constexpr int kExitStatus = 79;
 
   using KoloError::KoloError;
 };
 
-/// "the weights of 'NAME'", the first in the order of the forward pass; if all weights are finite,
-/// "the gradient of 'NAME'", the first in the order of the backward pass. Empty if all are finite.
-/// Gradients without memory are left out.
+/// Names the first tensor that is not finite: "the weights of 'NAME'", in the order of the forward
+/// pass; if all weights are finite, "the gradient of 'NAME'", in the order of the backward pass.
+/// Empty if all are finite. Ignores gradients without memory.
 std::string first_not_finite(const ParameterSet& parameters);
 
-/// Throws DivergedError: `what` is not finite, and which tensor is the first.
+/// Throws DivergedError: `what` is not finite, and the name of the first such tensor.
 [[noreturn]] void throw_diverged(const std::string& what, const ParameterSet& parameters);
 
 }  // namespace kolo::trainer

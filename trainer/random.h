@@ -9,10 +9,10 @@
 namespace kolo::trainer {
 
 /// Random numbers that depend only on (seed, stream, position). The n-th number of a stream is a
-/// hash of its position, so streams may be read in any order, and the bits are the same with every
+/// hash of its position, so streams may be read in any order, and the bits are equal with every
 /// standard library and on every rank.
 ///
-/// Source: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), read as a counter-based generator.
+/// Source: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), used as a counter-based generator.
 class Random {
  public:
   explicit Random(std::uint64_t seed, std::uint64_t stream = 0)

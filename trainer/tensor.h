@@ -14,11 +14,10 @@ using Shape = std::vector<std::size_t>;
 /// Product of the dimensions; 1 for an empty shape.
 std::size_t element_count(const Shape& shape);
 
-/// Copies a row-major matrix of `rows` rows so that its rows become columns. Before: equal sizes, a
-/// multiple of `rows`.
+/// Transposes a row-major matrix of `rows` rows. Before: equal sizes, a multiple of `rows`.
 void transpose(std::span<const float> matrix, std::size_t rows, std::span<float> out);
 
-/// Owner of a dense row-major float32 array, initially zero, aligned to a cache line. Copying is
+/// Owns a dense row-major float32 array, initially zero, aligned to a cache line. Copying is
 /// explicit (`assign`); views are `std::span<float>`.
 class Tensor {
  public:
@@ -49,7 +48,7 @@ class Tensor {
   std::unique_ptr<float, Free> data_;
 };
 
-/// What a result does with the values that its memory holds.
+/// Whether a result overwrites its memory or is added to it.
 enum class Into { kOverwrite, kAdd };
 
 }  // namespace kolo::trainer

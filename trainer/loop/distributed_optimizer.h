@@ -23,11 +23,11 @@ namespace kolo::trainer {
 /// Connects a model's parameters on the processor to the runtime. Gradients live in the runtime's
 /// arena; each is marked ready as soon as the backward pass has written it, and a step waits for
 /// the averages.
-/// | Some averages are finished directions, which the optimizer only follows: averages of gradients
+///
+/// Some averages are finished directions, which the optimizer only follows: averages of gradients
 /// with momentum correction, and sparse averages with an adaptive optimizer. For the latter, each
 /// rank marks directions instead of gradients (`OwnDirections`) from the first step after a dense
 /// warm-up, and these directions are not clipped.
-///
 /// Gradients are float32 or bfloat16. bfloat16 gradients are rounded once as they are written,
 /// summed in float32, and rounded once more; norms and updates are computed in float32.
 ///

@@ -59,7 +59,7 @@ class Loss {
 /// is the target's.
 ///
 /// Targets: one tensor, int32, with a class for each row, or kNoTarget for a row that does not
-/// count.
+///          count.
 class SoftmaxCrossEntropy final : public Loss {
  public:
   struct Options {

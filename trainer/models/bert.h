@@ -18,8 +18,8 @@ class Device;
 /// and a head on some rows of the last block.
 ///
 /// Inputs: "tokens", int32 [length], and "length", int32. With "chosen", int32 [chosen], the head
-/// predicts the tokens at these positions, with the embedding's table as output layer. Without it,
-/// the head classifies the text by its first row.
+///         predicts the tokens at these positions, with the embedding's table as output layer.
+///         Without it, the head classifies the text by its first row.
 /// Source: Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language
 ///         Understanding", NAACL 2019; without its segments and its next-sentence task.
 class Bert final : public Model {

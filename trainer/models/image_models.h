@@ -54,8 +54,9 @@ void set_image_defaults(Config& config);
 
 /// A classifier of images: scaled pixels pass through a sequence of layers, which the derived class
 /// appends.
-/// | Inputs: one tensor, uint8 [height, width, channels]. A row of the output holds the logits of
-/// the classes.
+///
+/// Inputs: one tensor, uint8 [height, width, channels]. A row of the output holds the logits of the
+///         classes.
 class ImageClassifier : public Model {
  public:
   std::span<const float> forward(std::span<const TensorView> inputs, const Pass& pass) override;

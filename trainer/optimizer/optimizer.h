@@ -17,17 +17,17 @@
 
 namespace kolo::trainer {
 
-/// The part of an optimizer that takes norms of whole tensors. Ranks that share out tensors add up
-/// the squares of their elements: after `begin_step` first `prepare` of every parameter, then
-/// `squares_of`, then `apply` with the sums over all ranks, in place of `update`.
+/// The part of an optimizer that uses norms of whole tensors. If tensors are sharded over ranks, a
+/// step adds up the squares of all shards: after `begin_step`, call `prepare` for every parameter,
+/// then `squares_of`, then `apply` with the sums over all ranks, in place of `update`.
 ///
-/// Ranks that hold whole tensors add up the squares of the same parts in the same order, so that
-/// their `update` has the bits of ranks that share them out.
+/// Ranks with whole tensors add up the squares of the same parts in the same order, so that their
+/// `update` has the same bits as with shards.
 class TensorNorms {
  public:
   struct Squares {
     double of_weights = 0.0;
-    double of_step = 0.0;  ///< Of the direction or gradient that the weights are compared with.
+    double of_step = 0.0;  ///< Of the direction or gradient to which the weights are compared.
 
     Squares& operator+=(const Squares& other) {
       of_weights += other.of_weights;
@@ -39,20 +39,20 @@ class TensorNorms {
 
   virtual ~TensorNorms() = default;
 
-  /// The parts of each parameter, in the order in which `update` adds up their squares. Unless this
-  /// is called, all of it is one part.
+  /// Sets the parts of each parameter, in the order in which `update` adds up their squares. By
+  /// default, a parameter is one part.
   void add_up_by(Parts parts) { parts_ = std::move(parts); }
 
-  /// Works out what `squares_of` needs.
+  /// Computes what `squares_of` needs.
   virtual void prepare(std::size_t parameter, float gradient_scale) = 0;
-  /// The squares of some elements that this rank owns.
+  /// The squares of elements that this rank owns.
   virtual Squares squares_of(std::size_t parameter, ElementRange range) const = 0;
-  /// Updates the elements that this rank owns; `whole` is of the whole tensor.
+  /// Updates the elements that this rank owns, given the squares of the whole tensor.
   virtual void apply(std::size_t parameter, float lr, float gradient_scale,
                      const Squares& whole) = 0;
 
  protected:
-  /// The squares of a tensor of `size` elements that this rank owns, part by part.
+  /// The squares of a tensor of `size` elements, all owned by this rank, part by part.
   Squares add_up(std::size_t parameter, std::size_t size) const {
     if (!parts_) return squares_of(parameter, {.begin = 0, .count = size});
     Squares whole;
@@ -64,20 +64,20 @@ class TensorNorms {
   Parts parts_;
 };
 
-/// Weight decay of the parameters whose names fit a pattern, as the shell's.
+/// Weight decay of the parameters whose names match a shell pattern.
 struct DecayRule {
   std::string pattern;
   float weight_decay;
 };
 
-/// "PATTERN=NUMBER,PATTERN=NUMBER …"; the first that fits counts. Errors: KoloError(kConfig).
+/// Parses "PATTERN=NUMBER,PATTERN=NUMBER …"; the first match applies. Errors: KoloError(kConfig).
 std::vector<DecayRule> parse_decay_rules(std::string_view text);
 
-/// The patterns of rules that decide about no parameter.
+/// The patterns of rules that apply to no parameter.
 std::vector<std::string> unused_rules(const std::vector<DecayRule>& rules,
                                       const ParameterSet& parameters);
 
-/// Whether a parameter decays where no rule fits.
+/// Whether a parameter decays if no rule matches.
 inline bool decays(const Parameter& parameter) { return parameter.shape().size() > 1; }
 
 struct OptimizerOptions {
@@ -94,12 +94,12 @@ struct OptimizerOptions {
 ///
 /// Matrices and kernels decay; vectors (biases, gains) do not, unless a rule says otherwise.
 ///
-/// Of a parameter that ranks share out (`Parameter::own_shard`), it updates the elements that this
-/// rank owns, and has state for these alone.
+/// If a parameter is sharded (`Parameter::own_shard`), the optimizer updates only the elements that
+/// this rank owns, and has state only for these.
 ///
-/// Of a table whose gradient is rows, a step changes these rows and their state, and nothing else:
-/// the others neither decay nor follow their momentum, and their moments stay as they are. Step
-/// counts are those of the optimizer, whichever rows a step has (as in PyTorch's SparseAdam).
+/// If a table's gradient is rows, a step changes only these rows and their state: other rows
+/// neither decay nor follow their momentum, and their moments stay as they are. Step counts are
+/// those of the optimizer, whichever rows a step has (as in PyTorch's SparseAdam).
 class Optimizer : public Stateful {
  public:
   /// How an adaptive optimizer scales gradients: each element by the root of the second moment,
@@ -109,57 +109,57 @@ class Optimizer : public Stateful {
     float epsilon;
   };
 
-  /// `parameters` outlives it.
+  /// `parameters` outlives the optimizer.
   Optimizer(ParameterSet& parameters, const OptimizerOptions& options);
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// Updates all parameters with their gradients, which are first multiplied by `gradient_scale`.
+  /// Updates all parameters with their gradients times `gradient_scale`.
   void step(float lr, float gradient_scale) {
     begin_step();
     for (std::size_t i = 0; i < parameters_.size(); ++i) update(i, lr, gradient_scale);
   }
 
-  /// The same in parts: a step begins; then each parameter is updated once, in any order.
+  /// A step in parts: `begin_step`, then one `update` per parameter, in any order.
   virtual void begin_step() = 0;
   virtual void update(std::size_t parameter, float lr, float gradient_scale) = 0;
 
-  /// In place of `update`: what the gradient's memory holds is a finished direction, which already
-  /// has its momentum or its scale. The parameter moves by lr times the direction and decays as
-  /// strongly as by `update`. Once followed, a parameter is not updated again.
+  /// Replaces `update` if the gradient's memory holds a finished direction, which already includes
+  /// momentum or adaptive scale. The parameter moves by lr times the direction and decays as much
+  /// as in `update`. Once followed, a parameter must not be updated again.
   virtual void follow(std::size_t parameter, float lr, float gradient_scale) = 0;
 
-  /// Momentum of `update` in front of a plain step; 0 without one.
+  /// Momentum that `update` applies before a plain SGD step; 0 without momentum.
   virtual float momentum() const { return 0.0f; }
 
   /// Empty for optimizers that are not adaptive.
   virtual std::optional<Adaptation> adaptation() const { return std::nullopt; }
 
-  /// The part of this optimizer that takes norms of whole tensors; null for those that take none.
+  /// The part of this optimizer that uses norms of whole tensors; null if it uses none.
   virtual TensorNorms* norms() { return nullptr; }
 
  protected:
-  /// For optimizers that take norms of whole tensors. Errors: KoloError(kConfig) naming a parameter
+  /// For optimizers that use norms of whole tensors. Errors: KoloError(kConfig) naming a parameter
   /// whose gradient is rows.
   void require_no_rows(std::string_view name) const;
 
   /// Zeros, one for each element that this rank updates.
   static Tensor make_state(const Parameter& parameter);
-  /// Names such a state as that of the whole parameter.
+  /// Visits such a state under the name of the whole parameter.
   static void visit_elements(StateVisitor& visitor, std::string_view prefix,
                              const Parameter& parameter, Tensor& state);
 
-  /// Gradients that are there, and what belongs to the same elements.
+  /// A part of the gradient and the matching values and state.
   struct Part {
     std::span<const float> gradient;
     std::span<float> value;
-    std::size_t begin;  ///< In a state.
+    std::size_t begin;  ///< Index of the first element in a state.
 
     std::span<float> of(Tensor& state) const {
       return state.span().subspan(begin, gradient.size());
     }
   };
-  /// Calls `use(part)` for all of them.
+  /// Calls `use(part)` for each part of the gradient.
   template <typename Use>
   void visit_parts(std::size_t index, const Use& use) {
     Parameter& parameter = parameters_[index];
@@ -181,22 +181,22 @@ class Optimizer : public Stateful {
   std::vector<float> weight_decay_;  // by parameter
 };
 
-/// A kind of optimizer that --optimizer can name.
+/// An optimizer that --optimizer can name.
 struct OptimizerEntry {
   std::string name;
-  std::string help;  ///< In a few words.
+  std::string help;  ///< A short description.
 
   /// `parameters` outlive the optimizer.
   std::function<std::unique_ptr<Optimizer>(ParameterSet& parameters,
                                            const OptimizerOptions& options)>
       make;
 
-  /// Options that not every optimizer reads, as "--beta1". One that nothing in a job reads is an
-  /// error.
+  /// Options, such as "--beta1", that only some optimizers read. It is an error to give an option
+  /// that nothing in the job reads.
   std::vector<std::string> reads = {};
 };
 
-/// What `OptimizerEntry::make` is for a class that is made from these two.
+/// An `OptimizerEntry::make` for a class with this constructor.
 template <typename O>
 std::unique_ptr<Optimizer> make_optimizer_of(ParameterSet& parameters,
                                              const OptimizerOptions& options) {
@@ -208,17 +208,17 @@ OptimizerEntry adamw_entry();
 OptimizerEntry lars_entry();
 OptimizerEntry lamb_entry();
 
-/// 1 / (1 - beta^steps), which corrects a running mean that starts at zero and is too small at
-/// first. Before: steps > 0.
+/// 1 / (1 - beta^steps), which corrects the bias of a running mean that starts at zero. Before:
+/// steps > 0.
 float bias_correction(float beta, std::uint64_t steps);
 
-/// The fall of a learning rate: the share that is left, from 1 at `progress` 0 to 0 at 1.
+/// Decay of a learning rate: the remaining share, from 1 at `progress` 0 to 0 at 1.
 using LrFall = double (*)(double progress);
 
-/// A course that --lr-schedule can name.
+/// A learning-rate schedule that --lr-schedule can name.
 struct LrScheduleEntry {
   std::string name;
-  std::string help;  ///< In a few words.
+  std::string help;  ///< A short description.
   LrFall fall;
 };
 
@@ -233,12 +233,12 @@ LrScheduleEntry constant_schedule();
 /// Source: Loshchilov and Hutter, "SGDR", ICLR 2017, without restarts, for the cosine.
 struct LrSchedule {
   float peak_lr;
-  float final_lr;  ///< Of a schedule that falls.
+  float final_lr;  ///< Learning rate at the end of the decay.
   std::size_t warmup_steps;
   std::size_t total_steps;
   LrFall fall;
 
-  /// Shape: step 0 is the first; steps beyond the last have its rate.
+  /// Step 0 is the first; steps after the last have the last step's rate.
   float at(std::size_t step) const;
 };
 

@@ -23,10 +23,10 @@ struct UpdateVerdict {
   bool has_diverged = false;    ///< Skipped, and no lower loss scale can help: training has failed.
 };
 
-/// Decides between averages and update: clips gradients, and skips steps that overflowed.
+/// Decides between averaging and update: clips gradients, and skips steps that overflowed.
 ///
-/// An infinity or NaN of any rank survives the sum over ranks and makes the norm of the averages
-/// infinite or NaN. All ranks know the same norm, so they skip together.
+/// An infinity or NaN on any rank survives the sum over ranks and makes the norm of the averages
+/// infinite or NaN. All ranks compute the same norm, so they skip together.
 ///
 /// Threads: one; no I/O.
 class UpdateGate final : public Stateful {
@@ -47,8 +47,8 @@ class UpdateGate final : public Stateful {
   /// Before: `scaled_norm` is the norm of averages that still carry loss_scale().
   UpdateVerdict judge(double scaled_norm);
 
-  /// Replaces `judge` where the device has decided about skipping. Returns whether training has
-  /// diverged: it is an overflow that no lower loss scale could avoid.
+  /// Call instead of `judge` if the device has decided about skipping. Returns whether training has
+  /// diverged, that is whether an overflow occurred that no lower loss scale can avoid.
   [[nodiscard]] bool record(bool has_overflowed);
 
  private:

@@ -10,9 +10,9 @@
 
 namespace kolo::trainer {
 
-/// Running means of all weights, which often predict better than the weights themselves.
+/// Running means of all weights, which often generalise better than the weights themselves.
 ///
-/// The mean of step t gives the weights of step s ≤ t the weight (1 - decay) decay^(t-s), where the
+/// After step t, the mean gives the weights of step s ≤ t the weight (1 - decay) decay^(t-s). The
 /// decay is at most (1 + t) / (10 + t), so that the first weights are soon forgotten.
 /// Source: Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992; the
 ///         bound for early steps as in TensorFlow's ExponentialMovingAverage.
@@ -31,7 +31,7 @@ class WeightAverage final : public Stateful {
     }
   }
 
-  /// Before: not swapped.
+  /// Before: the means are not swapped in.
   void visit_state(StateVisitor& visitor) override {
     visitor.shared("weight_average.steps", steps_);
     for (std::size_t i = 0; i < means_.size(); ++i) {
@@ -39,7 +39,7 @@ class WeightAverage final : public Stateful {
     }
   }
 
-  /// After each step that changed the weights.
+  /// Call after each step that changed the weights.
   void update() {
     steps_ += 1.0;
     const float decay = std::min(decay_, static_cast<float>((1.0 + steps_) / (10.0 + steps_)));

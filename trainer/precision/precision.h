@@ -10,8 +10,8 @@ namespace kolo::trainer {
 /// A factor of the loss, and so of every gradient, that lifts small gradients into the range of a
 /// 16-bit float. The update divides by it.
 ///
-/// A dynamic scale probes for the largest one that fits: it halves after a step whose gradients
-/// overflowed, which is skipped, and doubles after a number of successful ones. Ranks that see the
+/// A dynamic scale searches for the largest usable value: it halves after a step whose gradients
+/// overflowed, which is skipped, and doubles after a number of successful steps. Ranks that see the
 /// same outcomes have the same scale.
 ///
 /// Threads: one; no I/O.
@@ -33,7 +33,7 @@ class LossScaler {
   /// The state in a checkpoint.
   struct State {
     float scale = 1.0f;
-    std::size_t clean_steps = 0;  ///< Since the scale changed last.
+    std::size_t clean_steps = 0;  ///< Successful steps since the last change of the scale.
     friend bool operator==(const State&, const State&) = default;
   };
 
@@ -45,11 +45,11 @@ class LossScaler {
   explicit LossScaler(const Options& options);
 
   float scale() const { return state_.scale; }
-  /// True if a step that overflows at this scale may be skipped because a lower scale may help: not
-  /// without a scale, nor at the lower bound.
+  /// Whether a step that overflows at this scale may be skipped because a lower scale may help:
+  /// false without a scale, and at the lower bound.
   bool can_skip() const;
 
-  /// After a step with the present scale.
+  /// Call after each step at the current scale.
   void update(bool has_overflowed);
 
   const State& state() const { return state_; }
@@ -60,17 +60,17 @@ class LossScaler {
   State state_;
 };
 
-/// The dtype of the operands of a model's products: float32, bfloat16 or float16; see Note [Mixed
-/// precision] in this folder. Errors: KoloError(kConfig) naming the choices.
+/// Parses the dtype of the operands of a model's products: float32, bfloat16 or float16; see Note
+/// [Mixed precision] in this folder. Errors: KoloError(kConfig) naming the choices.
 DType parse_precision(const std::string& text);
 
-/// The dtype of gradients: float32 or bfloat16. Errors: KoloError(kConfig) naming the choices, one
-/// of which is "auto", which is not for this function.
+/// Parses the dtype of gradients: float32 or bfloat16. Before: `text` is not "auto". Errors:
+/// KoloError(kConfig) naming the choices.
 DType parse_gradients(const std::string& text);
 
-/// "off", "dynamic", a number, or "auto": dynamic for float16, whose range is too small for
-/// gradients, and off for the others, whose range is that of float32. Errors: KoloError(kConfig)
-/// naming the choices.
+/// Parses "off", "dynamic", a number, or "auto": dynamic for float16, whose range is too small for
+/// gradients, and off for dtypes with the range of float32. Errors: KoloError(kConfig) naming the
+/// choices.
 LossScaler::Options parse_loss_scale(const std::string& text, DType precision);
 
 }  // namespace kolo::trainer

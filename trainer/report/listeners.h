@@ -28,20 +28,21 @@ struct ProgressReport {
   std::size_t skipped_steps;  ///< Skipped steps so far.
 };
 
-/// Who is told how training goes. Exists on one rank only.
+/// Receives news of the training. Exists on one rank only.
 ///
-/// Threads: that of training. Errors: none; a listener that cannot write says so itself.
+/// Threads: the training thread. Errors: none; a listener that cannot write reports that itself.
 class TrainingListener {
  public:
   virtual ~TrainingListener() = default;
 
-  /// Before the first step here, with the steps that were taken before, by a job that is resumed.
+  /// Called before the first step, with the number of steps that the job had taken before it
+  /// resumed.
   virtual void begin(std::size_t step) = 0;
   virtual void report(const ProgressReport& report) = 0;
   /// During an evaluation, after `done` of `total` batches.
   virtual void evaluating(std::size_t done, std::size_t total) = 0;
   virtual void evaluation(std::size_t step, double loss, const Metric& metric, double value) = 0;
-  /// Text for people.
+  /// A message for people.
   virtual void note(std::string_view text) = 0;
 };
 
@@ -58,7 +59,7 @@ class Progress final : public TrainingListener {
   void report(const ProgressReport& report) override;
   void evaluating(std::size_t done, std::size_t total) override;
   void evaluation(std::size_t step, double loss, const Metric& metric, double value) override;
-  /// Prints text that stays.
+  /// Prints text that later lines do not overwrite.
   void note(std::string_view text) override;
 
  private:
@@ -67,30 +68,32 @@ class Progress final : public TrainingListener {
   std::string rate_unit_;
   bool header_printed_ = false;
   std::chrono::steady_clock::time_point last_line_ = {};  // of an evaluation
-  bool line_is_open_ = false;  // a line in place that the next note must not overwrite
+  bool line_is_open_ = false;  // whether a line in place is open, which the next note must not
+                               // overwrite
 };
 
-/// "terminal" and "lines" as they say; "auto" updates one line in place if both `out` and stderr
-/// are terminals. Launchers give their ranks a terminal for stdout even when their own is a file,
-/// but not for stderr.
+/// Parses "terminal", "lines" or "auto". "auto" updates one line in place if both `out` and stderr
+/// are terminals. stdout alone does not tell: launchers give their ranks a terminal for stdout,
+/// though not for stderr, even when their own stdout is a file.
 Progress::Style progress_style(std::string_view choice, std::FILE* out);
 
 /// "45s", "12m05s", "3h07m".
 std::string format_seconds(double seconds);
 
-/// A file of events for TensorBoard: numbers by name and step. It is open only while it is written.
+/// A TensorBoard event file: numbers by name and step. It is open only while it is written.
 ///
 /// Threads: one.
 /// Errors:  KoloError(kIo) naming path and cause.
 /// Source:  tensorflow/core/util/event.proto, framework/summary.proto; TFRecord's frames.
 class EventFile {
  public:
-  /// A new file in `folder`. TensorBoard then forgets what earlier files of the folder say of step
-  /// `first_step` and later ones. Nothing is written yet.
+  /// Names a new file in `folder`. For TensorBoard it overrides values of earlier files from step
+  /// `first_step` on. Nothing is written yet.
   EventFile(const std::filesystem::path& folder, std::size_t first_step);
 
   void add(std::size_t step, std::string_view name, double value);
-  /// Writes what was added, and makes the folder. After an error it is still to be written.
+  /// Appends what was added to the file, and creates the folder. After an error, the next call
+  /// retries.
   void write();
 
  private:
@@ -100,16 +103,15 @@ class EventFile {
   std::string pending_;
 };
 
-/// Keeps the numbers of a run in its folder:
+/// Keeps a record of a run in its folder:
 ///
 ///     config.toml      the options it runs with
 ///     metrics.jsonl    a line per report and per evaluation
 ///     tokenizer/       the vocabularies of its data
 ///     tensorboard/     the same for TensorBoard, a file each time the run begins or is resumed
 ///
-/// A resumed run replaces what an earlier one wrote of later steps. That a file cannot be written
-/// is logged once; training goes on, and what could not be written is tried again with what
-/// follows.
+/// A resumed run replaces records of later steps from an earlier run. A file that cannot be written
+/// is logged once; training goes on, and the next write retries.
 class RunLog final : public TrainingListener {
  public:
   /// Writes nothing yet. `config` is the text of config.toml.
@@ -120,7 +122,7 @@ class RunLog final : public TrainingListener {
   void evaluating(std::size_t, std::size_t) override {}
   void evaluation(std::size_t step, double loss, const Metric& metric, double value) override;
   void note(std::string_view) override {}
-  /// Tries again to write what could not be written. Returns whether the files hold everything.
+  /// Retries what could not be written. Returns whether the files are complete.
   bool is_complete();
 
  private:
@@ -132,7 +134,7 @@ class RunLog final : public TrainingListener {
   TextFiles vocabularies_;
   std::size_t first_step_ = 0;
   bool has_failed_ = false;
-  bool has_begun_ = false;  ///< The files that a run begins with are written.
+  bool has_begun_ = false;  ///< Whether the files written at the beginning of a run are complete.
   std::string pending_lines_;
   std::optional<EventFile> events_;
 };

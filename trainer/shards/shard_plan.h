@@ -18,23 +18,23 @@ namespace kolo::trainer {
 
 class ParameterUpdater;
 
-/// Bytes of a bucket of shards: `fusion_bytes`, or 1 MiB unless that is set.
+/// Bytes per bucket of shards: `fusion_bytes`, or 1 MiB if that is not set.
 std::size_t shard_bucket_bytes(const Options& options);
 
-/// Which rank owns which elements of a model's parameters. Parameters stand side by side in
-/// buckets, the last registered first, because backward passes complete their gradients in this
-/// order. Each rank owns an equal part of each bucket, in the order of ranks, wherever that cuts
-/// the parameters:
+/// Maps each element of a model's parameters to the rank that owns it. Parameters are packed into
+/// buckets in reverse registration order, the order in which backward passes complete their
+/// gradients. The ranks, in order, own equal parts of each bucket, whose boundaries may cut
+/// parameters:
 ///
 ///     bucket    | bias | weight               | bias | weight    |
 ///     owners    | rank 0          | rank 1          | rank 2     |
 ///
-/// Parameters whose gradients are rows are left out.
+/// Parameters whose gradients are rows have no place in the plan.
 ///
 /// Threads: pure.
 class ShardPlan {
  public:
-  /// Parameters and parts begin at multiples of so many elements: of a cache line.
+  /// Parameters and parts begin at multiples of this many elements: one cache line.
   static constexpr std::size_t kAlignment = 16;
 
   struct Segment {
@@ -43,10 +43,10 @@ class ShardPlan {
   };
   struct Bucket {
     std::vector<Segment> segments = {};
-    std::size_t count = 0;  ///< Elements with padding, a multiple of the ranks.
+    std::size_t count = 0;  ///< Elements including padding, a multiple of the number of ranks.
   };
 
-  /// A bucket has at most `bucket_bytes`, or one parameter that is larger. Before: ranks > 0.
+  /// A bucket has at most `bucket_bytes`, unless a single parameter is larger. Before: ranks > 0.
   ShardPlan(const ParameterSet& parameters, std::size_t ranks, std::size_t bucket_bytes);
 
   std::span<const Bucket> buckets() const { return buckets_; }
@@ -54,11 +54,11 @@ class ShardPlan {
   std::optional<std::size_t> bucket_of(std::size_t parameter) const {
     return places_[parameter].bucket;
   }
-  /// The elements of a parameter that a rank owns; its gradient is not rows.
+  /// The elements of a parameter that a rank owns. Before: its gradient is not rows.
   ElementRange range(std::size_t parameter, std::size_t rank) const;
-  /// Those of all ranks, in their order.
+  /// The elements of a parameter that each rank owns, in rank order.
   std::vector<ElementRange> ranges(std::size_t parameter) const;
-  /// The elements of each rank's part of a bucket.
+  /// Elements in each rank's part of a bucket.
   std::size_t part_count(const Bucket& bucket) const { return bucket.count / ranks_; }
 
  private:
@@ -75,37 +75,37 @@ class ShardPlan {
 
 /// Sums of squares of averages.
 struct ShardSquares {
-  double of_shard = 0.0;  ///< The elements that a plan gives one rank.
-  double of_rows = 0.0;   ///< Rows of tables, which all ranks have.
+  double of_shard = 0.0;  ///< Over the elements that a plan assigns to one rank.
+  double of_rows = 0.0;   ///< Over rows of tables, which all ranks have.
 };
 
-/// Those of a rank, so that no rank reads all averages. Ranks that hold all of them get the bits of
-/// ranks that hold their shards alone.
+/// Computes the squares of one rank, so that no rank reads all averages. The bits do not depend on
+/// whether a rank holds all averages or only its shards.
 ShardSquares squares_of(const ParameterSet& parameters, const ShardPlan& plan, std::size_t rank);
 
-/// The squares of each whole tensor, by parameter, of which this rank adds those of the elements
-/// that it owns. Collective: each rank sends two numbers per parameter, and all add up those of all
-/// ranks in the order of ranks. Before: `norms` has prepared all parameters, which `plan` has.
+/// The squares of each whole tensor, by parameter; each rank contributes those of the elements that
+/// it owns. Collective: each rank sends two numbers per parameter, and all ranks add them up in
+/// rank order. Before: `norms` has prepared all parameters, and `plan` covers them.
 /// Errors: those of the runtime.
 std::vector<TensorNorms::Squares> tensor_squares_over_ranks(Runtime& runtime,
                                                             const TensorNorms& norms,
                                                             const ShardPlan& plan,
                                                             std::size_t parameters);
 
-/// Euclidean norm of all averages taken as one vector, from the squares of this rank. Collective:
-/// one number is added up, in the order of ranks. Errors: those of the runtime.
+/// Euclidean norm of all averages taken as one vector, given the squares of this rank. Collective:
+/// adds up one number per rank, in rank order. Errors: those of the runtime.
 double norm_over_ranks(Runtime& runtime, ShardSquares squares);
 
 struct ShardOptions {
   UpdateGate::Options gate = {};
-  /// What a rank keeps of gradients for the step: all, or those of its shards (ZeRO-2).
+  /// The averages that a rank keeps for the step: all, or only its shards' (ZeRO-2).
   enum class Keep { kWhole, kShards } keep = Keep::kWhole;
 };
 
-/// Updates parameters by shards. `make` is called when the parameters know which elements this rank
-/// owns.
+/// Makes an updater with parameters sharded over ranks. It calls `make` once the parameters know
+/// which elements this rank owns.
 /// Errors: those of the runtime and of `make`; KoloError(kConfig) naming an option of the runtime
-///         that does not go with shards.
+///         that excludes shards.
 std::unique_ptr<ParameterUpdater> make_sharded_optimizer(
     Runtime& runtime, ParameterSet& parameters,
     const std::function<std::unique_ptr<Optimizer>(ParameterSet&)>& make,

@@ -16,48 +16,48 @@ namespace kolo::trainer {
 
 struct Config;
 
-/// Where data, model and loss meet: what is learnt from which samples, and how well.
+/// A task: data, the loss that a model is trained with, and the metric that rates it.
 struct Task {
   DataSplit data;
-  std::size_t outputs;          ///< Numbers in a row of the model's output.
-  std::size_t rows_per_sample;  ///< Rows of the output, each with a loss of its own.
-  std::string unit;             ///< What a row is, for rates: "samples" or "tokens".
+  std::size_t outputs;          ///< Numbers per row of the model's output.
+  std::size_t rows_per_sample;  ///< Rows of the output per sample, each with its own loss.
+  std::string unit;             ///< Unit of a row, for rates: "samples" or "tokens".
   Metric metric;
-  /// Bytes of text that a held-out row stands for, on average; empty where rows are not of a text.
+  /// Average bytes of text per held-out row; empty if rows are not text.
   std::optional<double> bytes_per_row = std::nullopt;
-  /// Makes the loss of a batch of this many samples.
+  /// Makes the loss for a batch of this many samples.
   std::function<std::unique_ptr<Loss>(std::size_t batch)> make_loss;
-  /// Rows of a sample that have a target, on average over the training data, where some have none.
+  /// Average number of rows with a target per training sample; empty if all rows have one.
   std::optional<double> mean_targets = std::nullopt;
 
-  /// Rows of a sample that count, on average. It is known before training, so that a row has the
-  /// same weight in every step and on any number of ranks.
+  /// Average number of rows per sample that count. It is known before training, so that a row has
+  /// the same weight in every step and for any number of ranks.
   double targets_per_sample() const {
     return mean_targets.value_or(static_cast<double>(rows_per_sample));
   }
   const SampleFormat& format() const { return data.train->format(); }
 
-  /// A held-out loss as bits for each byte of text, which compares models of other tokens. Empty
-  /// where rows are not of a text.
+  /// A held-out loss as bits per byte of text, by which models with different tokenizers compare.
+  /// Empty if rows are not text.
   std::optional<double> bits_per_byte(double nats_per_row) const {
     if (!bytes_per_row) return std::nullopt;
     return nats_per_row / (*bytes_per_row * std::numbers::ln2);
   }
 };
 
-/// A kind of task that --task can name.
+/// A task that --task can name.
 struct TaskEntry {
   std::string name;
-  std::string help;  ///< In a few words.
+  std::string help;  ///< A short description.
 
-  /// Errors: KoloError(kData) if the samples are not of the task.
+  /// Errors: KoloError(kData) if the samples do not fit the task.
   std::function<Task(const Config& config, DataSplit data)> make;
 
-  /// Tasks whose data sets are also data of this one.
+  /// Tasks whose data sets this task also reads.
   std::vector<std::string> also_reads_data_of = {};
 
-  /// Options that not every task reads, as "--dropout". One that nothing in a job reads is an
-  /// error.
+  /// Options, such as "--dropout", that only some tasks read. It is an error to give an option that
+  /// nothing in the job reads.
   std::vector<std::string> reads = {};
 
   bool reads_data_of(const std::string& task) const {
@@ -75,7 +75,7 @@ TaskEntry masked_tokens();
 Task classification_task(const Config& config, DataSplit data, std::size_t rows_per_sample,
                          std::string unit);
 
-/// Errors: KoloError(kData): `config.data` does not hold `wanted`.
+/// Throws KoloError(kData): `config.data` does not contain `wanted`.
 [[noreturn]] void throw_wrong_samples(const Config& config, const std::string& wanted);
 
 }  // namespace kolo::trainer

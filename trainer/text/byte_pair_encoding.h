@@ -16,11 +16,11 @@ struct pcre2_real_code_8;
 
 namespace kolo::trainer {
 
-/// Cuts texts into the pieces that GPT-2 cuts them into before it merges bytes: a word with the
-/// space before it, digits, other characters, white space. No token reaches over two pieces.
+/// Splits texts into pieces as GPT-2 does before it merges bytes: a word with the preceding space,
+/// digits, other characters, white space. No token spans two pieces.
 ///
-/// Letters, numbers and white space are those of Unicode. Bytes that are not UTF-8 are pieces of
-/// their own. The pieces, one after the other, are the text.
+/// Letters, numbers and white space are Unicode's. Bytes that are not UTF-8 are separate pieces.
+/// The concatenated pieces are the text.
 ///
 /// Threads: any. Source: https://github.com/openai/gpt-2, src/encoder.py.
 class PieceSplitter {
@@ -37,17 +37,17 @@ class PieceSplitter {
   std::unique_ptr<pcre2_real_code_8, FreeCode> pattern_;
 };
 
-/// The first place at or after `from` where a text can be cut so that its two parts have the pieces
-/// that the whole has; the end of the text if there is none.
+/// The first position at or after `from` at which the text can be split without changing its
+/// pieces; the end of the text if there is none.
 std::size_t next_cut(std::string_view text, std::size_t from);
 
-/// Tokens that began as bytes and grew by merging pairs of neighbours: frequent words are one
-/// token, and every text can be written.
+/// Tokens formed from bytes by merging adjacent pairs: frequent words are one token, and every text
+/// can be encoded.
 ///
-/// A text is cut into pieces. In each, the pair of neighbours with the lowest place in the list of
-/// merges becomes one token, the leftmost first, until no pair is in the list.
+/// A text is split into pieces. In each piece, the adjacent pair that comes first in the list of
+/// merges becomes one token, the leftmost pair first, until no pair is in the list.
 ///
-/// Cost:   n log n for a piece of n bytes; pieces that come again are copied.
+/// Cost:   n log n for a piece of n bytes; repeated pieces are copied.
 /// Source: Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units", ACL
 ///         2016; over bytes: Radford et al. (GPT-2), 2019.
 class BytePairEncoding final : public Tokenizer {
@@ -62,14 +62,14 @@ class BytePairEncoding final : public Tokenizer {
     std::int32_t joined;
   };
 
-  /// `tokens` are the bytes of each token, all different, and `merges` in their order. Those that
-  /// no merge makes and that are no single byte are never of a text.
-  /// Before: each single byte is a token; what a merge joins are tokens, and so is the result.
+  /// `tokens` are the bytes of each token, all different, and `merges` are in order of priority.
+  /// Tokens that are neither single bytes nor made by a merge never occur in a text.
+  /// Before: each single byte is a token; each merge joins two tokens into a token.
   BytePairEncoding(std::vector<std::string> tokens, std::vector<Merge> merges);
 
   /// Reads vocab.json and merges.txt in GPT-2's layout.
-  /// Errors: KoloError(kData) naming the file that is missing, and offset or line: malformed, a
-  ///         byte without a token, or a merge of what is not in the vocabulary.
+  /// Errors: KoloError(kData) naming the missing file, or file and offset or line: malformed, a
+  ///         byte without a token, or a merge whose tokens are not in the vocabulary.
   static BytePairEncoding from_files(const TextFiles& files);
 
   std::size_t size() const override { return tokens_.size(); }
@@ -97,14 +97,14 @@ class BytePairEncoding final : public Tokenizer {
   PieceSplitter splitter_;
 };
 
-/// The pieces of texts, each with the number of times that it occurs.
+/// Counts the pieces of texts.
 ///
 /// Threads: one.
 class PieceCounts {
  public:
   using Counts = std::unordered_map<std::string, std::int64_t>;
 
-  /// Cost: memory for each piece that is new.
+  /// Cost: memory for each new piece.
   void add(std::string_view text);
   const Counts& counts() const { return counts_; }
 
@@ -113,13 +113,13 @@ class PieceCounts {
   Counts counts_;
 };
 
-/// Learns a vocabulary of at most `size` tokens: the bytes in GPT-2's order, a token for each merge
-/// and the end of a text. Each merge joins the pair of neighbours that occurs most often; between
-/// pairs that occur equally often it is the one whose left token has the lower number, then whose
-/// right one has. Learning ends early when no pair occurs twice.
+/// Learns a vocabulary of at most `size` tokens: the bytes in GPT-2's order, a token for each
+/// merge, and the end of a text. Each merge joins the most frequent adjacent pair; on a tie, the
+/// pair with the lower left token, then with the lower right token. Learning ends early when no
+/// pair occurs twice.
 ///
-/// The vocabulary depends on the counts alone. Before: `size` is at least `kFewestTokens`.
-/// Cost: about the number of neighbours in all different pieces, and the changes of each merge.
+/// The vocabulary depends only on the counts. Before: `size` is at least `kFewestTokens`.
+/// Cost: about the number of adjacent pairs in all distinct pieces, plus the changes of each merge.
 BytePairEncoding learn_byte_pairs(const PieceCounts& pieces, std::size_t size);
 
 /// The bytes and the end of a text.

@@ -17,11 +17,11 @@
 
 namespace kolo::trainer {
 
-/// Numbers for the tokens of texts that a model reads whole, which are words or byte pairs, and for
-/// entries that are no tokens of a text.
+/// Numbers the tokens of texts that a model reads whole, which are words or byte pairs, and special
+/// entries that occur in no text.
 ///
-/// Marks: a text begins with [CLS], which stands for all of it, and [MASK] stands where a token is
-///        hidden.
+/// Marks: a text begins with [CLS], which represents the whole text, and [MASK] replaces a hidden
+///        token.
 /// Immutable. Threads: any.
 class TextVocabulary {
  public:
@@ -29,7 +29,7 @@ class TextVocabulary {
     std::int32_t text;    ///< [CLS]
     std::int32_t hidden;  ///< [MASK]
   };
-  /// Entries from `first` to before `end`.
+  /// The entries [first, end).
   struct Range {
     std::int32_t first;
     std::int32_t end;
@@ -38,27 +38,27 @@ class TextVocabulary {
 
   virtual ~TextVocabulary() = default;
 
-  /// Number of entries, with those that are no tokens of a text.
+  /// Number of entries, including special ones.
   virtual std::size_t size() const = 0;
   /// The tokens of a text, without marks.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
-  /// Fills up a text.
+  /// The entry that fills up a text.
   virtual std::int32_t padding() const = 0;
-  /// Stands for a text that has no tokens.
+  /// The entry for a text without tokens.
   virtual std::int32_t no_token() const = 0;
   virtual std::optional<Marks> marks() const = 0;
-  /// The entries that are tokens of texts and can be told apart.
+  /// The entries that are tokens of texts, without the entry for unknown words.
   virtual Range tokens() const = 0;
-  /// What has to be kept to make an equal one; see `load_vocabulary`.
+  /// The files from which `load_vocabulary` makes an equal vocabulary.
   virtual TextFiles files() const = 0;
 };
 
 /// Inputs of whole texts: "tokens", int32 [max_length] of the vocabulary, and "length", int32, the
-/// number of those before padding.
+/// number of tokens before padding.
 SampleFormat text_format(const TextVocabulary& vocabulary, std::size_t max_length);
 
-/// The tokens of a tokenizer with their numbers, then padding, then the marks if it has them: texts
-/// that are tokens already stay as they are.
+/// The tokens of a tokenizer with their numbers, then padding, then marks if there are any, so that
+/// texts that are already tokenized stay unchanged.
 class TokenVocabulary final : public TextVocabulary {
  public:
   struct Options {
@@ -82,14 +82,14 @@ class TokenVocabulary final : public TextVocabulary {
   bool has_marks_;
 };
 
-/// The words of a text in lower case, and each of its other characters but white space.
+/// The words of a text in lower case, and each other character except white space.
 ///
-/// A word is a run of letters, digits, underscores, apostrophes and bytes above 127, which keeps
-/// UTF-8 together; only ASCII letters become lower case.
+/// A word is a run of letters, digits, underscores, apostrophes and bytes above 127, so that UTF-8
+/// characters stay whole; only ASCII letters become lower case.
 std::vector<std::string> split_words(std::string_view text);
 
-/// Numbers for words: 0 is padding, 1 any word that is not here, then the marks if it has them,
-/// then the words, the most frequent first, words of one count in the order of their bytes.
+/// Numbers words: 0 is padding, 1 any unknown word, then marks if there are any, then the words by
+/// descending frequency, and in byte order on a tie.
 class Vocabulary final : public TextVocabulary {
  public:
   /// The file with the entries; see `from_numbered_json`.
@@ -97,20 +97,20 @@ class Vocabulary final : public TextVocabulary {
 
   static constexpr std::int32_t kPadding = 0;
   static constexpr std::int32_t kUnknown = 1;
-  static constexpr std::int32_t kClass = 2;  ///< [CLS], where there are marks.
-  static constexpr std::int32_t kMask = 3;   ///< [MASK], where there are marks.
-  static constexpr std::size_t kMarked = 4;  ///< Entries before the words, where there are marks.
+  static constexpr std::int32_t kClass = 2;  ///< [CLS], with marks.
+  static constexpr std::int32_t kMask = 3;   ///< [MASK], with marks.
+  static constexpr std::size_t kMarked = 4;  ///< Entries before the words, with marks.
 
   struct Options {
-    std::size_t most = SIZE_MAX;  ///< Entries, with those that are no words; at least these.
-    std::size_t min_count = 1;    ///< Rarer words stay unknown.
+    std::size_t most = SIZE_MAX;  ///< Most entries, including special ones.
+    std::size_t min_count = 1;    ///< Rarer words are unknown.
     bool has_marks = false;
   };
 
   /// Counts the words of `texts`.
   Vocabulary(std::span<const std::string> texts, const Options& options);
-  /// One that was stored in `file`: all entries by number, as `words` gives them.
-  /// Errors: KoloError(kData) naming the file, and the entry that is not what it has to be.
+  /// Restores a vocabulary stored in `file` from all entries by number, as `words` returns them.
+  /// Errors: KoloError(kData) naming the file and an entry that is invalid.
   static Vocabulary from_entries(std::vector<std::string> entries,
                                  const std::filesystem::path& file);
 
@@ -137,23 +137,23 @@ class Vocabulary final : public TextVocabulary {
     }
   };
 
-  std::vector<std::string> words_;  // by id; the first ones are no words
+  std::vector<std::string> words_;  // by id, beginning with the special entries
   std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> ids_;
 };
 
 struct Config;
 
-/// The vocabulary of words or of byte pairs whose files are among config.text_files, or else that
-/// of the words of `texts`, the training data.
+/// Loads the vocabulary of words or byte pairs whose files are among config.text_files, or else
+/// builds one from the words of `texts`, the training data.
 /// Errors: KoloError(kData) as `from_numbered_json`, `Vocabulary` and `make_tokenizer`, and naming
-///         a file that has marks where config has none or the reverse.
+///         a file with marks if config has none, or the reverse.
 std::shared_ptr<const TextVocabulary> load_vocabulary(const Config& config,
                                                       std::span<const std::string> texts);
 
-/// The options of data that becomes words; see `DatasetEntry::reads`.
+/// The options of data that is split into words; see `DatasetEntry::reads`.
 std::vector<std::string> word_options();
 
-/// Whether one of the files is that of a vocabulary.
+/// Whether one of the files is a vocabulary.
 bool has_vocabulary(const TextFiles& files);
 
 }  // namespace kolo::trainer
