@@ -17,7 +17,7 @@ constexpr bool is_optional = requires(T value) {
   value.value_or(0);
 };
 
-/// Its number, if it has one.
+/// The value as a number, if it is one.
 template <typename T>
 std::optional<double> number_in(const T& value) {
   if constexpr (is_optional<T>) {

@@ -18,10 +18,10 @@
 namespace kolo::trainer {
 namespace {
 
-/// Pause of a rank that waits for its own thread, at the end of training.
+/// Polling interval of a rank that waits for its writer thread at the end of training.
 constexpr std::chrono::milliseconds kPatience{2};
 
-/// Empty, or why rank 0 cannot write there.
+/// Returns why rank 0 cannot write to the folder; empty if it can.
 std::string prepare(const RunFolder& folder) {
   try {
     std::error_code error;
@@ -45,7 +45,7 @@ void require_writable(Runtime& runtime, const RunFolder& folder) {
   throw KoloError({.code = ErrorCode::kIo, .rank = runtime.rank(), .what = why});
 }
 
-/// Rank 0 alone reads the folder: views of a shared file system may differ.
+/// Only rank 0 reads the folder, since nodes may see a shared file system differently.
 std::optional<std::uint64_t> step_of_rank_0(Runtime& runtime, std::optional<std::uint64_t> step) {
   std::int64_t value = step ? static_cast<std::int64_t>(*step) : -1;
   runtime.broadcast("the checkpoint to resume from", {&value, 1, DType::kInt64}, 0).wait();
@@ -53,10 +53,10 @@ std::optional<std::uint64_t> step_of_rank_0(Runtime& runtime, std::optional<std:
   return static_cast<std::uint64_t>(value);
 }
 
-/// A checkpoint opened on all ranks, or why not on this one.
+/// A checkpoint opened on all ranks, or the reason why not on this rank.
 struct Opened {
-  std::unique_ptr<SavedState> saved;  ///< Null unless all ranks have it.
-  std::string trouble;                ///< Empty if this rank found none.
+  std::unique_ptr<SavedState> saved;  ///< Null unless all ranks could open it.
+  std::string trouble;                ///< Empty if this rank met no error.
 };
 
 Opened open(Runtime& runtime, const std::filesystem::path& checkpoint) {
@@ -185,7 +185,7 @@ void Checkpointer::follow(const std::vector<Report>& reports) {
   const auto count = [&](Phase phase) {
     return std::ranges::count(reports, phase, &Report::phase);
   };
-  // What was said before this checkpoint began says nothing about it.
+  // Ignores reports from before this checkpoint began.
   if (!is_busy() || reports.front().step != *step_ || count(Phase::kWriting) > 0) return;
   if (reports.front().phase == Phase::kPublished) {
     end(true);
@@ -204,7 +204,7 @@ void Checkpointer::look_after_thread() {
     sum_ = thread_.get();
     if (is_busy()) phase_ = phase_ == Phase::kPublishing ? Phase::kPublished : Phase::kWritten;
   } catch (const std::exception& error) {
-    if (!is_busy()) {  // It removed what another rank could not complete.
+    if (!is_busy()) {  // the thread was removing a checkpoint that another rank could not complete
       log::warn(error.what());
       return;
     }

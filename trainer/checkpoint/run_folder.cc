@@ -60,7 +60,7 @@ void remove_folder(const std::filesystem::path& folder) {
                  [&](std::error_code& error) { std::filesystem::remove_all(folder, error); });
 }
 
-/// The names in `folder`; none if there is no such folder.
+/// The paths in `folder`; empty if there is no such folder.
 std::vector<std::filesystem::path> list(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> paths;
   std::error_code error;
@@ -134,7 +134,7 @@ Manifest read_manifest(const std::filesystem::path& folder) {
     throw_data_error(path, error.byte > 0 ? error.byte - 1 : 0, error.what());
   } catch (const ManifestJson::exception& error) {
     throw_data_error(path, error.what());
-  } catch (const std::logic_error& error) {  // of stoull
+  } catch (const std::logic_error& error) {  // thrown by stoull
     throw_data_error(path, "a sum that is no number");
   }
 }
@@ -216,7 +216,7 @@ void RunFolder::prune(std::uint64_t newest, std::size_t keep) const {
         best = step;
       }
     } catch (const KoloError&) {
-      // A damaged one cannot be the best; whoever resumes says what is wrong with it.
+      // A damaged checkpoint cannot be the best; `resume` reports the damage.
     }
   }
   for (std::size_t i = keep; i < newest_first.size(); ++i) {
@@ -225,7 +225,8 @@ void RunFolder::prune(std::uint64_t newest, std::size_t keep) const {
 }
 
 void RunFolder::remove(std::uint64_t step) const {
-  rename_durably(checkpoint(step), partial(step));  // Half of one is never taken for one.
+  rename_durably(checkpoint(step), partial(step));  // A half-removed checkpoint must not look
+                                                    // complete.
   remove_partial(step);
 }
 

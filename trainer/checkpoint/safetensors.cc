@@ -28,7 +28,7 @@ using Json = nlohmann::ordered_json;
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
 
 constexpr std::size_t kLengthBytes = 8;
-/// The limit of the reference implementation.
+/// The reference implementation's limit.
 constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
 /// Data begins at a multiple of this.
 constexpr std::size_t kDataAlignment = 64;
@@ -84,7 +84,7 @@ class HeaderReader {
     throw_data_error(file_, offset, what);
   }
 
-  /// At the entry of a tensor in the header.
+  /// Reports an error at a tensor's entry in the header.
   [[noreturn]] void fail(const std::string& name, const std::string& what) const {
     const std::size_t place = header_.find(Json(name).dump());
     fail(kLengthBytes + (place == std::string_view::npos ? 0 : place),
@@ -175,7 +175,7 @@ class HeaderReader {
   }
 
   void require_no_gaps(std::vector<StoredTensor>& tensors) const {
-    // Tensors without elements come before the one that begins where they lie.
+    // Empty tensors sort before the tensor that begins at the same address.
     std::ranges::stable_sort(tensors, [](const StoredTensor& a, const StoredTensor& b) {
       return std::pair(a.bytes.data(), a.bytes.size()) < std::pair(b.bytes.data(), b.bytes.size());
     });

@@ -43,8 +43,8 @@ void require_same_kind(const std::filesystem::path& file, const StoredTensor& te
   throw_data_error(path, fmt::format("it has no '{}', which this job needs", name));
 }
 
-/// The name of a piece that a job may ask for: shards have that of their tensor. Empty for pieces
-/// of one rank.
+/// The name by which a job asks for a stored piece: a shard has the name of its tensor. Empty for
+/// pieces of a single rank.
 std::string_view asked_name(std::string_view stored) {
   for (const std::string_view of_rank : {PieceNames::kOwn, PieceNames::kSum, PieceNames::kRank}) {
     if (stored.starts_with(of_rank)) return {};
@@ -84,7 +84,7 @@ void Snapshot::visit_shard(std::string_view name, const Piece& piece, std::size_
   add(std::string(PieceNames::kShard).append(name), {piece.dtype, elements, piece.bytes});
 }
 
-/// All ranks visit the same shared pieces in the same order, so they agree on who saves which.
+/// All ranks visit the same shared pieces in the same order, so they agree on who saves each.
 void Snapshot::visit_shared(std::string_view name, const Piece& piece) {
   const auto least = std::ranges::min_element(shared_bytes_);
   *least += piece.bytes.size();
@@ -176,7 +176,7 @@ void SavedState::visit_shard(std::string_view name, const Piece& piece, std::siz
 void SavedState::copy_from_shards(std::string_view name, const Piece& piece, std::size_t begin) {
   const std::string full = std::string(PieceNames::kShard).append(name);
   const std::size_t end = begin + piece.bytes.size();
-  std::size_t first = 0;  // byte of the next shard
+  std::size_t first = 0;  // offset of the next shard, in bytes
   for (const SafetensorsFile& file : files_) {
     const StoredTensor* const shard = file.find(full);
     if (shard == nullptr) continue;
@@ -205,7 +205,7 @@ void SavedState::shared(std::string_view name, std::vector<double>& list) {
   std::ranges::copy(tensor.bytes, std::as_writable_bytes(std::span(list)).begin());
 }
 
-/// Rank r takes the parts of the former ranks r, r + ranks, ...
+/// Rank r takes the parts of former ranks r, r + ranks, ...
 void SavedState::part_of_sum(std::string_view name, double& value) {
   value = 0.0;
   for (std::size_t i = rank_; i < files_.size(); i += ranks_) {

@@ -30,13 +30,14 @@ void widen(std::span<const std::byte> bytes, std::span<float> values) {
 
 using Place = WeightLayout::Place;
 
-/// The tensors of one file or checkpoint, as a model asks for them.
+/// The tensors of one file or checkpoint, under the names of a model.
 class Import {
  public:
   Import(const std::filesystem::path& path, const StoredWeights& weights)
       : path_(path), weights_(weights) {}
 
-  /// Takes the first of `layouts` that has this parameter, unless it is there under its own name.
+  /// Chooses the first of `layouts` that has this parameter, unless the file has it under the
+  /// model's name.
   void find_layout(const std::string& parameter, std::span<const WeightLayout> layouts) {
     if (weights_.find(parameter) != nullptr) return;
     for (const WeightLayout& layout : layouts) {
@@ -47,7 +48,7 @@ class Import {
     }
   }
 
-  /// Takes the values if the file has them.
+  /// Copies the values if the file has them.
   void fill(const std::string& parameter, const Shape& shape, std::span<float> values) {
     const Place place = place_of(parameter);
     const StoredTensor* const found = tensor_at(place);
@@ -74,7 +75,7 @@ class Import {
     ++result_.taken;
   }
 
-  /// After all parameters: what came of them, and of the tensors that were not asked for.
+  /// Call after all parameters. Returns which were found, and which tensors were never asked for.
   SharedWeights result() {
     for (const StoredTensor& tensor : weights_.tensors()) {
       if (!names_.contains(tensor.name) && !may_be_left(tensor)) {
@@ -94,14 +95,14 @@ class Import {
                                  layout_->name, parameter));
   }
 
-  /// `name` has the prefix of the layout, which the file may leave out.
+  /// `name` has the prefix of the layout, which the file may omit.
   const StoredTensor* find(const WeightLayout& layout, const std::string& name) const {
     const StoredTensor* tensor = weights_.find(name);
     if (tensor != nullptr || !name.starts_with(layout.prefix)) return tensor;
     return weights_.find(name.substr(layout.prefix.size()));
   }
 
-  /// A name of the layout without its prefix, where the file leaves that out.
+  /// A name of the layout, without its prefix if the file omits that.
   std::string name_in_file(const std::string& name) const {
     const auto has_prefix = [this](const StoredTensor& tensor) {
       return tensor.name.starts_with(layout_->prefix);
@@ -111,7 +112,7 @@ class Import {
     return name.substr(layout_->prefix.size());
   }
 
-  /// Null if there is none.
+  /// Returns null if the file has no such tensor.
   const StoredTensor* tensor_at(const Place& place) const {
     const StoredTensor* tensor =
         layout_ == nullptr ? weights_.find(place.name) : find(*layout_, place.name);
@@ -148,7 +149,7 @@ class Import {
 
   const std::filesystem::path& path_;
   const StoredWeights& weights_;
-  const WeightLayout* layout_ = nullptr;  // null: the names of the model
+  const WeightLayout* layout_ = nullptr;  // null: the model's own names
   std::set<std::string> names_;
   SharedWeights result_;
 };
@@ -221,7 +222,7 @@ void StoredWeights::copy(const StoredTensor& tensor, std::span<float> values) co
 
 TextFiles vocabularies_of(const std::filesystem::path& path) {
   const std::filesystem::path whole = std::filesystem::weakly_canonical(path);
-  // A path that ends with a slash has an empty name.
+  // A path that ends with a slash has an empty last component.
   const std::filesystem::path named = whole.has_filename() ? whole : whole.parent_path();
   const std::filesystem::path folder = named.parent_path();
   if (std::filesystem::is_directory(named)) return read_text_files(folder / kTokenizerFolder);

@@ -19,7 +19,7 @@ BufferView bytes_of(const DeviceMemory& memory) {
 
 cudaStream_t native(NativeStream stream) { return static_cast<cudaStream_t>(stream.handle); }
 
-// Ends a failed capture and drops its contents.
+// Ends a failed capture and discards its contents.
 void abandon_capture(cudaStream_t stream) noexcept {
   cudaGraph_t graph = nullptr;
   static_cast<void>(cudaStreamEndCapture(stream, &graph));

@@ -31,7 +31,7 @@
 namespace kolo::trainer::cuda {
 namespace {
 
-// Unlike the events of make_cuda_event, these take time stamps.
+// Unlike events of make_cuda_event, this one records a time stamp.
 CudaEventHandle make_timed_event() {
   cudaEvent_t event = nullptr;
   require_cuda(cudaEventCreate(&event), "cudaEventCreate");
@@ -55,7 +55,7 @@ struct Entry {
   Maker make;
 };
 
-/// Every model on a CUDA device; a new one adds its line.
+/// All models on a CUDA device; a new one adds its line.
 constexpr Entry kModels[] = {
     {"mlp",
      [](kolo::Device& device, const ModelSetting& setting, const CudaModelOptions& options) {
@@ -94,7 +94,8 @@ kolo::Device& device_of(const Runtime& runtime) {
   return *runtime.device();
 }
 
-/// Pixels as they are, tokens and classes as bytes: models with larger ones are refused.
+/// Passes pixels through, and converts tokens and classes to bytes: models with larger ones are
+/// refused.
 std::span<const std::uint8_t> as_bytes(const TensorView& tensor,
                                        std::vector<std::uint8_t>& memory) {
   if (tensor.dtype() == DType::kUInt8) return tensor.as<std::uint8_t>();
@@ -123,7 +124,7 @@ GradientSet place_gradients(Runtime& runtime, CudaModel& model) {
   return gradients;
 }
 
-/// Measures with the device's clock the time of a stream between two points.
+/// Measures a stream's time between two points, with the device's clock.
 ///
 /// Threads: one. `stream` belongs to `device`, a CUDA device; both outlive it.
 /// Errors:  those of CUDA as KoloError(kInternal).
@@ -143,12 +144,12 @@ class StreamStopwatch {
   StreamStopwatch(const StreamStopwatch&) = delete;
   StreamStopwatch& operator=(const StreamStopwatch&) = delete;
 
-  /// The first point: after the work enqueued so far. Never blocks.
+  /// Sets the first point, after the work enqueued so far. Never blocks.
   void start() {
     const CudaDeviceGuard guard(events_->device);
     require_cuda(cudaEventRecord(events_->begin.get(), events_->stream), "cudaEventRecord");
   }
-  /// The second one. Never blocks.
+  /// Sets the second point. Never blocks.
   void stop() {
     const CudaDeviceGuard guard(events_->device);
     require_cuda(cudaEventRecord(events_->end.get(), events_->stream), "cudaEventRecord");
@@ -173,11 +174,11 @@ class StreamStopwatch {
   std::unique_ptr<Events> events_;
 };
 
-/// Training on the runtime's CUDA device, in any precision.
+/// Trains on the runtime's CUDA device, in any precision.
 ///
-/// A gradient is marked with an event after the kernel that completes it, and the model's stream
-/// waits for the averages. The processor waits for the device once per step, for the report of the
-/// update; the device itself decides about skipping.
+/// A gradient is marked ready with an event after the kernel that completes it, and the model's
+/// stream waits for the averages. The processor waits for the device once per step, for the report
+/// of the update; the device itself decides whether to skip.
 class CudaLearner final : public Learner {
  public:
   CudaLearner(const Config& config, Runtime& runtime, const Task& task)
@@ -198,7 +199,7 @@ class CudaLearner final : public Learner {
   std::vector<CompressionStats> compression_stats() const override { return {}; }
   float loss_scale() const override { return gate_.loss_scale(); }
 
-  Stateful* state() override { return nullptr; }  // The optimizer's is on the device.
+  Stateful* state() override { return nullptr; }  // The optimizer's state is on the device.
 
   void forward_backward(const Batch& batch, float row_weight) override {
     const Bytes bytes = bytes_of(batch);
@@ -210,7 +211,7 @@ class CudaLearner final : public Learner {
     gradients_.wait(model_->stream());
     standstill_.stop();
   }
-  UpdateVerdict clip() override { return {}; }  // The device decides, as it updates.
+  UpdateVerdict clip() override { return {}; }  // The device decides during the update.
   StepReport update(float lr, const UpdateVerdict&) override {
     optimizer_.step(
         {.lr = lr, .gradient_scale = 1.0f / gate_.loss_scale(), .clip_norm = gate_.clip_norm()});
@@ -231,7 +232,7 @@ class CudaLearner final : public Learner {
   }
 
  private:
-  /// A batch as the kernels read it, with integers of one byte.
+  /// A batch in the kernels' format, with one-byte integers.
   struct Bytes {
     std::span<const std::uint8_t> inputs;
     std::span<const std::uint8_t> targets;

@@ -13,7 +13,7 @@
 namespace kolo::trainer {
 namespace {
 
-// Streams of the seed below this one initialise parameters.
+// Seed streams below this one initialise parameters.
 constexpr std::uint64_t kEpochStreams = std::uint64_t{1} << 32;
 
 }  // namespace
@@ -88,7 +88,7 @@ LoaderCores find_loader_cores(std::size_t ranks, std::size_t compute_threads) {
 }
 
 std::size_t spare_loader_threads(const LoaderCores& cores) {
-  // A rank that is bound to cores has those; ranks that are not share the machine.
+  // A rank that is bound to cores uses those; unbound ranks share the machine.
   return std::min(cores.own, cores.machine / cores.ranks) > cores.compute_threads ? 1 : 0;
 }
 
@@ -109,10 +109,10 @@ Batch DataLoader::load(std::uint64_t epoch, std::size_t step, std::size_t pass) 
   if (options_.threads == 0) {
     batch = prepare(number);
   } else {
-    // Without a seed all epochs are alike: one pass over the data, as evaluation makes it.
+    // Without a seed, an epoch ends the work: evaluation makes one pass over the data.
     const std::uint64_t numbers = steps_per_epoch() * options_.accumulation;
     const std::uint64_t end = options_.seed ? UINT64_MAX : (number / numbers + 1) * numbers;
-    if (number != next_) ahead_.clear();  // which waits for those that are under way
+    if (number != next_) ahead_.clear();  // waits for batches in preparation
     next_ = number;
     prepare_ahead(end);
     std::future<Batch> first = std::move(ahead_.front());

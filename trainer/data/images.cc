@@ -32,9 +32,9 @@ std::size_t big_endian(const std::array<std::uint8_t, 4>& bytes) {
 constexpr std::size_t kPlane = CifarBatch::kSide * CifarBatch::kSide;
 constexpr std::size_t kRecord = 1 + CifarBatch::kImageBytes;
 
-/// `shape` is that of an image; the deviation is at least 1.
+/// `shape` is the shape of an image. The deviation is at least 1.
 SampleFormat image_format(Shape shape, std::size_t classes, std::span<const std::uint8_t> pixels) {
-  // Exact integer sums: the same on every machine.
+  // Exact integer sums are equal on every machine.
   std::uint64_t sum = 0;
   std::uint64_t squares = 0;
   for (const std::uint8_t pixel : pixels) {
@@ -54,7 +54,7 @@ SampleFormat image_format(Shape shape, std::size_t classes, std::span<const std:
 
 constexpr std::size_t kMnistClasses = 10;
 
-/// One image in ten is held out if CIFAR-10's test images are missing: 2,000 of two batches.
+/// If CIFAR-10's test images are missing, one image in ten is held out: 2,000 of two batches.
 constexpr std::size_t kHeldOutShare = 10;
 
 std::unique_ptr<ImageDataset> load_part(const std::filesystem::path& directory,

@@ -1,4 +1,4 @@
-// Ratings of films, as MovieLens distributes them.
+// Film ratings, as MovieLens distributes them.
 
 #include <algorithm>
 #include <cmath>
@@ -45,7 +45,7 @@ std::vector<std::int32_t> translate(const Table& table, const std::string& name,
   return translated;
 }
 
-/// With mean and deviation of `ratings`; the deviation is that of constant ratings if they are.
+/// The field has the mean and deviation of `ratings`; if they are constant, the deviation is 1.
 Field rating_field(const std::vector<float>& ratings) {
   double sum = 0.0;
   double squares = 0.0;
@@ -62,10 +62,10 @@ Field rating_field(const std::vector<float>& ratings) {
           .deviation = deviation > 0.0 ? deviation : 1.0};
 }
 
-/// Ratings that users gave to items, from columns of a table.
+/// Ratings of items by users, from columns of a table.
 ///
-/// Format: "user" and "item", int32, numbered from 1 in the order of their ids in the file, 0 for
-///         those that `Numbers` does not know; "rating", float32, with mean and deviation.
+/// Format: "user" and "item", int32, numbered from 1 in the order of their ids in the file, or 0 if
+///         `Numbers` does not contain them; "rating", float32, with mean and deviation.
 class RatingDataset final : public Dataset {
  public:
   struct Columns {
@@ -75,11 +75,11 @@ class RatingDataset final : public Dataset {
   };
 
   /// Numbers the users and items of `table`.
-  /// Errors: KoloError(kData) naming file, and line of a value that is no number.
+  /// Errors: KoloError(kData) naming file and line of a value that is not a number.
   RatingDataset(const Table& table, const Columns& columns)
       : RatingDataset(table, columns, number_ids(table, columns.user),
                       number_ids(table, columns.item)) {}
-  /// Numbers those of `table` as `known` does, from which the model learns.
+  /// Numbers users and items as in `known`, the training data.
   RatingDataset(const Table& table, const Columns& columns, const RatingDataset& known)
       : RatingDataset(table, columns, known.user_numbers_, known.item_numbers_) {}
 

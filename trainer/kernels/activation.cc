@@ -62,7 +62,7 @@ void Tanh(const float* x, std::size_t count, float* y, float* slope) {
   });
 }
 
-// values = exp(factor · (values - top)); returns their sum. Before: factor > 0, top the largest.
+// values = exp(factor · (values - top)); returns their sum. Before: factor > 0, top is the maximum.
 float Exponentials(float* values, std::size_t count, float factor, float top) {
   return sum_over(count, [=](auto d, std::size_t i) HWY_ATTR {
     const auto centred = hn::Sub(hn::LoadU(d, values + i), hn::Set(d, top));
@@ -138,7 +138,7 @@ void LstmRow(float* gates, const float* previous, std::size_t width, float* cell
   });
 }
 
-// The slope of σ is σ (1 - σ), that of tanh is 1 - tanh².
+// The derivative of σ is σ (1 - σ), that of tanh is 1 - tanh².
 void LstmBackwardRow(const float* dy, const float* state_gradient, const float* previous,
                      const float* squashed, std::size_t width, float* cell_gradient, float* gates) {
   for_each(width, [=](auto d, std::size_t j) HWY_ATTR {

@@ -41,7 +41,7 @@ void Scale(float* values, std::size_t count, float factor) {
   });
 }
 
-// Adds to `sums`. Four rows at a time, so that the sums are read and written once for four rows.
+// Adds to `sums`, four rows at a time, so that the sums are read and written once per four rows.
 void SumRows(const float* matrix, std::size_t rows, std::size_t width, float* sums) {
   std::size_t row = 0;
   for (; row + 4 <= rows; row += 4) {
@@ -71,7 +71,7 @@ double SumOfSquares(const float* values, std::size_t count) {
   return sum;
 }
 
-// The lower half of a float32 is added to itself up to a carry into the upper half, as in
+// Rounds by adding a bias to the lower half of a float32 that carries into the upper half, as in
 // comm/base/half.h.
 void RoundToBFloat16(const float* values, std::size_t count, std::uint16_t* out) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
@@ -111,7 +111,7 @@ void SgdUpdate(const SgdStep& step, const float* gradient, std::size_t count, fl
   });
 }
 
-// Moves the moments, and gives the change of the value to `use(d, i, value, change)`.
+// Updates the moments, and passes the change of the value to `use(d, i, value, change)`.
 template <typename Use>
 HWY_INLINE void AdamWStepOver(const AdamWStep& step, const float* gradient, std::size_t count,
                               float* m, float* v, const float* value, const Use& use) {

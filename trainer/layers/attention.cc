@@ -154,7 +154,7 @@ std::span<const float> SelfAttention::forward(std::span<const float> input, cons
 std::span<const float> SelfAttention::backward(std::span<const float> output_gradient) {
   gradient_factor_.assign(output_gradient);
   for_heads([&](const Head& head) {
-    // The last block reaches all keys and values; it stores their gradients, the others add.
+    // The last block attends to all keys and values, so it overwrites their gradients; others add.
     for (std::size_t end = head.length; end > 0;) {
       const std::size_t begin = (end - 1) / kBlockRows * kBlockRows;
       backward(head, block_from(head, begin));

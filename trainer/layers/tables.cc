@@ -74,7 +74,7 @@ std::span<const float> Embedding::forward(std::span<const std::int32_t> ids, std
 
 void Embedding::backward(std::span<const float> output_gradient) {
   if (position_ != nullptr) {
-    // [sequences, length · width]: the sum over sequences is a sum of rows.
+    // As [sequences, length · width], the sum over sequences is a sum of rows.
     sum_rows(output_gradient, position_->gradient(), position_->next_contribution());
     position_->contributed();
   }

@@ -7,7 +7,7 @@
 namespace kolo::trainer {
 namespace {
 
-/// What the layers of a block share.
+/// Arguments that the layers of a block share.
 struct Block {
   Device& device;
   ParameterSet& parameters;
@@ -15,7 +15,7 @@ struct Block {
   std::size_t rows;
   std::size_t width;
 
-  /// Appends a dense layer between these multiples of the width.
+  /// Appends a dense layer; `inputs` and `outputs` are multiples of the width.
   void append_linear(Sequential& to, const char* layer, std::size_t inputs, std::size_t outputs,
                      float deviation) const {
     to.append<Linear>(device, parameters, name + layer,
@@ -27,7 +27,7 @@ struct Block {
   void append_norm(Sequential& to, const char* layer) const {
     to.append<LayerNorm>(parameters, name + layer, rows, width);
   }
-  /// contract(gelu(expand(x)))
+  /// Appends contract(gelu(expand(x))).
   void append_inner_layer(Sequential& to, float deviation, float contract_deviation) const {
     append_linear(to, ".expand", 1, 4, deviation);
     to.append<Gelu>(rows * 4 * width);
@@ -39,7 +39,7 @@ struct Block {
   }
 };
 
-/// Dropout `number` after that of the attention's weights.
+/// Options of the dropout layer `number` after the dropout of attention weights.
 Dropout::Options dropout_after(const SelfAttention::Options& attention, std::uint64_t number) {
   Dropout::Options options{.samples = attention.sequences,
                            .width = attention.length * attention.width,

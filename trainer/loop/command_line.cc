@@ -16,7 +16,7 @@
 namespace kolo::trainer {
 namespace {
 
-// The defaults of all other options depend on the model and its shape, so these are parsed first.
+// The defaults of all other options depend on model and shape, so these two are parsed first.
 Config find_defaults(const Catalog& catalog, int argc, const char* const* argv) {
   CLI::App app;
   Config first;
@@ -55,7 +55,7 @@ std::string list_shapes(const Catalog& catalog) {
   return text;
 }
 
-/// What follows the help of an option: what the catalog offers, or the numbers that it takes.
+/// Addition to an option's help: the choices in the catalog, or the range of numbers.
 std::string more_help(const ConfigOption& option, const Catalog& catalog) {
   if (option.name == "--model") {
     return list(catalog.models) +
@@ -85,8 +85,8 @@ void add_option(CLI::App& app, const ConfigOption& option, const Catalog& catalo
   }
 }
 
-/// Whether one of the entries that `is_chosen` reads an option; those that do are added to
-/// `owners`.
+/// Whether one of the entries that satisfy `is_chosen` reads an option. Adds all entries that read
+/// it to `owners`.
 template <typename Entry, typename IsChosen>
 bool is_read(const Registry<Entry>& registry, const IsChosen& is_chosen, const std::string& option,
              std::string_view registry_name, std::string& owners) {
@@ -103,13 +103,13 @@ bool is_read(const Registry<Entry>& registry, const IsChosen& is_chosen, const s
   return found;
 }
 
-/// Errors: UsageError for an option that was changed and that nothing in this job reads, with what
-/// it belongs to.
+/// Errors: UsageError for an option that was changed and that nothing in this job reads, naming
+///         what reads it.
 void require_read(const CLI::App& app, const Config& c, const Catalog& catalog) {
   const auto is_named = [](const std::string& name) {
     return [&name](const auto& entry) { return entry.name == name; };
   };
-  // Data that is not there yet may be of any kind that the task takes.
+  // Data that does not exist yet may be in any format that the task reads.
   const DatasetEntry* const format = find_format(c, catalog);
   const TaskEntry& task = catalog.tasks.at(c.task);
   const auto may_be_format = [&](const DatasetEntry& entry) {

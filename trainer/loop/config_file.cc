@@ -29,7 +29,7 @@ std::string text_of(std::string_view key, const toml::node& value) {
                                      value.source().begin.line, key));
 }
 
-/// CLI11 says of a key that is no option only that it cannot be read.
+/// Gives an unknown key a clear error; CLI11 says only that it cannot be read.
 void require_option(const CLI::App& app, const std::string& key, const toml::node& value) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -41,7 +41,7 @@ void require_option(const CLI::App& app, const std::string& key, const toml::nod
                                      nearest ? "; did you mean " + *nearest + "?" : ""));
 }
 
-/// Where `text` names this flag, and no longer one.
+/// Position in `text` of this flag, unless it is part of a longer flag.
 std::size_t find_flag(std::string_view text, std::string_view flag) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789-";
   for (std::size_t at = text.find(flag); at != text.npos; at = text.find(flag, at + 1)) {
@@ -51,7 +51,7 @@ std::size_t find_flag(std::string_view text, std::string_view flag) {
   return text.npos;
 }
 
-/// Makes CLI11 read TOML by the library for it: its own reader knows no escapes.
+/// Makes CLI11 read TOML with a full parser: its own reader does not support escapes.
 class TomlFormat final : public CLI::Config {
  public:
   /// `app` outlives it.
@@ -71,7 +71,7 @@ class TomlFormat final : public CLI::Config {
     return options;
   }
 
-  /// "FILE: line N: ", of the option that `text` names first among those of the file.
+  /// "FILE: line N: " for the first option of the file that `text` names.
   std::string place_of(std::string_view text) const {
     const auto first = std::ranges::min_element(
         lines_, {}, [&](const auto& each) { return find_flag(text, each.first); });
@@ -101,7 +101,7 @@ class TomlFormat final : public CLI::Config {
     }
   }
 
-  /// If the command line leaves the option to the file. Errors may name it by any of its names.
+  /// Records the line unless the command line sets the option. Errors may use any of its names.
   void note_line(const std::string& name, std::uint32_t line) const {
     const CLI::Option* const option = app_.get_option_no_throw("--" + name);
     if (option == nullptr || option->count() > 0) return;
@@ -169,7 +169,7 @@ std::string to_toml(const std::vector<Setting>& settings) {
     if (parse_whole(value, whole)) {
       text << whole;
     } else if (parse_whole(value, number)) {
-      text << fmt::format("{}", number);  // the shortest that reads back as the same
+      text << fmt::format("{}", number);  // the shortest text that reads back exactly
     } else {
       text << toml::value<std::string>(value);
     }

@@ -60,8 +60,8 @@ std::unique_ptr<Model> make_model(const Config& config, Runtime& runtime, const 
   return model;
 }
 
-/// The buffers of a model on all ranks. Running statistics differ between ranks while they train,
-/// and their means are what is evaluated and kept; training goes on with each rank's own.
+/// Averages a model's buffers over ranks. Running statistics differ between ranks during training;
+/// their means are evaluated and saved, while training continues with each rank's own.
 ///
 /// Threads: one. `runtime` and `parameters` outlive it.
 class BufferMeans final : public Stateful {
@@ -69,22 +69,22 @@ class BufferMeans final : public Stateful {
   BufferMeans(Runtime& runtime, ParameterSet& parameters)
       : runtime_(runtime), parameters_(parameters) {}
 
-  /// Gives the model the means over all ranks, the same bits on each. Collective.
+  /// Replaces the buffers by their means over all ranks, with equal bits on each. Collective.
   void begin() {
     own_ = all();
     if (own_.empty()) return;
-    // One exchange for all: they are small and many.
+    // One exchange for all buffers, because they are small and many.
     std::vector<float> means = own_;
     runtime_
         .all_reduce("buffers", {means.data(), means.size(), DType::kFloat32}, ReduceOp::kAverage)
         .wait();
     set(means);
   }
-  /// Gives it back what it had before.
+  /// Restores each rank's own buffers.
   void end() { set(own_); }
 
-  /// Outside of `begin` and `end`; collective when saving. What is saved are the means, with which
-  /// another number of ranks goes on, and each rank's own.
+  /// Call outside of `begin` and `end`; collective when saving. It saves the means, which another
+  /// number of ranks resumes with, and each rank's own buffers.
   void visit_state(StateVisitor& visitor) override {
     std::deque<Buffer>& buffers = parameters_.buffers();
     if (!visitor.is_restoring()) begin();
@@ -115,7 +115,7 @@ class BufferMeans final : public Stateful {
 
   Runtime& runtime_;
   ParameterSet& parameters_;
-  std::vector<float> own_;  // of all buffers, between begin and end
+  std::vector<float> own_;  // of all buffers, between `begin` and `end`
 };
 
 class CpuLearner final : public Learner, private Stateful {
@@ -194,8 +194,8 @@ class CpuLearner final : public Learner, private Stateful {
     return loss_->evaluate(output, batch.targets, row_weight);
   }
 
-  const bool joins_;               // where this rank has no samples
-  const double samples_per_step_;  // of this rank, unless they are fewer
+  const bool joins_;               // in steps where this rank has no samples
+  const double samples_per_step_;  // of this rank, in a full step
   Device device_;
   std::string origin_;
   std::unique_ptr<Model> model_;

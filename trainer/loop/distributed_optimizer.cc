@@ -22,7 +22,7 @@ void bind(Parameter& parameter, const BufferView& gradient) {
   }
 }
 
-/// Gradients that are not rows, in the order of their parameters.
+/// Index of each parameter's gradient in the set, which contains all gradients that are not rows.
 std::vector<std::size_t> places_of(const ParameterSet& parameters) {
   std::vector<std::size_t> places;
   std::size_t next = 0;
@@ -100,7 +100,7 @@ void DistributedOptimizer::visit_state(StateVisitor& visitor) {
   visitor.bytes_of_ranks("compression", compression);
   if (!visitor.is_restoring()) return;
   if (std::ranges::all_of(compression, [](const auto& bytes) { return bytes.empty(); })) {
-    // Saved by a job with shards, which compresses nothing.
+    // The checkpoint is from a job with shards, which has no compression.
   } else if (visitor.has_other_ranks()) {
     gradients_.remap_compression(compression);
   } else {
@@ -124,7 +124,7 @@ void DistributedOptimizer::await_averages() {
       gradients_.wait();
       rows_.finish();
     }
-    // Ranks without samples take part in what the others wait for, and get their averages.
+    // Ranks without samples take part in the others' pending collectives, and get the averages.
     if (turnout_.leaves_out_ranks) runtime_.join();
   });
   for (std::size_t i = 0; i < parameters_.size(); ++i) scale_sparse(i, gate_.loss_scale());
@@ -175,7 +175,7 @@ void DistributedOptimizer::prepare(std::size_t index) {
   if (becomes_direction_[index]) {
     directions_->turn(index);
   } else if (is_observed_[index]) {
-    // A gradient that may only later be sparse still carries the loss scale.
+    // `scale_sparse` has removed the loss scale from sparse gradients only.
     directions_->observe(index, is_sparse_[index] ? 1.0f : 1.0f / gate_.loss_scale());
   }
 }

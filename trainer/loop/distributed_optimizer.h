@@ -28,6 +28,7 @@ namespace kolo::trainer {
 /// with momentum correction, and sparse averages with an adaptive optimizer. For the latter, each
 /// rank marks directions instead of gradients (`OwnDirections`) from the first step after a dense
 /// warm-up, and these directions are not clipped.
+///
 /// Gradients are float32 or bfloat16. bfloat16 gradients are rounded once as they are written,
 /// summed in float32, and rounded once more; norms and updates are computed in float32.
 ///

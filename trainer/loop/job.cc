@@ -145,7 +145,7 @@ float row_weight(const Config& config, const Runtime& runtime, const Task& task,
                  const Batch& batch) {
   const bool is_own = config.uneven == "join";
   const std::size_t samples = is_own ? batch.rank_samples : batch.global_samples;
-  // Where some rows have no target, the rows are those that are expected to have one.
+  // If some rows have no target, this is the expected number of rows with one.
   const double rows = static_cast<double>(samples) * task.targets_per_sample();
   return static_cast<float>((is_own ? 1 : runtime.world_size()) / rows);
 }

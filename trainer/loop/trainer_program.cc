@@ -59,8 +59,8 @@ std::string describe(const Config& config, const Runtime& runtime, const Task& t
   return text;
 }
 
-/// The vocabularies that a job reads texts with, where its data does not decide. Those that weights
-/// came with go first: the options of a run may name a folder that is there no more.
+/// The vocabularies of a job for texts, unless its data decides. Vocabularies stored with the
+/// weights take precedence, because the options of a run may name a folder that no longer exists.
 TextFiles find_vocabularies(const Config& config) {
   TextFiles files;
   if (!config.weights.empty()) files = vocabularies_of(config.weights);
@@ -79,15 +79,15 @@ TextFiles find_vocabularies(const Config& config) {
   return files;
 }
 
-/// What `kolo-train evaluate` and `kolo-train generate` need.
+/// Checks the options of `kolo-train evaluate` and `kolo-train generate`.
 void require_weights(std::string_view command, const Config& config) {
   if (config.weights.empty()) {
     throw UsageError(fmt::format("kolo-train {}: --weights is missing: name a file", command));
   }
 }
 
-/// After training whose results are written, but for some in the folder of the run: the weights are
-/// lost, or numbers. Errors: KoloError(kIo) saying what is there.
+/// Call after training, when all results outside the run's folder are written. Errors:
+/// KoloError(kIo) if weights or numbers in that folder are missing, saying what is there.
 void require_complete(const Config& config, const Summary& summary, bool log_is_complete) {
   std::string what;
   if (!summary.is_saved) {
@@ -108,7 +108,7 @@ void require_complete(const Config& config, const Summary& summary, bool log_is_
 
 void train_job(const Catalog& catalog, const CommandLine& command_line) {
   const Config& config = command_line.config;
-  std::optional<StopSignals> signals;  // Before anything starts a thread.
+  std::optional<StopSignals> signals;  // before any thread starts
   if (!config.run.empty()) signals.emplace();
   set_compute_threads(config.threads);
   Runtime runtime = Runtime::from_environment(config.runtime);
@@ -156,8 +156,8 @@ void train_job(const Catalog& catalog, const CommandLine& command_line) {
 void evaluate_job(const Catalog& catalog, const CommandLine& command_line) {
   Config config = command_line.config;
   require_weights("evaluate", config);
-  config.weight_average = 0.0f;  // the means are what a file has
-  config.weights_part = "all";   // none begins new
+  config.weight_average = 0.0f;  // the file already has the means
+  config.weights_part = "all";   // all weights must be in the file
   set_compute_threads(config.threads);
   Runtime runtime = Runtime::from_environment(config.runtime);
   expect_output(runtime, config.json);
@@ -187,7 +187,7 @@ void evaluate_job(const Catalog& catalog, const CommandLine& command_line) {
   runtime.close();
 }
 
-/// On this process alone: the result would be the same on all ranks.
+/// Runs on this process alone: the result would be equal on all ranks.
 void generate_job(const Catalog& catalog, const CommandLine& command_line) {
   const Config& config = command_line.config;
   require_weights("generate", config);
@@ -220,7 +220,7 @@ void generate_job(const Catalog& catalog, const CommandLine& command_line) {
 
 using Job = void (*)(const Catalog&, const CommandLine&);
 
-/// Runs a job that the options of training describe.
+/// Runs a job that training options describe.
 int run_job(Job job, const Catalog& catalog, int argc, const char* const* argv,
             DataOption data = DataOption::kRequired) {
   CommandLine command_line = parse_command_line(argc, argv, catalog, data);
@@ -241,7 +241,7 @@ int run_job(Job job, const Catalog& catalog, int argc, const char* const* argv,
 
 // Commands that work on files, without a job.
 
-/// Writes the weights of a checkpoint, in a layout of one of the models of `catalog` if asked.
+/// Writes the weights of a checkpoint, on request in a layout of one of the catalog's models.
 int run_export(const Catalog& catalog, int argc, const char* const* argv) {
   std::vector<WeightLayout> layouts;
   for (const ModelEntry& model : catalog.models.entries()) {

@@ -28,7 +28,7 @@ double seconds_since(StepClock::time_point begin) {
   return std::chrono::duration<double>(StepClock::now() - begin).count();
 }
 
-/// One job in progress.
+/// One training job in progress.
 class Training final : private Stateful {
  public:
   Training(const Config& config, Runtime& runtime, const Task& task,
@@ -74,13 +74,13 @@ class Training final : private Stateful {
       }
     }
     const bool is_saved = !checkpoints_ || checkpoints_->save_last(step_, new_eval_loss());
-    learner_.begin_evaluation();  // and keeps those weights
+    learner_.begin_evaluation();  // for good: these weights are the result
     return summarize(is_saved);
   }
 
  private:
-  /// The way of a step. The last backward pass marks each gradient as soon as it is complete, and
-  /// its average is on its way while the pass goes on.
+  /// One training step. The last backward pass marks each gradient ready as soon as it is complete,
+  /// and its average is computed while the pass continues.
   void train_one_step() {
     const StepClock::time_point begin = StepClock::now();
     const std::uint64_t sent_before = runtime_.network_bytes_sent();
@@ -168,7 +168,7 @@ class Training final : private Stateful {
     visitor.shared("training.step", step_);
     visitor.shared("training.skipped_steps", skipped_steps_);
     visitor.shared("training.loss", train_loss_);
-    // Clocks of ranks differ, so the time goes with the curve, from one rank.
+    // Clocks of ranks differ, so the time is stored with the curve, from one rank.
     std::vector<double> history = numbers_of(curve_);
     history.push_back(seconds_before_ + (step_ > first_step_ ? training_seconds() : 0.0));
     visitor.shared("training.history", history);
@@ -212,7 +212,7 @@ class Training final : private Stateful {
     for (TrainingListener* listener : listeners_) listener->report(report);
   }
 
-  // Called after log_interval() of the same step.
+  // Call after log_interval() of the same step.
   void evaluate_now() {
     const StepClock::time_point begin = StepClock::now();
     const LossSums sums = evaluate(runtime_, learner_, held_out_loader_, [this](std::size_t done) {
@@ -267,12 +267,13 @@ class Training final : private Stateful {
   DataLoader held_out_loader_;
   LrSchedule schedule_;
   const JobIdentity job_;
-  std::string choices_;  // The choices in force, as last printed.
+  std::string choices_;  // the choices in force, as last printed
   StepClock::time_point begin_;
   std::uint64_t step_ = 0;
-  std::uint64_t first_step_ = 0;               // steps that were taken before a checkpoint
-  std::optional<std::uint64_t> resumed_step_;  // the same, if the checkpoint is one of this run
-  double seconds_before_ = 0.0;                // time that they took
+  std::uint64_t first_step_ = 0;               // steps before this job, taken from a checkpoint
+  std::optional<std::uint64_t> resumed_step_;  // `first_step_`, if the checkpoint belongs to this
+                                               // run
+  double seconds_before_ = 0.0;                // training time of those steps
   std::uint64_t skipped_steps_ = 0;
   float lr_ = 0.0f;
   double gradient_norm_ = 0.0;
@@ -281,7 +282,7 @@ class Training final : private Stateful {
   StepMeter meter_;
   std::vector<CurvePoint> curve_;
 
-  std::optional<Checkpointer> checkpoints_;  // last, since it reads the rest
+  std::optional<Checkpointer> checkpoints_;  // last, since it reads the other members
 };
 
 }  // namespace

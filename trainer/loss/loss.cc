@@ -45,9 +45,8 @@ LossSums SoftmaxCrossEntropy::evaluate(std::span<const float> logits,
   return sums;
 }
 
-/// The gradient of the smoothed target is that of the target, with `label_smoothing` of its one
-/// moved to all classes. The loss that is reported stays that of the target itself, so that runs
-/// compare.
+/// The gradient for a smoothed target: `label_smoothing` of the target's one is spread over all
+/// classes. The reported loss is still that of the hard target, so that runs compare.
 void SoftmaxCrossEntropy::smooth(std::span<float> gradient, std::size_t target,
                                  float weight) const {
   if (options_.label_smoothing == 0.0f) return;

@@ -96,14 +96,14 @@ Bert::Bert(Device& device, const Options& o)
   const std::size_t taken = o.chosen > 0 ? o.chosen : 1;
   selection_ = &layers_.append<RowSelection>(RowSelection::Options{
       .sequences = o.texts, .length = o.length, .taken = taken, .width = o.model.width});
-  if (o.chosen > 0) {  // rows to the tokens that they stand for
+  if (o.chosen > 0) {  // rows to tokens
     const std::size_t rows = o.texts * o.chosen;
     layers_.append<Linear>(device, parameters(), "masked.dense",
                            linear(rows, o.model.width, o.model.width));
     layers_.append<Gelu>(rows * o.model.width);
     layers_.append<LayerNorm>(parameters(), "masked.norm", rows, o.model.width);
     layers_.append<Linear>(device, parameters(), "masked.output", embedding_.token(), rows);
-  } else {  // rows of whole texts to classes
+  } else {  // whole texts to classes
     layers_.append<Linear>(device, parameters(), "pooler",
                            linear(o.texts, o.model.width, o.model.width));
     layers_.append<Tanh>(o.texts * o.model.width);

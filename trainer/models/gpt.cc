@@ -16,7 +16,7 @@
 namespace kolo::trainer {
 namespace {
 
-/// GPT-2's. The peak learning rates of models of these sizes are those of Brown et al., "Language
+/// A shape of GPT-2. Peak learning rates follow models of these sizes in Brown et al., "Language
 /// Models are Few-Shot Learners", 2020, table 2.1.
 ModelShape shape(std::string name, std::size_t layers, std::size_t width, std::size_t heads,
                  float lr) {
@@ -26,7 +26,7 @@ ModelShape shape(std::string name, std::size_t layers, std::size_t width, std::s
             config.heads = heads;
             config.context = 1024;
             config.lr = lr;
-            config.batch = 1;  // logits alone take 200 MB for a sequence of 50257 kinds of tokens
+            config.batch = 1;  // the logits of one sequence take 200 MB with 50257 tokens
           }};
 }
 
@@ -41,7 +41,7 @@ constexpr Names kNames[] = {{"embedding.token", "wte.weight"},
                             {"final_norm.bias", "ln_f.bias"},
                             {"output.weight", "lm_head.weight"}};
 
-/// After the number of a block. Weights of dense layers are those called "weight" by us.
+/// Names after the block number. In our names, "weight" is the weight of a dense layer.
 constexpr Names kNamesInBlock[] = {{"attention_norm.gain", "ln_1.weight"},
                                    {"attention_norm.bias", "ln_1.bias"},
                                    {"query_key_value.weight", "attn.c_attn.weight"},
@@ -74,7 +74,7 @@ std::optional<WeightLayout::Place> place_of(const std::string& parameter) {
   return std::nullopt;
 }
 
-/// Masks of attention.
+/// Whether the tensor is an attention mask.
 bool is_mask(std::string_view name) {
   return name.starts_with("h.") &&
          (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"));

@@ -10,7 +10,7 @@
 namespace kolo::trainer {
 namespace {
 
-/// Tokens of a pass at most: as many as make products fast, with little memory.
+/// Most tokens per pass: enough for fast products, with little memory.
 constexpr std::size_t kChunk = SelfAttention::kBlockRows;
 
 Gpt::Options reading(Gpt::Options shape) {
@@ -49,7 +49,7 @@ std::span<const float> GptReader::read(std::span<const std::int32_t> tokens) {
   std::span<const float> logits;
   while (!tokens.empty()) {
     if (window_.size() == context) {
-      const std::size_t kept = (context + 1) / 2 - 1;  // the next token makes it half
+      const std::size_t kept = (context + 1) / 2 - 1;  // with the next token, half the context
       const std::vector<std::int32_t> later(window_.end() - static_cast<std::ptrdiff_t>(kept),
                                             window_.end());
       window_.clear();

@@ -12,9 +12,9 @@
 namespace kolo::trainer {
 namespace {
 
-/// The part that Adam's relatives share: two moments of each parameter and the number of steps.
+/// The base of Adam variants: two moments of each parameter and the number of steps.
 ///
-/// A direction that is followed moves a parameter as by AdamW.
+/// `follow` moves and decays a parameter as AdamW does.
 class AdamMoments : public Optimizer {
  public:
   AdamMoments(ParameterSet& parameters, const OptimizerOptions& options)
@@ -34,7 +34,7 @@ class AdamMoments : public Optimizer {
   void begin_step() override { ++steps_; }
   void follow(std::size_t index, float lr, float gradient_scale) override {
     Parameter& parameter = parameters_[index];
-    // The first moment is not read again, so its memory takes a velocity.
+    // The first moment is not read again, so its memory serves as velocity.
     sgd_update({.lr = lr,
                 .momentum = 0.0f,
                 .weight_decay = weight_decay(index),
@@ -46,7 +46,7 @@ class AdamMoments : public Optimizer {
   }
 
  protected:
-  /// The step of a parameter in the present step of the optimizer.
+  /// The AdamW settings of a parameter in the current step.
   AdamWStep step_of(std::size_t index, float lr, float gradient_scale) const {
     return {.lr = lr,
             .beta1 = options_.beta1,
@@ -79,8 +79,8 @@ class AdamW final : public AdamMoments {
   }
 };
 
-/// AdamW whose steps are as long as the weights that they change, tensor by tensor, so that large
-/// batches may take large learning rates. Tensors without weight decay take the steps of AdamW.
+/// AdamW with step lengths proportional to the norm of the weights, per tensor, so that large
+/// batches may use large learning rates. Tensors without weight decay take AdamW's steps.
 ///
 /// Source: You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes",
 ///         ICLR 2020, algorithm 2, with the identity as scaling function.
@@ -105,7 +105,8 @@ class Lamb final : public AdamMoments, public TensorNorms {
   }
   TensorNorms* norms() override { return this; }
   void prepare(std::size_t index, float gradient_scale) override {
-    const AdamWStep step = step_of(index, 0.0f, gradient_scale);  // A direction has no length.
+    const AdamWStep step = step_of(index, 0.0f, gradient_scale);  // the direction does not depend
+                                                                  // on lr
     visit_parts(index, [&](const Part& part) {
       const auto direction = direction_of(index).subspan(part.begin, part.gradient.size());
       std::ranges::copy(part.gradient, direction.begin());
@@ -142,8 +143,8 @@ class Lamb final : public AdamMoments, public TensorNorms {
     return directions_.span().subspan(begins_[index], parameters_[index].owned().count);
   }
 
-  // Of the elements that this rank owns: those of all parameters that ranks share out; the others
-  // use the same memory one after the other.
+  // Directions of the elements that this rank owns: of all sharded parameters; other parameters use
+  // the same memory one after the other.
   Tensor directions_;
   std::vector<std::size_t> begins_;  // by parameter
 };

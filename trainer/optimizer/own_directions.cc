@@ -11,7 +11,7 @@ namespace kolo::trainer {
 OwnDirections::OwnDirections(ParameterSet& parameters, const Optimizer::Adaptation& adaptation)
     : parameters_(parameters), adaptation_(adaptation), states_(parameters.size()) {}
 
-/// Which tensors have moments, and for how many steps, is the same on all ranks.
+/// All ranks agree on which tensors have moments, and for how many steps.
 void OwnDirections::visit_state(StateVisitor& visitor) {
   for (std::size_t i = 0; i < states_.size(); ++i) {
     State& state = states_[i];
@@ -76,7 +76,7 @@ void OwnDirections::enter(State& state, std::size_t parameter, float scale) {
   state.has_next = true;
 }
 
-/// Both energies are running means over the same steps, so no correction for their start is needed.
+/// Both energies are running means over the same steps, so their ratio needs no bias correction.
 double OwnDirections::survival(const State& state) {
   const std::span<const float> moment = state.moment.span();
   const double own = std::accumulate(moment.begin(), moment.end(), 0.0);

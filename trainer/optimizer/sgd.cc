@@ -10,10 +10,10 @@
 namespace kolo::trainer {
 namespace {
 
-/// Stochastic gradient descent with momentum, or Nesterov's, and weight decay.
+/// Stochastic gradient descent with momentum, plain or Nesterov's, and weight decay.
 ///
-/// Momentum makes decay 1 / (1 - momentum) times as strong. A direction that is followed is moved
-/// along without momentum, and its parameter decays as strongly. Source: Sutskever et al., "On the
+/// Momentum makes decay 1 / (1 - momentum) times as strong. `follow` moves a parameter along its
+/// direction without momentum, and decays it as strongly. Source: Sutskever et al., "On the
 /// importance of initialization and momentum", ICML 2013.
 class Sgd : public Optimizer {
  public:
@@ -52,18 +52,17 @@ class Sgd : public Optimizer {
   }
 
  private:
-  std::string state_;             // Its name in checkpoints.
+  std::string state_;             // name of the velocity in checkpoints
   std::vector<Tensor> velocity_;  // by parameter
 };
 
-/// SGD with momentum whose steps are a share of the weights that they change, tensor by tensor.
-/// Tensors without weight decay take the steps of SGD. A direction that is followed moves a
-/// parameter as by SGD.
+/// SGD with momentum and with step lengths proportional to the norm of the weights, per tensor.
+/// Tensors without weight decay take SGD's steps. `follow` moves a parameter as SGD does.
 ///
 /// Source: You, Gitman and Ginsburg, "Large Batch Training of Convolutional Networks", 2017.
 class Lars final : public Sgd, public TensorNorms {
  public:
-  /// Share of the norm of the weights that a step with learning rate 1 has.
+  /// Ratio of a step's norm to the weights' norm at learning rate 1.
   static constexpr double kTrust = 0.001;
 
   Lars(ParameterSet& parameters, const OptimizerOptions& options)

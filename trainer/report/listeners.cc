@@ -22,7 +22,7 @@
 namespace kolo::trainer {
 namespace {
 
-static_assert(std::endian::native == std::endian::little);  // as the files are
+static_assert(std::endian::native == std::endian::little);  // the files' byte order
 
 template <typename T>
 void append_plain(std::string& bytes, T value) {
@@ -31,7 +31,7 @@ void append_plain(std::string& bytes, T value) {
   bytes.append(plain, sizeof value);
 }
 
-// Fields of a protocol buffer: a key of number and wire type, then the value.
+// A protocol-buffer field is a key of number and wire type, followed by the value.
 enum class WireType : std::uint8_t { kVarint = 0, k64Bit = 1, kBytes = 2, k32Bit = 5 };
 
 void append_varint(std::string& message, std::uint64_t value) {
@@ -64,7 +64,8 @@ std::string event_at(std::size_t step) {
 }
 
 std::uint32_t masked_crc(std::string_view bytes) {
-  auto* data = reinterpret_cast<unsigned char*>(const_cast<char*>(bytes.data()));  // it only reads
+  auto* data = reinterpret_cast<unsigned char*>(const_cast<char*>(bytes.data()));  // crc32_iscsi
+                                                                                   // only reads
   const std::uint32_t crc = ~crc32_iscsi(data, static_cast<int>(bytes.size()), ~0u);
   return std::rotr(crc, 15) + 0xa282ead8u;
 }
@@ -80,7 +81,7 @@ std::filesystem::path new_path(const std::filesystem::path& folder) {
 
 using Json = nlohmann::ordered_json;
 
-/// Lines of steps up to `step`; what a job that was killed left half written is dropped.
+/// The lines of steps up to `step`, without a line left incomplete by a killed job.
 std::string lines_until(const std::filesystem::path& file, std::size_t step) {
   std::ifstream in(file);
   std::string kept;
@@ -119,7 +120,7 @@ void Progress::report(const ProgressReport& r) {
 }
 
 void Progress::evaluating(std::size_t done, std::size_t total) {
-  // Short evaluations need no line.
+  // Short evaluations print no line.
   constexpr std::chrono::seconds kBetweenLines{10};
   const auto now = std::chrono::steady_clock::now();
   if (done <= 1) last_line_ = now;
@@ -181,7 +182,7 @@ void EventFile::add(std::size_t step, std::string_view name, double value) {
 }
 
 void EventFile::write() {
-  std::error_code ignored;  // writing the file says it
+  std::error_code ignored;  // writing the file reports the error
   std::filesystem::create_directories(path_.parent_path(), ignored);
   append_file(path_, pending_);
   pending_.clear();
@@ -240,11 +241,11 @@ void RunLog::evaluation(std::size_t step, double loss, const Metric& metric, dou
 
 bool RunLog::is_complete() { return write_all(); }
 
-/// What could not be written stays pending.
+/// Data that could not be written stays pending.
 bool RunLog::write_all() {
   try {
     if (!has_begun_) {
-      std::error_code ignored;  // writing a file says it
+      std::error_code ignored;  // writing a file reports the error
       std::filesystem::create_directories(folder_, ignored);
       write_file(folder_ / "config.toml", config_);
       if (!vocabularies_.empty()) write_text_files(vocabularies_, folder_ / kTokenizerFolder);

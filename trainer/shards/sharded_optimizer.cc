@@ -23,11 +23,11 @@
 namespace kolo::trainer {
 namespace {
 
-// One that is filled while another one is on its way.
+// One bucket is filled while another is in flight.
 constexpr std::size_t kUsualSlots = 2;
 
-/// Shards are summed node by node, each node's sum rounded to the wire. With `direct` an all-reduce
-/// sums the ranks of all nodes at once.
+/// Whether an all-reduce would add in another order: shards are summed per node, with each node's
+/// sum rounded to the wire dtype, but `direct` sums the ranks of all nodes at once.
 bool sums_otherwise(const Runtime& runtime) {
   return runtime.options().algorithm == "direct" && runtime.num_nodes() > 1 &&
          runtime.num_nodes() < runtime.world_size();
@@ -53,7 +53,7 @@ void check_wire(const Runtime& runtime, DType wire) {
   }
 }
 
-/// Errors: KoloError(kConfig) naming an option that does not go with shards.
+/// Errors: KoloError(kConfig) naming an option that excludes shards.
 std::size_t bucket_bytes_of(const Runtime& runtime) {
   const Options& options = runtime.options();
   if (options.compression != "none" && !options.compression.empty()) {
@@ -68,14 +68,14 @@ std::size_t bucket_bytes_of(const Runtime& runtime) {
 
 /// Gradients whose averages go to the ranks that own them: each bucket is reduce-scattered, in the
 /// background, as soon as the backward pass has completed it. Makes each rank the owner of its
-/// shards (`Parameter::own_shard`) and binds the memory of gradients, which lies in Kolo's arena.
+/// shards (`Parameter::own_shard`) and binds gradients to memory in Kolo's arena.
 ///
-/// Whole gradients are kept for the step, or not: then a bucket has memory from the first
-/// contribution of a backward pass until it is reduced, and buckets use the same memory one after
-/// the other. They are float32; with the option `wire_dtype` they travel as bfloat16.
+/// Whole gradients may be kept for the step. Otherwise a bucket has memory only from its first
+/// contribution in a backward pass until it is reduced, and buckets take turns in the same memory.
+/// Gradients are float32; with the option `wire_dtype` they are sent as bfloat16.
 ///
 /// Collective: all ranks mark the same gradients in the same order. Threads: one. `runtime`,
-/// `parameters` and `plan` outlive it.
+///             `parameters` and `plan` outlive this object.
 class ShardedGradients {
  public:
   using Keep = ShardOptions::Keep;
@@ -107,7 +107,7 @@ class ShardedGradients {
   }
   ~ShardedGradients() {
     try {
-      wait();  // since the runtime uses the memory until then
+      wait();  // the runtime uses the memory until then
     } catch (const KoloError& error) {
       log::debug(fmt::format("gradients end without their averages: {}", error.what()));
     }
@@ -120,15 +120,15 @@ class ShardedGradients {
   ShardedGradients(const ShardedGradients&) = delete;
   ShardedGradients& operator=(const ShardedGradients&) = delete;
 
-  /// Gives the bucket of a parameter of the plan memory, if it has none; perhaps that of a bucket
-  /// on its way, for which it waits. Errors: those of the runtime.
+  /// Gives a parameter's bucket memory, if it has none; that may be the memory of a bucket in
+  /// flight, for which it waits. Errors: those of the runtime.
   void open(std::size_t parameter) {
     const std::size_t bucket = plan_.bucket_of(parameter).value();
     const std::size_t slot = free_slot();
     buckets_[bucket].slot = slot;
     give_memory(bucket, slots_[slot].first(plan_.buckets()[bucket].count));
   }
-  /// The gradient of a parameter of the plan is complete.
+  /// Marks the gradient of a parameter of the plan as complete.
   void ready(std::size_t parameter) {
     const std::size_t number = plan_.bucket_of(parameter).value();
     Bucket& bucket = buckets_[number];
@@ -147,17 +147,17 @@ class ShardedGradients {
     while (!in_flight_.empty()) finish(in_flight_.front());
   }
 
-  /// Memory of gradients on this rank so far.
+  /// Bytes of gradient memory that this rank has allocated so far.
   std::size_t bytes() const { return bytes_; }
 
  private:
   using Memory = std::shared_ptr<std::byte[]>;
   struct Bucket {
-    std::span<float> whole;  // empty while it has no memory
+    std::span<float> whole;  // empty without memory
     std::span<float> shard;
-    std::size_t left = 0;  // gradients that are not complete
+    std::size_t left = 0;  // number of incomplete gradients
     std::optional<Ticket> reduction;
-    std::optional<std::size_t> slot;  // of `slots_`, that `whole` is
+    std::optional<std::size_t> slot;  // index in `slots_` of `whole`
   };
 
   std::span<float> allocate(std::size_t count) {
@@ -210,20 +210,20 @@ class ShardedGradients {
   const Keep keep_;
   std::vector<Memory> memories_;
   std::size_t bytes_ = 0;
-  std::vector<Bucket> buckets_;          // by number in the plan
-  std::vector<std::span<float>> slots_;  // each for any bucket
+  std::vector<Bucket> buckets_;          // by index in the plan
+  std::vector<std::span<float>> slots_;  // any bucket can use each
   std::vector<std::size_t> free_slots_;
-  std::vector<std::size_t> in_flight_;  // buckets, in the order in which they were reduced
+  std::vector<std::size_t> in_flight_;  // buckets in the order of their reduction
 };
 
 /// Updates parameters by shards: each rank gets the averages of the elements that it owns, keeps
-/// the optimizer's state for these alone, updates them, and sends the new values to all. Values
-/// travel in the background, those of the first layers first; the next forward pass waits for each
-/// bucket where it first reads from it. A step sends the bytes of an all-reduce; on a bfloat16 wire
-/// gradients take half of theirs, and values, which stay float32, all. These have the bits of an
-/// update on all ranks where sums have (see the README of this folder).
+/// optimizer state for only these, updates them, and sends the new values to all ranks. Values are
+/// sent in the background, those of the first layers first; the next forward pass waits for each
+/// bucket at its first read. A step sends as many bytes as an all-reduce. On a bfloat16 wire,
+/// gradients take half their bytes and values, which stay float32, all of theirs. If the sums have
+/// the same bits as an all-reduce's, so have the values (see the README of this folder).
 ///
-/// Tables whose gradients are rows are updated on every rank, as without shards.
+/// Tables with row gradients are updated on every rank, as without shards.
 ///
 /// Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
 ///         Models", SC 2020, stages 1 and 2.
@@ -303,7 +303,7 @@ class ShardedOptimizer final : public ParameterUpdater {
   void visit_state(StateVisitor& visitor) override {
     optimizer_->visit_state(visitor);
     gate_.visit_state(visitor);
-    // For jobs without shards, which have compression; here there is none.
+    // An empty entry for jobs without shards, which have compression.
     std::vector<std::vector<std::byte>> compression(1);
     visitor.bytes_of_ranks("compression", compression);
   }
@@ -340,11 +340,11 @@ class ShardedOptimizer final : public ParameterUpdater {
       }
     }
   }
-  // The forward pass needs the bucket of the first layers first, which is the last one.
+  // The forward pass needs the bucket of the first layers first, which is the last bucket.
   void update_all(float lr, float gradient_scale) {
     optimizer_->begin_step();
     TensorNorms* const norms = optimizer_->norms();
-    std::vector<TensorNorms::Squares> squares;  // empty without norms
+    std::vector<TensorNorms::Squares> squares;  // empty if the optimizer uses no norms
     if (norms != nullptr) {
       for (std::size_t i = 0; i < parameters_.size(); ++i) norms->prepare(i, gradient_scale);
       communicate([&] {
@@ -366,7 +366,7 @@ class ShardedOptimizer final : public ParameterUpdater {
       if (!plan_.bucket_of(i)) optimizer_->update(i, lr, gradient_scale);
     }
   }
-  /// Sends the values of a bucket to all ranks.
+  /// Sends the new values of a bucket to all ranks.
   void begin_gather(std::size_t bucket) {
     gathers_[bucket] = runtime_.all_gather(fmt::format("weights {}", bucket), values_[bucket]);
     for (const ShardPlan::Segment& segment : plan_.buckets()[bucket].segments) {
@@ -380,7 +380,7 @@ class ShardedOptimizer final : public ParameterUpdater {
       parameters_[segment.parameter].value_arrived();
     }
   }
-  /// Makes a call of Kolo and counts its time as exposed.
+  /// Calls the runtime and counts the time as exposed communication.
   template <typename Call>
   void communicate(Call&& call) {
     const TimePoint begin = clock_.now();
@@ -399,7 +399,7 @@ class ShardedOptimizer final : public ParameterUpdater {
   RowExchange rows_;
   std::shared_ptr<std::byte[]> memory_;         // of all values
   std::vector<std::span<float>> values_;        // by bucket
-  std::vector<std::optional<Ticket>> gathers_;  // by bucket, while values are on their way
+  std::vector<std::optional<Ticket>> gathers_;  // by bucket, while values are in flight
   std::unique_ptr<Optimizer> optimizer_;
 };
 

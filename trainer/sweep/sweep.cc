@@ -27,7 +27,7 @@
 namespace kolo::trainer {
 namespace {
 
-/// What is done with files between fork and exec.
+/// File operations of a child between fork and exec.
 class FileActions {
  public:
   explicit FileActions(const std::filesystem::path& log) {
@@ -67,7 +67,7 @@ int exit_status_of(int state) {
   return WIFSIGNALED(state) ? 128 + WTERMSIG(state) : WEXITSTATUS(state);
 }
 
-/// The processes that are under way. What is left of them is waited for.
+/// The running child processes. The destructor waits for those that are left.
 class Children {
  public:
   Children() = default;
@@ -128,7 +128,7 @@ std::optional<double> number_in(const Json& object, const std::string& name) {
   return found->get<double>();
 }
 
-/// Takes the last numbers of a run from its metrics.jsonl.
+/// Reads the last numbers of a run from its metrics.jsonl.
 void read_numbers(const std::filesystem::path& folder, SweepResult& result) {
   std::ifstream in(folder / "metrics.jsonl");
   for (std::string line; std::getline(in, line);) {
@@ -166,7 +166,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-/// The value of `flag` among the options that are passed on, as "--steps 100" or "--steps=100".
+/// The value of `flag` among the passed options, written as "--steps 100" or "--steps=100".
 std::string value_of(const std::vector<std::string>& words, std::string_view flag) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string_view word = words[i];
@@ -279,7 +279,7 @@ std::vector<SweepResult> run_sweep(const SweepOptions& options, std::FILE* out) 
     std::filesystem::create_directories(folder_of(options, combination), error);
     if (error) throw_io_error("create", folder_of(options, combination), error.message());
   }
-  std::size_t runs = results.size();  // of this round: the best so far
+  std::size_t runs = results.size();  // runs of this round: the best so far
   for (std::size_t round = 0; round < options.rounds; ++round) {
     const bool is_last = round + 1 == options.rounds;
     const std::size_t last_step =

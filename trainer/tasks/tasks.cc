@@ -22,7 +22,7 @@ bool is_token_window(const Field& field) {
   return field.dtype == DType::kInt32 && field.shape.size() == 1;
 }
 
-/// The mean number of bytes of the targets of `data`. The end of a text has none.
+/// Average number of bytes per target of `data`. An end-of-text token has none.
 double bytes_per_target(const Dataset& data, const Tokenizer& tokenizer) {
   std::vector<double> bytes;
   for (std::size_t token = 0; token < tokenizer.size(); ++token) {
@@ -160,9 +160,9 @@ TaskEntry rating() {
           }};
 }
 
-// Steps and ranks differ in how many they hide, and a rank knows its own number only. So a word has
-// the weight that follows from the mean over the training data: N ranks take the steps of one rank
-// with their samples, without a message, and the reported loss is the plain mean.
+// Steps and ranks hide different numbers of words, and a rank knows only its own number. So each
+// word gets a fixed weight, from the mean over the training data: N ranks then take the steps of
+// one rank with all their samples, without a message, and the reported loss is the plain mean.
 TaskEntry masked_tokens() {
   return {.name = "masked-tokens",
           .help = "the words or other tokens that are hidden in a text",

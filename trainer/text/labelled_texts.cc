@@ -1,4 +1,4 @@
-// Data sets of texts with labels: TREC, SST-2, SMS Spam Collection, IMDB, and tables of any origin.
+// Data sets of labelled texts: TREC, SST-2, SMS Spam Collection, IMDB, and tables of any origin.
 
 #include <algorithm>
 #include <cstddef>
@@ -38,11 +38,12 @@ struct LabelledTexts {
   }
 };
 
-/// Texts as words or other tokens by number, each with a class.
+/// Texts as numbered words or other tokens, each with a class.
 ///
-/// Format: "tokens", int32 [max_length] of the vocabulary: [CLS] where it has marks, the first
-///         tokens of a text, then padding; "length", int32, the number of those before padding. A
-///         text without any has the token that stands for none. "label", int32 below the classes.
+/// Format: "tokens", int32 [max_length] of the vocabulary: [CLS] if it has marks, the first tokens
+///         of a text, then padding; "length", int32, the number of tokens before padding. A text
+///         without tokens has `TextVocabulary::no_token`. "label", int32 below the number of
+///         classes.
 class LabelledTextDataset final : public Dataset {
  public:
   /// `classes` are the labels by number. Errors: KoloError(kData) naming file and line of a label
@@ -87,7 +88,7 @@ class LabelledTextDataset final : public Dataset {
   SampleFormat format_;
   std::int32_t padding_;
   std::vector<std::int32_t> tokens_;  // of all texts, without padding
-  std::vector<std::size_t> begins_;   // of each text, and the end of the last
+  std::vector<std::size_t> begins_;   // offset of each text, then the end of the last
   std::vector<std::int32_t> labels_;
 };
 
@@ -104,10 +105,10 @@ std::vector<std::string> find_classes(const LabelledTexts& train, const TextFile
   return classes;
 }
 
-/// Both parts with one list of classes: that of `stored`, or else that of the training part alone,
-/// its labels in the order of their bytes. The result names it and the vocabulary as its files.
-/// Errors: KoloError(kData) naming the file: no rows, a single label, as LabelledTextDataset and
-///         `from_numbered_json`.
+/// Makes both parts with the same classes: those of `stored`, or else the labels of the training
+/// part in byte order. The result's files contain the classes and the vocabulary.
+/// Errors: KoloError(kData) naming the file: no rows, a single label, and those of
+///         LabelledTextDataset and `from_numbered_json`.
 DataSplit make_labelled_texts(const LabelledTexts& train, const LabelledTexts& held_out,
                               std::shared_ptr<const TextVocabulary> vocabulary,
                               std::size_t max_length, const TextFiles& stored) {
@@ -139,7 +140,7 @@ LabelledTexts by_name(Table table, const std::string& text, const std::string& l
 DataSplit make_split(const Config& config, TableSplit tables, const std::string& text = "text",
                      const std::string& label = "label") {
   const LabelledTexts train = by_name(std::move(tables.train), text, label);
-  // A model that begins new, whole or in part, may have other classes.
+  // A model initialised anew, wholly or in part, may have other classes.
   const bool has_classes = !config.weights.empty() && config.weights_part == "all";
   return make_labelled_texts(train, by_name(std::move(tables.held_out), text, label),
                              load_vocabulary(config, train.column(train.text_column)),
@@ -190,7 +191,7 @@ DataSplit load_sms(const Config& config) {
                     hold_out(read_labelled_lines(config.data / "SMSSpamCollection", '\t'), kEvery));
 }
 
-/// Whether the training file begins with "0" or "1" and a tab: a review, and not a header.
+/// Whether the training file begins with "0" or "1" and a tab, that is with a review and no header.
 bool has_imdb(const fs::path& directory) {
   if (!is_there_plain_or_packed(directory / "train.tsv")) return false;
   const Table table = read_lines(find_plain_or_packed(directory / "train.tsv"));

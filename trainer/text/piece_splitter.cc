@@ -11,13 +11,13 @@
 namespace kolo::trainer {
 namespace {
 
-// GPT-2's pattern, with its white space (\s) spelt out: PCRE2's would have U+180E besides.
+// GPT-2's pattern, with its white space (\s) spelt out because PCRE2's also has U+180E.
 constexpr char kPieces[] =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\t-\r\x{85}\p{Z}\p{L}\p{N}]+)"
     R"(|[\t-\r\x{85}\p{Z}]+(?![^\t-\r\x{85}\p{Z}])|[\t-\r\x{85}\p{Z}]+)";
 
-// Where PCRE2 has no compiler for the processor, it looks through the rest of the block for bytes
-// that are not UTF-8 before each match.
+// If PCRE2 has no compiler for the processor, each match first searches the rest of the block for
+// bytes that are not UTF-8.
 constexpr std::size_t kPieceBlockBytes = 4096;
 
 struct FreePieceMatch {
@@ -36,7 +36,8 @@ PieceSplitter::PieceSplitter() {
   pattern_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(kPieces), sizeof kPieces - 1,
                                PCRE2_UTF | PCRE2_MATCH_INVALID_UTF, &error, &offset, nullptr));
   ensure(pattern_ != nullptr, "PCRE2 does not take the pattern at " + std::to_string(offset));
-  pcre2_jit_compile(pattern_.get(), PCRE2_JIT_COMPLETE);  // Without it the pieces are the same.
+  pcre2_jit_compile(pattern_.get(), PCRE2_JIT_COMPLETE);  // optional: the pieces do not depend on
+                                                          // it
 }
 
 void PieceSplitter::split(std::string_view text,
@@ -57,7 +58,7 @@ void PieceSplitter::split(std::string_view text,
       }
       const std::size_t from = is_found ? found[0] : block.size();
       const std::size_t to = is_found ? found[1] : block.size();
-      if (from > at) take(block.substr(at, from - at));  // no UTF-8
+      if (from > at) take(block.substr(at, from - at));  // not UTF-8
       if (to > from) take(block.substr(from, to - from));
       at = to;
     }
@@ -65,8 +66,8 @@ void PieceSplitter::split(std::string_view text,
   }
 }
 
-// A space or line feed after a printable character of ASCII begins a piece, and no piece looks back
-// or beyond one that it does not hold.
+// A space or line feed after a printable ASCII character begins a piece, and no piece depends on
+// text before or after it.
 std::size_t next_cut(std::string_view text, std::size_t from) {
   for (std::size_t i = std::max<std::size_t>(from, 1); i < text.size(); ++i) {
     const bool is_after_character = text[i - 1] > ' ' && text[i - 1] <= '~';

@@ -76,7 +76,7 @@ TextFiles select_text_files(const std::map<std::string, std::string>& texts,
 }
 
 void write_text_files(const TextFiles& files, const std::filesystem::path& folder) {
-  std::error_code ignored;  // writing a file says it
+  std::error_code ignored;  // writing a file reports the error
   std::filesystem::create_directories(folder, ignored);
   for (const auto& [name, text] : files.texts) write_file(folder / name, text);
 }
@@ -109,7 +109,7 @@ std::shared_ptr<const Tokenizer> make_tokenizer(const TextFiles& files) {
 
 const std::array<std::uint8_t, kByteValues>& bytes_in_order() { return kAlphabet.order; }
 
-// All characters are below U+0800, so UTF-8 has at most two bytes of each.
+// All characters are below U+0800, so each has at most two bytes in UTF-8.
 std::string to_visible(std::string_view bytes) {
   std::string utf8;
   for (const char byte : bytes) {

@@ -13,7 +13,7 @@
 namespace kolo::trainer {
 namespace {
 
-// None of them is a word that split_words returns.
+// None of these is a word that split_words returns.
 constexpr const char* kNoWords[] = {"<padding>", "<unknown>", "[CLS]", "[MASK]"};
 constexpr std::size_t kUnmarked = 2;
 

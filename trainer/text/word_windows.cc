@@ -18,12 +18,12 @@
 namespace kolo::trainer {
 namespace {
 
-/// Adjacent windows of the tokens of a text, without overlap; the last may be shorter.
+/// Consecutive windows of a text's tokens, without overlap; the last may be shorter.
 ///
-/// Format: "tokens" and "length" as LabelledTextDataset; no target.
+/// Format: "tokens" and "length" as in LabelledTextDataset; no target.
 class WordWindows final : public Dataset {
  public:
-  /// `lines` make up the text and have a token.
+  /// `lines` form the text, and each has a token.
   WordWindows(std::span<const std::string> lines, const TextVocabulary& vocabulary,
               std::size_t max_length)
       : padding_(vocabulary.padding()),
@@ -55,12 +55,12 @@ class WordWindows final : public Dataset {
  private:
   std::optional<std::int32_t> mark_;
   std::int32_t padding_;
-  std::size_t window_;  // tokens without the mark
+  std::size_t window_;  // tokens, without the mark
   SampleFormat format_;
   std::vector<std::int32_t> tokens_;
 };
 
-/// Those that have a word.
+/// The lines that have a word.
 std::vector<std::string> lines_of(std::span<const std::uint8_t> text) {
   std::vector<std::string> lines;
   for (auto begin = text.begin(); begin != text.end();) {

@@ -1,4 +1,4 @@
-// Texts that are tokens already: folders of `kolo-train tokenize`, and pairs of train.bin and
+// Texts that are already tokenized: folders of `kolo-train tokenize`, and pairs of train.bin and
 // val.bin as nanoGPT and llm.c write them.
 
 #include <cstddef>
@@ -23,13 +23,13 @@
 namespace kolo::trainer {
 namespace {
 
-/// Windows of tokens as texts: each begins with the mark of a text.
+/// Windows of tokens as texts: each begins with the [CLS] mark.
 ///
-/// Format: "tokens" and "length" as LabelledTextDataset, all of one length, which is that of the
-///         windows and one more; no target.
+/// Format: "tokens" and "length" as in LabelledTextDataset; every text has the windows' length plus
+///         one; no target.
 class MarkedWindows final : public Dataset {
  public:
-  /// Before: `vocabulary` has marks, and its tokens are those of `windows`.
+  /// Before: `vocabulary` has marks and the tokens of `windows`.
   MarkedWindows(std::unique_ptr<TokenDataset> windows, const TextVocabulary& vocabulary)
       : windows_(std::move(windows)),
         mark_(vocabulary.marks().value().text),
@@ -71,9 +71,9 @@ TokenArray map_shard(const fs::path& folder, const TokenFolder::Shard& shard, st
   return {.bytes = std::as_bytes(file->bytes()), .width = width, .owner = file, .file = path};
 }
 
-/// Tokens in 16 bits, which come after a header of 256 integers if the first one is llm.c's number.
-/// In a file without a header that number would be two tokens, of which the first has no meaning in
-/// GPT-2's vocabulary.
+/// Maps a file of 16-bit tokens. If the first integer is llm.c's magic number, the tokens follow a
+/// header of 256 integers. Without a header that number would be two tokens, the first of which has
+/// no meaning in GPT-2's vocabulary.
 TokenArray map_raw(const fs::path& path) {
   constexpr std::uint32_t kMagic = 20'240'520;
   constexpr std::size_t kHeaderBytes = 1024;
@@ -89,7 +89,7 @@ TokenArray map_raw(const fs::path& path) {
       .bytes = bytes.subspan(offset), .width = 2, .owner = file, .file = path, .offset = offset};
 }
 
-/// The tokenizer in the folder, or else that of the job, which has to be the same.
+/// The tokenizer in the folder, or else the job's; if both exist they must be equal.
 std::shared_ptr<const Tokenizer> find_tokenizer(const Config& config) {
   const TextFiles in_folder = read_text_files(config.data);
   auto tokenizer = make_tokenizer(in_folder);
@@ -103,7 +103,7 @@ std::shared_ptr<const Tokenizer> find_tokenizer(const Config& config) {
   return tokenizer;
 }
 
-/// Windows of --context tokens, or where texts have marks, texts of --max-length.
+/// Makes windows of --context tokens or, for texts with marks, texts of --max-length.
 std::unique_ptr<Dataset> make_windows(const Config& config, std::vector<TokenArray> arrays,
                                       const Tokenizer& tokenizer, const TextVocabulary* texts,
                                       const char* part) {
@@ -160,7 +160,7 @@ DataSplit load_tokens(const Config& config) {
       .text_files = tokenizer->files()};
 }
 
-/// The tokens of bytes [begin, end); bytes themselves stay where they are.
+/// Tokenizes bytes [begin, end); a byte tokenizer uses them in place.
 TokenArray tokens_of(const Config& config, const std::shared_ptr<const Corpus>& corpus,
                      std::size_t begin, std::size_t end, const Tokenizer& tokenizer) {
   const auto bytes = std::as_bytes(corpus->bytes().subspan(begin, end - begin));

@@ -36,7 +36,7 @@ using Note = std::function<void(const std::string&)>;
 
 constexpr std::size_t kMegabyte = 1'000'000;
 
-/// The files of a text, one after the other, without ever holding all of it.
+/// The concatenated files of a text, read in parts.
 class Documents {
  public:
   explicit Documents(const fs::path& data) : files_(corpus_files(data)) {
@@ -48,8 +48,8 @@ class Documents {
 
   std::size_t size() const { return size_; }
 
-  /// Calls `take` with the bytes [begin, end) of the whole text in parts of about a megabyte, which
-  /// are cut where no piece is, and with whether a part is the last of a file that is not the last.
+  /// Calls `take` with the bytes [begin, end) of the whole text in parts of about a megabyte, cut
+  /// between pieces, and with whether a part ends a file other than the last.
   template <typename Take>
   void for_each_part(std::size_t begin, std::size_t end, const Take& take) const {
     std::size_t file_begin = 0;
@@ -76,7 +76,7 @@ class Documents {
   std::size_t size_ = 0;
 };
 
-/// Tells how much of a text has been done, about ten times.
+/// Reports progress about ten times per text.
 class TextProgress {
  public:
   TextProgress(std::string verb, std::size_t size, const Note& note)

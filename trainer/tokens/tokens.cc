@@ -88,7 +88,7 @@ TokenFolder read_token_folder(const std::filesystem::path& folder) {
     throw_data_error(path, error.byte > 0 ? error.byte - 1 : 0, error.what());
   } catch (const FolderJson::exception& error) {
     throw_data_error(path, error.what());
-  } catch (const std::logic_error& error) {  // of stoull
+  } catch (const std::logic_error& error) {  // thrown by stoull
     throw_data_error(path, "a sum that is no number");
   }
 }

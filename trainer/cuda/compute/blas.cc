@@ -24,7 +24,7 @@ void check_blas(cublasStatus_t status, std::string_view call) {
        .what = fmt::format("{}: {}", call, cublasLtGetStatusString(status))});
 }
 
-/// A handle of cuBLAS, which `kDestroy` closes.
+/// A cuBLAS handle, which `kDestroy` closes.
 template <typename Handle, auto kDestroy>
 struct BlasTraits {
   using Value = Handle;
@@ -92,7 +92,7 @@ LayoutHandle make_layout(const ColumnMajor::Matrix& m, DType dtype, std::size_t 
   return handle;
 }
 
-// Matrices begin at multiples of their size, in memory aligned to 16 bytes.
+// In a batch, matrices begin at multiples of their size, in memory aligned to 16 bytes.
 std::uint32_t alignment_of(const ColumnMajor::Matrix& m, DType dtype) {
   const std::size_t bytes = m.rows * m.columns * size_of(dtype);
   std::uint32_t alignment = 16;
@@ -137,7 +137,7 @@ class Blas::Plan {
       set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
           static_cast<std::int64_t>(shape.columns));
     }
-    // The choice of an algorithm considers only the alignment of these addresses.
+    // The choice of an algorithm depends only on the alignment of these addresses.
     void* const aligned = reinterpret_cast<void*>(std::uintptr_t{16});
     set_pointers(aligned, aligned);
     a_ = make_layout(matrices_.a, shape.operand, shape.batch);
@@ -145,7 +145,7 @@ class Blas::Plan {
     d_ = make_layout(matrices_.d, shape.result, shape.batch);
   }
 
-  // True if the library has an algorithm.
+  // Returns whether the library has an algorithm.
   bool choose_algorithm(cublasLtHandle_t lt) {
     if (uses_aux(shape_.epilogue) && shape_.columns % 8 != 0) return false;  // the library's rule
     cublasLtMatmulPreference_t preference = nullptr;
@@ -177,8 +177,7 @@ class Blas::Plan {
     return true;
   }
 
-  // The library takes its pointers by value, and the operation is modified while the library is
-  // queried.
+  // The library copies the pointers, and the operation is modified while the library is queried.
   void run(cublasLtHandle_t lt, void* workspace, cudaStream_t stream,
            const MatmulArguments& x) const {
     set_pointers(
@@ -207,7 +206,7 @@ struct Blas::State {
   DeviceMemory workspace;
   cudaStream_t stream;
   LtHandle lt;
-  std::map<MatmulShape, std::optional<Plan>> plans;  // empty: the library has none
+  std::map<MatmulShape, std::optional<Plan>> plans;  // empty value: the library has no algorithm
 };
 
 Blas::Blas(kolo::Device& device, Stream& stream) : state_(std::make_unique<State>()) {

@@ -57,7 +57,8 @@ ConvolutionDescriptor make_convolution(DType dtype) {
   return handle;
 }
 
-// The largest of each 2 x 2 window; among equals, a gradient goes to the same one in every run.
+// The maximum of each 2 x 2 window. Deterministic: among equal values, the gradient goes to the
+// same one in every run.
 PoolingDescriptor make_max_pooling() {
   cudnnPoolingDescriptor_t descriptor = nullptr;
   check_dnn(cudnnCreatePoolingDescriptor(&descriptor), "cudnnCreatePoolingDescriptor");
@@ -68,14 +69,14 @@ PoolingDescriptor make_max_pooling() {
   return handle;
 }
 
-// Factors of cuDNN's results and of what is there already, passed by address.
+// Factors of cuDNN's results and of existing values, passed by address.
 constexpr float kOne = 1.0f;
 constexpr float kZero = 0.0f;
 
 constexpr std::size_t kWorkspaceLimit = std::size_t{512} << 20;
 
-// The first suitable algorithm among those that cuDNN offers, fastest first. Reserves its workspace
-// and sets the arithmetic in `convolution`, except for float32, where the caller decides.
+// Returns the first suitable algorithm among those that cuDNN offers, fastest first. Reserves its
+// workspace and sets the arithmetic in `convolution`, except for float32, where the caller decides.
 template <typename Offers>
 auto choose(Dnn& dnn, DType dtype, const Offers& offers, int count,
             const ConvolutionDescriptor& convolution, const char* what) {

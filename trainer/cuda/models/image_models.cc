@@ -45,7 +45,7 @@ std::size_t pooled_count(const PoolingShape& s) {
 constexpr std::size_t kByteValues = 256;
 
 /// Converts bytes of grey images to scaled activations, with channels of zeros after the image's
-/// one.
+/// channel.
 ///
 /// Shape: from [count] to [count, channels] of the context's dtype, which belong to the layer.
 class PixelInput {
@@ -93,8 +93,9 @@ class PixelInput {
 
 /// Two-dimensional convolution with bias, stride 1, no padding.
 ///
-/// Channels: x has its channels padded with zeros to a multiple of kChannelMultiple by its
-/// producer; the gradient of the weight omits the padding. Output channels must be such a multiple.
+/// Channels: the producer of x has padded its channels with zeros to a multiple of
+/// kChannelMultiple; the gradient of the weight omits the padding. Output channels must be such a
+/// multiple.
 /// Shape:    x [images, height, width, padded input channels], y [images, height - kernel + 1,
 ///           width - kernel + 1, output channels] of the context's dtype.
 /// Errors:   UsageError for other output channels.
@@ -166,7 +167,7 @@ class Conv2d {
 };
 
 /// y = relu(pool(conv(x))): the convolutional stage of LeNet. ReLU after the pooling gives the same
-/// result from a quarter of the elements.
+/// result as before it, with a quarter of the elements.
 ///
 /// Shape: x as Conv2d; y [images, (height - kernel + 1) / 2, (width - kernel + 1) / 2,
 ///        output_channels] of the context's dtype, which belongs to the stage.
@@ -197,19 +198,19 @@ class ConvStage {
     return output_.data();
   }
 
-  /// In place: converts the gradient of y to that of the input of ReLU. A linear layer after the
+  /// Converts the gradient of y to the gradient of ReLU's input, in place. A linear layer after the
   /// stage does this itself.
   void backward_relu(void* y_gradient) {
     activation_backward(context_.stream(), Activation::kRelu, context_.dtype(), pooled_.data(),
                         output_count_, y_gradient);
   }
-  /// Computes the gradients of weight and bias from the result and reports them ready.
+  /// Computes the gradients of weight and bias from that result and reports them ready.
   void backward_parameters(const void* x, const void* before_relu_gradient) {
     pooling_.backward(convolved_.data(), pooled_.data(), before_relu_gradient,
                       convolved_gradient_.data());
     convolution_.backward_parameters(x, convolved_gradient_.data());
   }
-  /// After `backward_parameters`: the gradient of x.
+  /// Computes the gradient of x. Call after `backward_parameters`.
   void backward_input(void* dx) { convolution_.backward_input(convolved_gradient_.data(), dx); }
 
   const void* output() const { return output_.data(); }
@@ -224,7 +225,7 @@ class ConvStage {
   DeviceMemory convolved_gradient_;
 };
 
-/// trainer/models/image_models.h on the device.
+/// The MLP of trainer/models/image_models.h on the device.
 class CudaMlp final : public CudaModel {
  public:
   CudaMlp(Base base, const ImageModelOptions& o)
@@ -275,7 +276,7 @@ class CudaMlp final : public CudaModel {
   PixelInput input_;
   Linear fc1_, fc2_, fc3_;
   DeviceMemory hidden1_, hidden2_;
-  DeviceMemory gradient1_, gradient2_;  // of the input of ReLU
+  DeviceMemory gradient1_, gradient2_;  // gradients of ReLU inputs
   DeviceMemory logits_;
 };
 
@@ -295,7 +296,7 @@ ConvolutionShape stage_options(const ImageModelOptions& o, std::size_t height, s
           .kernel = kLenetKernel};
 }
 
-/// trainer/models/image_models.h on the device; the one channel of the images is padded for cuDNN.
+/// LeNet of trainer/models/image_models.h on the device; the one image channel is padded for cuDNN.
 class CudaLenet final : public CudaModel {
  public:
   CudaLenet(Base base, const ImageModelOptions& o)
@@ -350,8 +351,8 @@ class CudaLenet final : public CudaModel {
   ConvStage stage1_, stage2_;
   Linear fc1_, fc2_;
   DeviceMemory hidden_;
-  DeviceMemory hidden_gradient_;                    // of the input of ReLU
-  DeviceMemory stage1_gradient_, stage2_gradient_;  // likewise, after backward through ReLU
+  DeviceMemory hidden_gradient_;                    // gradient of ReLU's input
+  DeviceMemory stage1_gradient_, stage2_gradient_;  // gradients of ReLU inputs
   DeviceMemory logits_;
 };
 
