@@ -51,7 +51,7 @@ TEST(CommandLineTest, ModelDecidesDefaultsAndOptionsOverrideThem) {
   EXPECT_EQ(changed.lr, 0.5f);
 }
 
-// Nothing that a user asks for is ignored; what equals its default asks for nothing.
+// No changed option is silently ignored; a value equal to the default changes nothing.
 TEST(CommandLineTest, AnOptionThatNothingInTheJobReadsIsAUsageError) {
   const std::vector<std::vector<const char*>> ignored = {
       {"--model", "lenet", "--dropout", "0.5"},
@@ -87,7 +87,7 @@ TEST(CommandLineTest, AnOptionThatTheFormatOfTheDataDoesNotReadIsAUsageError) {
       {"--model", "gpt", "--format", "tokens", "--min-count", "77"},
       {"--model", "bert", "--format", "words", "--context", "77"},
       {"--model", "bert", "--format", "tokens", "--vocabulary", "777"},
-      // Found by the files.
+      // The format follows from the files.
       {"--model", "bert", "--data", ".", "--task", "masked-tokens", "--text-column", "a"},
       {"--model", "gpt", "--data", ".", "--vocabulary", "777"},
   };
@@ -162,7 +162,7 @@ TEST(CommandLineTest, HelpNamesUnitsAndDefaults) {
   EXPECT_THAT(help, HasSubstr("BYTES"));
   EXPECT_THAT(help, HasSubstr("--peer-timeout MS=8000"));
   EXPECT_THAT(help, HasSubstr("--cuda-graph on|off=off"));
-  // Everything that can be chosen is named, as wrapped lines allow to find it.
+  // The help names every choice, also across wrapped lines.
   for (const char* name : {"mlp:", "lenet:", "language-model:", "cifar10:", "adamw:", "cosine:"}) {
     EXPECT_THAT(help, HasSubstr(name));
   }
@@ -214,7 +214,7 @@ TEST(CommandLineTest, UnknownChoicesAreUsageErrorsWithTheNearestName) {
   expect("--format", "cifar", "did you mean cifar10?");
 }
 
-/// Gives the field another value that the option takes.
+/// Gives the field another value that the option accepts.
 void change(const ConfigOption& option) {
   static const std::map<std::string, std::string> texts = {{"--augment", "crop"},
                                                            {"--decay-rules", "b=0.5"},
@@ -266,7 +266,7 @@ TEST(ConfigOptionTest, EachHasAFieldOfItsOwnWhichRanksAndRunsCompareAsItsRowSays
   }
 }
 
-/// The numbers next to those of the range, and what is none.
+/// The numbers just outside the range, and values that are not numbers.
 template <typename T>
 std::vector<double> outside(const ConfigRange& range) {
   constexpr bool kIsFloat = std::is_floating_point_v<T> || std::is_same_v<T, std::optional<double>>;
@@ -308,7 +308,7 @@ TEST(ConfigOptionTest, WhatAnOptionDoesNotTakeIsAnErrorThatNamesIt) {
   EXPECT_GT(seen, 30u);
 }
 
-// With a hash of the vocabularies, which are no option, and the names of dtypes in one form.
+// Includes a hash of the vocabularies, which are not an option, and dtype names in one form.
 TEST(ConfigTest, CommonSettingsCompareWhatTextsStandFor) {
   const Config config = gpt_config();
   Config other = config;
@@ -328,7 +328,7 @@ TEST(ConfigTest, TheLearningRateFollowsTheRanksIfAsked) {
   EXPECT_EQ(peak_lr(config, 4), 1.0f);
 }
 
-// Of 600 steps of two ranks with 16 samples in two passes each, three tenths.
+// 600 steps of two ranks with 16 samples in each of two passes: three tenths of those samples.
 TEST(ConfigTest, EvaluationsTakeATenthOfTheTimeOfTraining) {
   Config config = default_config(built_in_catalog(), "gpt");
   config.batch = 16;

@@ -166,7 +166,7 @@ class Tokens(unittest.TestCase):
         cls.run_folder = cls.folder / "run"
         cls.export = cls.folder / "weights.safetensors"
         cls.result = cls.folder / "result.json"
-        # It learns from a copy, which is gone when its run is used.
+        # Training reads a copy of the data, which no longer exists when the run is used.
         data = shutil.copytree(cls.tokens, cls.folder / "copy")
         cls.trained = call("--data", data, *SHAPE, "--steps", 40, "--run", cls.run_folder, "--export", cls.export,
                            "--json", cls.result, "--sample", 40)
@@ -190,7 +190,7 @@ class Tokens(unittest.TestCase):
 
     def test_the_summary_has_bits_per_byte(self):
         summary = json.loads(self.result.read_text())
-        # A token stands for more than two bytes, and a bit is log 2 nats.
+        # A token stands for more than two bytes, and one bit is log 2 nats.
         self.assertLess(summary["eval_bits_per_byte"], summary["eval_loss"] / math.log(2) / 2)
         self.assertRegex(self.trained.splitlines()[-1], r", \d\.\d+ bits per byte, ")
 
@@ -205,8 +205,8 @@ class Tokens(unittest.TestCase):
         ours = self.evaluation(*SHAPE, "--weights", self.export, "--data", self.tokens)
         self.assertEqual(ours["eval_loss"], json.loads(self.result.read_text())["eval_loss"])
         text = self.evaluation(*SHAPE, "--weights", self.export, "--data", self.text)
-        # The windows of two files of tokens are other ones than those of the whole text, within the noise of a model
-        # that has learnt: a tenth of a bit.
+        # Two files of tokens have other windows than the whole text. The bound is the noise of a
+        # trained model: a tenth of a bit.
         self.assertAlmostEqual(text["eval_bits_per_byte"], ours["eval_bits_per_byte"], delta=0.1)
         error = call("evaluate", *SHAPE, "--weights", self.export, "--data", self.other_tokens(), status=65)
         self.assertIn("its tokens were made with another tokenizer", error)
@@ -238,12 +238,12 @@ class Tokens(unittest.TestCase):
         weights = self.folder / "words.safetensors"
         options = ["--model", "embedding-bag", "--min-count", 1, "--format", "csv"]
         call(*options, "--data", table("first", ROWS), "--epochs", 60, "--lr", 0.05, "--export", weights)
-        # Words and labels come in another order, and some words are new.
+        # The other table has words and labels in another order, and some new words.
         second = table("second", [f"strange {row}" for row in reversed(ROWS[3:])] + ["glad,pos\n", "glad,pos\n"])
         found = self.evaluation(*options, "--data", second, "--weights", weights)
         self.assertEqual(found["eval_accuracy"], 1.0)
         self.assertIsNone(found["eval_bits_per_byte"])
-        # A new model reads texts by the words that weights or a run keep.
+        # A new model reads texts with the vocabulary stored with weights or a run.
         runs = self.folder / "by-weights", self.folder / "by-run"
         for place, run in ((weights, runs[0]), (runs[0], runs[1])):
             call(*options, "--data", second, "--tokenizer", place, "--steps", 1, "--run", run)

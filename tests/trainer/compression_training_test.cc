@@ -1,5 +1,5 @@
-// Whole jobs whose gradients are compressed, on small data: the short form of
-// scripts/accuracy-table. Ranks are threads of this process.
+// Whole jobs on small data with compressed gradients: the short form of scripts/accuracy-table.
+// Ranks are threads of this process.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -54,8 +54,8 @@ class CompressionTrainingTest : public testing::Test {
   TemporaryDirectory directory_;
 };
 
-// 1 % of the only large matrix travels. What error feedback keeps is worth more than half of what
-// dropping it costs, and sixteen bits cost nothing to speak of.
+// Only 1 % of the only large matrix is sent. Error feedback recovers more than half of the loss
+// that dropping the rest costs, and 16-bit values cost next to nothing.
 TEST_F(CompressionTrainingTest, TopKWithFeedbackFollowsDense) {
   const double dense = mean_loss("none");
   const double with = mean_loss("topk(0.01,warmup=6,ramp=6)");
@@ -77,9 +77,9 @@ TEST_F(CompressionTrainingTest, RanksAgreeAndRunsRepeatThemselves) {
   EXPECT_EQ(once[0].compression_groups[0].steps, 60u);
 }
 
-// Dense steps with momentum corrected are those of the optimizer's momentum (without weight decay,
-// which the optimizer would accumulate too): weights differ by the order of roundings only, which
-// 60 steps may let grow to 1 % of the loss.
+// Dense steps with momentum correction equal steps with the optimizer's momentum (without weight
+// decay, which the optimizer would accumulate too): weights differ only by the order of roundings,
+// which may grow in 60 steps to 1 % of the loss.
 TEST_F(CompressionTrainingTest, CorrectedMomentumReplacesTheOptimizers) {
   const auto loss = [&](const std::string& compression, float momentum) {
     Config config = job(compression);
@@ -89,19 +89,19 @@ TEST_F(CompressionTrainingTest, CorrectedMomentumReplacesTheOptimizers) {
   };
   const double plain = loss("none", 0.9f);
   EXPECT_NEAR(loss("topk(0.01,dgc,warmup=1000)", 0.9f), plain, 0.01 * plain);
-  // Momentum matters here, so that one too many or too few would show.
+  // Momentum matters here, so that applying it twice or never would show.
   EXPECT_GT(loss("none", 0.0f), 1.05 * plain);
 }
 
-// A scale that is a power of two changes no bit: it is gone before a gradient meets what is left.
+// A power-of-two loss scale changes no bit: it is removed before a gradient meets the residual.
 TEST_F(CompressionTrainingTest, ALossScaleDoesNotReachTheResiduals) {
   Config scaled = job("topk(0.01)");
   scaled.loss_scale = "1024";
   EXPECT_EQ(run_ranks(kRanks, scaled)[0].weights_hash, train_all("topk(0.01)")[0].weights_hash);
 }
 
-// Dense steps at the start bring plain averages: clipped, with shared moments and the same bits,
-// for the sum of two ranks has one order only.
+// Dense warm-up steps yield plain averages: clipped, with shared moments and with the same bits,
+// because a sum of two ranks has only one order.
 TEST_F(CompressionTrainingTest, AdamWarmsUpBitForBitAsIfDense) {
   Config config = adam_job("none");
   config.clip_norm = 0.1;
@@ -111,7 +111,7 @@ TEST_F(CompressionTrainingTest, AdamWarmsUpBitForBitAsIfDense) {
   config.runtime.compression = "topk(0.01,warmup=30)";
   EXPECT_NE(run_ranks(2, config)[0].weights_hash, dense[0].weights_hash);
   config.runtime.compression = "none";
-  config.clip_norm = 0.0;  // It was at work.
+  config.clip_norm = 0.0;  // clipping had an effect
   EXPECT_NE(run_ranks(2, config)[0].weights_hash, dense[0].weights_hash);
 }
 
@@ -123,9 +123,9 @@ TEST_F(CompressionTrainingTest, AdamClipsNoDirections) {
   EXPECT_EQ(run_ranks(kRanks, config)[0].weights_hash, unclipped);
 }
 
-// Directions at 1 % are worth most of what dense steps are, at equal learning rate: what waits is
-// not lost. (0.53 of what dropping it costs, when this was written; 60 steps are few for an element
-// that has its turn once in up to a hundred.)
+// Directions at 1 % density achieve most of the effect of dense steps at equal learning rate,
+// because unsent values are kept. (They lost 0.53 of what dropping values costs when this was
+// written; 60 steps are few for an element that is sent once in up to a hundred.)
 TEST_F(CompressionTrainingTest, AdamFollowsDenseAlongSparseDirections) {
   const double dense = run_ranks(kRanks, adam_job("none"))[0].eval_loss;
   const auto loss = [&](const std::string& compression) {
@@ -184,7 +184,7 @@ TEST(CompressionRulesTest, AutoForAdaptiveOptimizersIsWhatTheyNeed) {
             "embedding*=none,*=auto(0.02,fp32,warmup=150,rule=lossless)");
   EXPECT_EQ(adaptive_rules("auto(0.02,warmup=9)", job),
             "embedding*=none,*=auto(0.02,warmup=9,rule=lossless)");
-  // Sparse steps begin after the rise of the learning rate.
+  // Sparse steps begin after the learning-rate warm-up.
   EXPECT_EQ(adaptive_rules("auto", {.warmup_steps = 50, .total_steps = 200}),
             "embedding*=none,*=auto(0.01,warmup=60,rule=lossless)");
   for (const char* rules : {"none", "topk(0.01)", "fc*=auto,*=none", "fp16"}) {
@@ -211,7 +211,7 @@ TEST(CompressionRulesTest, AutoOfAGptLeavesEmbeddingsAlone) {
   EXPECT_EQ(elements("sgd") - elements("adamw"), 256u * 64u);
 }
 
-// Without this a job on a GPU would be dense and report top-k.
+// Without this check a job on a GPU would be dense and report top-k.
 TEST(CompressionRulesTest, TopKOnAGpuIsRefused) {
   for (const char* rules : {"topk(0.01)", "*.bias=none,*=topk(0.01)"}) {
     EXPECT_THAT(

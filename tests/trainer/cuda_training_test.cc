@@ -1,5 +1,5 @@
-// Whole jobs on a GPU beside the same jobs on the processor. One rank: NCCL joins no two ranks of
-// one process on one GPU.
+// Whole jobs on a GPU against the same jobs on the processor. They have one rank, because NCCL does
+// not connect two ranks of one process on one GPU.
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ class CudaTrainingTest : public testing::TestWithParam<const char*> {
   Config config_;
 };
 
-// Bound: as in training_test.cc, where the order of float32 sums differs too: 1 %.
+// Bound: 1 %, as in training_test.cc, where the order of float32 sums differs too.
 TEST_P(CudaTrainingTest, FollowsTheProcessorInFloat32) {
   const Summary cuda = run_on("cuda", config_);
   EXPECT_EQ(cuda.device, "cuda");
@@ -39,10 +39,9 @@ TEST_P(CudaTrainingTest, FollowsTheProcessorInFloat32) {
   expect_same_course(cuda, run_on("cpu", config_), 0.01);
 }
 
-// Bound: operands and activations are rounded to 8 bits (relative 2^-9), 10 to 15 times one after
-// the other on the way through a model and back, at random: 1 % of a gradient. AdamW turns that
-// into full steps where a gradient is smaller than its error; losses after 20 steps stay within 10
-// %.
+// Bound: operands and activations are rounded to 8 bits (relative 2^-9), 10 to 15 times in
+// succession through a model and back, at random: 1 % of a gradient. AdamW turns that into full
+// steps if a gradient is smaller than its error; losses after 20 steps stay within 10 %.
 TEST_P(CudaTrainingTest, FollowsTheProcessorInBFloat16) {
   const Summary cpu = run_on("cpu", config_);
   config_.precision = "bfloat16";
@@ -51,8 +50,8 @@ TEST_P(CudaTrainingTest, FollowsTheProcessorInBFloat16) {
   expect_same_course(cuda, cpu, 0.10);
 }
 
-// Bound: 11 bits instead of 8, an eighth of the error above; 5 % leaves room for AdamW's steps. The
-// scale keeps gradients of a mean over 12 images or 144 bytes normal numbers of float16.
+// Bound: 11 bits instead of 8, an eighth of the error above; 5 % leaves room for AdamW's steps.
+// With the scale, gradients of a mean over 12 images or 144 bytes are normal numbers of float16.
 TEST_P(CudaTrainingTest, FollowsTheProcessorInFloat16) {
   const Summary cpu = run_on("cpu", config_);
   config_.precision = "float16";
@@ -63,7 +62,7 @@ TEST_P(CudaTrainingTest, FollowsTheProcessorInFloat16) {
   expect_same_course(cuda, cpu, 0.05);
 }
 
-// Skips are what halves the scale, and training goes on after them.
+// Skipped steps halve the scale, and training continues.
 TEST_P(CudaTrainingTest, ADynamicScaleFindsItsWay) {
   config_.steps = 40;
   config_.loss_scale = "dynamic";

@@ -63,7 +63,7 @@ TEST(IdxFileTest, TruncatedGzipIsAnError) {
 }
 
 // Flips each byte of a small file in turn: the result is either the right shape with other
-// elements, or a data error; never a crash, and no memory for what a header claims only.
+// elements, or a data error, without a crash or memory for a size that only the header claims.
 TEST(IdxFileTest, SurvivesEveryMutation) {
   const TemporaryDirectory directory;
   const Bytes whole = make_idx({1, 2, 3}, kElements);
@@ -131,8 +131,8 @@ TEST(ImageDatasetTest, KnowsItsStatistics) {
   EXPECT_NEAR(image.deviation, 11.18034, 1e-5);
 }
 
-/// A record of CIFAR-10 whose red, green and blue are the label plus 10, 20 and 30 everywhere but
-/// in the second pixel, where they are 1, 2 and 3.
+/// A CIFAR-10 record whose red, green and blue are the label plus 10, 20 and 30, except in the
+/// second pixel, where they are 1, 2 and 3.
 Bytes cifar_record(std::uint8_t label) {
   Bytes record = {label};
   for (std::uint8_t channel = 1; channel <= 3; ++channel) {
@@ -180,7 +180,7 @@ TEST(CifarFileTest, MistakesNameFileAndOffset) {
   EXPECT_THAT(data_error([&] { cifar10_entry().load(config); }), HasSubstr("data_batch_1.bin"));
 }
 
-/// What --data PATH brings for a model, as --format auto finds it.
+/// The data of --data PATH for a model, with --format auto.
 DataSplit load(const std::string& model, const std::filesystem::path& path,
                std::size_t context = 10) {
   const Catalog catalog = built_in_catalog();
@@ -190,7 +190,7 @@ DataSplit load(const std::string& model, const std::filesystem::path& path,
   return std::move(make_task(config, catalog).data);
 }
 
-/// A sample of one input and one target.
+/// A sample with one input and one target.
 template <typename Input>
 struct Sample {
   Sample(const Dataset& data, std::size_t index)
@@ -316,7 +316,7 @@ TEST(ShardingTest, EverySampleOnceAndEveryRankTheSameSteps) {
   }
 }
 
-// The last step: left out, or dealt in whole parts, which leave the last ranks out.
+// The last step is dropped, or dealt in whole parts, which leave no samples for the last ranks.
 TEST(ShardingTest, UnevenSamplesAreDroppedOrDealtInWholeParts) {
   constexpr std::size_t kBatch = 3;
   for (const std::size_t ranks : {1u, 2u, 3u, 4u, 8u}) {

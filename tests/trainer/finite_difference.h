@@ -30,14 +30,14 @@ inline double dot(std::span<const float> a, std::span<const float> b) {
   return sum;
 }
 
-/// How closely a gradient is expected to follow differences of steps h and h/2, from which the h²
-/// term is eliminated (Richardson), so that h⁴ terms and rounding remain. Rounding adds about
-/// 2^-23 |f| / h: with |f| near 10, 2e-4 for the first default and 1e-3 for h = 2^-10.
+/// How closely a gradient must match finite differences of steps h and h/2, from which the h² term
+/// is eliminated (Richardson), so that h⁴ terms and rounding remain. Rounding adds about 2^-23 |f|
+/// / h: with |f| near 10, 2e-4 for the first default and 1e-3 for h = 2^-10.
 struct DifferenceBound {
   float step = 0x1.0p-7f;
   double absolute = 2e-3;
   double relative = 0.01;
-  /// Share of points that may lie near a kink of a piecewise smooth function (ReLU, pooling), where
+  /// Share of points that may be near a kink of a piecewise smooth function (ReLU, pooling), where
   /// the difference is not the derivative.
   double kinks = 0.0;
 };
@@ -73,7 +73,7 @@ inline void expect_gradient(const std::function<double()>& f, std::span<float> v
   }
 }
 
-/// The same for a parameter, whose version follows its values.
+/// As `expect_gradient`, for a parameter; its version changes with its values.
 inline void expect_parameter_gradient(const std::function<double()>& f, Parameter& parameter,
                                       const DifferenceBound& bound = {}) {
   const auto f_of_new_version = [&] {
@@ -82,7 +82,7 @@ inline void expect_parameter_gradient(const std::function<double()>& f, Paramete
   };
   expect_gradient(f_of_new_version, parameter.value(), parameter.gradient(), parameter.name(),
                   bound);
-  parameter.value();  // the values are again what they were, in copies, too
+  parameter.value();  // refreshes copies of the values, which are as before again
 }
 
 /// Checks a layer's input and parameter gradients for f = <random weights, output>, and that each
@@ -113,7 +113,7 @@ inline void check_layer(Layer& layer, ParameterSet& parameters, std::vector<floa
   }
 
   // Two passes of a step add up, and report once. Doubling is exact; the sum of two equal
-  // contributions is rounded where a product adds to it element by element.
+  // contributions is rounded if a product adds to it element by element.
   parameters.accumulate(2);
   for (int pass = 0; pass < 2; ++pass) {
     EXPECT_EQ(reported, std::vector<int>(parameters.size(), 1));

@@ -180,7 +180,7 @@ TEST(EmbeddingTest, AddsRowsAndCollectsTheirGradients) {
   const auto output = layer.forward(ids);
   EXPECT_EQ(output[3], parameters[0].value()[299 * 3] + parameters[1].value()[3]);
 
-  parameters[0].gradient()[5] = 100.0f;  // of a step before
+  parameters[0].gradient()[5] = 100.0f;  // from an earlier step
   layer.backward(std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
   EXPECT_EQ(parameters[0].gradient()[7 * 3], 8.0f);
   EXPECT_EQ(parameters[0].gradient()[299 * 3 + 1], 5.0f);
@@ -208,7 +208,7 @@ TEST(EmbeddingTest, WithoutPositionsItIsTheRowsOfTokens) {
   EXPECT_EQ(parameters[0].gradient()[9], 6.0f);
 }
 
-// The output layer of a language model multiplies by the table of its embedding.
+// The output layer of a language model shares the table of its embedding.
 TEST(EmbeddingTest, ASharedTableTakesBothContributionsInEitherOrder) {
   Device device;
   for (const bool output_first : {true, false}) {
@@ -284,7 +284,7 @@ TEST(EncoderBlockTest, GradientsMatchDifferences) {
 
 constexpr std::size_t kDropoutWidth = 50;
 
-/// Which elements are kept, of samples from `position` on.
+/// The dropout mask of samples from `position` on.
 std::vector<float> mask(const Dropout::Options& options, const Pass& pass) {
   Dropout layer(options);
   const auto y = layer.forward(std::vector<float>(options.samples * options.width, 1.0f), pass);
@@ -319,7 +319,7 @@ TEST(DropoutTest, LeavesEvaluationAlone) {
   EXPECT_EQ(std::vector<float>(y.begin(), y.end()), x);
 }
 
-// Two ranks with two samples each drop what one rank with four drops.
+// Two ranks with two samples each drop the same elements as one rank with four.
 TEST(DropoutTest, FollowsTheSampleWhateverTheBatch) {
   Dropout::Options options{
       .samples = 4, .width = kDropoutWidth, .mask = {.share = 0.5f, .seed = 1}};

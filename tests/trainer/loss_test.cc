@@ -75,7 +75,7 @@ TEST(SoftmaxCrossEntropyTest, TargetMustBeAClass) {
   EXPECT_THROW(evaluate(loss, {0, 0}, {-2}, 1.0f), UsageError);
 }
 
-// With smoothing s the target is 1 - s + s / classes, the others s / classes.
+// With smoothing s, the target's probability is 1 - s + s / classes, the others' s / classes.
 TEST(SoftmaxCrossEntropyTest, SmoothingMovesTheTargetAndLeavesTheLoss) {
   SoftmaxCrossEntropy plain({.rows = 1, .classes = 4});
   SoftmaxCrossEntropy smooth({.rows = 1, .classes = 4, .label_smoothing = 0.2f});

@@ -36,24 +36,25 @@ constexpr std::size_t kTextClasses = 3;
 
 using MakeModel = std::function<std::unique_ptr<Model>(Device&, std::size_t samples)>;
 
-/// Random integers from `lowest` to `highest` of a sample.
+/// Random integers from `lowest` to `highest`, per sample.
 struct RandomInput {
   std::size_t elements;
   std::int32_t lowest, highest;
   DType dtype = DType::kInt32;
 };
 
-/// One kind of model for batches of any size.
+/// A model for batches of any size.
 struct ModelCase {
   std::string name;
   std::vector<RandomInput> inputs;
-  std::size_t outputs;  // of a sample
+  std::size_t outputs;  // per sample
   MakeModel make;
-  /// The outputs are logits of classes, whose loss is the function, or else take random slopes.
+  /// If not 0, outputs are logits of classes, and their loss is the tested function; else it is
+  /// their product with random numbers.
   std::size_t classes = 0;
   DifferenceBound bound = {};
-  bool mixes_samples = false;  // statistics of a batch enter each sample's output
-  /// Initial weights of 0.02 hide mistakes behind residual connections.
+  bool mixes_samples = false;  // by statistics of the batch
+  /// Factor of initial weights: 0.02 hides mistakes behind residual connections.
   float scale = 1.0f;
 };
 
@@ -107,7 +108,7 @@ ModelCase gpt_case(std::string name, Gpt::Options options) {
           .bound = {.step = 0x1.0p-10f, .absolute = 1e-2}};
 }
 
-/// With `chosen` tokens to predict, or one class for each text.
+/// The head predicts `chosen` tokens, or if 0 one class per text.
 ModelCase bert_case(std::string name, std::size_t chosen) {
   ModelCase made{
       .name = std::move(name),
@@ -152,7 +153,7 @@ std::vector<ModelCase> model_cases() {
       return std::make_unique<Resnet>(device, small_photographs(samples), stages);
     };
   };
-  // As resnet18, but narrow and with few blocks: a deep network has a kink within every step.
+  // Like resnet18, but narrow and with few blocks, since a deep network has a kink in every step.
   const Resnet::Stages projections{{8, 12}, 1, ResidualBlock::Shortcut::kProjection};
   Gpt::Options all_options{};
   all_options.model = {.positions = "rotary", .tied = false, .dropout = 0.2f};
@@ -191,7 +192,7 @@ std::vector<ModelCase> model_cases() {
            }}};
 }
 
-/// Values of samples from `begin` on in memory for `capacity` samples, of which the rest are zeros.
+/// Values of samples from `begin` on, in memory for `capacity` samples; the rest is zero.
 template <typename T>
 std::vector<T> part_of(std::vector<T> all, std::size_t elements, std::size_t begin,
                        std::size_t capacity) {
@@ -200,7 +201,7 @@ std::vector<T> part_of(std::vector<T> all, std::size_t elements, std::size_t beg
   return all;
 }
 
-/// Random integers of some samples, of which the first are the same however many there are.
+/// Random integers of some samples; the first ones do not depend on their number.
 std::vector<std::int32_t> random_integers(const RandomInput& input, std::size_t samples,
                                           std::uint64_t stream) {
   Random random(5, stream);
@@ -212,7 +213,7 @@ std::vector<std::int32_t> random_integers(const RandomInput& input, std::size_t 
   return integers;
 }
 
-/// A model and a function of its outputs for samples from `begin` on of a batch of `capacity`.
+/// A model and a function of its outputs, for samples from `begin` on of a batch of `capacity`.
 class Evaluated {
  public:
   Evaluated(const ModelCase& c, std::size_t begin, std::size_t samples, std::size_t capacity,
@@ -248,7 +249,7 @@ class Evaluated {
 
   ParameterSet& parameters() { return model_->parameters(); }
 
-  /// The function's value after a forward pass.
+  /// Runs a forward pass and returns the function's value.
   double forward() {
     const std::span<const float> outputs = model_->forward(inputs_, pass_);
     EXPECT_EQ(outputs.size(), slopes_.size());
@@ -259,7 +260,7 @@ class Evaluated {
 
   void backward() { model_->backward(loss_ ? loss_->gradient() : std::span<float>(slopes_)); }
 
-  /// Of all parameters, tables as wholes.
+  /// The gradients of all parameters, with tables as dense gradients.
   std::vector<float> gradients() {
     forward();
     backward();
@@ -315,8 +316,8 @@ TEST_P(ModelTest, ReportsEveryGradientOnceAndWithItsFinalValue) {
 }
 
 // N ranks with batch B do what one rank does with batch N·B; here the last part is short by one
-// sample, as at the end of an epoch. Dropout follows the sample, padding counts for nothing, and
-// rows of tables say what whole gradients say.
+// sample, as at the end of an epoch. Dropout depends on the sample, padding has no effect, and row
+// gradients equal whole gradients.
 TEST_P(ModelTest, PartsOfABatchAddUpToIt) {
   const ModelCase& c = GetParam();
   if (c.mixes_samples) return;
@@ -366,7 +367,7 @@ Field tokens_of(std::size_t length, std::size_t values) {
   return {.name = "tokens", .dtype = DType::kInt32, .shape = {length}, .values = values};
 }
 
-/// The error of a model of the catalog for these inputs.
+/// The error of a catalog model for these inputs.
 std::string error_for(const Config& config, const std::vector<Field>& inputs) {
   const SampleFormat format{.inputs = inputs, .targets = {inputs[0]}};
   Device device;
@@ -408,13 +409,13 @@ TEST(GptTest, RefusesHeadsThatDoNotFitTheWidth) {
               HasSubstr("--positions rotary: --width 9 over --heads 3"));
 }
 
-// With the vocabulary of GPT-2: the published number of its parameters.
+// With GPT-2's vocabulary, the number of parameters is the published one.
 TEST(GptTest, TheShapeOfGpt2HasItsParameters) {
   const Config config = default_config(built_in_catalog(), "gpt", "gpt2");
   const SampleFormat format{.inputs = {tokens_of(1024, 50257)}, .targets = {}};
   Gpt::Options options =
       Gpt::options({.config = config, .format = format, .outputs = 50257, .batch = 1});
-  options.chunk = 1;  // little memory beside the parameters
+  options.chunk = 1;  // uses little memory beside the parameters
   Device device;
   EXPECT_EQ(Gpt(device, options).parameters().element_count(), 124'439'808u);
 }

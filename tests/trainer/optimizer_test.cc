@@ -12,7 +12,7 @@
 namespace kolo::trainer {
 namespace {
 
-// A matrix of nine elements (which decays; 9 leaves a remainder for every vector width) and a bias.
+// A matrix of nine elements (which decays; 9 is no multiple of any vector width) and a bias.
 struct Fixture {
   Fixture() : parameters(1) {
     parameters.add("w", {3, 3}, {.mean = 1.0f});
@@ -41,7 +41,7 @@ TEST(SgdTest, FollowsHandValues) {
   EXPECT_NEAR(f.parameters[1].value()[0], 0.75f, 1e-6f);
 }
 
-// In the long run momentum 0.5 doubles decay, and so does a direction that has its momentum.
+// In the long run momentum 0.5 doubles decay, and so does a direction that includes momentum.
 TEST(SgdTest, DecaysAsStronglyAlongDirections) {
   Fixture f;
   const auto sgd = make_optimizer("sgd", f.parameters, {.momentum = 0.5f, .weight_decay = 0.1f});
@@ -75,7 +75,7 @@ TEST(AdamWTest, FollowsHandValues) {
   }
 }
 
-// lr of a direction is a step, without momentum; other parameters keep theirs.
+// The step along a direction is lr, without momentum; other parameters keep their momentum.
 TEST(AdamWTest, FollowsDirectionsWithoutMomentum) {
   Fixture f;
   const auto adamw =
@@ -135,7 +135,7 @@ TEST(LarsTest, StepsAreAShareOfTheWeights) {
   for (const float w : f.parameters[0].value()) EXPECT_NEAR(w, 0.99 - 10.0 * velocity, 1e-5);
 }
 
-// Zero weights have no share to take: they move as by the optimizer without trust.
+// The norm of zero weights gives no trust ratio: they move as by the optimizer without it.
 TEST(LambTest, WeightsOfZeroLeaveZero) {
   for (const char* name : {"lamb", "lars"}) {
     Fixture f;

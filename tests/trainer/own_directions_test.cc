@@ -34,19 +34,19 @@ struct OneParameter {
 TEST(OwnDirectionsTest, FollowHandValues) {
   OneParameter p(9);
   p.set(12.0f);
-  p.directions.observe(0, 0.5f);  // a loss scale of 2
+  p.directions.observe(0, 0.5f);  // with a loss scale of 2
   p.set(4.0f);                    // the average
   p.directions.observe_average(0, 0.5f);
   p.directions.commit();
   // Averages have 4 / 36 of the squares. v = 0.99 · 0.01 · 36 + 0.01 · 16, corrected / 0.0199. The
-  // first time the step is skipped, and nothing is left of it.
+  // first step is skipped, and must leave no trace.
   const double direction = -4.0 / std::sqrt((0.99 * 0.36 + 0.16) / 0.0199 * 4 / 36);
   for (int time = 0; time < 2; ++time) {
     p.set(-4.0f);
     p.directions.turn(0);
     for (const float g : p.gradient()) EXPECT_NEAR(g, direction, 1e-5);
   }
-  // A gradient that is no number belongs to a step that is skipped.
+  // A gradient that is not finite belongs to a skipped step.
   p.set(std::numeric_limits<float>::infinity());
   p.directions.turn(0);
   for (const float g : p.gradient()) EXPECT_FALSE(std::isfinite(g));
@@ -55,8 +55,8 @@ TEST(OwnDirectionsTest, FollowHandValues) {
   for (const float g : p.gradient()) EXPECT_NEAR(g, direction, 1e-5);
 }
 
-// Whatever came before: a moment that has seen nothing is not taken for one that has seen twenty
-// zeros, which would make the first directions 4.4 times as long.
+// A moment without observations must not count as one with twenty zeros, which would make the first
+// directions 4.4 times as long.
 TEST(OwnDirectionsTest, WithoutObservationsBeginWithLengthOne) {
   OneParameter p(9);
   for (const float value : {0.5f, 0.5f, 0.5f}) {
@@ -67,7 +67,7 @@ TEST(OwnDirectionsTest, WithoutObservationsBeginWithLengthOne) {
   }
 }
 
-/// Ranks whose gradients are a signal, the same on all of them, and noise of their own.
+/// Ranks whose gradients are a common signal plus separate noise.
 class SimulatedRanks {
  public:
   SimulatedRanks(int ranks, double signal_share) : signal_(std::sqrt(signal_share)) {
@@ -75,7 +75,7 @@ class SimulatedRanks {
       ranks_.push_back(std::make_unique<OneParameter>(kCount));
   }
 
-  /// Root mean square of an element of the averages in dense steps, after many of them.
+  /// Root mean square of an element of the averages in dense steps, after many steps.
   double observe() {
     double squares = 0;
     for (int step = 0; step < kSteps; ++step) {
@@ -91,7 +91,7 @@ class SimulatedRanks {
     }
     return std::sqrt(squares / kSteps);
   }
-  /// The same of the averages of directions.
+  /// Root mean square of an element of the averages of directions.
   double turn() {
     double squares = 0;
     for (int step = 0; step < kSteps; ++step) {
@@ -135,9 +135,9 @@ class SimulatedRanks {
   std::vector<std::unique_ptr<OneParameter>> ranks_;
 };
 
-// AdamW's own directions have a root mean square of about one: averages, divided by the root of
-// their mean square. Bound: the second moment of an element remembers about 100 steps, so that its
-// root is off by a few percent; 5 % leaves room for that.
+// AdamW's directions have a root mean square of about one: averages divided by the root of their
+// mean square. Bound: an element's second moment remembers about 100 steps, so its root is off by a
+// few percent; 5 % leaves room for that.
 TEST(OwnDirectionsTest, AreAsLongAsThoseOfAveragesForAnyNumberOfRanks) {
   for (const int ranks : {1, 2, 4, 8, 16}) {
     for (const double signal_share : {0.0, 0.1, 0.5, 1.0}) {

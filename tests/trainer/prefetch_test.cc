@@ -16,7 +16,7 @@
 namespace kolo::trainer {
 namespace {
 
-/// Samples that depend on index and epoch, some of them slow, and one of them broken.
+/// Samples that depend on index and epoch; some are slow, and one fails.
 class NumberedDataset final : public Dataset {
  public:
   explicit NumberedDataset(std::size_t size) : size_(size) {}
@@ -84,12 +84,13 @@ TEST(PrefetchTest, ABatchStaysAsItIsUntilTheNextCall) {
   for (std::size_t step = 0; step < loader.steps_per_epoch(); ++step) {
     const Batch batch = loader.load(0, step);
     const std::vector<std::int32_t> before = contents(batch);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // time to do harm in
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // time for a thread to do harm
     ASSERT_EQ(contents(batch), before);
   }
 }
 
-// As after a checkpoint, and for evaluation, which begins at the first step again and again.
+// Steps follow in any order after a checkpoint, and in evaluation, which restarts at the first
+// step.
 TEST(PrefetchTest, AnyStepMayComeNext) {
   const NumberedDataset data(40);
   DataLoader::Options options{.ranks = 1, .rank = 0, .batch = 4, .seed = 3};
@@ -159,7 +160,7 @@ TEST(LoaderThreadsTest, OnlyACoreThatNobodyComputesOnPreparesBatches) {
   EXPECT_EQ(spare(2, 2, 1, 2), 0u);
   EXPECT_EQ(spare(2, 2, 2, 1), 0u);
   EXPECT_EQ(spare(2, 2, 4, 1), 0u);
-  EXPECT_EQ(spare(1, 8, 2, 1), 0u);  // bound to one core each
+  EXPECT_EQ(spare(1, 8, 2, 1), 0u);  // each rank is bound to one core
   EXPECT_EQ(spare(4, 8, 2, 2), 1u);
   const LoaderCores here = find_loader_cores(3, 2);
   EXPECT_GE(here.machine, here.own);

@@ -1,5 +1,5 @@
-// Training on data that is not part of this repository: KOLO_TEST_DATA names a directory with
-// mnist/ and others in it. A binary of its own, so that its skip hides no other test.
+// Trains on data that is not part of this repository: KOLO_TEST_DATA names a directory with mnist/
+// and others. A separate binary, so that its skip hides no other test.
 
 #include <gtest/gtest.h>
 
@@ -20,14 +20,14 @@
 namespace kolo::trainer {
 namespace {
 
-/// The accuracy on held-out data that a model exceeds after some steps: fewer than it takes to
-/// learn all it can, and a floor to match.
+/// A lower bound of the held-out accuracy of a model after some steps; too few steps to reach its
+/// best.
 struct Floor {
   const char* model;
   const char* directory;
   std::size_t steps;
   double accuracy;
-  void (*make_small)(Config& config) = nullptr;  ///< Takes less time than the defaults.
+  void (*make_small)(Config& config) = nullptr;  ///< Reduces the time below that of the defaults.
 };
 
 void PrintTo(const Floor& floor, std::ostream* out) { *out << floor.model; }
@@ -76,8 +76,7 @@ struct KnownSet {
   std::size_t outputs;
 };
 
-// Counts of the sets as their authors give them; for parts of a set, as those who made the parts
-// do.
+// Sample counts as published by the authors of each set or part of a set.
 TEST(RealDataTest, SetsHaveTheSizesThatTheirAuthorsGive) {
   const char* data = std::getenv("KOLO_TEST_DATA");
   if (data == nullptr) GTEST_SKIP() << "KOLO_TEST_DATA does not name a directory with trec/ …";

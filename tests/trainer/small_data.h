@@ -22,7 +22,7 @@ namespace kolo::trainer {
 using test::Bytes;
 using test::TemporaryDirectory;
 
-/// The text of the error that `f` throws, which has this code.
+/// The text of the error that `f` throws. Checks that it has this code.
 inline std::string error_of(const std::function<void()>& f, ErrorCode code) {
   try {
     f();
@@ -37,7 +37,7 @@ inline std::string data_error(const std::function<void()>& f) {
   return error_of(f, ErrorCode::kData);
 }
 
-/// An optimizer by its name. `parameters` outlive it.
+/// Makes an optimizer by its name. `parameters` outlive it.
 inline std::unique_ptr<Optimizer> make_optimizer(std::string_view name, ParameterSet& parameters,
                                                  const OptimizerOptions& options) {
   return built_in_catalog().optimizers.at(name).make(parameters, options);
@@ -94,8 +94,8 @@ std::vector<T> elements_of(const Dataset& data, std::size_t index, const std::st
   return wanted;
 }
 
-/// Writes 16 × 16 images of ten kinds that differ in the place of a bright square, with noise, in
-/// the four files of MNIST: learnable within a few dozen steps.
+/// Writes 16 × 16 images of ten classes that differ in the position of a bright square, with noise,
+/// in the four files of MNIST: learnable within a few dozen steps.
 inline void write_small_images(const TemporaryDirectory& directory, std::size_t train,
                                std::size_t held_out) {
   Random random(11);
@@ -117,7 +117,7 @@ inline void write_small_images(const TemporaryDirectory& directory, std::size_t 
   write_part("t10k", held_out);
 }
 
-/// A text whose next byte can be learnt: a sentence over and over.
+/// A text with a predictable next byte: one sentence, repeated.
 inline std::string small_text(std::size_t bytes) {
   const std::string sentence = "the ring dances round and round, hand in hand. ";
   std::string text;
@@ -125,7 +125,7 @@ inline std::string small_text(std::size_t bytes) {
   return text.substr(0, bytes);
 }
 
-/// Ratings of 30 items by 20 users, who differ in what they give and items in what they get.
+/// Ratings of 30 items by 20 users; users and items differ in their mean ratings.
 inline std::string small_ratings(std::size_t count) {
   Random random(7);
   std::string csv = "userId,movieId,rating\n";
@@ -138,7 +138,7 @@ inline std::string small_ratings(std::size_t count) {
   return csv;
 }
 
-/// Texts of one to nine words, whose first letters tell the label.
+/// Texts of one to nine words, whose first letters determine the label.
 inline std::string small_labelled_texts(std::size_t count) {
   Random random(7);
   std::string csv = "text,label\n";

@@ -1,4 +1,4 @@
-// Data sets of texts with labels, and of ratings.
+// Data sets of labelled texts, and of ratings.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ TEST(TextDataTest, TextsAreCutAndPadded) {
   EXPECT_EQ(task.outputs, 2u);
   EXPECT_EQ(task.rows_per_sample, 1u);
   EXPECT_EQ(train.format().inputs[0].shape, (Shape{4}));
-  EXPECT_EQ(train.format().inputs[0].values, 7u);  // and good . bad film really
+  EXPECT_EQ(train.format().inputs[0].values, 7u);  // special entries; and good . bad film really
   EXPECT_EQ(train.format().inputs[1].values, 5u);
   const auto tokens = [](const Dataset& data, std::size_t index) {
     return elements_of<std::int32_t>(data, index, "tokens");
@@ -83,8 +83,8 @@ TEST(TextDataTest, TextsAreCutAndPadded) {
   EXPECT_EQ(label_of(train, 1), 0);
 }
 
-// Other data has other words and other labels first; with the files of the first it has their
-// numbers.
+// Other data has its words and labels in another order; with the first data's files it uses the
+// first data's numbers.
 TEST(TextDataTest, StoredWordsAndClassesGoBeforeThoseOfTheData) {
   const TemporaryDirectory directory;
   directory.write("one/train.csv",

@@ -1,4 +1,4 @@
-// From the averages to the update: every rank takes a step, or no rank does. Ranks are threads.
+// From averages to the update: either every rank takes a step, or none. Ranks are threads.
 
 #include <gtest/gtest.h>
 
@@ -21,17 +21,17 @@ namespace {
 using Mode = LossScaler::Mode;
 using Report = StepReport;
 
-/// The part of a rank in one iteration: element i of every gradient is value · (1 + i / 16), which
-/// 16-bit floats hold exactly, times the loss scale.
+/// A rank's contribution in one iteration: element i of every gradient is value · (1 + i / 16),
+/// which 16-bit floats represent exactly, times the loss scale.
 using GradientOf = std::function<float(int rank, int iteration)>;
 
 struct Course {
   std::vector<Report> reports;        ///< By iteration.
   std::vector<float> loss_scales;     ///< Before each iteration, and at the end.
-  std::vector<std::uint64_t> hashes;  ///< Of the weights, after each iteration.
+  std::vector<std::uint64_t> hashes;  ///< Hashes of the weights, after each iteration.
 };
 
-/// Each reading is a second after the one before.
+/// Each reading is one second after the previous one.
 class TickingClock final : public Clock {
  public:
   TimePoint now() const override { return TimePoint(std::chrono::seconds(++readings_)); }
@@ -40,7 +40,7 @@ class TickingClock final : public Clock {
   mutable int readings_ = 0;
 };
 
-/// Trains two parameters for `iterations` steps on `ranks` ranks whose gradients travel as float16.
+/// Trains two parameters for `iterations` steps on `ranks` ranks, with gradients sent as float16.
 std::vector<Course> run_course(int ranks, int iterations, const std::string& optimizer,
                                const UpdateGate::Options& options, const GradientOf& gradient_of) {
   test::RuntimeJob job(ranks, {.calibrate = "off", .wire_dtype = DType::kFloat16});
@@ -49,7 +49,7 @@ std::vector<Course> run_course(int ranks, int iterations, const std::string& opt
     const auto rank = static_cast<std::size_t>(run.rank());
     Runtime runtime = job.join(run.rank());
     {
-      // Rank 0's values count, so the seeds need not agree.
+      // Rank 0's values are broadcast, so the seeds may differ.
       ParameterSet parameters(rank);
       parameters.add("matrix", {3, 4}, {.deviation = 1.0f});
       parameters.add("vector", {5}, {.mean = 1.0f});
@@ -80,7 +80,7 @@ float calm(int rank, int iteration) {
   return 0.125f * static_cast<float>(1 + (rank + iteration) % 3);
 }
 
-// The wire makes room for whatever float32 holds: what overflows is the scaled gradient itself.
+// The wire can represent all of float32's range: only the scaled gradient itself overflows.
 constexpr int kOverflowAt = 3;
 constexpr float kTooMuch = 0x1p120f;
 
@@ -91,8 +91,8 @@ GradientOf with_one_overflow(int overflowing_rank) {
   };
 }
 
-// The clock moves only when it is read, so each measured call lasts one second: two gradients that
-// are handed over, one wait, and the exchange of the norm's parts.
+// The clock advances only when it is read, so each measured call lasts one second: marking two
+// gradients, one wait, and the exchange of the norm's parts.
 TEST(ExposedCommunicationTest, IsTheTimeOfEveryCallThatHandsOverOrWaits) {
   for (const Course& course : run_course(2, 3, "sgd", {}, calm)) {
     for (const Report& report : course.reports) EXPECT_EQ(report.exposed, std::chrono::seconds(4));
@@ -120,8 +120,8 @@ TEST_P(OverflowTest, OfOneRankMakesAllRanksSkipTheSameStep) {
   }
 }
 
-// A course that has the overflow's iteration left out ends with the same bits, so the skipped step
-// left moments and step count alone. Loss scales differ after it, by powers of two, which change no
+// A course without the overflowing iteration ends with the same bits, so the skipped step changed
+// neither moments nor step count. Loss scales differ after it, by powers of two, which change no
 // bit of gradients that stay within float16's normal numbers.
 TEST_P(OverflowTest, LeavesTheOptimizerAsItWas) {
   const UpdateGate::Options dynamic{.clip_norm = 0.5, .loss_scale = {.mode = Mode::kDynamic}};
@@ -136,8 +136,8 @@ TEST_P(OverflowTest, LeavesTheOptimizerAsItWas) {
 INSTANTIATE_TEST_SUITE_P(Optimizers, OverflowTest, testing::Values("sgd", "adamw"),
                          [](const auto& tested) { return std::string(tested.param); });
 
-// The same job with and without a loss scale: a power of two that float16 has room for changes
-// nothing but what would have been lost to underflow.
+// The same job with and without a loss scale: a power of two within float16's range only changes
+// values that would have been lost to underflow.
 TEST(LossScaledUpdateTest, TakesTheScaleOffAgain) {
   const UpdateGate::Options off{.clip_norm = 0.5};
   const UpdateGate::Options fixed{.clip_norm = 0.5,
@@ -151,7 +151,7 @@ TEST(LossScaledUpdateTest, TakesTheScaleOffAgain) {
 }
 
 TEST(LossScaledUpdateTest, KeepsGradientsThatFloat16WouldLose) {
-  // float16 ends at 2^-24, and a wire that has seen nothing does not know better.
+  // float16 ends at 2^-24, and the wire has not yet adapted to small values.
   const auto tiny = [](int, int) { return 0x1p-30f; };
   const auto fixed = UpdateGate::Options{.loss_scale = {.mode = Mode::kFixed, .scale = 0x1p20f}};
   EXPECT_EQ(run_course(2, 1, "sgd", {}, tiny)[0].reports[0].gradient_norm, 0.0);
@@ -170,7 +170,7 @@ TEST(LossScaledUpdateTest, NotANumberIsSkippedAsOverflowIs) {
   }
 }
 
-// Without a scale that could fall there is nothing to try again with.
+// Without a scale that can be lowered, there is no retry.
 TEST(UpdateGateTest, WithoutAScaleThatCanFallOverflowIsAnError) {
   const double infinity = std::numeric_limits<double>::infinity();
   UpdateGate off({});

@@ -36,7 +36,7 @@ class BertTrainingTest : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(BertTrainingTest, LossFalls) {
-  if (config_.task == "masked-tokens") {  // in a text whose words tell each other
+  if (config_.task == "masked-tokens") {  // in a text whose words predict each other
     std::string text;
     for (int line = 0; line < 120; ++line) text += small_text(47) + "\n";
     config_.data = directory_.write("text.txt", text);
@@ -47,8 +47,8 @@ TEST_P(BertTrainingTest, LossFalls) {
   EXPECT_LT(summary.eval_loss, 0.5 * summary.curve.front().train_loss);
 }
 
-// Byte pairs of a text in place of its words. Its end, which is held out, is cut elsewhere and so
-// has other pairs.
+// Trains on byte pairs of a text instead of its words. The held-out end of the text is tokenized on
+// its own, so it has other pairs.
 TEST_P(BertTrainingTest, LearnsTextsThatAreTokens) {
   if (config_.task == "text-classification") {
     config_.text_files = tokens_of_words();

@@ -1,4 +1,4 @@
-// Vocabularies with marks, and texts of which words are hidden.
+// Vocabularies with marks, and texts with hidden words.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ TEST(MaskedTextsTest, TextsBeginWithTheirMark) {
   config.task = "text-classification";
   config.max_length = 4;
   const Task task = task_of(config);
-  EXPECT_EQ(task.format().inputs[0].values, 7u);  // four, and bad film good
+  EXPECT_EQ(task.format().inputs[0].values, 7u);  // four special entries; bad film good
   EXPECT_THAT(of(*task.data.train, 0, "tokens"), ElementsAre(2, 6, 5, 0));
   EXPECT_THAT(of(*task.data.train, 0, "length"), ElementsAre(3));
   EXPECT_THAT(of(*task.data.train, 1, "tokens"), ElementsAre(2, 4, 4, 4));
@@ -96,7 +96,7 @@ TEST(MaskedTextsTest, WordsOfATextFillWindows) {
   EXPECT_THAT(data_error([&] { task_of(config); }), HasSubstr("it has 2 lines with words"));
 }
 
-/// 300 lines of 30 words among 50.
+/// 300 lines of 30 words, drawn from 50.
 std::string many_words() {
   Random random(3);
   std::string text;
@@ -145,7 +145,7 @@ TEST(MaskedTextsTest, FifteenPerCentAreChosenAndMostOfThemHidden) {
   EXPECT_NEAR(kinds[0] / all, 0.8, 0.05);
   EXPECT_NEAR(kinds[1] / all, 0.1, 0.035);
   EXPECT_NEAR(kinds[2] / all, 0.1, 0.035);
-  EXPECT_EQ(places.size(), 30u);  // all but the mark
+  EXPECT_EQ(places.size(), 30u);  // all except the mark
   EXPECT_EQ(places.count(0), 0u);
 }
 

@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
 import job  # noqa: E402  (the path comes first)
 
-# Of 17,000 parameters: a checkpoint has 200 kB.
+# 17,000 parameters, so that a checkpoint has 200 kB.
 TRAINING = ["--model", "gpt", "--batch", "2", "--layers", "1", "--width", "32", "--heads", "2", "--context", "32",
             "--log-every", "100", "--eval-every", "100000", "--sample", "0"]
 WAYS = {
@@ -60,7 +60,7 @@ class CheckpointJobs(unittest.TestCase):
         return ["--run", self.run_folder, "--resume", "auto", *arguments]
 
     def stop(self, way, number, steps):
-        """Sends a signal to one rank once training is under way; all ranks have to end well."""
+        """Sends a signal to one rank once training is under way; checks that all ranks end well."""
         with self.started(*self.in_run("--checkpoint-every", 5, *way), steps=steps) as ranks:
             job.wait_until(lambda: steps_in(self.run_folder), "a checkpoint")
             ranks[1].signal(number)
@@ -118,7 +118,7 @@ class CheckpointJobs(unittest.TestCase):
 
     @contextlib.contextmanager
     def small_disk(self):
-        """A file system of 500 kB at the run's folder: two checkpoints fit."""
+        """Mounts a file system of 500 kB at the run's folder: two checkpoints fit."""
         self.run_folder.mkdir(exist_ok=True)
         if os.geteuid() != 0:
             self.skipTest("mounting a small file system needs root")
@@ -135,14 +135,16 @@ class CheckpointJobs(unittest.TestCase):
         expected, _ = self.train()
         with self.small_disk():
             arguments = self.in_run("--checkpoint-every", 10, "--keep", 10)
-            # The last state is lost, so all ranks say so by their status, and what can be gone on from.
+            # The last state is lost, so the exit status of all ranks says so, and the error names
+            # what can be resumed.
             actual, log = self.train(*arguments, status=74)
             self.assertEqual(actual, expected)
             self.assertRegex(log, r"the checkpoint of step \d+ is lost, training goes on: cannot write .*: No space left")
             complete = steps_in(self.run_folder)
             self.assertIn(f"the newest there is of step {complete[-1]}", log)
             self.assertGreaterEqual(len(complete), 1)
-            # Nothing is left of those that did not fit, and the one that did goes on to the same end.
+            # Nothing is left of the checkpoints that did not fit, and the complete one resumes to
+            # the same end.
             self.assertEqual(len(complete), len(list(self.run_folder.glob("step-*"))))
             again, log = self.train(*arguments, status=74)
             self.assertIn(f"resumed at step {complete[-1]} ", log)
@@ -152,7 +154,7 @@ class CheckpointJobs(unittest.TestCase):
         steps = 3000
         expected, _ = self.train(steps=steps)
         with contextlib.ExitStack() as stack:
-            if os.geteuid() == 0:  # For root no mode of a folder is an obstacle.
+            if os.geteuid() == 0:  # Root ignores the modes of folders.
                 stack.enter_context(self.small_disk())
                 close = ["mount", "-o", "remount,ro", self.run_folder]
             else:

@@ -27,7 +27,7 @@ class Gpt2LayoutTest : public testing::Test {
  protected:
   Gpt2LayoutTest() { fill(model_.parameters()); }
 
-  /// Gives every element of every parameter, biases too, another value.
+  /// Gives every element of every parameter, biases included, another value.
   static void fill(ParameterSet& parameters) {
     float next = 1.0f;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -40,7 +40,7 @@ class Gpt2LayoutTest : public testing::Test {
     export_weights(ours_, theirs_, gpt2_layout());
   }
 
-  /// Writes the file of that layout again, each tensor as `change` leaves it, and `more`.
+  /// Writes the layout's file again, with each tensor changed by `change`, and with `more` tensors.
   void rewrite(const std::function<void(StoredTensor&)>& change,
                const std::vector<StoredTensor>& more = {}) {
     const std::filesystem::path file = directory_.path() / "changed";
@@ -88,7 +88,8 @@ TEST_F(Gpt2LayoutTest, AnExportHasTheNamesAndShapesOfGpt2) {
   EXPECT_EQ(shape_of("transformer.h.0.mlp.c_fc.weight"), (Shape{4, 16}));
   EXPECT_EQ(shape_of("transformer.h.0.mlp.c_proj.weight"), (Shape{16, 4}));
   EXPECT_EQ(shape_of("transformer.ln_f.weight"), (Shape{4}));
-  // [inputs, outputs]: output 2 of input 1 lies at 1 · 12 + 2 there, and at 2 · 4 + 1 here.
+  // [inputs, outputs]: output 2 of input 1 is at 1 · 12 + 2 in the file, and at 2 · 4 + 1 in the
+  // model.
   std::vector<float> values(48);
   const StoredWeights weights(theirs_);
   weights.copy(*weights.find("transformer.h.0.attn.c_attn.weight"), values);
@@ -125,7 +126,7 @@ TEST_F(Gpt2LayoutTest, AnOutputTableOfItsOwnTravelsToo) {
   Gpt other(device_, options);
   import(other.parameters());
   EXPECT_EQ(other.parameters().hash(), untied.parameters().hash());
-  // A model that has one table cannot take two.
+  // A model with tied tables cannot load two different ones.
   EXPECT_THAT(data_error([&] { import(model_.parameters()); }),
               HasSubstr("'lm_head.weight' is not equal to 'transformer.wte.weight', which this "
                         "model takes for both; --tied off gives it both"));
@@ -141,7 +142,7 @@ TEST_F(Gpt2LayoutTest, WithoutAnOutputTableItIsTheEmbeddings) {
   const Parameter& output = parameters[parameters.size() - 1];
   ASSERT_EQ(output.name(), "output.weight");
   EXPECT_THAT(output.value(), testing::ElementsAreArray(std::as_const(parameters[0]).value()));
-  // A file of a model with one table may repeat it.
+  // The file of a model with tied tables may contain the table twice.
   const SafetensorsFile file(theirs_);
   const StoredTensor& table = *file.find("transformer.wte.weight");
   const std::vector<std::byte> bytes(table.bytes.begin(), table.bytes.end());
@@ -175,7 +176,7 @@ TEST_F(Gpt2LayoutTest, ErrorsNameTensorAndShape) {
   Gpt turned(device_, rotary);
   EXPECT_THAT(data_error([&] { import(turned.parameters()); }),
               HasSubstr("this model has no 'transformer.wpe.weight'"));
-  // As other layouts have it: an error that names both shapes, not wrong weights.
+  // A transposed weight, as in other layouts, is an error that names both shapes.
   rewrite([](StoredTensor& tensor) {
     if (tensor.name.ends_with("h.0.attn.c_attn.weight")) tensor.shape = {12, 4};
   });

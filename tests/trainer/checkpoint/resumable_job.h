@@ -10,12 +10,12 @@
 
 namespace kolo::trainer {
 
-// Small jobs that are stopped and go on from a checkpoint. Ranks are threads.
+// Small jobs that are stopped and resumed from a checkpoint. Ranks are threads.
 
 inline constexpr int kRanks = 3;
 inline constexpr std::size_t kSteps = 20;
 
-/// A job of 20 steps, some of them at the uneven end of an epoch, that reports after every third.
+/// A job of 20 steps that reports after every third. Some steps are at the uneven end of an epoch.
 inline Config resumable_job(const std::string& model, const TemporaryDirectory& directory) {
   Config config = small_job(model, directory);
   config.steps = kSteps;

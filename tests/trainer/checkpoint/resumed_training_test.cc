@@ -1,4 +1,4 @@
-// Jobs that are stopped and go on from a checkpoint, on small data. Ranks are threads.
+// Jobs on small data that are stopped and resumed from a checkpoint. Ranks are threads.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Tokens of the text in many files in place of its bytes.
+/// Replaces the text's bytes by its tokens, in many files.
 void read_tokens(Config& config) {
   const std::filesystem::path folder = config.data.string() + ".tokens";
   if (!std::filesystem::exists(folder)) {
@@ -69,13 +69,13 @@ void accumulate_and_load_ahead(Config& config) {
   accumulate(config);
   load_ahead(config);
 }
-// Steps of 24 of 203 samples: step 9 leaves one of three ranks out.
+// 203 samples in steps of 24: step 9 has no samples for one of three ranks.
 void join(Config& config) {
   config.uneven = "join";
   config.batch = 8;
 }
 
-// The warm-ups end after steps 6 and 9, so that jobs stop in all phases of them.
+// The warm-ups end after steps 6 and 9, so that jobs stop before, during and after them.
 const Case kCases[] = {
     {"Sgd", "mlp", "sgd", "none", nothing},
     {"Nesterov", "mlp", "sgd", "none", look_ahead},
@@ -129,9 +129,9 @@ class ResumedTrainingTest : public testing::TestWithParam<Case> {
   TemporaryDirectory directory_;
 };
 
-// Bar 4 of every kind of state: weights, moments, residuals, scale, schedule and data. One run is
-// stopped and goes on three times, saving as often as it can; a state that came back otherwise
-// would show in all that follows.
+// Covers every kind of state: weights, moments, residuals, scale, schedule and data. One run is
+// stopped and resumed three times, saving as often as possible; wrongly restored state would change
+// everything that follows.
 TEST_P(ResumedTrainingTest, SavesStopsAndGoesOnWithTheSameBits) {
   const Summary whole = run_ranks(kRanks, job())[0];
   Config config = in_run(job(), directory_, "run");
@@ -146,7 +146,8 @@ TEST_P(ResumedTrainingTest, SavesStopsAndGoesOnWithTheSameBits) {
     ASSERT_EQ(folder.steps().front(), step);
   }
   for (const Summary& summary : run_ranks(kRanks, config)) expect_same_training(summary, whole);
-  // What was not left out because the one before was being written goes on to the same end.
+  // Every checkpoint that was not skipped, because the previous one was being written, resumes to
+  // the same end.
   const std::vector<std::uint64_t> steps = folder.steps();
   EXPECT_EQ(steps.front(), kSteps);
   EXPECT_GE(steps.size(), 4u);
@@ -166,7 +167,7 @@ class ResumeTest : public testing::Test {
     config.lr = 0.02f;
     return config;
   }
-  /// What happens with one option changed, after eight steps of one rank.
+  /// The error of a resumed job with one option changed, after eight steps of one rank.
   std::string error_with(const std::function<void(Config&)>& change, int ranks = 1) {
     Config config = job();
     if (RunFolder(config.run).steps().empty()) train_until(8, 1, config);
@@ -179,7 +180,7 @@ class ResumeTest : public testing::Test {
 
 TEST_F(ResumeTest, ARunThatHasEndedStaysAsItIs) {
   const Summary once = run_ranks(2, job())[0];
-  // Replacing it would risk it: a job that is killed in between would leave neither.
+  // Overwriting the checkpoint would risk it: a job killed in between would have neither.
   const auto manifest = RunFolder(job().run).checkpoint(kSteps) / "manifest.json";
   const auto written = std::filesystem::last_write_time(manifest);
   const Summary again = run_ranks(2, job())[0];
@@ -254,7 +255,7 @@ TEST_F(ResumeTest, ATargetEndsAResumedRunWhereItEndsAWholeOne) {
   ASSERT_LT(whole.steps, kSteps);
   train_until(2, 2, config);
   expect_same_training(run_ranks(2, config)[0], whole);
-  expect_same_training(run_ranks(2, config)[0], whole);  // It has ended, and stays so.
+  expect_same_training(run_ranks(2, config)[0], whole);  // the job has ended, and stays so
 }
 
 TEST_F(ResumeTest, AScheduleThatDoesNotFallLetsARunGrow) {
@@ -278,8 +279,8 @@ TEST_F(ResumeTest, ARunDoesNotShrink) {
               HasSubstr("step-00000020: it is of step 20, and this job ends at step 9: name more"));
 }
 
-// Bound: as for other numbers of ranks in training_test.cc, 1 %; top-k may choose otherwise after
-// its residuals were dealt out anew, which 10 % cover here.
+// Bound: 1 %, as for other numbers of ranks in training_test.cc. Top-k may select other elements
+// after its residuals were redistributed, for which 10 % suffice here.
 TEST_F(ResumeTest, OtherNumbersOfRanksGoOnWithTheSameSamples) {
   for (const char* compression : {"none", "topk(0.05)"}) {
     SCOPED_TRACE(compression);
@@ -308,8 +309,9 @@ TEST_F(ResumeTest, OtherNumbersOfRanksGoOnWithTheSameSamples) {
   }
 }
 
-// They go on with the means of the running statistics, which a network of other ranks would have
-// at the same place but for its batches. Bound: they enter the held-out loss alone.
+// The job resumes with the means of the running statistics. A network trained on the other number
+// of ranks would have the same means but for its batches. Bound: the statistics only affect the
+// held-out loss.
 TEST_F(ResumeTest, OtherNumbersOfRanksTakeTheMeansOfRunningStatistics) {
   Config config = in_run(resumable_job("resnet20", directory_), directory_, "run");
   config.batch = 6;
@@ -364,13 +366,13 @@ TEST_F(ResumeTest, DamagedCheckpointsArePassedOver) {
   EXPECT_THAT(log, AllOf(HasSubstr("its XXH3 sum is"), HasSubstr("1000 bytes, and the manifest")));
   EXPECT_THAT(log, testing::Not(HasSubstr(folder.checkpoint(steps[4]).string())));
 
-  // By its path a damaged one is an error.
+  // A damaged checkpoint named by its path is an error.
   config.resume = folder.checkpoint(steps[0]);
   EXPECT_THAT(error_of([&] { run_ranks(2, config); }, ErrorCode::kData),
               HasSubstr("manifest.json: No such file"));
 }
 
-// From step 6 on the run's folder is a file, so that nothing can be written there.
+// From step 6 on, the run's folder is a file, so that nothing can be written there.
 TEST_F(ResumeTest, TrainingOutlivesAFolderThatIsLost) {
   Config config = job();
   Config plain = config;
@@ -394,7 +396,7 @@ TEST_F(ResumeTest, TrainingOutlivesAFolderThatIsLost) {
   EXPECT_EQ(summaries[0]->weights_hash, whole.weights_hash);
   EXPECT_THAT(log, AllOf(HasSubstr("the checkpoint of step 20 is lost, training goes on: cannot"),
                          HasSubstr("run/step-00000020")));
-  // A job that is asked to stop and cannot save says so by its status.
+  // The exit status of a job that is asked to stop and cannot save says so.
   std::filesystem::remove(config.run);
   EXPECT_THAT(error_of(
                   [&] {

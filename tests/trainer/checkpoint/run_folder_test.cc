@@ -104,7 +104,7 @@ TEST_F(RunFolderTest, KeepsTheNewestAndTheBest) {
   EXPECT_THAT(folder_.steps(), ElementsAre(6u));
 }
 
-// Later ones may be damaged, which is why a run went on from an earlier one.
+// A run that resumed from an earlier step may have done so because later checkpoints are damaged.
 TEST_F(RunFolderTest, WhatIsLaterThanTheNewestTakesNoPlace) {
   publish(8);
   publish(9);

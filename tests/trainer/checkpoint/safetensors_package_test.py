@@ -56,7 +56,8 @@ class SafetensorsPackage(unittest.TestCase):
             self.assertEqual(tensor.dtype, torch.float32, name)
             self.assertTrue(torch.isfinite(tensor).all(), name)
         self.assertEqual(weights["block0.attention_norm.gain"].shape, (16,))
-        # The same numbers by another way: the bytes of the data, in the order of the header.
+        # Reads the same numbers without the package: the bytes of the data, in the order of the
+        # header.
         data = (self.folder / "weights.safetensors").read_bytes()
         (length,) = struct.unpack("<Q", data[:8])
         header = json.loads(data[8:8 + length])
@@ -75,7 +76,7 @@ class SafetensorsPackage(unittest.TestCase):
         weights = safetensors.torch.load_file(self.folder / "weights.safetensors")
         narrow = {name: tensor.to(torch.bfloat16) for name, tensor in weights.items()}
         safetensors.torch.save_file(narrow, self.folder / "narrow.safetensors")
-        # So small a rate that no weight moves in float32.
+        # The learning rate is so small that no weight changes in float32.
         self.train("--weights", self.folder / "narrow.safetensors", "--lr", "1e-30")
         actual = safetensors.torch.load_file(self.folder / "weights.safetensors")
         self.assertEqual(actual.keys(), weights.keys())
@@ -83,8 +84,8 @@ class SafetensorsPackage(unittest.TestCase):
             self.assertTrue(torch.allclose(actual[name], tensor.to(torch.float32), rtol=0, atol=1e-20), name)
 
     def test_kolo_reads_what_the_package_wrote(self):
-        """A checkpoint whose file was written anew by the package, with the sum that the manifest then needs, exports
-        the same weights."""
+        """A checkpoint whose file the package has rewritten, with the new checksum in the manifest, exports the
+        same weights."""
         checkpoint = self.folder / "run" / "step-00000004"
         (file,) = checkpoint.glob("*.safetensors")
         safetensors.torch.save_file(safetensors.torch.load_file(file), file, metadata={"step": "4"})

@@ -41,8 +41,8 @@ class SafetensorsTest : public testing::Test {
   TemporaryDirectory directory_;
 };
 
-// What the Python package 0.8.0 writes for save({"b": uint8 [1, 2, 3], "a": float32 [[1, -2]]},
-// metadata={"k": "v"}): larger elements first, the header filled with spaces to a multiple of 8.
+// As the Python package 0.8.0 writes save({"b": uint8 [1, 2, 3], "a": float32 [[1, -2]]},
+// metadata={"k": "v"}): larger elements first, the header padded with spaces to a multiple of 8.
 TEST_F(SafetensorsTest, ReadsBytesOfTheReferenceImplementation) {
   std::string text = std::string("\x88\0\0\0\0\0\0\0", 8) +
                      R"({"__metadata__":{"k":"v"},"a":{"dtype":"F32","shape":[1,2],"data_offsets")"
@@ -186,7 +186,7 @@ TEST_F(SafetensorsTest, MissingFilesAndFoldersAreNamed) {
   EXPECT_THROW(SafetensorsFile(directory_.path()), KoloError);
 }
 
-// Every damaged file is read or refused, whatever it says; sanitizers see what reading touches.
+// Every damaged file is either read or refused; sanitizers check the memory accesses.
 TEST_F(SafetensorsTest, DamagedHeadersAreReadOrRefused) {
   const std::string good = R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
                            R"("b":{"dtype":"F32","shape":[1,2],"data_offsets":[2,10]}})";

@@ -1,4 +1,4 @@
-// What a snapshot saves, a saved state restores: on as many ranks, and on others.
+// A saved state restores what a snapshot saved, on as many ranks or another number.
 
 #include "trainer/checkpoint/saved_state.h"
 
@@ -23,7 +23,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// A state of every kind of piece, with values that follow from `seed` and rank.
+/// A state with every kind of piece, whose values depend on `seed` and rank.
 class Pieces : public Stateful {
  public:
   Pieces() = default;
@@ -166,14 +166,14 @@ TEST_F(SavedStateTest, DamagedFilesAreNamed) {
   const auto checkpoint = save_pieces(2);
   const auto file = checkpoint / rank_file_name(1);
   const auto size = std::filesystem::file_size(file);
-  {  // One bit of the last number.
+  {  // flips one bit of the last number
     std::fstream change(file, std::ios::in | std::ios::out | std::ios::binary);
     change.seekp(static_cast<std::streamoff>(size) - 1);
     change.put('\x55');
   }
   EXPECT_THAT(data_error([&] { SavedState(checkpoint, 1, 2); }),
               testing::AllOf(HasSubstr(file.string()), HasSubstr("its XXH3 sum is")));
-  SavedState(checkpoint, 0, 2);  // Rank 1 compares that file.
+  SavedState(checkpoint, 0, 2);  // rank 1 verifies the damaged file
   std::filesystem::resize_file(file, size - 1);
   EXPECT_THAT(data_error([&] { SavedState(checkpoint, 0, 2); }),
               HasSubstr(std::to_string(size - 1) + " bytes, and the manifest says"));

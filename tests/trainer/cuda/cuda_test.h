@@ -19,7 +19,7 @@
 
 namespace kolo::trainer::cuda {
 
-/// Half the distance of two neighbouring numbers of `dtype`, relative to them: one rounding.
+/// Half the relative distance of two neighbouring numbers of `dtype`: one rounding.
 inline float unit_roundoff(DType dtype) {
   if (dtype == DType::kBFloat16) return 0x1.0p-8f;
   if (dtype == DType::kFloat16) return 0x1.0p-11f;
@@ -61,7 +61,7 @@ class CudaTest : public testing::Test {
     return memory;
   }
 
-  /// After everything enqueued on `stream_` so far.
+  /// Waits for everything enqueued on `stream_` so far and downloads `data`.
   template <typename T>
   std::vector<T> download(const void* data, std::size_t count) {
     const std::size_t bytes = count * sizeof(T);
@@ -85,8 +85,7 @@ class CudaTest : public testing::Test {
   }
 };
 
-/// Every value differs by at most `bound` times the largest magnitude among the expected ones (and
-/// 1 at least).
+/// Every value differs by at most `bound` times the largest expected magnitude (at least 1).
 inline void expect_close(std::span<const float> actual, std::span<const float> expected,
                          float bound, const std::string& what) {
   ASSERT_EQ(actual.size(), expected.size()) << what;

@@ -1,6 +1,5 @@
-// Each kernel against the host trainer's. The bound of a test is two roundings of the dtype (both
-// sides round nearly equal numbers) and, where float32 sums are involved, n roundings of 2^-24 on
-// either side for n terms.
+// Each kernel against the host trainer's. Bounds are two roundings of the dtype, since both sides
+// round nearly equal numbers, and for a float32 sum of n terms n roundings of 2^-24 on either side.
 
 #include "tests/trainer/cuda/cuda_test.h"
 #include "tests/trainer/cuda/references.h"
@@ -154,7 +153,7 @@ TEST_P(KernelTest, LayerNormForwardAndBackward) {
     backward.mean = forward.mean;
     backward.rstd = forward.rstd;
     backward.dy = dev_dy.data();
-    backward.residual = backward.dx = dev_residual.data();  // in place, as blocks use it
+    backward.residual = backward.dx = dev_residual.data();  // in place, as in blocks
     backward.partials = floats(partials);
     backward.dgain = floats(dev_dgain);
     backward.dbias = floats(dev_dbias);
@@ -181,7 +180,7 @@ TEST_P(KernelTest, CausalSoftmaxForwardAndBackward) {
         {.dtype = dtype(), .matrices = 3, .length = length, .scores = dev_weights.data()});
     expect_close(activations(dev_weights, count), decode(dtype(), weights), bound(4 * length),
                  "weights");
-    // The same weights on both sides, so that only the backward pass differs.
+    // Both sides use the same weights, so that only the backward pass differs.
     const DeviceMemory same_weights = upload(weights);
     reference::causal_softmax_backward({.dtype = dtype(),
                                         .matrices = 3,

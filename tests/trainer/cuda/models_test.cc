@@ -1,4 +1,4 @@
-// Models of the device against those of the host.
+// Device models against host models.
 
 #include <functional>
 
@@ -19,15 +19,15 @@ namespace {
 
 constexpr std::size_t kSamples = 6;
 
-// Adam divides by the size of a gradient. Where the exact gradient is zero, as for the bias of
-// keys, a small epsilon would turn roundings into whole steps.
+// Adam divides by the size of a gradient. If the exact gradient is zero, as for the bias of keys, a
+// small epsilon would turn roundings into whole steps.
 constexpr OptimizerOptions kAdamW{.epsilon = 1e-3f, .weight_decay = 0.1f};
 
-/// One model on both sides.
+/// A model on both devices.
 struct ModelCase {
   std::string name;
   std::size_t sample_bytes;
-  std::size_t rows;  ///< Per sample.
+  std::size_t rows;  ///< Rows per sample.
   std::size_t classes;
   bool has_pooling;
   std::function<std::unique_ptr<Model>(trainer::Device&)> on_host;
@@ -79,7 +79,7 @@ class ModelTest : public CudaTest, public testing::WithParamInterface<ModelCase>
   }
   std::vector<std::uint8_t> inputs() const { return bytes(kSamples * c().sample_bytes, 256, 1); }
   std::vector<std::uint8_t> targets() const { return bytes(rows(), c().classes, 2); }
-  /// Forward pass and loss on the host, where tokens and classes are wider than on the device.
+  /// Forward pass and loss on the host, whose tokens and classes are wider than the device's.
   LossSums evaluate_on_host(Model& model, trainer::Loss& loss, std::span<const std::uint8_t> wanted,
                             float row_weight) {
     pixels_ = inputs();
@@ -96,7 +96,7 @@ class ModelTest : public CudaTest, public testing::WithParamInterface<ModelCase>
     return download<float>(model.gradient(index), model.parameters()[index].size());
   }
 
-  // Parameters after `steps` steps of AdamW.
+  // Returns the parameters after `steps` steps of AdamW.
   std::vector<std::vector<float>> train(const CudaModelOptions& options, int steps) {
     const auto model = c().on_device(*device_, options);
     model->own_gradients();
@@ -115,17 +115,17 @@ class ModelTest : public CudaTest, public testing::WithParamInterface<ModelCase>
   }
 
  private:
-  std::vector<std::uint8_t> pixels_;  // which a model reads again in its backward pass
+  std::vector<std::uint8_t> pixels_;  // a model reads them again in its backward pass
   std::vector<std::int32_t> ids_;
 };
 
 double norm_of(std::span<const float> values) { return std::sqrt(dot(values, values)); }
 
-// Between an input and a gradient lie about 20 roundings to the dtype of activations; another 20
-// for what they turn over at the kink of ReLU. In float32 only the order of sums differs. Where the
-// largest of a few neighbours is taken, roundings choose another one of a share of them that grows
-// with the roundoff, and each moves a whole gradient elsewhere: the norm of that grows with the
-// square root, which is as much as the 20 roundings for bfloat16.
+// There are about 20 roundings to the activation dtype between an input and a gradient; allow
+// another 20 for units that they switch at the kink of ReLU. In float32 only the order of sums
+// differs. In max pooling, roundings select another of a few neighbours in a share of windows that
+// grows with the roundoff, and each selection moves a whole gradient. The norm of these moves grows
+// with the square root of that share, which for bfloat16 is as large as the 20 roundings.
 double relative_bound(DType dtype, bool has_pooling) {
   if (dtype == DType::kFloat32) return 1e-4;
   const auto roundoff = static_cast<double>(unit_roundoff(dtype));
@@ -219,7 +219,7 @@ TEST_P(ModelTest, TrainingFollowsTheHostTrainer) {
   }
   const auto values = train({.dtype = DType::kFloat32}, 3);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    // Three steps of lr, each off by what gradients are off relatively, and by no more than 1/100.
+    // Three steps of lr, each with the relative error of gradients, which is at most 1/100.
     expect_close(values[i], host->parameters()[i].value(), 0.01f * 3.0f * 1e-3f,
                  host->parameters()[i].name());
   }

@@ -132,7 +132,7 @@ TEST(HeadShape, JoinedIndexIsAPermutation) {
   std::vector<int> used(shape.count());
   for (std::size_t i = 0; i < shape.count(); ++i) ++used.at(shape.joined_index(i));
   EXPECT_EQ(std::count(used.begin(), used.end(), 1), std::ptrdiff_t(shape.count()));
-  // Key (part 1) of sequence 1, head 2, position 4, column 1, as linear layers lay it out.
+  // Key (part 1) of sequence 1, head 2, position 4, column 1, in the layout of linear layers.
   const std::size_t split = (((1 * 2 + 1) * 4 + 2) * 5 + 4) * 3 + 1;
   const std::size_t joined = (1 * 5 + 4) * (3 * 12) + 1 * 12 + 2 * 3 + 1;
   EXPECT_EQ(shape.joined_index(split), joined);

@@ -16,14 +16,14 @@
 
 namespace kolo::trainer::cuda {
 
-/// Float32 values as bytes of a dtype of activations, and back.
+/// Converts float32 values to bytes of an activation dtype, and back.
 std::vector<std::byte> encode(DType dtype, std::span<const float> values);
 std::vector<float> decode(DType dtype, std::span<const std::byte> bytes);
 
 namespace reference {
 
-// What the kernels of trainer/cuda compute, by the kernels of the host trainer where it has them:
-// in float32, between the roundings of inputs and outputs.
+// References of the kernels of trainer/cuda. They use the host trainer's kernels where these exist,
+// in float32 between the roundings of inputs and outputs.
 
 void bias_activation(const BiasActivation& step);
 void activation_backward(Activation activation, DType dtype, const void* before, std::size_t count,

@@ -25,21 +25,21 @@ const Shape kShape = {9, 7, 3};
 constexpr std::size_t kRow = 7 * 3;
 constexpr std::size_t kBytes = 9 * kRow;
 
-/// An image whose bytes are all different and none of them zero.
+/// An image of distinct nonzero bytes.
 Bytes distinct_image() {
   Bytes image(kBytes);
   for (std::size_t i = 0; i < kBytes; ++i) image[i] = static_cast<std::uint8_t>(1 + i);
   return image;
 }
 
-/// The pixel of `image` at a row and a column, which may lie outside; all its channels.
+/// All channels of the pixel of `image` at a row and a column; zeros outside the image.
 std::array<std::uint8_t, 3> pixel_of(const Bytes& image, std::ptrdiff_t y, std::ptrdiff_t x) {
   if (y < 0 || y >= 9 || x < 0 || x >= 7) return {0, 0, 0};
   const std::size_t at = static_cast<std::size_t>(y) * kRow + static_cast<std::size_t>(x) * 3;
   return {image[at], image[at + 1], image[at + 2]};
 }
 
-/// `image` moved and perhaps mirrored, pixel by pixel.
+/// `image` moved and optionally mirrored, pixel by pixel.
 Bytes changed_by(const Bytes& image, std::ptrdiff_t down, std::ptrdiff_t right, bool is_mirrored) {
   Bytes result;
   for (std::ptrdiff_t y = 0; y < 9; ++y) {
@@ -71,16 +71,16 @@ Bytes image_of(const Dataset& data, std::size_t index, std::uint64_t epoch) {
   return pixels;
 }
 
-/// One of the images that a change can give.
+/// One of the images that an augmentation may yield.
 struct ChangedImage {
   Bytes image;
   bool is_mirrored;
   int times = 0;
 };
 
-// All 2 · 81 results occur, and nothing else. Among n = 16200 images each has 100 on average, with
-// a deviation below 10, and one in two is mirrored, with a deviation of sqrt(n) / 2 < 64. Six
-// deviations from the mean are an error of the code, and with a fixed seed never chance.
+// All 2 · 81 results occur, and nothing else. Of n = 16200 images each occurs 100 times on average,
+// with a deviation below 10, and half are mirrored, with a deviation of sqrt(n) / 2 < 64. Six
+// deviations from the mean indicate an error, and the seed is fixed.
 TEST(AugmentationTest, MovesAndMirrorsEvenly) {
   constexpr int kImages = 16200;
   const Bytes image = distinct_image();
@@ -120,12 +120,12 @@ TEST(AugmentationTest, EachChangeCanBeHadAlone) {
     augment(same, kShape, {}, Random(7, i));
     EXPECT_EQ(same, image);
     EXPECT_TRUE(turned == image || turned == mirrored);
-    // One change does not alter what is drawn for the other.
+    // One change does not affect the random numbers of the other.
     EXPECT_EQ(both == moved, turned == image);
   }
 }
 
-// An image smaller than the way that it is moved leaves zeros, and nothing outside is touched.
+// An image smaller than its move leaves zeros, and nothing outside is touched.
 TEST(AugmentationTest, SmallImagesMayMoveOutOfSight) {
   int emptied = 0;
   for (std::uint64_t i = 0; i < 100; ++i) {
@@ -149,12 +149,12 @@ TEST(AugmentationTest, FollowsSeedIndexAndEpoch) {
     if (image_of(*data, i, 2) == image_of(*data, i, 3)) ++equal_epochs;
     if (image_of(*data, i, 2) == image_of(*other, i, 2)) ++equal_seeds;
   }
-  // Chance makes one pair in 162 equal.
+  // One pair in 162 is equal by chance.
   EXPECT_LT(equal_epochs, 5);
   EXPECT_LT(equal_seeds, 5);
 }
 
-/// The images of a step of all ranks, in the order of their places in the epoch.
+/// The images of a step of all ranks, by their positions in the epoch.
 Bytes step_of(const Dataset& data, std::size_t ranks, std::size_t threads, std::uint64_t epoch,
               std::size_t step) {
   Bytes all;

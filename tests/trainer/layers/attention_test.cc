@@ -20,8 +20,8 @@ TEST(SelfAttentionTest, GradientsMatchDifferences) {
 
 constexpr std::size_t kBlock = SelfAttention::kBlockRows;
 
-/// One head of one sequence, position by position, in float64. A position sees all of them, or with
-/// `is_causal` itself and earlier ones.
+/// One head of one sequence, position by position, in float64. A position sees all positions, or
+/// with `is_causal` itself and earlier ones.
 std::vector<float> plain_attention(std::span<const float> input, std::size_t length,
                                    std::size_t width, bool is_causal) {
   std::vector<float> output(length * width);
@@ -46,7 +46,7 @@ std::vector<float> plain_attention(std::span<const float> input, std::size_t len
   return output;
 }
 
-// Several blocks of rows, the last one whole or not. Bound: sums of up to 200 terms near 1 in fp32.
+// Several blocks of rows, the last one full or not. Bound: sums of up to 200 terms near 1 in fp32.
 TEST(SelfAttentionTest, BlocksOfRowsGiveWhatTheFormulaGives) {
   Device device;
   for (const std::size_t length :
@@ -69,7 +69,7 @@ TEST(SelfAttentionTest, GradientsOfSeveralBlocksMatchDifferences) {
   check_layer(layer, none, random_values(kLength * 6, 9));
 }
 
-// Weights that are computed again are the same bits as those that are kept.
+// Recomputed weights have the same bits as kept weights.
 TEST(SelfAttentionTest, KeptWeightsChangeNoBit) {
   Device device;
   constexpr std::size_t kLength = 2 * kBlock + 3;
@@ -97,7 +97,7 @@ TEST(SelfAttentionTest, LaterPositionsHaveNoInfluence) {
   EXPECT_EQ(first, std::vector<float>(after.begin(), after.begin() + 5 * 8));
 }
 
-// Kept weights, and two blocks of rows whose weights are computed again.
+// Covers kept weights, and two blocks of rows whose weights are recomputed.
 TEST(SelfAttentionTest, GradientsWithDropoutMatchDifferences) {
   Device device;
   ParameterSet none(1);
@@ -116,8 +116,8 @@ TEST(SelfAttentionTest, GradientsWithDropoutMatchDifferences) {
 }
 
 // With equal scores and values of 1, each output is the share of weights that are kept, over 0.75.
-// 2 · 3 · 200 · 201 / 2 weights: five deviations are 5 sqrt(0.25 / 0.75 / 120600) of the mean; rows
-// do not weigh the same, but alike among samples and heads.
+// For 2 · 3 · 200 · 201 / 2 weights, five deviations are 5 sqrt(0.25 / 0.75 / 120600) of the mean.
+// Rows have different weights, but equal ones among samples and heads.
 TEST(SelfAttentionTest, DropsOtherWeightsInEachHeadAndSampleAndNoneInEvaluation) {
   Device device;
   constexpr std::size_t kLength = 200;
@@ -128,7 +128,7 @@ TEST(SelfAttentionTest, DropsOtherWeightsInEachHeadAndSampleAndNoneInEvaluation)
                                .dropout = {.share = 0.25f, .seed = 1}});
   const std::vector<float> input(2 * kLength * 9, 1.0f);
   const auto y = layer.forward(input, {});
-  double last_rows = 0.0;  // each of 200 equal weights
+  double last_rows = 0.0;  // with 200 equal weights each
   for (const std::size_t sample : {0, 1}) {
     for (std::size_t head = 0; head < 3; ++head) {
       last_rows += y[(sample * kLength + kLength - 1) * 3 + head];
@@ -173,7 +173,7 @@ TEST(RotaryPositionsTest, RefusesHeadsOfAnOddWidth) {
   EXPECT_THROW(RotaryPositions({.sequences = 1, .length = 4, .width = 6, .heads = 2}), UsageError);
 }
 
-// Later chunks find the keys and values of earlier ones. Bound: as above, sums in another order.
+// Later chunks use the keys and values of earlier ones. Bound: as above, sums in another order.
 TEST(SelfAttentionTest, ChunksGiveWhatOnePassGives) {
   Device device;
   constexpr std::size_t kLength = kBlock + 20;
@@ -197,7 +197,7 @@ TEST(SelfAttentionTest, ChunksGiveWhatOnePassGives) {
   EXPECT_THROW(parts.forward(beyond, {.is_training = false, .past = kLength}), UsageError);
 }
 
-// Several blocks of rows, whole or not, and a sequence without positions. Bound: sums of up to 200
+// Several blocks of rows, full or not, and a sequence without positions. Bound: sums of up to 200
 // terms near 1 in fp32.
 TEST(LengthsTest, BlocksOfRowsGiveWhatTheFormulaGives) {
   Device device;

@@ -43,7 +43,7 @@ TEST(BatchNormTest, NormalizesColumnsFarFromZero) {
   }
 }
 
-// PyTorch's nn.BatchNorm1d(1) gives these for 1, 2, 6 and then in evaluation.
+// PyTorch's nn.BatchNorm1d(1) gives these values for 1, 2, 6 and then in evaluation.
 TEST(BatchNormTest, EvaluationTakesRunningStatistics) {
   ParameterSet parameters(1);
   BatchNorm layer(parameters, "norm", {.samples = 3, .rows_per_sample = 1, .channels = 1});

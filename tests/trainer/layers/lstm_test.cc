@@ -1,4 +1,4 @@
-// Recurrent layers and the sequences they run over.
+// Recurrent layers and packed sequences.
 
 #include "trainer/layers/lstm.h"
 
@@ -20,11 +20,11 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 
-/// Not a multiple of a vector, so that kernels meet remaining elements.
+/// Not a multiple of a vector, so that kernels have remaining elements.
 constexpr std::size_t kLstmWidth = 19;
 constexpr std::size_t kLstmInputs = 7;
 constexpr Lstm::Options kLstm{.inputs = kLstmInputs, .width = kLstmWidth, .deviation = 0.4f};
-/// They need more than one block of rows and leave padding.
+/// These need more than one block of rows and leave padding.
 const std::vector<std::int32_t> kUnevenLengths = {3, 0, 6, 1, 6, 2};
 
 PackedSequences pack(const std::vector<std::int32_t>& lengths) {
@@ -63,7 +63,7 @@ TEST(PackedSequencesTest, AreReplacedByTheNextOnes) {
   EXPECT_THROW(sequences.assign(std::vector<std::int32_t>{1}), UsageError);
 }
 
-/// Input for all rows, of which those of a sequence depend on it and on the step alone.
+/// Input for all rows; the row of a step depends only on sequence and step.
 std::vector<float> sequence_input(const PackedSequences& sequences, std::size_t width,
                                   std::size_t first_sequence = 0) {
   std::vector<float> values(sequences.rows() * width);
@@ -84,7 +84,7 @@ TEST(LstmTest, GradientsMatchDifferences) {
   check_layer(layer, parameters, random_values(sequences.rows() * kLstmInputs, 9));
 }
 
-/// The definition, in float64, of one sequence.
+/// The states of one sequence by definition, in float64.
 std::vector<float> states_by_definition(const ParameterSet& parameters,
                                         const std::vector<float>& input) {
   const auto value = [&](std::size_t parameter, std::size_t i) {
@@ -124,7 +124,8 @@ TEST(LstmTest, StatesFollowTheDefinition) {
   const std::span<const float> y = layer.forward(input, {});
   input.resize(6 * kLstmInputs);
   const std::vector<float> expected = states_by_definition(parameters, input);
-  // States are below 1; a dozen roundings of gates up to 100, flattened by their squashing.
+  // States are below 1. The bound covers a dozen roundings of gates up to 100, reduced by
+  // squashing.
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(y[i], expected[i], 2e-5f) << i;
 }
 
@@ -133,7 +134,7 @@ struct LstmResults {
   std::vector<float> gradients;           // of all parameters
 };
 
-/// A pass over the sequences from `first` on.
+/// Runs a pass over the sequences from `first` on.
 LstmResults run_lstm(const std::vector<std::int32_t>& lengths, std::size_t first) {
   const PackedSequences sequences = pack(lengths);
   Device device;
@@ -196,7 +197,7 @@ TEST(SequenceMeanTest, GradientsMatchDifferences) {
 TEST(SequenceMeanTest, TakesTheMeanOfTheStepsThatAreThere) {
   const PackedSequences sequences = pack({2, 0, 3});
   SequenceMean layer(sequences, 1);
-  std::vector<float> input(sequences.rows(), 1e9f);  // padding counts for nothing
+  std::vector<float> input(sequences.rows(), 1e9f);  // padding must have no effect
   for (std::size_t row = 0; row < sequences.places().size(); ++row) {
     const auto [sequence, step] = sequences.places()[row];
     input[row] = static_cast<float>(10 * sequence + step);

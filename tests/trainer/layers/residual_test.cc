@@ -97,7 +97,8 @@ TEST(PaddedShortcutTest, TakesEverySecondPixelAndAddsChannelsOfZeros) {
 class ResidualBlockTest : public testing::TestWithParam<ResidualBlock::Shortcut> {};
 
 TEST_P(ResidualBlockTest, GradientsMatchDifferences) {
-  // Batch norm of few rows bends sharply, and ReLU has kinks: small steps, and few rows may fail.
+  // Batch norm of few rows has a large curvature, and ReLU has kinks: use small steps, and allow
+  // few failures.
   for (const std::size_t stride : {1u, 2u}) {
     SCOPED_TRACE(stride);
     Device device;

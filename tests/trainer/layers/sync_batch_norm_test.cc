@@ -17,7 +17,7 @@ std::vector<float> values_of(std::span<const float> values) {
   return {values.begin(), values.end()};
 }
 
-/// Sums of two ranks.
+/// Sums over two ranks.
 class TwoRanks {
  public:
   RankSums of_rank(std::size_t rank) {
@@ -34,7 +34,7 @@ class TwoRanks {
   std::barrier<> all_gave_{2};
 };
 
-// Bound: sums in another order, in fp64; the results are rounded to fp32 once.
+// Bound: sums in another order, in fp64; the results are rounded once to fp32.
 TEST(SyncBatchNormTest, SynchronizedRanksDoWhatOneRankDoesWithAllSamples) {
   constexpr std::size_t kSample = 2 * 3;  // 2 rows of 3 channels
   const std::vector<float> x = random_values(5 * kSample, 5);

@@ -20,7 +20,7 @@ std::vector<std::int32_t> random_text(std::size_t length) {
   return text;
 }
 
-/// Weights so large that each token has its say.
+/// Enlarges the weights, so that each token has an influence.
 void enlarge(ParameterSet& parameters) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (parameters[i].shape().size() < 2) continue;
@@ -30,7 +30,7 @@ void enlarge(ParameterSet& parameters) {
 
 class GptReaderTest : public testing::TestWithParam<std::string> {
  protected:
-  /// A model of a context of more than one chunk, or of a few tokens.
+  /// A model whose context is longer than a chunk, or a few tokens.
   Gpt::Options shape(std::size_t context) {
     return {.sequences = 1,
             .context = context,
@@ -87,7 +87,7 @@ TEST_P(GptReaderTest, GoesOnWithTheLaterHalfOfAFullWindow) {
   const ParameterSet& weights = model.parameters();
   const std::vector<std::int32_t> text = random_text(3 * kContext);
   GptReader reader(model.options(), weights);
-  // The window after each token begins at the same token until it is full.
+  // The window begins at the same token until it is full.
   const std::size_t begins[] = {0, 0, 0, 0, 0,  0,  0,  4,  4,  4, 4,
                                 8, 8, 8, 8, 12, 12, 12, 12, 16, 16};
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -1,4 +1,4 @@
-// Gradients in bfloat16, from the layer that writes them to the optimizer that reads them.
+// bfloat16 gradients, from the layer that writes them to the optimizer that reads them.
 
 #include "trainer/loop/compression_rules.h"
 
@@ -30,7 +30,7 @@ namespace {
 
 using Halves = std::vector<BFloat16>;
 
-/// Memory for a gradient of `parameter` in bfloat16, which is given to it.
+/// Binds a new bfloat16 gradient to `parameter` and returns its memory.
 Halves bind_rounded(Parameter& parameter) {
   Halves memory(parameter.size());
   parameter.bind_gradient(std::span(memory));
@@ -51,7 +51,7 @@ std::vector<float> gradient_of(const Parameter& parameter) {
   return values;
 }
 
-// In bfloat16 1 + 2^-8 is 1 again, so two such contributions would be lost one after the other.
+// In bfloat16 1 + 2^-8 is 1, so two such contributions would be lost one after the other.
 TEST(RoundedGradientTest, ContributionsAddUpInFloat32AndAreRoundedOnce) {
   ParameterSet parameters(1);
   Parameter& p = parameters.add("p", {3}, {});
@@ -74,7 +74,7 @@ TEST(RoundedGradientTest, ContributionsAddUpInFloat32AndAreRoundedOnce) {
   }
 }
 
-// Numbers of all sizes, halfway cases, subnormal and infinite ones, and NaN.
+// Numbers of all sizes: halfway cases, subnormal and infinite numbers, and NaN.
 TEST(BFloat16KernelTest, RoundsAsOneNumberAtATime) {
   std::vector<float> values;
   Random random(5);
@@ -118,9 +118,9 @@ class RoundingLayersTest : public testing::Test {
     }
   }
 
-  /// Gradients of the parameters of the layer that `make` adds to a set, in float32 and in
-  /// bfloat16, which are those in float32 rounded: to the last bit, or in products, whose sums may
-  /// be made in another order, to one unit more.
+  /// Compares gradients of the layer that `make` adds to a set, in bfloat16 and in float32. The
+  /// former are the latter rounded: to the last bit, or within one more unit for products, whose
+  /// sums may have another order.
   template <typename Make>
   void expect_rounded(std::size_t inputs, const Make& make, std::size_t direct) {
     std::vector<std::vector<float>> exact, actual;
@@ -188,7 +188,7 @@ TEST_F(RoundingLayersTest, GradientsOfOtherLayersAreRoundedAfterwards) {
   expect_rounded(10 * 12, make, 0);
 }
 
-// A weight that two layers share adds up in float32.
+// The gradient of a weight that two layers share adds up in float32.
 TEST_F(RoundingLayersTest, ASharedWeightIsRoundedAfterItsLastContribution) {
   Device device(DType::kBFloat16);
   ParameterSet parameters(1);
@@ -209,7 +209,7 @@ TEST_F(RoundingLayersTest, ASharedWeightIsRoundedAfterItsLastContribution) {
 
 class RoundedUpdateTest : public testing::TestWithParam<const char*> {};
 
-// Values that bfloat16 holds give the same bits, whichever dtype the gradient has.
+// For values that bfloat16 represents, both gradient dtypes give the same bits.
 TEST_P(RoundedUpdateTest, IsThatOfTheSameGradientInFloat32) {
   std::vector<std::uint64_t> hashes;
   for (const bool is_rounded : {false, true}) {

@@ -16,7 +16,7 @@ namespace {
 /// One step of a rank whose gradient is `value` everywhere.
 struct RoundedStep {
   StepReport report;
-  float loss_scale;  ///< After it.
+  float loss_scale;  ///< After the step.
   std::vector<float> average;
   std::uint64_t weights;
 };
@@ -52,7 +52,7 @@ std::vector<RoundedStep> run_step(const std::vector<float>& values,
   return steps;
 }
 
-// 1 + 2^-8 + 2^-8: in bfloat16 each of the small ones would be lost. The sum is float32, and its
+// 1 + 2^-8 + 2^-8: in bfloat16 each of the small terms would be lost. The sum is float32, and its
 // average is rounded once.
 TEST(RoundedAverageTest, SumsAreFloat32) {
   const float average = to_float(to_bfloat16((1.0f + 0x1p-7f) / 4.0f));

@@ -1,4 +1,4 @@
-// Whole jobs in mixed precision on small data, beside float32.
+// Whole jobs in mixed precision on small data, against float32.
 
 #include <gtest/gtest.h>
 
@@ -29,8 +29,8 @@ class MixedPrecisionTrainingTest
     config.batch = 8;
     return config;
   }
-  /// Operands are rounded by up to 2^-9 (bfloat16) or 2^-12 of themselves; losses of all steps stay
-  /// within a few per cent of where training began.
+  /// Operands have relative errors of up to 2^-9 (bfloat16) or 2^-12; losses of all steps differ by
+  /// at most a few per cent of the initial loss.
   void expect_follows_float32(Config config) const {
     const Summary exact = run_ranks(2, config)[0];
     config.precision = precision();
@@ -55,8 +55,8 @@ TEST_P(MixedPrecisionTrainingTest, FollowsFloat32AndRanksEndWithTheSameBits) {
   expect_follows_float32(job());
 }
 
-// Copies of weights are those of the last update in each of several passes, and after the mean of
-// weights has taken their place.
+// Copies of weights follow the last update in each of several passes, and after the running mean
+// has replaced the weights.
 TEST_P(MixedPrecisionTrainingTest, FollowsFloat32WithPassesThatAddUpAndMeansOfWeights) {
   Config config = job();
   config.batch = 4;
@@ -73,7 +73,7 @@ TEST_P(MixedPrecisionTrainingTest, RepeatedRunsEndWithTheSameBits) {
   EXPECT_EQ(run_ranks(2, config)[0].weights_hash, run_ranks(2, config)[0].weights_hash);
 }
 
-// Gradients that are finite in float32 and far beyond float16 make all ranks skip the step.
+// Gradients that are finite in float32 but far beyond float16 make all ranks skip the step.
 TEST_P(MixedPrecisionTrainingTest, GradientsThatOverflowSkipTheStep) {
   Config config = job();
   config.steps = 3;
@@ -86,7 +86,8 @@ TEST_P(MixedPrecisionTrainingTest, GradientsThatOverflowSkipTheStep) {
   }
 }
 
-// Weights are kept in float32: updates far below the last bit of a 16-bit copy are not lost.
+// Weights are kept in float32, so that updates far below the last bit of a 16-bit copy are not
+// lost.
 TEST_P(MixedPrecisionTrainingTest, SmallUpdatesReachTheWeights) {
   Config config = job();
   config.precision = precision();
@@ -100,7 +101,7 @@ TEST_P(MixedPrecisionTrainingTest, SmallUpdatesReachTheWeights) {
   EXPECT_NE(run_ranks(1, config)[0].weights_hash, once);
 }
 
-// Gradients rounded to 2^-9 of themselves, in every layer, also those that others add to.
+// Gradients have relative errors of 2^-9, in every layer, also if contributions add up.
 TEST_P(MixedPrecisionTrainingTest, FollowsFloat32WithGradientsInBfloat16) {
   Config config = job();
   config.gradients = "bfloat16";

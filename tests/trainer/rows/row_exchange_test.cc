@@ -14,7 +14,7 @@ namespace {
 
 using Rows = std::map<std::int64_t, std::vector<float>>;
 
-/// What each rank contributes, and the averages that all ranks get, for a table [height, 2].
+/// Averages the contributions of each rank for a table [height, 2]; all ranks get the result.
 Rows average(std::size_t height,
              const std::vector<std::vector<std::pair<std::int32_t, float>>>& contributions) {
   const int ranks = static_cast<int>(contributions.size());
@@ -27,7 +27,7 @@ Rows average(std::size_t height,
     Parameter& table = parameters.add_table("table", height, 2, {});
     parameters.use_rows();
     RowExchange exchange(runtime, parameters);
-    for (int step = 0; step < 2; ++step) {  // memory is used again
+    for (int step = 0; step < 2; ++step) {  // the second step reuses memory
       table.begin_rows();
       for (const auto& [row, value] : contributions[rank]) {
         table.add_to_row(row, std::vector<float>{value, -value}, 1.0f);
@@ -48,7 +48,7 @@ Rows average(std::size_t height,
   return results[0];
 }
 
-// The table is so small that it travels whole, or so large that its rows do.
+// The table is so small that it is sent whole, or so large that only its rows are sent.
 class RowExchangeTest : public testing::TestWithParam<std::size_t> {};
 
 TEST_P(RowExchangeTest, AveragesTheRowsOfAllRanks) {

@@ -1,4 +1,4 @@
-// Updates of tables whose gradients are rows.
+// Updates of tables with row gradients.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST_P(RowUpdateTest, MovesRowsAsWholeGradientsDo) {
     EXPECT_NEAR(gradient_norm(by_row.parameters), gradient_norm(whole.parameters), 1e-5);
     optimizer->step(0.1f, 0.5f);
     reference->step(0.1f, 0.5f);
-    // Bound: elements at the end of a row are computed one by one, which rounds differently.
+    // Bound: elements at the end of a row are computed one by one, with other roundings.
     for (std::size_t i = 0; i < kRows * kWidth; ++i) {
       ASSERT_NEAR(by_row.parameters[0].value()[i], whole.parameters[0].value()[i], 1e-6f) << i;
     }
@@ -72,7 +72,7 @@ TEST_P(RowUpdateTest, LeavesOtherRowsAlone) {
   const std::vector<float> kept = table.row(2);
   table.contribute({0}, 2);
   optimizer->step(0.1f, 1.0f);
-  EXPECT_EQ(table.row(2), kept);  // though it has momentum and would decay
+  EXPECT_EQ(table.row(2), kept);  // without momentum and decay
   EXPECT_EQ(table.row(1), std::vector<float>(kWidth, 1.0f));
   EXPECT_NE(table.row(0), std::vector<float>(kWidth, 1.0f));
 }
@@ -80,8 +80,8 @@ TEST_P(RowUpdateTest, LeavesOtherRowsAlone) {
 INSTANTIATE_TEST_SUITE_P(Optimizers, RowUpdateTest, testing::Values("sgd", "adamw"),
                          [](const auto& tested) { return std::string(tested.param); });
 
-// A row that rested for a step: its moments are those of its own steps, and bias is corrected by
-// the count of all.
+// A row without gradient in some steps: its moments count only its own steps, while the bias
+// correction counts all.
 TEST(RowAdamWTest, MomentsRestWithTheirRow) {
   ParameterSet parameters(1);
   parameters.add_table("table", 2, 1, {});

@@ -1,5 +1,5 @@
-// Jobs that share out the optimizer's state, stopped and resumed: with as many ranks or others,
-// with shards or without. Ranks are threads.
+// Jobs with sharded optimizer state, stopped and resumed with as many ranks or others, with or
+// without shards. Ranks are threads.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ struct ResumeCase {
 
 class ShardedResumeTest : public testing::TestWithParam<ResumeCase> {
  protected:
-  /// Samples of all ranks in a step, whatever their number.
+  /// Samples of all ranks in a step, for any number of ranks.
   static constexpr std::size_t kGlobalBatch = 12;
 
   Config job(int ranks, const std::string& shard) const {
@@ -62,8 +62,8 @@ TEST_P(ShardedResumeTest, GoesOnWithTheSameBitsWithShardsOrWithout) {
   }
 }
 
-// Shards are cut anew. Sums of other numbers of ranks are rounded in other places, so what is
-// compared is a resumed job without shards.
+// Shards are cut anew. Sums over another number of ranks have other roundings, so the reference is
+// a resumed job without shards.
 TEST_P(ShardedResumeTest, GoesOnWithOtherNumbersOfRanks) {
   const auto with_shards = stop(kRanks, "optimizer");
   const auto without = stop(kRanks, "none");

@@ -1,5 +1,5 @@
-// Whole jobs whose ranks share out memory, on small data, beside jobs whose ranks do not. Ranks are
-// threads of this process, each with a runtime of its own.
+// Whole sharded jobs on small data, against jobs without shards. Ranks are threads of this process,
+// each with its own runtime.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ class ShardedTrainingTest : public testing::TestWithParam<Case> {
     if (config.optimizer == "sgd") config.lr = 0.02f;
     config.steps = 12;
     config.batch = 12 / static_cast<std::size_t>(ranks);
-    // A few kilobytes, so that small models have several buckets, and shards cut tensors anywhere.
+    // A few kilobytes, so that small models have several buckets, and shard boundaries cut tensors.
     config.runtime.fusion_bytes = 4096;
     GetParam().change(config);
     return config;
@@ -92,7 +92,7 @@ class ShardedTrainingTest : public testing::TestWithParam<Case> {
   TemporaryDirectory directory_;
 };
 
-// Ranks of one node sum in the order of ranks, whichever of them needs the sum.
+// Ranks of one node sum in rank order, whichever of them needs the sum.
 TEST_P(ShardedTrainingTest, HasTheBitsOfTrainingWithoutShards) {
   for (const int ranks : {1, 2, 3, 4}) {
     SCOPED_TRACE(ranks);
@@ -148,7 +148,7 @@ TEST_F(ShardedJobTest, FallsAsComputed) {
   Device device(DType::kFloat32);
   const auto model = catalog.models.at(config.model).make(model_setting(config, task), device);
   const ParameterSet& parameters = model->parameters();
-  constexpr std::size_t kMoments = 2;  // of AdamW, which also counts its steps
+  constexpr std::size_t kMoments = 2;  // of AdamW, which also has a step count
   for (const int ranks : {2, 4, 8}) {
     SCOPED_TRACE(ranks);
     config.shard = "none";
@@ -171,19 +171,19 @@ TEST_F(ShardedJobTest, FallsAsComputed) {
       EXPECT_EQ(sharded[rank].optimizer_bytes,
                 kMoments * owned * sizeof(float) + sizeof(std::uint64_t));
       EXPECT_LE(owned, parts);
-      // The parts of this rank, and the memory of the two buckets that are in use.
+      // This rank's parts, and the memory of the two buckets in use.
       EXPECT_EQ(sharded[rank].gradient_bytes, (parts + 2 * largest) * sizeof(float));
     }
-    // A part is longer than its share of the elements by padding: less than a cache line for each
-    // parameter, shared by all ranks, and one for each bucket.
+    // A part exceeds its share of the elements by padding: less than a cache line per parameter,
+    // shared by all ranks, and a cache line per bucket.
     const std::size_t padding = parameters.size() * ShardPlan::kAlignment / n +
                                 plan.buckets().size() * ShardPlan::kAlignment;
     EXPECT_LE(parts, parameters.element_count() / n + padding);
   }
 }
 
-// The sums of several nodes are made of those of each node, in the order of nodes. All-reduce makes
-// the same ones where it sums in this order: of two ranks always, of more with `direct`.
+// Sums over nodes add up the sums of each node, in node order. All-reduce has the same order always
+// for two ranks, and with `direct` for more.
 TEST_F(ShardedJobTest, HasTheBitsOfTrainingWithoutShardsBetweenNodes) {
   struct Shape {
     int nodes, ranks_per_node;
@@ -218,7 +218,7 @@ TEST_F(ShardedJobTest, HasTheBitsOfTrainingWithoutShardsBetweenNodes) {
   }
 }
 
-// On a 16-bit wire shards are sums of the rounded sums of nodes. `direct` rounds no such sum.
+// On a 16-bit wire, shards are sums of the nodes' rounded sums. `direct` does not round these.
 TEST_F(ShardedJobTest, AnOrderOfSumsThatShardsDoNotHaveIsNamed) {
   Config config = job();
   config.shard = "optimizer";

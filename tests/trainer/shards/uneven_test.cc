@@ -16,8 +16,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// 203 training images: eight steps of 24, and 11 that are left. With `join` the last of three ranks
-// gets none of them, and of four ranks the last two.
+// 203 training images: eight steps of 24, and 11 left over. With `join`, the last of three ranks,
+// or the last two of four ranks, have none of them.
 constexpr std::size_t kGlobalBatch = 24;
 
 class UnevenTest : public testing::Test {
@@ -33,8 +33,8 @@ class UnevenTest : public testing::Test {
   }
 
   /// Bound: gradients differ by the order of fp32 sums and one more rounding, relative 1e-6, in 21
-  /// steps of SGD, which amplifies them little. A step whose samples had wrong weights would change
-  /// what follows by the share of its samples, several per cent.
+  /// steps of SGD, which amplifies them little. Wrong weights of samples in a step would change
+  /// later losses by the share of these samples, several per cent.
   static void expect_follows(const std::vector<Summary>& many, const Summary& one) {
     expect_equal_weights(many);
     expect_same_course(many[0], one, 1e-4);

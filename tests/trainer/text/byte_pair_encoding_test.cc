@@ -38,7 +38,7 @@ BytePairEncoding learnt(const std::string& text, std::size_t size) {
   return learn_byte_pairs(counts, size);
 }
 
-// The examples are those of GPT-2's pattern; the first is the docstring of OpenAI's tiktoken.
+// Examples of GPT-2's pattern; the first is from the docstring of OpenAI's tiktoken.
 TEST(PieceSplitterTest, CutsAsGpt2Does) {
   EXPECT_THAT(pieces("hello world"), ElementsAre("hello", " world"));
   EXPECT_THAT(pieces("we'll  do 42things...\n\n  can't"),
@@ -52,8 +52,8 @@ TEST(PieceSplitterTest, LettersNumbersAndSpacesAreThoseOfUnicode) {
   EXPECT_THAT(pieces("na\u00EFve \u0416\u0443\u043A\u00BD\u00A0\u65E5\u672C\u2026"),
               ElementsAre("na\u00EFve", " \u0416\u0443\u043A", "\u00BD", "\u00A0", "\u65E5\u672C",
                           "\u2026"));
-  EXPECT_THAT(pieces("a\u180E"), ElementsAre("a", "\u180E"));             // no space of Unicode
-  EXPECT_THAT(pieces("caf\u0065\u0301"), ElementsAre("cafe", "\u0301"));  // a mark is no letter
+  EXPECT_THAT(pieces("a\u180E"), ElementsAre("a", "\u180E"));             // not a space in Unicode
+  EXPECT_THAT(pieces("caf\u0065\u0301"), ElementsAre("cafe", "\u0301"));  // a mark is not a letter
 }
 
 TEST(PieceSplitterTest, BytesThatAreNoUtf8StandAlone) {
@@ -96,7 +96,7 @@ TEST(ByteAlphabetTest, IsGpt2s) {
   EXPECT_EQ(bytes_in_order()[188], 0);
 }
 
-// The pieces are low ×2, lowlow ×2, er ×3, so l o and o w have 6, then lo w 6, e r 3, low low 2.
+// Pieces are low ×2, lowlow ×2, er ×3, so l o and o w occur 6 times, then lo w 6, e r 3, low low 2.
 TEST(LearnBytePairsTest, MergesTheMostFrequentPairAndLowerNumbersFirst) {
   const BytePairEncoding bpe = learnt("low\nlow\nlowlow\nlowlow\ner\ner\ner\nzq", 1000);
   std::vector<std::string> made;
@@ -110,7 +110,8 @@ TEST(LearnBytePairsTest, MergesTheMostFrequentPairAndLowerNumbersFirst) {
   EXPECT_EQ(learnt("", 258).size(), kFewestTokens);
 }
 
-// After a a are aa aa a, in which (aa a) and (aa aa) occur once each, and a has the lower number.
+// After merging a a, the text is aa aa a, where (aa a) and (aa aa) occur once each, and a has the
+// lower number.
 TEST(LearnBytePairsTest, EqualNeighboursMergeFromLeftToRight) {
   const BytePairEncoding bpe = learnt("aaaaa\naaaaa", kFewestTokens + 2);
   EXPECT_EQ(bpe.bytes_of(257), "aaa");

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Byte pairs beside those of the package tokenizers: the same merges, and the same tokens.
+"""Compares byte pairs with the package tokenizers: equal merges, and equal tokens.
 
     byte_pair_encoding_test.py KOLO_TRAIN
 
@@ -41,7 +41,7 @@ class BytePairEncodingTest(unittest.TestCase):
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
-        # Its last byte ends a tenth that is held out, so both programs learn from the same text.
+        # The held-out tenth at the end is only x, so both programs learn from the same text.
         generator = random.Random(3)
         learnt = "".join(generator.choice(PARTS) for _ in range(6000))
         held_out = "x" * ((len(learnt.encode()) + 8) // 9)

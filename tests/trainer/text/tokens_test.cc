@@ -1,4 +1,4 @@
-// Texts as tokens in files, and what goes with the weights of a model that read them.
+// Texts as token files, and the vocabularies stored with a model's weights.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ class TokensTest : public testing::Test {
     config.context = 8;
     return config;
   }
-  /// A folder of tokens of `data`, in files of 100.
+  /// Makes a folder of tokens of `data`, in files of 100 tokens.
   std::filesystem::path tokenized(const std::filesystem::path& data, const std::string& name,
                                   const std::filesystem::path& tokenizer = {}) const {
     const auto out = directory_.path() / name;
@@ -142,7 +142,7 @@ TEST_F(TokensTest, TheSameTokenizerMakesTheSameTokens) {
   EXPECT_EQ(read_text_files(second).texts, read_text_files(first).texts);
 }
 
-// A line of 47 bytes has 11 tokens or so, so a token stands for about four bytes.
+// A line of 47 bytes has about 11 tokens, so a token stands for about four bytes.
 TEST_F(TokensTest, BitsPerByteCompareTokensWithBytes) {
   const auto folder = tokenized(text(), "tokens");
   const Task tokens = task_of(job(folder));
@@ -250,7 +250,7 @@ TEST_F(TokensTest, RawFilesOfOtherProgramsNeedATokenizer) {
   std::vector<std::int32_t> header(256);
   header[0] = 20'240'520;
   directory_.write("raw/train.bin", bytes_of(narrow));
-  directory_.write("raw/val.bin", bytes_of(header) + bytes_of(narrow));  // as llm.c has it
+  directory_.write("raw/val.bin", bytes_of(header) + bytes_of(narrow));  // as llm.c writes it
   Config config = job(directory_.path() / "raw");
   EXPECT_THAT(data_error([&] { task_of(config); }), HasSubstr("there is no vocab.json"));
   config.text_files = read_text_files(folder);
@@ -265,7 +265,7 @@ TEST_F(TokensTest, RawFilesOfOtherProgramsNeedATokenizer) {
   EXPECT_THAT(data_error([&] { task_of(config); }), HasSubstr("ends within a token of 16 bits"));
 }
 
-// Padding and marks stand after the tokens, whose numbers stay those of the files.
+// Padding and marks are numbered after the tokens, which keep their numbers.
 TEST_F(TokensTest, TextsWithMarksBeginWithOneAndHideTokens) {
   const auto folder = tokenized(text(), "tokens");
   const TokenFolder known = read_token_folder(folder);
@@ -344,7 +344,7 @@ TEST_F(TokensTest, WeightsKeepTheirVocabularies) {
   export_average(both, directory_.path() / "mean.safetensors");
   EXPECT_EQ(vocabularies_of(directory_.path() / "mean.safetensors").texts, files.texts);
 
-  export_weights(parameters, folder / "model.safetensors");  // as GPT-2 is given out
+  export_weights(parameters, folder / "model.safetensors");  // as GPT-2 is published
   EXPECT_EQ(vocabularies_of(folder / "model.safetensors").texts, files.texts);
   export_weights(parameters, file);
   EXPECT_TRUE(vocabularies_of(file).empty());

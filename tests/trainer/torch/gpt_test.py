@@ -25,7 +25,7 @@ KOLO_TRAIN = sys.argv.pop(1)
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """Of a batch and of the model."""
+    """Shape of a batch and of the model."""
 
     sequences: int
     context: int
@@ -36,7 +36,7 @@ class Shape:
 
 
 SMALL = Shape(sequences=2, context=70, tokens=53, layers=3, width=48, heads=4)
-# That of --shape gpt2, for a short sequence.
+# The shape of --shape gpt2, with a short sequence.
 GPT2 = Shape(sequences=1, context=16, tokens=50257, layers=12, width=768, heads=12)
 
 
@@ -137,7 +137,7 @@ class GptDumped(Dumped):
         return self.read(path, shape[::-1]).T if is_dense else self.read(path, shape)
 
     def loss_of(self, used, shape, is_rotary, logits_bound):
-        """Torch's, of the tokens that the dump has, after its logits were compared."""
+        """Torch's loss on the dump's tokens. Compares the logits first."""
         tokens, following = (self.integers(name, shape.sequences, shape.context) for name in ("first", "targets"))
         logits = gpt2(used, tokens, shape, is_rotary)
         self.expect("output", logits, logits_bound)
@@ -157,13 +157,14 @@ class GptTest(GptDumped):
                 self.assertTrue(torch.equal(value, weights[theirs]), theirs)
             used[theirs] = value.double().requires_grad_()
 
-        # Torch computes in float64. A rounding is 2^-24 = 6e-8 of a value; on its way through three blocks each value
-        # passes some 30 operations, sums of up to 192 terms among them, whose errors add at random:
-        # 6e-8 * 30 * sqrt(192) = 2.5e-5 of the largest element. Gradients come back the same way.
+        # Torch computes in float64. A rounding is 2^-24 = 6e-8 of a value. Through three blocks,
+        # each value passes some 30 operations, with sums of up to 192 terms, whose errors add at
+        # random: 6e-8 * 30 * sqrt(192) = 2.5e-5 of the largest element. Gradients pass as many on
+        # their way back.
         self.loss_of(used, SMALL, is_rotary, 2.5e-5).backward()
         for ours, (theirs, shape) in names(SMALL, is_rotary).items():
-            # The gradient of the bias of keys is zero: softmax does not see what all scores have in common. It is held
-            # against that of queries and values.
+            # The gradient of the keys' bias is zero, because softmax ignores a constant added to
+            # all scores. Its bound is relative to the gradients of queries and values.
             self.expect(ours, used[theirs].grad, 5e-5, self.theirs(f"gradient/{ours}", shape))
 
     def test_learned_positions(self):
@@ -173,7 +174,7 @@ class GptTest(GptDumped):
         self.check("rotary")
 
     def random_gpt2(self):
-        """Weights as a model has them after training: biases and gains are not what they begin with."""
+        """Weights as after training: biases and gains differ from their initial values."""
         torch.manual_seed(4)
         return {
             name: torch.randn(shape) * (0.2 if len(shape) == 2 else 0.1) + (1.0 if ".ln_" in f".{name}" and "weight" in name else 0.0)
@@ -210,7 +211,8 @@ class GptTest(GptDumped):
 
 
 class Gpt2ShapeTest(GptDumped):
-    # The first and last weights of blocks, one that all blocks follow, and the table that is both input and output.
+    # The first and last weights of blocks, one in every block, and the table that is both input and
+    # output.
     GRADIENTS = (
         "embedding.token",
         "embedding.position",
@@ -221,7 +223,8 @@ class Gpt2ShapeTest(GptDumped):
         "block11.contract.bias",
         "final_norm.gain",
     )
-    # Values as float32 in files and as float64 here, gradients of the table, and the dump's weights and gradients before.
+    # Float32 values in files and float64 values here, gradients of the table, and before that the
+    # dump's weights and gradients.
     BYTES = 4 << 30
 
     def test_a_short_sequence(self):
@@ -230,13 +233,14 @@ class Gpt2ShapeTest(GptDumped):
         for ours, (theirs, shape) in names(GPT2, False).items():
             used[theirs] = self.theirs(f"value/{ours}", shape).double().requires_grad_(ours in self.GRADIENTS)
             elements += used[theirs].numel()
-        # As published, 124.4 million with 1024 positions.
+        # The published number: 124.4 million with 1024 positions.
         self.assertEqual(elements + (1024 - GPT2.context) * GPT2.width, 124_439_808)
 
-        # As in GptTest, through 12 blocks of some 10 operations with sums of up to 3072 terms, all of whose errors add at
-        # random: 6e-8 * sqrt(120 * 3072) = 3.6e-5 of the largest logit, and twice that of gradients, there and back.
+        # As in GptTest, through 12 blocks of some 10 operations with sums of up to 3072 terms,
+        # whose errors add at random: 6e-8 * sqrt(120 * 3072) = 3.6e-5 of the largest logit, and
+        # twice that for gradients.
         loss = self.loss_of(used, GPT2, False, 3.6e-5)
-        # It is larger than any logit.
+        # The loss is larger than any logit.
         self.expect("loss", loss, 3.6e-5, self.read("loss", (), np.float64))
         loss.backward()
         for ours in self.GRADIENTS:
@@ -245,7 +249,7 @@ class Gpt2ShapeTest(GptDumped):
 
 
 def require_memory(least):
-    """Ends with 77 and the reason unless so many bytes are free."""
+    """Exits with 77 and the reason unless this many bytes are free."""
     found = re.search(r"MemAvailable: +(\d+) kB", pathlib.Path("/proc/meminfo").read_text())
     if found and int(found[1]) << 10 < least:
         print(f"skipped: {least >> 30} GiB of free memory are needed, and there are {(int(found[1]) << 10) / 2**30:.1f}")

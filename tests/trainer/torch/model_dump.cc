@@ -1,5 +1,5 @@
-// Runs a training pass of a model on random samples, and writes all that goes in and comes out, for
-// a comparison with PyTorch.
+// Runs a training pass of a model on random samples, and writes its inputs and results for a
+// comparison with PyTorch.
 //
 //     model_dump gpt|rotary FOLDER [WEIGHTS]    random weights, or those of a file with GPT-2's
 //                                               names; rotary has an output table of its own
@@ -10,8 +10,8 @@
 //     model_dump embedding-bag|lstm|matrix-factorization FOLDER
 //
 // FOLDER gets one file of raw elements for each of first, second … (the inputs), targets, output,
-// loss (a sum, in float64), value/NAME and gradient/NAME of each parameter, and for models with
-// buffers buffer/NAME and evaluated, which is the output outside of training.
+// loss (a sum, in float64), and value/NAME and gradient/NAME of each parameter. For models with
+// buffers, it also gets buffer/NAME and evaluated, the output outside of training.
 
 #include <algorithm>
 #include <cstdint>
@@ -104,7 +104,7 @@ void run_gpt(const fs::path& folder, const Gpt::Options& options, const std::str
 
 Gpt::Options small_gpt(bool is_rotary) {
   return {.sequences = 2,
-          .context = 70,  // more than a block of rows of attention
+          .context = 70,  // more than one block of attention rows
           .tokens = 53,
           .model = {.layers = 3,
                     .width = 48,
@@ -114,7 +114,7 @@ Gpt::Options small_gpt(bool is_rotary) {
           .seed = 3};
 }
 
-/// That of --shape gpt2, for a short sequence.
+/// The shape of --shape gpt2, with a short sequence.
 Gpt::Options gpt2() {
   const ModelEntry entry = Gpt::entry();
   Config config;
@@ -143,7 +143,7 @@ void run_resnet(const fs::path& folder, const Resnet::Stages& stages, std::size_
 
 void run_bert(const fs::path& folder, bool predicts_tokens) {
   constexpr std::size_t kTexts = 5, kTokens = 30, kChosen = 3;
-  constexpr std::size_t kLength = 70;  // more than a block of attention has rows
+  constexpr std::size_t kLength = 70;  // more than one block of attention rows
   const std::size_t classes = predicts_tokens ? kTokens : 4;
   const std::size_t rows = predicts_tokens ? kTexts * kChosen : kTexts;
   Device device;
@@ -155,7 +155,7 @@ void run_bert(const fs::path& folder, bool predicts_tokens) {
                       .model = {.layers = 2, .width = 16, .heads = 4},
                       .seed = 3});
   ParameterSet& parameters = model.parameters();
-  for (std::size_t i = 0; i < parameters.size(); ++i) {  // biases and gains of their own
+  for (std::size_t i = 0; i < parameters.size(); ++i) {  // makes all biases and gains differ
     Random added(9, i);
     for (float& value : parameters[i].value()) value += added.uniform() - 0.5f;
   }

@@ -22,7 +22,7 @@ PROGRAM = sys.argv.pop(1)
 
 
 class Dumped(unittest.TestCase):
-    """Reads what the program has written."""
+    """Reads the files that model_dump has written."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -39,18 +39,18 @@ class Dumped(unittest.TestCase):
         return self.read(path, shape or (-1,), np.int32).long()
 
     def parameters(self, shapes):
-        """The values of all parameters, which have these names and shapes, for torch to compute with in float64."""
+        """The values of all parameters in float64 for torch, by name and with these shapes."""
         self.assertEqual(sorted(path.name for path in (self.folder / "value").iterdir()), sorted(shapes))
         return {name: self.read(f"value/{name}", shape).double().requires_grad_() for name, shape in shapes.items()}
 
     def expect(self, path, wanted, bound, got=None):
-        """What the program has written is as torch has it; the bound is relative to the largest element."""
+        """Compares a dumped tensor with torch's; the bound is relative to the largest element."""
         wanted = wanted.detach()
         got = self.read(path, wanted.shape) if got is None else got
         self.assertLess(float((got.double() - wanted).abs().max()), bound * float(wanted.abs().max()), path)
 
     def compare(self, output, loss, parameters, bound):
-        """The output, and the gradients of `loss`."""
+        """Compares the output, and the gradients of `loss`."""
         self.expect("output", output, bound)
         loss.backward()
         for name, parameter in parameters.items():

@@ -74,7 +74,8 @@ def ours(name):
 
 class ResnetTest(Dumped):
     def check(self, name, side, channels, blocks, projects):
-        # Torch computes in float64. Sums of some thousand fp32 terms in each of 20 layers.
+        # Torch computes in float64. The bound covers sums of some thousand fp32 terms in each of 20
+        # layers.
         bound = 2e-3
         self.run_ours(name, side)
         model = Resnet(channels, blocks, projects, side >= 64).double()
@@ -106,7 +107,7 @@ TEXTS, LENGTH, TOKENS, CHOSEN, CLASSES, LAYERS, BERT_WIDTH, HEADS = 5, 70, 30, 3
 gelu = functools.partial(functional.gelu, approximate="tanh")
 
 LINEAR = {"query_key_value": (3, 1), "project": (1, 1), "expand": (4, 1), "contract": (1, 4)}
-# Names of PyTorch's layer by ours.
+# PyTorch's layer names by our names.
 IN_LAYER = {
     "query_key_value.weight": "self_attn.in_proj_weight",
     "query_key_value.bias": "self_attn.in_proj_bias",
@@ -147,7 +148,7 @@ class BertTest(Dumped):
     BOUND = 3e-5
 
     def encode(self, task, head_shapes):
-        """Runs ours, and PyTorch's encoder on the same weights."""
+        """Runs our model, and PyTorch's encoder on the same weights."""
         self.run_ours(task)
         self.weights = p = self.parameters(encoder_shapes() | head_shapes)
         tokens, lengths = self.integers("first", TEXTS, LENGTH), self.integers("second", TEXTS, 1)
@@ -219,7 +220,7 @@ class RowModelsTest(Dumped):
         }
         ids, lengths, p = self.run_on("lstm", shapes)
         lstm = torch.nn.LSTM(WIDTH, WIDTH, batch_first=True).double()
-        # PyTorch's second bias is added to the first.
+        # PyTorch has a second bias, which is added to the first.
         weights = {
             "weight_ih_l0": p["lstm.input.weight"],
             "weight_hh_l0": p["lstm.state.weight"],

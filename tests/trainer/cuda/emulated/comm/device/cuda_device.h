@@ -9,7 +9,7 @@
 
 namespace kolo {
 
-/// The emulated device is always there.
+/// The emulated device is always available.
 struct CudaAvailability {
   int device_count = 1;
   std::string reason = {};
@@ -23,9 +23,9 @@ class CudaDeviceGuard {
   explicit CudaDeviceGuard(int) {}
 };
 
-/// In place of a GPU: memory and streams of a host device, and kernels on the emulated device of
-/// the thread that constructs this. A kernel runs at its launch, so copies enqueued before it must
-/// have been waited for.
+/// Replaces a GPU: memory and streams of a host device, and kernels on the emulated device of the
+/// constructing thread. A kernel runs at its launch, so wait for copies that were enqueued before
+/// it.
 class CudaDevice {
  public:
   explicit CudaDevice(int index)
