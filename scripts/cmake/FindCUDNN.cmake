@@ -1,5 +1,5 @@
-# CUDNN::cudnn: below CUDNN_ROOT, CMAKE_PREFIX_PATH or the CUDA toolkit; also where, as in Python's wheels,
-# the library has no name without its version. Sets CUDNN_VERSION.
+# CUDNN::cudnn: searched below CUDNN_ROOT, CMAKE_PREFIX_PATH and the CUDA toolkit. Also finds a
+# library whose name has a version, as in Python's wheels. Sets CUDNN_VERSION.
 
 find_path(CUDNN_INCLUDE_DIR cudnn_version.h
   HINTS ENV CUDNN_ROOT ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)

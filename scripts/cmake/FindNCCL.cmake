@@ -1,5 +1,5 @@
-# NCCL::nccl: below NCCL_ROOT, CMAKE_PREFIX_PATH or the CUDA toolkit; also where, as in Python's wheels,
-# the library has no name without its version. Sets NCCL_VERSION.
+# NCCL::nccl: searched below NCCL_ROOT, CMAKE_PREFIX_PATH and the CUDA toolkit. Also finds a library
+# whose name has a version, as in Python's wheels. Sets NCCL_VERSION.
 
 find_path(NCCL_INCLUDE_DIR nccl.h
   HINTS ENV NCCL_ROOT ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)

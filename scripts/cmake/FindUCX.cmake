@@ -1,4 +1,4 @@
-# UCX_INCLUDE_DIR, the headers of OpenUCX: by pkg-config where that knows it, else by looking for them. The library is
+# UCX_INCLUDE_DIR: the headers of OpenUCX, found by pkg-config or else by a search. The library is
 # loaded at run time.
 
 find_package(PkgConfig QUIET)

@@ -1,5 +1,5 @@
-# CUDA, NCCL and cuDNN: each AUTO (when it is found), ON (or stop) or OFF. Sets KOLO_CUDA, KOLO_NCCL and
-# KOLO_CUDNN to what this build has, and gives kolo_cuda_sources.
+# CUDA, NCCL and cuDNN: each is AUTO (used if found), ON (required) or OFF. Sets KOLO_CUDA,
+# KOLO_NCCL and KOLO_CUDNN to the features of this build, and defines kolo_cuda_sources.
 
 foreach(feature IN ITEMS CUDA NCCL CUDNN)
   set(KOLO_WITH_${feature} AUTO CACHE STRING "Build with ${feature}: AUTO, ON or OFF")
@@ -17,18 +17,18 @@ endif()
 
 if(KOLO_CUDA)
   set(KOLO_CUDA ON)
-  # Set in each configuration: CMake itself reads CUDAARCHS in the first one only.
+  # Read in every configuration: CMake itself reads CUDAARCHS only in the first one.
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT "$ENV{CUDAARCHS}" STREQUAL "")
     set(CMAKE_CUDA_ARCHITECTURES $ENV{CUDAARCHS})
   elseif(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    # Ampere, Hopper, Blackwell; the last also as PTX for what comes after it.
+    # Ampere, Hopper, Blackwell; the last one also as PTX for later architectures.
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
   endif()
-  # Kernels and the code around them see one compiler.
+  # Kernels and the code around them use the same compiler.
   if(NOT DEFINED CMAKE_CUDA_HOST_COMPILER)
     set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
   endif()
-  # The same run-time library as CUDA::cudart, which C++ sources link.
+  # The run-time library of CUDA::cudart, which C++ sources link, too.
   set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
   enable_language(CUDA)
   find_package(CUDAToolkit REQUIRED)
@@ -36,7 +36,7 @@ elseif(KOLO_WITH_NCCL STREQUAL "ON" OR KOLO_WITH_CUDNN STREQUAL "ON")
   message(FATAL_ERROR "KOLO_WITH_NCCL and KOLO_WITH_CUDNN need CUDA, which is off or was not found")
 endif()
 
-# kolo_find_gpu_library(NCCL): looks for it as its switch says.
+# kolo_find_gpu_library(NCCL): looks for the library as its switch says.
 macro(kolo_find_gpu_library feature)
   if(KOLO_CUDA AND KOLO_WITH_${feature})
     if(KOLO_WITH_${feature} STREQUAL "AUTO")
@@ -54,9 +54,9 @@ message(STATUS "Kolo: CUDA ${KOLO_CUDA}, NCCL ${KOLO_NCCL}, cuDNN ${KOLO_CUDNN}"
 # kolo_cuda_sources(target a.cu ...): adds CUDA sources to a target, with its warnings.
 function(kolo_cuda_sources target)
   target_sources(${target} PRIVATE ${ARGN})
-  # Newer versions of CMake would make batches of these, too, whose helpers share names.
+  # Newer versions of CMake would also batch these sources, whose helpers share names.
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  # By flag: CMake knows CUDA_STANDARD 20 only from 3.26 on.
+  # As a flag, because CMake supports CUDA_STANDARD 20 only from 3.26 on.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
   target_link_libraries(${target} PUBLIC CUDA::cudart)
 endfunction()

@@ -1,5 +1,5 @@
-# The target `docs`: the API reference and the pages of docs/ as HTML in BUILD/docs/api, made by Doxygen.
-# A public name without a comment is an error of the target.
+# The target `docs`: the API reference and the pages of docs/ as HTML in BUILD/docs/api, made by
+# Doxygen. It fails if a public name has no comment.
 
 find_package(Doxygen 1.9.1 QUIET)
 
@@ -30,7 +30,7 @@ set(DOXYGEN_MARKDOWN_SUPPORT YES)
 # Words like "first/second" or "Plan" are prose, not links.
 set(DOXYGEN_AUTOLINK_SUPPORT NO)
 set(DOXYGEN_IMAGE_PATH ${PROJECT_SOURCE_DIR}/benchmarks/results ${PROJECT_SOURCE_DIR}/docs)
-# The pages link to sources and to the pages of folders, which are not part of the reference.
+# The pages link to sources and to folders' README pages, which are not part of the reference.
 set(DOXYGEN_FILTER_PATTERNS "*.md=${PROJECT_SOURCE_DIR}/scripts/lib/doxygen-links")
 
 doxygen_add_docs(docs

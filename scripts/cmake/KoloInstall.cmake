@@ -1,13 +1,15 @@
-# What `cmake --install` installs: the component `library` is the CMake package kolo (static libraries, the
-# shared library with the C interface, and the public headers), the component `programs` is kolo-train, kolo-bench, kolo-sim and kolo-topo.
+# Rules for `cmake --install`: the component `library` is the CMake package kolo (static libraries,
+# the shared library with the C interface, and the public headers); the component `programs` is
+# kolo-train, kolo-bench, kolo-sim and kolo-topo.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/kolo)
 
-# Headers name each other from the root of this tree ("comm/base/dtype.h"). Installed, they lie below kolo/ and name each
-# other from there, so that nothing else of this project is on the include path of those who write <kolo/kolo.h>.
+# In this tree headers include each other by paths from the root ("comm/base/dtype.h"). Installed
+# headers are below kolo/ and include each other by paths from there, so that users of <kolo/kolo.h>
+# have nothing else of this project on their include path.
 function(kolo_install_header header destination)
   file(READ ${header} text)
   string(REGEX REPLACE "#include \"([a-z]+/)" "#include \"kolo/\\1" text "${text}")
@@ -44,8 +46,8 @@ foreach(header IN LISTS public_headers)
   cmake_path(GET header PARENT_PATH folder)
   kolo_install_header(${header} ${CMAKE_INSTALL_INCLUDEDIR}/kolo/${folder})
 endforeach()
-# The trainer, for training programs with models, optimizers and data sets of their own. Its headers are those of all
-# its folders but the GPU's.
+# The trainer, for training programs with their own models, optimizers and data sets. Installs the
+# headers of all its folders except the GPU's.
 if(KOLO_WITH_TRAINER)
   file(GLOB trainer_headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS trainer/*.h trainer/*/*.h
     trainer/*/*/*.h)
@@ -84,12 +86,13 @@ install(TARGETS ${libraries} EXPORT koloTargets
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT koloTargets NAMESPACE kolo:: DESTINATION ${package_folder} COMPONENT library)
 
-# libkolo.so, for the component c of the package and for pkg-config.
+# libkolo.so, for the package's component c and for pkg-config.
 install(TARGETS kolo_c EXPORT koloCTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT koloCTargets NAMESPACE kolo:: DESTINATION ${package_folder} COMPONENT library)
-# pkg-config: kolo for the C interface, kolo-cxx for the C++ interface, whose libraries are static.
+# pkg-config files: kolo for the C interface, kolo-cxx for the C++ interface with its static
+# libraries.
 set(kolo_cxx_libraries ${libraries})
 set(kolo_cxx_dependencies "")
 if(KOLO_WITH_MPI)
@@ -102,7 +105,7 @@ foreach(library IN ITEMS CUDA::cudart NCCL::nccl)
     list(APPEND kolo_cxx_dependencies $<TARGET_FILE:${library}>)
   endif()
 endforeach()
-# From where the files lie, so that `cmake --install --prefix` and moved folders do not make them wrong.
+# The prefix is relative to the file, so that `cmake --install --prefix` and moved folders work.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig
   OUTPUT_VARIABLE prefix_from_pkgconfig)
 list(TRANSFORM kolo_cxx_libraries PREPEND -l)

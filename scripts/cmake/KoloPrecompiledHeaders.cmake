@@ -1,13 +1,16 @@
-# kolo_precompile(target kind): the headers that most sources of a kind include are parsed once for all of them.
+# kolo_precompile(target kind): parses the headers that most sources of a kind include once for all
+# of them.
 #
-# Only headers of the standard library, of GoogleTest and of CLI11 are among them, which do not change while one works.
-# A source still includes what it uses: the preset `clang` compiles without precompiled headers. With ccache they need
-# CCACHE_SLOPPINESS=pch_defines,time_macros, which KoloCompilerCache sets.
+# The precompiled headers are those of the standard library, GoogleTest and CLI11, which do not
+# change during development. A source still includes what it uses: the preset `clang` compiles
+# without precompiled headers. ccache needs CCACHE_SLOPPINESS=pch_defines,time_macros, which
+# KoloCompilerCache sets.
 #
-# Sources with flags of their own have SKIP_PRECOMPILE_HEADERS set, because they cannot use what was parsed without
-# these flags.
+# Sources with their own flags set SKIP_PRECOMPILE_HEADERS, because they cannot use headers that
+# were parsed without these flags.
 #
-# The kinds differ in how they are compiled (-fPIC, -O0, sanitizers), so each has precompiled headers of its own.
+# The kinds are compiled with different flags (-fPIC, -O0, sanitizers), so each has its own
+# precompiled headers.
 
 option(KOLO_PRECOMPILED_HEADERS "Parse the most used headers once" ${PROJECT_IS_TOP_LEVEL})
 
@@ -30,10 +33,10 @@ function(kolo_precompile target kind)
     target_precompile_headers(${headers} PRIVATE ${precompiled_for_${kind}})
   endif()
   target_precompile_headers(${target} REUSE_FROM ${headers})
-  # For ccache, which preprocesses first.
+  # ccache preprocesses sources first, and needs this flag.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
-  # At -O3 GCC 12 warns of concatenated strings where the standard library comes from a precompiled header, and
-  # only there: GCC bugs 105329 and 105651.
+  # At -O3 GCC 12 has false warnings of concatenated strings if the standard library is in a
+  # precompiled header: GCC bugs 105329 and 105651.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13
       AND CMAKE_CXX_FLAGS_RELEASE MATCHES "-O3")
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>)

@@ -1,14 +1,16 @@
-# Shared by scripts/bench-host and scripts/bench-cluster: launches, their rows, tables and pictures. Sourced after
-# common.sh; the caller sets `results` (a folder), `name` (of the result files), `work` (a folder for the rows of
-# single launches) and `script` (its own command line). BENCH_PROGRAM names another kolo-bench than that of build/,
-# BENCH_SECONDS the time of a row without --full, BENCH_LAYERS the layers of the model whose communication overlaps,
-# BENCH_UNDER a command under which each launch runs, as one that waits until a shared machine is free.
+# Functions of scripts/bench-host and scripts/bench-cluster: launches, their rows, tables and
+# pictures. Sourced after common.sh; the caller sets `results` (a folder), `name` (of the result
+# files), `work` (a folder for the rows of single launches) and `script` (its own command line).
+# Optional variables: BENCH_PROGRAM is a kolo-bench to use instead of build/'s, BENCH_SECONDS the
+# time per row without --full, BENCH_LAYERS the number of layers of the model whose communication
+# overlaps, and BENCH_UNDER a command that wraps each launch, for example to wait until a shared
+# machine is free.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 bench=${BENCH_PROGRAM:-$root/build/bin/kolo-bench}
 launches=0 failures=0
 
-# Makes Open MPI use UCX, also on networks for which it would not choose it.
+# Makes Open MPI use UCX, also on networks for which it would not choose UCX.
 over_ucx=(OMPI_MCA_pml=ucx OMPI_MCA_opal_common_ucx_tls=any OMPI_MCA_opal_common_ucx_devices=any)
 
 machine() {
@@ -21,17 +23,19 @@ commit() {
   echo "${KOLO_COMMIT:-$(git -C "$root" -c safe.directory="$root" describe --always --dirty 2>/dev/null || echo unknown)}"
 }
 
-# The peers that this build can measure, without the limit and the reference.
+# The peers that this build can measure, except the limit and the reference.
 known_peers() {
   "$bench" all-reduce --help | sed -n 's/.*Systems to measure beside Kolo: \([^.]*\).*/\1/p' | tr -d ' ' | tr , '\n' |
     grep -xE 'mpi|gloo' | paste -sd,
 }
 
-# shows_scaling SIZES: whether a list of sizes, empty for the default ones, has those that `plot scaling` draws.
+# shows_scaling SIZES: whether a list of sizes, empty for the defaults, contains those that `plot
+# scaling` draws.
 shows_scaling() { [[ -z $1 || (,$1, == *,1M,* && ,$1, == *,64M,*) ]]; }
 
-# measure KIND LABEL ARGUMENT...: one launch of `kolo-bench KIND ARGUMENT...` by the command `launcher`. Its rows are
-# kept in $work/KIND.*.json, with the `fields` (KEY=VALUE); a launch that fails is reported and counted.
+# measure KIND LABEL ARGUMENT...: one launch of `kolo-bench KIND ARGUMENT...` with the command
+# `launcher`. Adds `fields` (KEY=VALUE) to its rows and keeps them in $work/KIND.*.json; a launch
+# that fails is reported and counted.
 launcher=() fields=()
 measure() {
   local kind=$1 label=$2 began=$SECONDS file field tags=()
@@ -52,13 +56,14 @@ measure() {
   say "    $((SECONDS - began)) s"
 }
 
-# keep_earlier: rows that $results has already are kept, unless the same case is measured again.
+# keep_earlier: keeps rows that are already in $results, unless the same case is measured again.
 keep_earlier() {
   if [[ -e $results/$name.json ]]; then cp "$results/$name.json" "$work/all-reduce.000.json"; fi
   if [[ -e $results/$name-overlap.json ]]; then cp "$results/$name-overlap.json" "$work/overlap.000.json"; fi
 }
 
-# gather: the rows of all launches so far in $results/$name.json and $results/$name-overlap.json.
+# gather: collects the rows of all launches so far in $results/$name.json and
+# $results/$name-overlap.json.
 gather() {
   local rows kind out
   mkdir -p "$results"
@@ -71,7 +76,7 @@ gather() {
   done
 }
 
-# finish: gathers the rows of all launches, prints and keeps the tables.
+# finish: gathers the rows of all launches, then prints and saves the tables.
 finish() {
   gather
   say "$results/$name*.json"

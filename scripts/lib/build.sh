@@ -1,13 +1,14 @@
-# Configuring and building a preset of CMakePresets.json. Sourced after common.sh.
+# Configures and builds presets of CMakePresets.json. Sourced after common.sh.
 # shellcheck shell=bash
 
-# `release` is the build that users meet, so it has the short path.
+# Users meet the build `release`, so it has the short path.
 binary_dir() { if [[ $1 == release ]]; then echo "$root/build"; else echo "$root/build/$1"; fi; }
 
-# The switches of a build that holds kolo-train and nothing else; everything else configures anew.
+# The switches of a build of kolo-train alone; any other build configures anew.
 training_switches=$root/build/.training-switches
 
-# configure PRESET: once, and again when the presets change; Ninja notices every other change itself.
+# configure PRESET: configures once, and again when the presets change; Ninja notices all other
+# changes itself.
 configure() {
   local folder fresh=()
   folder=$(binary_dir "$1")
@@ -20,7 +21,8 @@ configure() {
   if [[ $1 == release ]]; then rm -f "$training_switches"; fi
 }
 
-# configure_training -DSWITCH...: what kolo-train needs. A build of everything stays one.
+# configure_training -DSWITCH...: configures a build of kolo-train alone, unless build/ already
+# builds everything.
 configure_training() {
   if [[ -e $training_switches ]]; then
     if [[ -e $root/build/CMakeCache.txt && $(<"$training_switches") == "$*" ]]; then return 0; fi

@@ -1,4 +1,5 @@
-# What all scripts share: where the project is, how to speak, how much to do at once. Sourced.
+# Functions that all scripts share: the project's folder, messages, and the number of parallel jobs.
+# Sourced.
 # shellcheck shell=bash
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
@@ -11,7 +12,7 @@ usage_error() { warn "$@" "(--help says more)"; exit 64; }
 # The comment at the top of a script is its help.
 print_help() { sed -n '2,/^[^#]/{/^#/!d;s/^# \{0,1\}//;p}' "$0"; }
 
-# Compilers or tests to run at once: one for each core, and 2 GiB of memory for each.
+# Number of compilers or tests to run at once: one per core, and 2 GiB of memory for each.
 jobs_at_once() {
   local cores gibibytes
   cores=$(nproc)
@@ -22,7 +23,8 @@ jobs_at_once() {
 }
 
 # The project's own files that match the patterns, new ones included; paths from the root, sorted.
-# The checkout may belong to another user (a container's volume): reading its list is harmless.
+# Git may list a checkout that belongs to another user (a container's volume): reading the list is
+# harmless.
 project_files() {
   git -C "$root" -c safe.directory="$root" ls-files --cached --others --exclude-standard -- "$@" |
     (cd "$root" && while IFS= read -r file; do if [[ -f $file ]]; then echo "$file"; fi; done) | sort -u

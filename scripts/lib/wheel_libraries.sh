@@ -1,11 +1,13 @@
-# The libraries inside the wheel, compiled from the sources of Debian's packages for an older C library. Sourced.
+# Builds the libraries inside the wheel from the sources of Debian's packages, for an older C
+# library. Sourced.
 # shellcheck shell=bash
 
-# The C library of RHEL 8; Debian 11's, RHEL 9's and Amazon Linux 2023's are newer.
+# The C library of RHEL 8; those of Debian 11, RHEL 9 and Amazon Linux 2023 are newer.
 glibc=2.28
 
 pool=http://deb.debian.org/debian/pool/main
-# Name, package, SHA-256, licence file, of which python/licenses/ has a copy. nlohmann-json and CLI11 are headers.
+# Name, package, SHA-256 and licence file (copied to python/licenses/). nlohmann-json and CLI11 are
+# header-only.
 wheel_libraries=(
   "fmt f/fmtlib/fmtlib_9.1.0+ds1.orig.tar.gz 84ce1c2d0be3a9863935137969dcec6970125caac032f82474640bfc81463583 LICENSE.rst"
   "spdlog s/spdlog/spdlog_1.10.0+ds.orig.tar.xz 620ca6842b5c21014470bd42eb4716024674214fb973b5ffa3aaea33310ad327 LICENSE"
@@ -16,14 +18,14 @@ wheel_libraries=(
   "cli11 c/cli11/cli11_2.1.2+ds.orig.tar.xz 8143d20b688e98ccce8e24562d3b68e5f47c12e896c42c7ca8553dbde5bed55d LICENSE"
 )
 
-# use_old_glibc ENVIRONMENT FOLDER: CC and CXX become compilers, of the Python package ziglang in this environment, for
-# that C library; they link their C++ library statically. GCC's could only be linked for the machine's own C library, which
-# it was compiled for.
+# use_old_glibc ENVIRONMENT FOLDER: sets CC and CXX to compilers for that C library, from the Python
+# package ziglang in this environment; they link their C++ library statically. GCC cannot serve,
+# because its C++ library was compiled for the machine's C library.
 use_old_glibc() {
   local language
   mkdir -p "$2"
   for language in cc c++; do
-    # shellcheck disable=SC2016  # The script's own arguments.
+    # these are the arguments of the script that is written
     printf '#!/bin/sh\nexec %q -m ziglang %s -target %s-linux-gnu.%s "$@"\n' \
       "$1/bin/python" $language "$(uname -m)" $glibc >"$2/$language"
     chmod +x "$2/$language"
@@ -31,7 +33,7 @@ use_old_glibc() {
   export CC=$2/cc CXX=$2/c++
 }
 
-# make_wheel_libraries PREFIX: static libraries and headers in this folder.
+# make_wheel_libraries PREFIX: builds static libraries and headers in this folder.
 make_wheel_libraries() {
   local prefix=$1 line name package sum license source
   if [[ -e $prefix/complete ]]; then return 0; fi
@@ -49,7 +51,7 @@ make_wheel_libraries() {
     "make_$([[ $name == hwloc ]] && echo hwloc || echo with_cmake)" "$source" "$prefix" >"$source.log" 2>&1 ||
       { tail -n 30 "$source.log" >&2; die "$name could not be compiled"; }
   done
-  # Of UCX, which is loaded at run time, only the headers.
+  # UCX is loaded at run time, so only its headers are needed.
   ln -s /usr/include/uc[mpst] "$prefix/include"
   touch "$prefix/complete"
 }
@@ -62,7 +64,7 @@ make_with_cmake() { # SOURCE PREFIX
     -DBUILD_SHARED_LIBS=OFF -DCMAKE_PREFIX_PATH="$2" -DCMAKE_INSTALL_PREFIX="$2" -DCMAKE_INSTALL_LIBDIR=lib "${switches[@]}" &&
     cmake --build "$1/build" -j "$(jobs_at_once)" --target install
 }
-# Without libudev, whose licence is the LGPL, and whatever else the machine has.
+# Excludes libudev, whose licence is the LGPL, and other optional libraries of the machine.
 make_hwloc() { # SOURCE PREFIX
   (cd "$1" && ./configure --prefix="$2" --enable-static --disable-shared --with-pic --disable-libudev --disable-pci \
     --disable-libxml2 --disable-cairo --disable-opencl --disable-cuda --disable-nvml --disable-rsmi --disable-levelzero \

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""The subcommands of kolo-train: on what a run has left evaluate, generate, export, average; and tokenize, whose tokens
-a model learns, and what that leaves works without the data.
+"""The subcommands of kolo-train: evaluate, generate, export and average read the checkpoints and weights of finished
+runs; tokenize makes tokens that a model learns, whose weights then work without the data.
 
 Called as `commands_test.py KOLO_TRAIN`.
 """

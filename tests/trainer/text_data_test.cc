@@ -68,7 +68,7 @@ TEST(TextDataTest, TextsAreCutAndPadded) {
   EXPECT_EQ(task.outputs, 2u);
   EXPECT_EQ(task.rows_per_sample, 1u);
   EXPECT_EQ(train.format().inputs[0].shape, (Shape{4}));
-  EXPECT_EQ(train.format().inputs[0].values, 7u);  // special entries; and good . bad film really
+  EXPECT_EQ(train.format().inputs[0].values, 7u);  // two special entries; good . bad film really
   EXPECT_EQ(train.format().inputs[1].values, 5u);
   const auto tokens = [](const Dataset& data, std::size_t index) {
     return elements_of<std::int32_t>(data, index, "tokens");

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Clang refuses to compile code that uses guarded data without its mutex, and nothing else.
+# Checks that Clang refuses to compile code that uses guarded data without its mutex, and nothing
+# else.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""GPT beside the same network in PyTorch: logits and gradients, with learned and rotary positions, and with weights
-under GPT-2's names, read and written; and one sequence through the 124 million weights of --shape gpt2.
+"""Compares GPT with the same network in PyTorch: logits and gradients, with learned and rotary positions, and with
+weights read and written under GPT-2's names; and one sequence through the 124 million weights of --shape gpt2.
 
     gpt_test.py MODEL_DUMP KOLO_TRAIN GptTest|Gpt2ShapeTest
 

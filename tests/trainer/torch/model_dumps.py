@@ -1,5 +1,5 @@
-"""For tests beside PyTorch: a model as the program model_dump runs it. Skips the test that imports it without torch,
-which scripts/torch-check installs.
+"""Results of the program model_dump, for tests that compare a model with PyTorch's. Importing this module skips the test
+if torch, which scripts/torch-check installs, is missing.
 
 Called as `TEST MODEL_DUMP ...`.
 """

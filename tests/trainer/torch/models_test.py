@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""Models beside the same ones in PyTorch: outputs, gradients and running statistics of residual networks, of bert, and of
-models with tables.
+"""Compares models with the same ones in PyTorch: outputs, gradients and running statistics of residual networks, bert
+and models with tables.
 
     models_test.py MODEL_DUMP
 
