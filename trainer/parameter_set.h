@@ -64,7 +64,7 @@ struct ElementRange {
   friend bool operator==(const ElementRange&, const ElementRange&) = default;
 };
 
-/// Where and how a layer writes its contribution to a gradient.
+/// Memory and mode for a layer's contribution to a gradient.
 struct Contribution {
   void* data;
   DType dtype;
@@ -160,8 +160,8 @@ class Parameter {
   /// others add to it.
   Into next_contribution() const { return contributions_ == 0 ? Into::kOverwrite : Into::kAdd; }
 
-  /// Where a layer writes a contribution that it can compute in dtype `offered` or float32:
-  /// directly to the gradient if its dtype is `offered` and nothing else adds to it.
+  /// The memory for a contribution that a layer can compute in dtype `offered` or in float32. It is
+  /// the gradient itself if its dtype is `offered` and nothing else adds to it.
   Contribution contribution(DType offered);
 
   /// A layer calls this after its contribution. The last contribution of a step completes the

@@ -136,8 +136,8 @@ TEST_P(OverflowTest, LeavesTheOptimizerAsItWas) {
 INSTANTIATE_TEST_SUITE_P(Optimizers, OverflowTest, testing::Values("sgd", "adamw"),
                          [](const auto& tested) { return std::string(tested.param); });
 
-// The same job with and without a loss scale: a power of two within float16's range only changes
-// values that would have been lost to underflow.
+// A job with and without a loss scale: a power of two within float16's range only changes values
+// that would have been lost to underflow.
 TEST(LossScaledUpdateTest, TakesTheScaleOffAgain) {
   const UpdateGate::Options off{.clip_norm = 0.5};
   const UpdateGate::Options fixed{.clip_norm = 0.5,

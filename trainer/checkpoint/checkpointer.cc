@@ -55,7 +55,7 @@ std::optional<std::uint64_t> step_of_rank_0(Runtime& runtime, std::optional<std:
 
 /// A checkpoint opened on all ranks, or the reason why not on this rank.
 struct Opened {
-  std::unique_ptr<SavedState> saved;  ///< Null unless all ranks could open it.
+  std::unique_ptr<SavedState> saved;  ///< Set only if all ranks could open it.
   std::string trouble;                ///< Empty if this rank met no error.
 };
 

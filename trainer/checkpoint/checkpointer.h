@@ -67,7 +67,7 @@ class Checkpointer {
  private:
   enum class Phase : std::uint64_t { kIdle, kWriting, kWritten, kFailed, kPublishing, kPublished };
 
-  /// What a rank tells the others, as 64-bit words for the exchange.
+  /// A rank's message to the others, exchanged as 64-bit words.
   struct Report {
     std::uint64_t step = 0;
     Phase phase = Phase::kIdle;

@@ -196,8 +196,8 @@ inline dnnl::memory::data_type type_of(DType operand) {
   return operand == DType::kBFloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
-/// A memory layout for oneDNN. Dimensions are in oneDNN's order (N, C, H, W), whatever order in
-/// memory the tag gives.
+/// A memory layout for oneDNN. Dimensions are in oneDNN's order (N, C, H, W); the tag gives their
+/// order in memory.
 inline dnnl::memory::desc layout_of(std::initializer_list<std::size_t> dims,
                                     dnnl::memory::format_tag tag,
                                     dnnl::memory::data_type type = dnnl::memory::data_type::f32) {

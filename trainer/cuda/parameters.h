@@ -64,7 +64,7 @@ class DeviceParameters {
   const ParameterPlan& plan() const { return plan_; }
   const ParameterSet& host() const { return host_; }
   float* values() const { return reinterpret_cast<float*>(values_.data()); }
-  /// Null for float32.
+  /// The 16-bit copies of all parameters; null for float32.
   void* copies() const { return copies_.data(); }
   DType dtype() const { return dtype_; }
 

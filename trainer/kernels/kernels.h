@@ -98,8 +98,8 @@ void add_normalized_slopes(std::span<const float> dy, std::span<const float> x,
 void combine_columns(std::span<const float> dy, std::span<const float> x, std::span<const float> a,
                      std::span<const float> b, std::span<const float> c, std::span<float> dx);
 
-/// Writes x to y with pairs of elements rotated. x holds vectors of 2n elements side by side, n =
-/// cosines.size(); pair i of each is (x[i], x[i + n]) and rotates by the angle with cosine
+/// Writes x to y with pairs of elements rotated. x holds vectors of 2n elements side by side, where
+/// n = cosines.size(); pair i of each is (x[i], x[i + n]) and rotates by the angle with cosine
 /// cosines[i] and sine sines[i].
 /// Before: equal sizes of x and y, multiples of 2n; y is not x.
 void rotate_pairs(std::span<const float> x, std::span<const float> cosines,

@@ -12,8 +12,8 @@
 
 namespace kolo::trainer {
 
-/// Scaled dot-product attention within each sequence, per head: y = softmax(Q Kᵀ /
-/// sqrt(head_width)) V, over the positions that the mask admits.
+/// Scaled dot-product attention within each sequence, per head:
+/// y = softmax(Q Kᵀ / sqrt(head_width)) V, over the positions that the mask admits.
 ///
 /// Positions are processed in blocks of rows, each against only the positions that it sees. Weights
 /// of long sequences are recomputed in the backward pass; those of short ones are kept. Whole rows
@@ -135,8 +135,8 @@ class SelfAttention final : public Layer {
 };
 
 /// Rotates queries and keys by angles that grow with their position, so that their products depend
-/// on the distance of two positions: at position p, pair i of a head's n pairs rotates by p /
-/// 10000^(i / n).
+/// on the distance of two positions: at position p, pair i of a head's n pairs rotates by
+/// p / 10000^(i / n).
 ///
 /// Element i forms a pair with element i + n. Pairs of neighbours, as in the source, would be
 /// equivalent, with the rows of the query and key weights in another order.

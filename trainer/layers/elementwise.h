@@ -108,8 +108,8 @@ class DropoutMask {
   std::uint64_t first_position_ = 0;
 };
 
-/// In training, sets a random share of the elements to zero and multiplies the others by 1 / (1 -
-/// share), as DropoutMask says. Otherwise y = x.
+/// In training, sets a random share of the elements to zero and multiplies the others by
+/// 1 / (1 - share), as DropoutMask says. Otherwise y = x.
 ///
 /// Shape:  x and y are [samples, width].
 /// Source: Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting",

@@ -29,7 +29,7 @@ std::string adaptive_rules(const std::string& rules, const AdaptiveJob& job);
 bool begins_sparse_early(const std::string& rules, std::size_t warmup_steps);
 
 /// Errors: KoloError(kConfig) if the rules name a codec and the device is not "cpu": codecs work on
-///         gradients in host memory, so a job on a GPU would be dense whatever its report says.
+///         gradients in host memory, so a job on a GPU would be dense despite its report.
 void require_device_compression(const Options& options);
 
 /// The dtype in which a job keeps and sends its gradients: the one that --gradients names. For

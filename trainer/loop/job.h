@@ -14,7 +14,7 @@
 
 namespace kolo::trainer {
 
-/// What a checkpoint must have in common with a job that resumes from it. The number of ranks may
+/// The settings that a job must share with a checkpoint to resume from it. The number of ranks may
 /// change if ranks times batch stays equal, since a step consists of the samples of all ranks. With
 /// a constant learning-rate schedule, the number of steps may change, too.
 JobIdentity job_identity(const Config& config, const Runtime& runtime, const Task& task);

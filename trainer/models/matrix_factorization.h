@@ -9,8 +9,9 @@
 
 namespace kolo::trainer {
 
-/// Predicts a user's rating of an item: bias + bias[user] + bias[item] + factors[user] ·
-/// factors[item]. Number 0 stands for unknown users and items, with zero biases and factors.
+/// Predicts a user's rating of an item:
+/// bias + bias[user] + bias[item] + factors[user] · factors[item].
+/// Number 0 stands for unknown users and items, with zero biases and factors.
 ///
 /// Inputs: "user" and "item", int32. A row of the output is one number.
 /// Source: Koren, Bell and Volinsky, "Matrix Factorization Techniques for Recommender Systems",

@@ -27,7 +27,7 @@ class TensorNorms {
  public:
   struct Squares {
     double of_weights = 0.0;
-    double of_step = 0.0;  ///< Of the direction or gradient to which the weights are compared.
+    double of_step = 0.0;  ///< Over the direction or gradient that is compared to the weights.
 
     Squares& operator+=(const Squares& other) {
       of_weights += other.of_weights;

@@ -108,7 +108,7 @@ class EventFile {
 ///     config.toml      the options it runs with
 ///     metrics.jsonl    a line per report and per evaluation
 ///     tokenizer/       the vocabularies of its data
-///     tensorboard/     the same for TensorBoard, a file each time the run begins or is resumed
+///     tensorboard/     these numbers for TensorBoard, one file per start or resume
 ///
 /// A resumed run replaces records of later steps from an earlier run. A file that cannot be written
 /// is logged once; training goes on, and the next write retries.

@@ -1,8 +1,8 @@
 // Runs a training pass of a model on random samples, and writes its inputs and results for a
 // comparison with PyTorch.
 //
-//     model_dump gpt|rotary FOLDER [WEIGHTS]    random weights, or those of a file with GPT-2's
-//                                               names; rotary has an output table of its own
+//     model_dump gpt|rotary FOLDER [WEIGHTS]    random weights, or weights of a file with GPT-2's
+//                                               names; rotary has a separate output table
 //     model_dump gpt2 FOLDER NAME...            --shape gpt2, for one short sequence; the gradients
 //                                               of these parameters only
 //     model_dump resnet20|resnet18 FOLDER SIDE

@@ -47,9 +47,9 @@ struct LossTotals {
   double correct = 0.0;  ///< Rows whose largest logit, the first of equals, is the target's.
 };
 
-/// Softmax cross-entropy of logits: writes the gradient, row_weight · loss_scale · (softmax -
-/// onehot), zero for padding, and adds loss and correct predictions of all rows to `totals` in row
-/// order. Two launches.
+/// Softmax cross-entropy of logits: writes the gradient,
+/// row_weight · loss_scale · (softmax - onehot), zero for padding, and adds loss and correct
+/// predictions of all rows to `totals` in row order. Two launches.
 ///
 /// Shape: logits [rows, classes] float32; targets [header.targets]; gradient [rows, classes] of
 ///        `dtype`, or null for none; row_results [rows, 2]; header and totals in device memory.
