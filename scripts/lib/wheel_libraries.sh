@@ -25,7 +25,7 @@ use_old_glibc() {
   local language
   mkdir -p "$2"
   for language in cc c++; do
-    # these are the arguments of the script that is written
+    # shellcheck disable=SC2016  # arguments of the script that is written
     printf '#!/bin/sh\nexec %q -m ziglang %s -target %s-linux-gnu.%s "$@"\n' \
       "$1/bin/python" $language "$(uname -m)" $glibc >"$2/$language"
     chmod +x "$2/$language"

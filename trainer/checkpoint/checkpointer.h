@@ -41,8 +41,7 @@ class Checkpointer {
     std::filesystem::path folder;  ///< Folder of the run, shared by all nodes.
     std::size_t keep = 3;          ///< Newest checkpoints to keep, at least 1.
     JobIdentity job;
-    std::size_t every = 0;  ///< Steps between checkpoints; 0: only when asked to stop, and at the
-                            ///< end.
+    std::size_t every = 0;  ///< Steps between; 0: only when asked to stop, and at the end.
     /// Step of the checkpoint in `folder` that the run resumes from; it is not saved again.
     std::optional<std::uint64_t> resumed_step = std::nullopt;
     /// Whether this rank is asked to stop; called once per step.

@@ -225,8 +225,7 @@ void RunFolder::prune(std::uint64_t newest, std::size_t keep) const {
 }
 
 void RunFolder::remove(std::uint64_t step) const {
-  rename_durably(checkpoint(step), partial(step));  // A half-removed checkpoint must not look
-                                                    // complete.
+  rename_durably(checkpoint(step), partial(step));  // never looks complete half removed
   remove_partial(step);
 }
 

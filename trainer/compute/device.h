@@ -104,7 +104,7 @@ class Products {
 /// Threads: one. Two devices in one process are independent.
 class Device {
  public:
-  /// Before: `can_compute(precision)`.
+  /// Before: `precision` comes from `parse_precision`, and `can_compute(precision)`.
   explicit Device(DType precision = DType::kFloat32)
       : engine_(dnnl::engine::kind::cpu, 0),
         stream_(engine_),

@@ -49,7 +49,7 @@ struct LossFactors {
                             ///< contain it.
 };
 
-/// Byte offsets of the parts of a batch: header, inputs, targets, each aligned to 256 bytes.
+/// Byte offsets of the parts of a batch: header, inputs, targets, each aligned to 256 bytes. Pure.
 struct BatchPlan {
   std::size_t inputs = 0;
   std::size_t targets = 0;

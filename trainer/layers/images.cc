@@ -145,13 +145,13 @@ struct Conv2d::Primitives {
   dnnl::convolution_forward forward;
   dnnl::convolution_backward_weights backward_weights;
   dnnl::convolution_backward_data backward_data;
-  // These point to memory of others.
+  // These five point to memory of other objects.
   dnnl::memory input, plain_weight, bias, output_gradient, plain_weight_gradient;
   dnnl::memory forward_weight, weight_gradient, data_weight;
   Tensor output, input_gradient;
   dnnl::memory output_memory, input_gradient_memory;
   dnnl::reorder to_forward, to_data, from_gradient;
-  dnnl::memory rounded_weight_gradient;                 // points to memory of others
+  dnnl::memory rounded_weight_gradient;                 // points to memory of others, too
   std::optional<dnnl::reorder> from_gradient_rounding;  // with bfloat16 operands
   Tensor weight_contribution, bias_contribution;        // before they are added
   Factor input_factor, weight_factor, gradient_factor;

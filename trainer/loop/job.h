@@ -61,7 +61,7 @@ void require_equal(Runtime& runtime, std::string_view what, std::uint64_t value)
 /// Checks that all ranks have equal settings; the names of the settings are equal everywhere.
 /// Collective.
 /// Errors: KoloError(kMismatch) on every rank, with the name of the first setting that differs and
-///         its values, each compared and shown in 64 bytes.
+///         the first 64 bytes of its values on rank 0 and on the first other rank.
 void require_equal(Runtime& runtime, const std::vector<Setting>& settings);
 
 }  // namespace kolo::trainer

@@ -105,8 +105,7 @@ class Lamb final : public AdamMoments, public TensorNorms {
   }
   TensorNorms* norms() override { return this; }
   void prepare(std::size_t index, float gradient_scale) override {
-    const AdamWStep step = step_of(index, 0.0f, gradient_scale);  // the direction does not depend
-                                                                  // on lr
+    const AdamWStep step = step_of(index, 0.0f, gradient_scale);  // directions ignore lr
     visit_parts(index, [&](const Part& part) {
       const auto direction = direction_of(index).subspan(part.begin, part.gradient.size());
       std::ranges::copy(part.gradient, direction.begin());

@@ -23,7 +23,7 @@ struct UpdateVerdict {
   bool has_diverged = false;    ///< Skipped, and no lower loss scale can help: training has failed.
 };
 
-/// Decides between averaging and update: clips gradients, and skips steps that overflowed.
+/// The step between averaging and update: clips gradients, and skips steps that overflowed.
 ///
 /// An infinity or NaN on any rank survives the sum over ranks and makes the norm of the averages
 /// infinite or NaN. All ranks compute the same norm, so they skip together.

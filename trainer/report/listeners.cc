@@ -64,8 +64,7 @@ std::string event_at(std::size_t step) {
 }
 
 std::uint32_t masked_crc(std::string_view bytes) {
-  auto* data = reinterpret_cast<unsigned char*>(const_cast<char*>(bytes.data()));  // crc32_iscsi
-                                                                                   // only reads
+  auto* data = reinterpret_cast<unsigned char*>(const_cast<char*>(bytes.data()));  // only read
   const std::uint32_t crc = ~crc32_iscsi(data, static_cast<int>(bytes.size()), ~0u);
   return std::rotr(crc, 15) + 0xa282ead8u;
 }

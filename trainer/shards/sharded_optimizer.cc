@@ -219,9 +219,9 @@ class ShardedGradients {
 /// Updates parameters by shards: each rank gets the averages of the elements that it owns, keeps
 /// optimizer state for only these, updates them, and sends the new values to all ranks. Values are
 /// sent in the background, those of the first layers first; the next forward pass waits for each
-/// bucket at its first read. A step sends as many bytes as an all-reduce. On a bfloat16 wire,
-/// gradients take half their bytes and values, which stay float32, all of theirs. If the sums have
-/// the same bits as an all-reduce's, so have the values (see the README of this folder).
+/// bucket at its first read. A step sends as many bytes as an all-reduce; a bfloat16 wire halves
+/// those of gradients, while values stay float32. If the sums have the bits of an all-reduce, the
+/// values have the bits of an update on all ranks (see the README of this folder).
 ///
 /// Tables with row gradients are updated on every rank, as without shards.
 ///

@@ -36,8 +36,7 @@ PieceSplitter::PieceSplitter() {
   pattern_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(kPieces), sizeof kPieces - 1,
                                PCRE2_UTF | PCRE2_MATCH_INVALID_UTF, &error, &offset, nullptr));
   ensure(pattern_ != nullptr, "PCRE2 does not take the pattern at " + std::to_string(offset));
-  pcre2_jit_compile(pattern_.get(), PCRE2_JIT_COMPLETE);  // optional: the pieces do not depend on
-                                                          // it
+  pcre2_jit_compile(pattern_.get(), PCRE2_JIT_COMPLETE);  // optional: changes no piece
 }
 
 void PieceSplitter::split(std::string_view text,

@@ -61,7 +61,7 @@ struct ConvolutionShape {
   std::size_t images;
   std::size_t height;
   std::size_t width;
-  std::size_t input_channels;  ///< A multiple of kChannelMultiple, as are output_channels.
+  std::size_t input_channels;  ///< A multiple of kChannelMultiple, as is output_channels.
   std::size_t output_channels;
   std::size_t kernel;
 };
