@@ -111,7 +111,7 @@ class Commands(unittest.TestCase):
         result = self.folder / "lost.json"
 
         def on_full_disk(*options):
-            """Status, output, errors and what is left on a disk of 64 KiB."""
+            """Runs a command on a disk of 64 KiB; returns status, output, errors and the files left."""
             script = 'mount -t tmpfs -o size=64k tmpfs "$0" && { "$@" && status=0 || status=$?; cd "$0" && find . >&3; exit $status; }'
             with tempfile.TemporaryFile("w+") as left:
                 command = ["unshare", "--map-root-user", "--mount", "bash", "-c", f"exec 3<>/dev/fd/{left.fileno()}; {script}"]

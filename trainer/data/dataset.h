@@ -40,7 +40,7 @@ struct Field {
   std::size_t bytes() const { return elements() * size_of(dtype); }
 };
 
-/// The class of a row that has nothing to learn; see SoftmaxCrossEntropy.
+/// The class number of a row without a target; see SoftmaxCrossEntropy.
 inline constexpr std::int32_t kNoTarget = -1;
 
 /// The tensors of a sample: inputs of the model, and targets of the loss.

@@ -41,7 +41,7 @@ GPT2 = Shape(sequences=1, context=16, tokens=50257, layers=12, width=768, heads=
 
 
 def in_block(width):
-    """Our names in a block, GPT-2's, and their shape there: Conv1D, which multiplies by [inputs, outputs]."""
+    """Our names in a block with GPT-2's name and shape: its Conv1D multiplies by [inputs, outputs]."""
     return {
         "attention_norm.gain": ("ln_1.weight", (width,)),
         "attention_norm.bias": ("ln_1.bias", (width,)),
@@ -74,7 +74,7 @@ def names(shape, is_rotary):
 
 
 def turned(x):
-    """Rotary positions of [..., length, head width]: pair i of n is a complex number that turns by p / 10000^(i/n)."""
+    """Rotary positions of [..., length, head width]: pair i of n is a complex number that rotates by p / 10000^(i/n)."""
     n = x.shape[-1] // 2
     angles = torch.outer(torch.arange(x.shape[-2]).double(), 10000.0 ** (-torch.arange(n).double() / n))
     y = torch.complex(x[..., :n], x[..., n:]) * torch.polar(torch.ones_like(angles), angles)
