@@ -19,38 +19,40 @@ struct CompileContext {
 
 /// Predicted times in microseconds.
 struct Price {
-  double us = 0;       ///< Until the slowest rank is done; infinite: the algorithm cannot do it.
-  double busy_us = 0;  ///< The part of it that other buckets cannot use.
+  double us = 0;       ///< Until the slowest rank is done; infinite if the algorithm cannot reach
+                       ///< the goal.
+  double busy_us = 0;  ///< Portion of `us` during which other buckets cannot make progress.
 };
 
-/// One way to reach goals: its name, its steps, its price and its limits, in the file that defines
-/// its steps. Several may have one name, for different goals. See registry.h for the list.
+/// One way to reach goals: its name, steps, price and limits, defined in the file that defines its
+/// steps. Several algorithms may share a name if they serve different goals. registry.h lists them.
 ///
-/// Those in host memory that a price may choose make the same sums: of the ranks of each node in
-/// their order, then of the nodes in theirs; 16-bit floats in one place, in the order of ranks. So
-/// no bit depends on which of them runs. The library of a device sums in an order of its own.
+/// All host-memory algorithms among which a price may choose compute the same sums: first over the
+/// ranks of each node in rank order, then over the nodes in order; 16-bit floats are summed at one
+/// rank, in rank order. So the choice of algorithm changes no bit of the result. The native library
+/// of a device sums in an order of its own.
 ///
-/// Threads: immutable; any.
+/// Threads: any; immutable.
 class Algorithm {
  public:
   virtual std::string_view name() const = 0;
 
-  /// Whether it reaches such goals, in such memory, on nodes like these.
+  /// Whether it reaches goals of this kind, in this memory, on a grid like this one.
   virtual bool serves(const CompileContext& context) const = 0;
-  /// Whether "auto" considers it. Before: it serves them.
+  /// Whether "auto" considers it. Before: it serves the goal.
   virtual bool is_for_auto(const CompileContext&) const { return true; }
-  /// Before: it serves them. Errors: KoloError(kConfig) if nobody may have it, even who asks for
-  /// it: says why, and what there is.
+  /// Before: it serves the goal. Errors: KoloError(kConfig) if it cannot run here even when asked
+  /// for by name; the error gives the reason and the alternatives.
   virtual void check(const CompileContext&) const {}
 
-  /// Before: it serves them.
+  /// Before: it serves the goal.
   virtual Price price(const CompileContext& context) const = 0;
-  /// The best size of the chunks that its buckets are cut into.
+  /// The best chunk size for its buckets.
   virtual std::size_t chunk_bytes(const CompileContext& context) const {
     return context.options.chunk_bytes;
   }
-  /// Each element is summed at one rank, in the order of ranks: the same bits however buckets and
-  /// chunks are cut.
+  /// Whether each element is summed at one rank, in rank order. Then the bits do not depend on how
+  /// buckets and chunks are cut.
   virtual bool sums_in_one_place() const { return false; }
 
   /// Appends the steps of the builder's rank. All ranks call it with equal arguments. Pure.

@@ -9,24 +9,23 @@
 
 namespace kolo {
 
-/// The value of the option `algorithm`: "auto", the cheapest of all, or names, separated by
-/// semicolons, of algorithms for the goals that they serve, each for one collective if that is
-/// said: "ring;broadcast:tree;reduce:auto". A name for the goal's collective comes before one for
-/// all. The name "hierarchical" is that of the cheapest hierarchy. A value: text is parsed once,
-/// where it enters.
+/// Value of the option `algorithm`: "auto" (the cheapest algorithm), or algorithm names separated
+/// by semicolons, each optionally for one collective: "ring;broadcast:tree;reduce:auto". A name
+/// given for the goal's collective takes precedence over one given for all. "hierarchical" names
+/// the cheapest hierarchy. The text is parsed once, where it enters.
 class AlgorithmRequest {
  public:
   AlgorithmRequest() = default;  ///< "auto"
-  /// Errors: UsageError that says which part is unknown, what there is and what is nearest.
+  /// Errors: UsageError that names the unknown part, the valid names and the nearest one.
   AlgorithmRequest(std::string_view text);  // NOLINT(google-explicit-constructor)
   AlgorithmRequest(const char* text) : AlgorithmRequest(std::string_view(text)) {}         // NOLINT
   AlgorithmRequest(const std::string& text) : AlgorithmRequest(std::string_view(text)) {}  // NOLINT
 
-  /// No algorithm is named for such a goal.
+  /// Whether no algorithm is named for goals of this kind.
   bool is_auto(GoalKind kind) const { return names_for(kind).empty(); }
-  /// The first that serves the goal counts.
+  /// Names in order of precedence: the first one that serves the goal is used.
   std::vector<std::string_view> names_for(GoalKind kind) const;
-  /// The same, but `name` comes before all others for `kind`.
+  /// A copy in which `name` takes precedence over all other names for `kind`.
   AlgorithmRequest with(GoalKind kind, std::string_view name) const;
 
  private:

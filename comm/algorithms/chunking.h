@@ -17,16 +17,15 @@ namespace kolo {
 ///   parts     |   0    |   1    |   2    | 3 |
 Extent part_of(Extent whole, std::size_t parts, std::size_t index, DType dtype);
 
-/// The same for parts that are `shares` of the whole, which add up to 1.
+/// As `part_of`, with unequal parts: `shares` holds the fraction of each, which add up to 1.
 Extent share_of(Extent whole, const std::vector<double>& shares, std::size_t index, DType dtype);
 
 /// How many chunks of at most `chunk_bytes` an extent is cut into for pipelining; at least 1.
 std::size_t chunk_count(Extent whole, DType dtype, std::size_t chunk_bytes);
 
-/// Chunks and buckets that are considered are no smaller.
+/// Smallest chunk or bucket size that is considered.
 inline constexpr std::size_t kSmallestChunk = std::size_t{64} << 10;
-/// The sizes worth trying for something of `bytes`, largest first, powers of two; the others are
-/// `smallest` or more.
+/// Sizes worth trying for `bytes` bytes, largest first: powers of two no smaller than `smallest`.
 std::vector<std::size_t> sizes_for(std::size_t bytes, std::size_t smallest);
 
 /// Parts of a device bucket start at multiples of this many bytes.
@@ -41,19 +40,19 @@ std::size_t device_padding(const ProcessGrid& grid, DType dtype);
 std::vector<Extent> device_chunks(std::size_t count, std::size_t padding, DType dtype,
                                   std::size_t chunk_bytes);
 
-/// The size of the pieces in which a bucket moves; between nodes the window of a host bucket holds
+/// The size of the pieces in which a bucket moves. Between nodes, the window of a host bucket holds
 /// at least two of them.
 std::size_t host_chunk_bytes(const ProcessGrid& grid, MemoryKind memory,
                              const CompileOptions& options);
 
-/// The number of chunks of a host bucket that may be in flight between nodes; 0: all. See
+/// The number of chunks of a host bucket that may be in flight between nodes; 0: no limit. See
 /// ChunkWindow.
 std::size_t window_width(const BucketLayout& layout, const ProcessGrid& grid,
                          const CompileOptions& options);
 
-/// The bucket in pieces of at most `piece_bytes` that follow each other.
+/// Cuts the bucket into consecutive pieces of at most `piece_bytes`.
 std::vector<Extent> host_pieces(const BucketLayout& layout, std::size_t piece_bytes);
-/// The same of `host_chunk_bytes`.
+/// As above, with pieces of `host_chunk_bytes`.
 std::vector<Extent> host_pieces(const BucketLayout& layout, const ProcessGrid& grid,
                                 const CompileOptions& options);
 

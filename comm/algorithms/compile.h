@@ -17,32 +17,34 @@ struct Choice {
   std::string reason = {};  ///< "ring: 5.2 ms predicted; tree 8.1 ms", or "ring: asked for".
 };
 
-/// Those that "auto" considers, cheapest first, without a reason. Threads: pure; any.
+/// The algorithms that "auto" considers, cheapest first, without reasons. Threads: any; pure.
 std::vector<Choice> considered(const CompileContext& context);
 
-/// The algorithm that the options name for the goal, if one serves it; otherwise the cheapest of
-/// those that "auto" considers. Threads: pure; any.
-/// Errors: UsageError if none serves the goal with this layout; as `Algorithm::check`.
+/// The algorithm that the options name for the goal, if one serves it; otherwise the cheapest that
+/// "auto" considers. Threads: any; pure.
+/// Errors: UsageError if no algorithm serves the goal with this layout; as `Algorithm::check`.
 Choice choose(const CompileContext& context);
 
-/// One of several places for the tensors of a collective.
+/// One of several places where the tensors of a collective may live.
 struct Placing {
   Goal goal;
   BucketLayout layout;
-  double extra_us = 0;  ///< Beside the algorithm: copies.
+  double extra_us = 0;  ///< Cost of copies, in addition to the algorithm's time.
 };
-/// The index of the one that an algorithm which the options name serves first, or of the cheapest
-/// one. Placings that nothing serves do not count. Before: something serves the last one.
+/// Index of the first placing that an algorithm named in the options serves, or else of the
+/// cheapest one. Placings that no algorithm serves are ignored. Before: some algorithm serves the
+/// last placing.
 std::size_t choose_placing(std::span<const Placing> placings, const ProcessGrid& grid,
                            const CompileOptions& options);
 
-/// The time in which mirrors of tensors in device memory are copied from it and to it,
-/// microseconds: the most bytes that one rank gives come down, the most that one gets go up.
+/// Time to copy tensors from device memory to their host mirrors and results back, in microseconds:
+/// the most bytes that one rank contributes are copied down, the most that one rank receives are
+/// copied up.
 double mirror_us(const Goal& goal, DType dtype, int ranks, const LinkCost& staging);
 
-/// The size of the buckets that gradients of `bytes` in all should travel in, a power of two: small
-/// ones leave little to do after the last gradient, large ones cost less in all. The sum of both is
-/// least. Errors: as `choose`.
+/// The best bucket size for gradients of `bytes` in total, a power of two. Small buckets leave
+/// little work after the last gradient; large ones cost less in total. Minimises the sum of both.
+/// Errors: as `choose`.
 std::size_t cheapest_bucket_bytes(std::size_t bytes, MemoryKind memory, const ProcessGrid& grid,
                                   const CompileOptions& options);
 
@@ -54,7 +56,7 @@ std::size_t cheapest_bucket_bytes(std::size_t bytes, MemoryKind memory, const Pr
 /// Errors: UsageError if the count of a device bucket is no multiple of `device_padding`.
 Schedule compile(int rank, const Algorithm& algorithm, const CompileContext& context);
 
-/// The same by the algorithm that `choose` gives. Errors: as `choose`.
+/// As above, with the algorithm that `choose` returns. Errors: as `choose`.
 Schedule compile(int rank, const Goal& goal, const BucketLayout& layout, const ProcessGrid& grid,
                  const CompileOptions& options);
 

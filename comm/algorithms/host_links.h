@@ -9,26 +9,27 @@
 
 namespace kolo {
 
-/// The cost of one chunk in an algorithm, by the resource that it keeps busy on the
-/// busiest node.
+/// The cost of one chunk in an algorithm, by resource in use on the busiest node.
 ///
-/// Chunks follow each other as closely as the busiest resource allows, because the waits of several
-/// chunks overlap, and so do links and processors:
+/// Chunks follow each other as closely as the busiest resource allows: the waits of several chunks
+/// overlap, and links and processors work at the same time:
 ///
 ///   link        ===0=== ===1=== ===2===             3 chunks: the time of one alone,
 ///   processors         --0--   --1--   --2--         then 2 times the pace
 ///
-/// The busiest resource does not hide all that happens beside it. How much was not measured: the
-/// small share here decides between algorithms that fill a link alike, and hardly anything else.
+/// The busiest resource does not hide all concurrent work. The share that it does not hide is an
+/// assumption, not a measurement; it is small and mainly decides between algorithms that use a link
+/// equally.
 ///
 /// Units: microseconds.
 struct Passage {
   static constexpr double kNotHidden = 0.05;
 
-  double wait_us = 0;       ///< Nothing is busy: flags and messages are in flight.
+  double wait_us = 0;       ///< Waiting for flags and messages in flight; no resource is busy.
   double link_us = 0;       ///< The node's link carries bytes that the next step waits for.
-  double one_way_us = 0;    ///< The part of it in the busier direction: the other chunks use both.
-  double processor_us = 0;  ///< Ranks move bytes, and handle steps and messages.
+  double one_way_us = 0;    ///< Portion of `link_us` in the busier direction; other chunks use both
+                            ///< directions.
+  double processor_us = 0;  ///< Ranks copy or reduce bytes, and handle steps and messages.
 
   double alone_us() const { return wait_us + link_us + processor_us; }
   double pace_us() const {
@@ -56,11 +57,12 @@ inline Passage slower(const Passage& a, const Passage& b) {
           std::max(a.one_way_us, b.one_way_us), std::max(a.processor_us, b.processor_us)};
 }
 
-/// `chunks` equal chunks, one after the other; at least 1, a fraction counts as its part.
+/// Time of `chunks` equal chunks in sequence. At least 1; a fraction counts proportionally.
 ///
-/// A link that saves up a burst while it rests passes at once the bytes that take `burst_us` at its
-/// rate. Collectives that follow each other move no more than the rate in each direction, and what
-/// the link saved up since the last one: programs do something between small collectives.
+/// A rate-limited link saves up a burst while idle: it can then pass at once as many bytes as it
+/// otherwise carries in `burst_us`. Back-to-back collectives are limited by the rate in each
+/// direction, plus what the link saved up since the last one: programs usually compute between
+/// small collectives.
 ///
 ///   16 KiB up and down a tree, 138 us per direction, 40 us without the bytes    40 + 2 * 138
 ///   the same with a burst of 256 KiB, after a rest of 100 us                   max(40, 138 - 100)
@@ -81,15 +83,15 @@ enum class Packing {
 };
 
 /// The costs of messages, flags and kernels among the ranks of a grid that work on one host bucket.
-/// The prices of algorithms are made of these terms.
+/// Prices of algorithms are sums of these terms.
 ///
-/// The ranks of a node share its link. Every node is taken to be as fast as the busiest one.
+/// The ranks of a node share its link. Every node is assumed to be as slow as the busiest one.
 ///
 /// Units:   bytes of one rank's chunk; microseconds.
 /// Threads: immutable; any. `grid` and `costs` outlive it.
 class HostLinks {
  public:
-  /// `groups` groups like `grid` work at the same time, each on its part of the bucket.
+  /// `groups` groups like `grid` work at the same time, each on its own part of the bucket.
   HostLinks(const ProcessGrid& grid, const LinkCosts& costs, double bucket_bytes,
             double groups = 1);
 
@@ -104,26 +106,24 @@ class HostLinks {
   /// at multiples of kWireAlignment bytes, so a small bucket has fewer owners than ranks.
   double owners(double ranks) const;
 
-  /// Messages between nodes that are in flight at once; each rank handles `in_a_row` of them in
-  /// sequence, and shares its core with other ranks where they outnumber the cores. The time of
-  /// their bytes is not included.
+  /// Concurrent messages between nodes: each rank handles `in_a_row` of them in sequence, and
+  /// shares its core if there are more ranks than cores. Excludes the time of their bytes.
   Passage messages(double in_a_row) const;
-  /// The same where one rank of each node handles them and the others rest.
+  /// As `messages`, when one rank per node handles them and the other ranks are idle.
   Passage messages_of_heads(double in_a_row) const;
-  /// The same of one message, which one rank sends and another receives, while `messages` such
-  /// pairs are at work.
+  /// One message between two ranks, while `messages` such pairs are active.
   Passage message_pair(double messages) const;
-  /// The same of messages between one rank and others, one each. It has a core to itself while it
-  /// sends them, and the last of its peers has still to receive; or the first has to send before it
-  /// receives.
+  /// One message between the root and each of `peers` ranks. The root has a core to itself while it
+  /// sends; then the last peer has still to receive. In the other direction, the first peer has to
+  /// send before the root receives.
   Passage messages_of_root(double peers) const;
-  /// The time of a link for so many bytes in one direction.
+  /// The time of a link for `bytes` in one direction.
   double link_us(double bytes) const { return bytes / costs_.network.bytes_per_us; }
-  /// Steps of one rank that signals and awaits every peer of its node once per trip.
+  /// Time of the steps in which a rank signals and awaits every peer of its node, once per trip.
   double flags_us(double local, double trips) const;
-  /// All ranks of one node combine `sources` operands of `bytes` each.
+  /// Time in which all ranks of one node combine `sources` operands of `bytes` each.
   double combine_us(double ranks, double sources, double bytes) const;
-  /// Packs tensors before an algorithm and unpacks them after it: one pass in each direction.
+  /// Time to pack tensors before an algorithm and unpack them after it: one pass each.
   Passage packing(double bytes, Packing packing) const;
 
  private:
@@ -149,7 +149,7 @@ class Round {
   void add(int from, int to);
 
   Passage passage(double bytes) const;
-  /// The round, and later the same in the other direction.
+  /// The round, followed by a round in the opposite direction.
   Passage there_and_back(double bytes) const;
 
  private:
@@ -163,7 +163,7 @@ inline double transfer_us(const LinkCost& link, double bytes) {
   return link.latency_us + bytes / link.bytes_per_us;
 }
 
-/// `costs` as if nothing but the network took time.
+/// A copy of `costs` in which only the network takes time.
 LinkCosts network_only(LinkCosts costs);
 
 }  // namespace kolo

@@ -8,17 +8,18 @@
 
 namespace kolo {
 
-/// The algorithms of collectives other than all-reduce, preferred first among equals. One line adds
-/// one: the file that defines the steps of NAME defines `algorithms::NAME`.
+/// The algorithms of collectives other than all-reduce; among equally cheap ones the earlier is
+/// preferred. To add one, add a line here and define `algorithms::NAME` in the file with its steps.
 ///
 /// - direct: any goal; each contribution goes straight to its receivers.
 /// - tree: broadcast, gather, scatter, reduce; binomial between nodes, few messages.
 /// - bruck: all-gather, all-to-all, reduce-scatter; rounds of doubling distance, few messages.
 /// - ring: all-gather, broadcast, reduce; from node to node, piece after piece.
 /// - scatter_allgather: broadcast; a share to each node, which passes it on at once.
-/// - pairwise: gather, scatter, all-to-all, and reduce-scatter but of 16-bit floats; round after
-///   round, one peer at a time.
-/// - native: all, in device memory; one collective of the device's own library.
+/// - pairwise: gather, scatter, all-to-all, and reduce-scatter except of 16-bit floats; one peer
+/// per
+///   round.
+/// - native: all goals, in device memory; one collective of the device's native library.
 #define KOLO_ALGORITHMS(ENTRY) \
   ENTRY(direct)                \
   ENTRY(tree)                  \
@@ -37,8 +38,8 @@ KOLO_ALGORITHMS(KOLO_DECLARE_ALGORITHM)
 /// All algorithms: those of all-reduce (all_reduce.h), then the others.
 std::span<const Algorithm* const> all_algorithms();
 
-/// The texts that an AlgorithmRequest takes for one algorithm, for help and errors: "auto", each
-/// name, "hierarchical" and "hierarchical:LOCAL,CROSS".
+/// The texts that AlgorithmRequest accepts for a single algorithm, for help and errors: "auto",
+/// each name, "hierarchical" and "hierarchical:LOCAL,CROSS".
 std::vector<std::string> algorithm_texts();
 
 }  // namespace kolo

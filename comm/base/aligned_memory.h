@@ -7,7 +7,7 @@
 
 namespace kolo {
 
-/// Alignment of every buffer that Kolo allocates: a cache line, and the widest vector.
+/// Alignment of every buffer that Kolo allocates: a cache line, and the widest vector register.
 inline constexpr std::size_t kMemoryAlignment = 64;
 
 struct AlignedDelete {

@@ -26,10 +26,10 @@ constexpr std::string_view to_string(MemoryKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-/// A typed view of contiguous memory. It owns nothing. The dtype is that of the pointer's type,
-/// or it is said: a pointer to a type that Kolo does not know makes no view without one.
+/// A typed view of contiguous memory, which it does not own. The dtype follows from the pointer's
+/// type, or is given explicitly if Kolo does not know that type.
 struct BufferView {
-  /// No memory.
+  /// An empty view.
   constexpr BufferView() = default;
   template <typename T, std::enable_if_t<kIsElement<T>, int> = 0>
   constexpr BufferView(T* elements, std::size_t number, MemoryKind kind = MemoryKind::kHost)
@@ -37,7 +37,7 @@ struct BufferView {
   constexpr BufferView(void* elements, std::size_t number, DType type,
                        MemoryKind kind = MemoryKind::kHost)
       : data(elements), count(number), dtype(type), memory(kind) {}
-  /// All of a vector, an array or a span, in host memory.
+  /// All elements of a vector, an array or a span, in host memory.
   template <typename Range, std::enable_if_t<kIsElements<Range>, int> = 0>
   constexpr BufferView(Range&& elements)  // NOLINT(*-explicit-*): it is the same memory.
       : BufferView(std::data(elements), std::size(elements)) {}
@@ -55,7 +55,7 @@ struct BufferView {
 
 /// A view of memory that is only read.
 struct ConstBuffer {
-  /// No memory.
+  /// An empty view.
   constexpr ConstBuffer() = default;
   template <typename T, std::enable_if_t<kIsElement<std::remove_const_t<T>>, int> = 0>
   constexpr ConstBuffer(T* elements, std::size_t number, MemoryKind kind = MemoryKind::kHost)
@@ -65,7 +65,7 @@ struct ConstBuffer {
       : data(elements), count(number), dtype(type), memory(kind) {}
   constexpr ConstBuffer(const BufferView& view)  // NOLINT(*-explicit-*): it is the same memory.
       : data(view.data), count(view.count), dtype(view.dtype), memory(view.memory) {}
-  /// All of a vector, an array or a span, in host memory.
+  /// All elements of a vector, an array or a span, in host memory.
   template <typename Range, std::enable_if_t<kIsElement<std::remove_const_t<ElementOf<Range>>> &&
                                                  kIsViewableAs<Range, const ElementOf<Range>>,
                                              int> = 0>
@@ -81,15 +81,16 @@ struct ConstBuffer {
   std::size_t bytes() const { return count * size_of(dtype); }
 };
 
-/// Elements of each rank's part, by rank; for an all-to-all of each pair's, sender by sender. The
-/// same on all ranks. Empty: all parts are equal.
+/// Elements of each rank's part, by rank; for an all-to-all, elements for each pair of ranks,
+/// sender by sender. Must be equal on all ranks. Empty: all parts are equal.
 using PartCounts = Span<const std::size_t>;
 
-/// One tensor of an operation: one buffer, in which it works in place, or two, which do not
-/// overlap. Each buffer says how many elements it holds; one that a rank has no use for is empty.
+/// One tensor of an operation: either one buffer, used in place, or an input and a result that do
+/// not overlap. Each buffer says how many elements it holds; a rank passes an empty buffer where it
+/// needs none.
 struct Tensor {
   Tensor() = default;
-  /// In place: the buffer holds the input and then the result, of which the longer one fills it.
+  /// In place: the buffer holds the input and then the result, and has the size of the longer one.
   Tensor(const BufferView& in_place, PartCounts part_counts = {})
       : result(in_place), counts(part_counts), is_in_place(true) {}
   template <typename Range, std::enable_if_t<kIsElements<Range>, int> = 0>
@@ -101,14 +102,14 @@ struct Tensor {
   ConstBuffer input = {};  ///< Only read.
   BufferView result = {};
   PartCounts counts = {};
-  bool is_in_place = false;  ///< There is one buffer, the result.
+  bool is_in_place = false;  ///< Input and result share the buffer `result`.
 };
 
-/// The tensors of a call, of one dtype and in memory of one kind: one or a list of them. Braces
-/// hold one tensor, as those of `Tensor` do: `{x, y}` is input x and result y.
+/// The tensors of a call, one or a list, all of one dtype and kind of memory. Braces make one
+/// tensor, as for `Tensor`: `{x, y}` is input x and result y.
 class Tensors : public OneOrMore<Tensor> {
  public:
-  /// None.
+  /// No tensors.
   Tensors() = default;
   Tensors(const Tensor& one)  // NOLINT(*-explicit-*): a list of one.
       : OneOrMore(one) {}
@@ -127,7 +128,7 @@ class Tensors : public OneOrMore<Tensor> {
       : Tensors(BufferView(in_place, number, kind)) {}
   Tensors(void* in_place, std::size_t number, DType type, MemoryKind kind = MemoryKind::kHost)
       : Tensors(BufferView(in_place, number, type, kind)) {}
-  /// In place, in parts that differ.
+  /// In place, with parts of unequal size.
   template <typename Counts, std::enable_if_t<std::is_convertible_v<Counts&, PartCounts>, int> = 0>
   Tensors(const BufferView& in_place, const Counts& part_counts)
       : OneOrMore(Tensor(in_place, PartCounts(part_counts))) {}
@@ -135,7 +136,7 @@ class Tensors : public OneOrMore<Tensor> {
       : OneOrMore(Tensor(input, result, part_counts)) {}
 };
 
-/// The buffers of a message: one or a list of them, in memory of one kind.
+/// The buffers of a message, one or a list, all in one kind of memory.
 class Buffers : public OneOrMore<BufferView> {
  public:
   Buffers(const BufferView& one)  // NOLINT(*-explicit-*): a list of one.

@@ -15,8 +15,8 @@
 
 namespace kolo {
 
-/// Appends values to the bytes of a message: numbers little-endian, texts and lists after their
-/// lengths.
+/// Appends values to the bytes of a message: little-endian numbers; texts and lists with their
+/// length in front.
 class ByteWriter {
  public:
   explicit ByteWriter(std::vector<std::byte>& bytes) : bytes_(bytes) {}
@@ -41,8 +41,8 @@ class ByteWriter {
   std::vector<std::byte>& bytes_;
 };
 
-/// Reads what `ByteWriter` wrote. After the first read beyond the end `ok()` is false and reads
-/// yield 0; nothing is read or allocated beyond the bytes.
+/// Reads the output of `ByteWriter`. After the first read beyond the end, `ok()` is false and reads
+/// return 0; it never reads or allocates beyond the bytes.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -67,14 +67,15 @@ class ByteReader {
     const std::span<const std::byte> bytes = payload();
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
-  /// One of these values.
+  /// Reads a value that must be one of `values`.
   template <typename Values>
   auto choice(const Values& values) {
     const auto chosen = static_cast<std::decay_t<decltype(values[0])>>(number<std::uint8_t>());
     ok_ = ok_ && std::ranges::find(values, chosen) != std::end(values);
     return ok_ ? chosen : values[0];
   }
-  /// Number of list elements of at least `least_bytes` each; fails if they cannot be there.
+  /// Reads the length of a list whose elements take at least `least_bytes` each; fails if the
+  /// remaining bytes are too few.
   std::size_t list(std::size_t least_bytes) {
     const std::size_t count = number<std::uint32_t>();
     if (count > bytes_.size() / least_bytes) ok_ = false;
@@ -94,7 +95,7 @@ class ByteReader {
   bool ok_ = true;
 };
 
-/// An error that crosses ranks, without the mark that it was logged.
+/// Writes an error to be sent to another rank, without the flag `logged`.
 inline void write_error(ByteWriter& writer, const Error& error) {
   writer.number(static_cast<std::uint8_t>(error.code));
   writer.rank(error.rank);
@@ -105,7 +106,7 @@ inline void write_error(ByteWriter& writer, const Error& error) {
   writer.text(error.what);
 }
 
-/// Empty if these bytes are no error.
+/// Empty if the bytes do not encode an error.
 inline std::optional<Error> read_error(ByteReader& reader) {
   const auto code = reader.number<std::uint8_t>();
   if (code > static_cast<std::uint8_t>(kLastErrorCode)) return std::nullopt;

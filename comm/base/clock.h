@@ -10,10 +10,10 @@ namespace kolo {
 using Duration = std::chrono::nanoseconds;
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 
-/// Called now and then in the middle of long work, so that something else can go on. May be empty.
+/// Called repeatedly during long work so that other work can proceed. May be empty.
 using Pause = std::function<void()>;
 
-/// Microseconds, with their fraction.
+/// Microseconds, including the fraction.
 constexpr double to_us(Duration time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
@@ -43,7 +43,7 @@ class SteadyClock final : public Clock {
 };
 
 /// The time of the kernel's last tick, 1 to 10 ms ago: for time-outs that are checked far more
-/// often than they pass. Reading it costs a seventh of a `SteadyClock`.
+/// often than they expire. Reading it takes a seventh of the time of a `SteadyClock`.
 class CoarseClock final : public Clock {
  public:
   TimePoint now() const override {

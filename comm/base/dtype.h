@@ -26,18 +26,18 @@ enum class DType : std::uint8_t {
   kFloat8E5M2,
 };
 
-/// What is known of a dtype.
+/// Properties of a dtype.
 struct DTypeTraits {
   DType value;
-  /// f: floating-point, i: integer, b: truth value, c: complex, v: only moved. Kernels compute with
-  /// numbers, which are floating-point or integers; other elements are carried by them, see
+  /// f: floating-point, i: integer, b: Boolean, c: complex, v: only moved, never reduced. Kernels
+  /// compute with floating-point numbers and integers; other elements are stored in these, see
   /// carrier.h.
   char kind;
-  std::size_t bytes;          ///< Of one element.
-  std::string_view names[4];  ///< The first is printed, all are read.
+  std::size_t bytes;          ///< Size of one element.
+  std::string_view names[4];  ///< The first name is printed, all are accepted.
 };
 
-/// A row for each dtype, in order.
+/// One row per dtype, in the order of the enumeration.
 inline constexpr DTypeTraits kDTypes[] = {
     {DType::kFloat32, 'f', 4, {"float32", "f32", "fp32", "float"}},
     {DType::kFloat64, 'f', 8, {"float64", "f64", "fp64", "double"}},
@@ -59,18 +59,18 @@ constexpr const DTypeTraits& traits_of(DType dtype) {
 
 /// Bytes of one element.
 constexpr std::size_t size_of(DType dtype) { return traits_of(dtype).bytes; }
-/// True for the floating-point types with which kernels compute.
+/// True for floating-point types that kernels compute with.
 constexpr bool is_float(DType dtype) { return traits_of(dtype).kind == 'f'; }
 /// True for float16 and bfloat16.
 constexpr bool is_16bit_float(DType dtype) { return is_float(dtype) && size_of(dtype) == 2; }
-/// True for the types with which kernels compute: those of gradients.
+/// True for types that kernels compute with: the dtypes of gradients.
 constexpr bool is_number(DType dtype) { return is_float(dtype) || traits_of(dtype).kind == 'i'; }
 /// True for pairs of real and imaginary part.
 constexpr bool is_complex(DType dtype) { return traits_of(dtype).kind == 'c'; }
 
 /// Every element type, for loops.
 inline constexpr auto kAllDTypes = values_where<kDTypes, is_value<DType>>();
-/// Those for which `is_number`.
+/// The dtypes for which `is_number` holds.
 inline constexpr auto kNumberDTypes = values_where<kDTypes, is_number>();
 
 /// "float32", "bfloat16", ...

@@ -10,8 +10,7 @@
 
 namespace kolo {
 
-/// Whether it is a complex number, also of another library, with a real and an imaginary part of
-/// one type.
+/// Whether `T` is a complex number of any library: with a real and an imaginary part of one type.
 template <typename T, typename = void>
 inline constexpr bool kIsComplexNumber = false;
 template <typename T>
@@ -19,8 +18,9 @@ inline constexpr bool kIsComplexNumber<
     T, std::void_t<typename T::value_type, decltype(std::declval<const T&>().real()),
                    decltype(std::declval<const T&>().imag())>> = true;
 
-/// The dtype of elements of a C++ type; empty for a type that Kolo does not know, such as void,
-/// std::byte and char. A program may specialise it for types of its own: a half of another library.
+/// The dtype of a C++ element type; empty for types that Kolo does not know, such as void,
+/// std::byte and char. A program may specialise it for its own types, such as another library's
+/// half.
 template <typename T>
 inline constexpr std::optional<DType> kDTypeOf = []() -> std::optional<DType> {
   if constexpr (std::is_same_v<T, float>) return DType::kFloat32;
@@ -30,12 +30,12 @@ inline constexpr std::optional<DType> kDTypeOf = []() -> std::optional<DType> {
   if constexpr (std::is_same_v<T, bool>) return DType::kBool;
   if constexpr (std::is_same_v<T, signed char>) return DType::kInt8;
   if constexpr (std::is_same_v<T, unsigned char>) return DType::kUInt8;
-  // `long` and `long long` are two types of one size.
+  // `long` and `long long` are distinct types even where they have the same size.
   if constexpr (std::is_same_v<T, int> || std::is_same_v<T, long> || std::is_same_v<T, long long>) {
     if constexpr (sizeof(T) == 4) return DType::kInt32;
     if constexpr (sizeof(T) == 8) return DType::kInt64;
   }
-  // Those that are laid out like std::complex.
+  // Types that are laid out like std::complex.
   if constexpr (kIsComplexNumber<T>) {
     using Part = typename T::value_type;
     if constexpr (sizeof(T) == 2 * sizeof(Part)) {
@@ -46,18 +46,17 @@ inline constexpr std::optional<DType> kDTypeOf = []() -> std::optional<DType> {
   return std::nullopt;
 }();
 
-/// Whether the dtype of a type is known.
+/// Whether `T` has a known dtype.
 template <typename T>
 inline constexpr bool kIsElement = kDTypeOf<T>.has_value();
 
-/// The type of elements that lie side by side in memory which knows them.
+/// The element type of a contiguous range.
 template <typename Range>
 using ElementOf = std::remove_pointer_t<decltype(std::data(std::declval<Range&>()))>;
 
-/// Whether it is memory that knows its elements and their number, and outlives the expression: a
-/// vector, an array, a span. `Range` is deduced from `Range&&`. What is not named is a span if
-/// copies are copies of bytes and have no elements of their own, which would be const in a const
-/// one.
+/// Whether `Range` is contiguous memory of known elements that outlives the expression: a vector,
+/// an array, a span. `Range` is deduced from `Range&&`. A temporary counts only if it is a span,
+/// recognised by being trivially copyable and not passing its own constness on to its elements.
 template <typename Range, typename = void>
 inline constexpr bool kIsElements = false;
 template <typename Range>
@@ -68,7 +67,7 @@ inline constexpr bool
          (std::is_trivially_copyable_v<Range> &&
           std::is_same_v<ElementOf<const std::remove_reference_t<Range>>, ElementOf<Range>>));
 
-/// A dtype that has no default: whoever fills in a struct says it.
+/// A dtype without a default value: a struct with this member must be given one.
 class GivenDType {
  public:
   constexpr GivenDType(DType dtype) : dtype_(dtype) {}  // NOLINT(*-explicit-*): stands for it.

@@ -11,13 +11,14 @@ namespace kolo::log {
 /// default warn) sets the threshold. Threads: any.
 void set_identity(int rank, std::string_view node);
 
-/// Logs an error of this process unless it has been logged, and marks it as logged. The code that
-/// decides on an error reports it; code that catches it later does not repeat it.
+/// Logs an error of this process and marks it as logged; does nothing if it was logged before. Only
+/// the code that decides on an error calls this; callers that catch the error do not report it
+/// again.
 void report(Error& error);
 
 void error(std::string_view text);
 void warn(std::string_view text);
-/// Nothing is wrong, but whoever runs the job should see it: shown where warnings are.
+/// Logs news that is no problem but matters to the person who runs the job; shown at level warn.
 void notice(std::string_view text);
 void info(std::string_view text);
 void debug(std::string_view text);

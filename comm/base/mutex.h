@@ -76,13 +76,13 @@ class ConditionVariable {
   void wait(MutexLock& lock, const Predicate& predicate) {
     changed_.wait(lock.lock_, predicate);
   }
-  /// The same, until `deadline` at most. Returns the last value of `predicate()`.
+  /// As above, but waits until `deadline` at most. Returns the last value of `predicate()`.
   template <typename Clock, typename Length, typename Predicate>
   bool wait_until(MutexLock& lock, const std::chrono::time_point<Clock, Length>& deadline,
                   const Predicate& predicate) {
     return changed_.wait_until(lock.lock_, deadline, predicate);
   }
-  /// The same for at most `limit`.
+  /// As above, but waits for at most `limit`.
   template <typename Rep, typename Period, typename Predicate>
   bool wait_for(MutexLock& lock, const std::chrono::duration<Rep, Period>& limit,
                 const Predicate& predicate) {

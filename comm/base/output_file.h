@@ -5,17 +5,17 @@
 
 namespace kolo {
 
-/// Checks before a long run that `write_file` can write `path`. An existing file stays; no new file
-/// is left. Errors: KoloError(kIo) naming path and cause.
+/// Checks before a long run that `write_file` can write `path`. Leaves an existing file unchanged
+/// and creates none. Errors: KoloError(kIo) with path and cause.
 void expect_writable(const std::string& path);
 
-/// Replaces the contents of `path` by `text`, by way of a file PATH.partial beside it. Devices and
-/// pipes are written straight. Errors: KoloError(kIo) naming path and cause; then a file keeps what
-/// it held.
+/// Replaces the contents of `path` by `text`, through a temporary file PATH.partial beside it.
+/// Devices and pipes are written directly. Errors: KoloError(kIo) with path and cause; a file then
+/// keeps its previous contents.
 void write_file(const std::string& path, std::string_view text);
 
-/// Adds `text` to the end of `path`, which need not exist. Errors: KoloError(kIo) naming path and
-/// cause; then the file is as long as before.
+/// Appends `text` to `path`, which need not exist. Errors: KoloError(kIo) with path and cause; the
+/// file then keeps its previous length.
 void append_file(const std::string& path, std::string_view text);
 
 }  // namespace kolo

@@ -20,23 +20,25 @@ enum class ReduceOp : std::uint8_t {
   kBitAnd,
   kBitOr,
   kBitXor,
-  kPremulSum,  ///< The sum of contributions, each times a number of its rank.
+  kPremulSum,  ///< The sum of contributions, each multiplied by its rank's own factor.
 };
 
-/// The element that changes no result. The lowest and the highest are infinite where they can be.
+/// The identity element of an operation. Lowest and highest are infinite if the dtype has
+/// infinities.
 enum class Neutral : std::uint8_t { kZero, kOne, kAllBits, kLowest, kHighest };
 
-/// What is known of an operation. How it combines two elements is in comm/kernels/combine.h.
+/// Properties of an operation. comm/kernels/combine.h defines how it combines two elements.
 struct ReduceOpTraits {
   ReduceOp value;
-  std::string_view names[2];  ///< The first is printed, both are read.
-  std::string_view takes;     ///< Kinds of dtypes.
+  std::string_view names[2];  ///< The first name is printed, both are accepted.
+  std::string_view takes;     ///< Kinds of dtypes that it accepts; see DTypeTraits.
   Neutral neutral;
-  ReduceOp of_bools = ReduceOp::kSum;  ///< If it takes them: that of their bits which is the same.
-  bool picks_one = false;  ///< The result is one of the contributions, so nothing is rounded.
+  ReduceOp of_bools = ReduceOp::kSum;  ///< If it accepts Booleans: the equivalent operation on
+                                       ///< their bits.
+  bool picks_one = false;  ///< The result is one of the contributions, so no rounding occurs.
 };
 
-/// A row for each operation, in order.
+/// One row per operation, in the order of the enumeration.
 inline constexpr ReduceOpTraits kReduceOps[] = {
     {ReduceOp::kSum, {"sum"}, "fibc", Neutral::kZero, ReduceOp::kBitOr},
     {ReduceOp::kMin, {"min"}, "fib", Neutral::kHighest, ReduceOp::kBitAnd, true},
@@ -56,16 +58,16 @@ constexpr const ReduceOpTraits& traits_of(ReduceOp op) {
 constexpr bool takes(ReduceOp op, DType dtype) {
   return traits_of(op).takes.find(traits_of(dtype).kind) != std::string_view::npos;
 }
-/// True for the operations on all numbers: those of gradients, and on devices.
+/// True for operations defined on all numbers: the ones for gradients and on devices.
 constexpr bool is_number_op(ReduceOp op) {
   return takes(op, DType::kFloat32) && takes(op, DType::kInt32);
 }
-/// True for operations whose result is one of the contributions, which rounds nothing.
+/// True for operations whose result is one of the contributions, without rounding.
 constexpr bool picks_one(ReduceOp op) { return traits_of(op).picks_one; }
 
 /// Every operation, for loops.
 inline constexpr auto kAllReduceOps = values_where<kReduceOps, is_value<ReduceOp>>();
-/// Those for which `is_number_op`.
+/// The operations for which `is_number_op` holds.
 inline constexpr auto kNumberOps = values_where<kReduceOps, is_number_op>();
 
 /// "sum", "average", ...
@@ -75,8 +77,8 @@ std::optional<ReduceOp> parse_reduce_op(std::string_view text);
 
 /// Factors of a reduction. Only floating-point and complex elements can be scaled.
 struct Scales {
-  /// Multiplies each contribution before contributions are combined. Equal on all ranks, except in
-  /// a premultiplied sum, where each rank has its own and may change it at each call.
+  /// Multiplies each contribution before it is combined. Equal on all ranks, except in a
+  /// premultiplied sum, where each rank has its own factor and may change it at each call.
   double before = 1;
   /// Multiplies the result; 1.0 / n divides it by n. Equal on all ranks.
   double after = 1;
@@ -86,20 +88,22 @@ struct Scales {
   }
 };
 
-/// An operation with its scales. An operation alone is a reduction that scales nothing:
+/// An operation with its scales. It converts from a plain operation, which is then unscaled:
 ///
 ///     runtime.all_reduce("x", buffer, ReduceOp::kMax).wait();
 ///     runtime.all_reduce("x", buffer, {ReduceOp::kSum, {.before = 0.125}}).wait();
 ///     runtime.all_reduce("x", buffer, {ReduceOp::kPremulSum, {.before = my_weight}}).wait();
 ///
 /// result = after * (before * x_0 op before * x_1 op ...). Scaled contributions are rounded to the
-/// dtype before they are combined; in device memory so are results before they are multiplied.
+/// dtype before they are combined; in device memory, results are also rounded before the final
+/// scale.
 struct Reduction {
   ReduceOp op;
   Scales scales;
-  /// The type that all-reduce and reduce-scatter send, equal on all ranks; empty: the elements'.
-  /// float32 and float64 in host memory, not scaled, travel as bfloat16. Each contribution is
-  /// rounded once, and so are float32 sums: those of nodes, then theirs. Copies do the casts.
+  /// The dtype on the wire for all-reduce and reduce-scatter, equal on all ranks; empty: the dtype
+  /// of the elements. Unscaled float32 and float64 in host memory can be sent as bfloat16. Each
+  /// contribution is rounded once. Sums are float32 and are rounded too: once per node, and once
+  /// between nodes. The casts are part of the copies.
   std::optional<DType> wire_dtype;
 
   // Implicit, so that an operation alone is a reduction.
@@ -112,8 +116,8 @@ struct Reduction {
 /// "sum", "sum scaled by 0.5 before and 2 after".
 std::string describe(ReduceOp op, const Scales& scales);
 
-/// Throws UsageError, which names `name`, unless the operation takes `dtype`, and the scales are
-/// finite and of elements that can be scaled.
+/// Throws UsageError, which names `name`, unless the operation accepts `dtype`, the scales are
+/// finite, and scaled elements can be scaled.
 void check_reduction(std::string_view name, const Reduction& reduction, DType dtype);
 
 }  // namespace kolo

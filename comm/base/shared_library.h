@@ -5,21 +5,22 @@
 
 namespace kolo {
 
-/// A library that is loaded when it is needed: programs that never need it run where it is not
-/// installed. It is never unloaded, since what it has started may go on.
+/// A library that is loaded on first use, so that programs that do not need it run where it is not
+/// installed. It is never unloaded, since its background work may continue.
 ///
 /// Threads: any.
-/// Errors:  KoloError(kConfig) "PURPOSE: REASON; REMEDY", with the loader's reason, if there is no
-///          such library or it lacks a function.
+/// Errors:  KoloError(kConfig) "PURPOSE: REASON; REMEDY", with the loader's reason, if the library
+/// is
+///          missing or lacks a function.
 class SharedLibrary {
  public:
   struct Config {
-    std::string file;     ///< A path, or a name that the loader looks for.
-    std::string purpose;  ///< What needs it.
+    std::string file;     ///< A path, or a name for the loader to search.
+    std::string purpose;  ///< The feature that needs the library.
     std::string remedy;   ///< What the user can do.
   };
 
-  /// The address of a function, of the type that it is assigned to.
+  /// The address of a function; converts to the function type that it is assigned to.
   class Function {
    public:
     explicit Function(void* address) : address_(address) {}
@@ -35,7 +36,7 @@ class SharedLibrary {
 
   Function find(const char* name) const;
 
-  /// Throws the error for another reason.
+  /// Throws the same kind of error with another reason.
   [[noreturn]] void refuse(const std::string& reason) const;
 
  private:

@@ -10,8 +10,8 @@
 
 namespace kolo {
 
-/// A lock for a few instructions at a time that several threads seldom want at once: it costs one
-/// atomic operation, where a mutex costs two and a call for each. Lock it with `SpinGuard`.
+/// A lock for short critical sections with little contention: it costs one atomic operation, where
+/// a mutex costs two, each with a function call. Lock it with `SpinGuard`.
 class KOLO_CAPABILITY("mutex") SpinLock {
  public:
   SpinLock() = default;
@@ -23,9 +23,9 @@ class KOLO_CAPABILITY("mutex") SpinLock {
   std::atomic<bool> is_held_{false};
 };
 
-/// Holds a spin lock during its own lifetime. A thread that finds it held leaves its core to
-/// others, among them perhaps the one that holds it, and sleeps if that is not enough: a core is
-/// yielded to no thread of lower priority.
+/// Holds a spin lock during its own lifetime. While the lock is taken, a waiting thread yields its
+/// core, perhaps to the holder, and sleeps if that is not enough: a core is never yielded to a
+/// thread of lower priority.
 class KOLO_SCOPED_CAPABILITY SpinGuard {
  public:
   explicit SpinGuard(SpinLock& lock) KOLO_ACQUIRE(lock) : lock_(lock) {

@@ -6,8 +6,8 @@
 
 namespace kolo {
 
-/// Owner of one C handle. `Traits` has `using Value`, `static Value invalid()` and `static void
-/// close(Value) noexcept`. Move-only; the destructor closes.
+/// Owns one C handle. `Traits` has `using Value`, `static Value invalid()` and `static void
+/// close(Value) noexcept`. Move-only; the destructor closes the handle.
 template <typename Traits>
 class UniqueHandle {
  public:

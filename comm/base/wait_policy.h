@@ -17,8 +17,8 @@ namespace kolo {
 /// `runtime/wait/wait_policy.h` chooses the times. By default every thread sleeps at once.
 struct WaitPolicy {
   Duration spin{};  ///< Time that a waiting user thread polls.
-  /// The same for the engine's thread and for threads that help with reductions, and for a driver
-  /// that waits for helpers.
+  /// Time that background threads poll: the engine's thread, threads that help with reductions, and
+  /// a driver that waits for helpers.
   Duration background_spin{};
   Duration keep_core{};
 };
@@ -26,7 +26,7 @@ struct WaitPolicy {
 /// Counts the polls of one wait.
 class Spinner {
  public:
-  /// Progress was made; the time starts again.
+  /// Restarts the time after progress was made.
   void renew() { polls_ = 0; }
 
   /// Pauses between two polls. Returns false once `spin` has passed. The clock starts at the second

@@ -14,8 +14,8 @@ inline constexpr std::string_view kHierarchical = "hierarchical";
 
 /// `local` inside nodes, `cross` between them.
 struct Hierarchy {
-  const FlatAllReduce* local = nullptr;  ///< Has halves.
-  const FlatAllReduce* cross = nullptr;  ///< Has an exchange.
+  const FlatAllReduce* local = nullptr;  ///< Must have halves.
+  const FlatAllReduce* cross = nullptr;  ///< Must have an exchange.
 };
 
 /// An all-reduce of a bucket: flat, between all ranks, or a hierarchy of two flat ones.
@@ -33,18 +33,18 @@ class AllReduce final : public Algorithm {
   bool sums_in_one_place() const override;
   void append(ScheduleBuilder& builder, const CompileContext& context) const override;
 
-  /// Null for a hierarchy.
+  /// The flat algorithm; null for a hierarchy.
   const FlatAllReduce* flat() const;
-  /// Null for a flat one.
+  /// The hierarchy; null for a flat algorithm.
   const Hierarchy* hierarchy() const { return std::get_if<Hierarchy>(&form_); }
-  /// The flat one, or CROSS.
+  /// The flat algorithm, or the hierarchy's CROSS.
   const FlatAllReduce& between_nodes() const;
 
   bool takes(MemoryKind memory) const;
   bool needs_native() const { return flat() != nullptr && flat()->needs_native; }
   bool maps_memory() const { return flat() != nullptr && flat()->maps_memory; }
-  /// "auto" may consider it for buckets in this kind of memory: of hierarchies, those whose LOCAL
-  /// is the preferred one there.
+  /// Whether "auto" may consider it for buckets in this kind of memory. A hierarchy qualifies if
+  /// its LOCAL is the preferred one there.
   bool is_for_auto(MemoryKind memory) const;
 
  private:
@@ -52,12 +52,12 @@ class AllReduce final : public Algorithm {
   std::string name_;
 };
 
-/// All of them, preferred first among equals: flat ones, then hierarchies.
+/// All all-reduces: flat ones, then hierarchies. Among equally cheap ones the earlier is preferred.
 std::span<const AllReduce> all_reduces();
-/// The one of this name: "NAME" or "hierarchical:LOCAL,CROSS". Errors: UsageError that says which
-/// part is unknown, what there is and what is nearest.
+/// The all-reduce with this name: "NAME" or "hierarchical:LOCAL,CROSS". Errors: UsageError that
+/// names the unknown part, the valid names and the nearest one.
 const AllReduce& find_all_reduce(std::string_view name);
-/// Errors: as `find_all_reduce`, if the name is meant for a hierarchy.
+/// Errors: as `find_all_reduce`, if `name` has the form of a hierarchy's name.
 void check_hierarchy(std::string_view name);
 
 }  // namespace kolo

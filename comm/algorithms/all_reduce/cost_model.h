@@ -12,14 +12,14 @@
 
 namespace kolo {
 
-/// A host bucket, as far as it decides what an all-reduce costs.
+/// The properties of a host bucket that decide the cost of an all-reduce.
 struct HostBucket {
   std::size_t bytes = 0;  ///< On one rank, in the bucket's dtype.
   Packing packing = Packing::kNone;
-  std::size_t chunk_bytes = 0;  ///< 0: the size that `CostModel::chunk_bytes` says.
+  std::size_t chunk_bytes = 0;  ///< 0: use `CostModel::chunk_bytes`.
 };
 
-/// As the cost model sees a bucket in host memory.
+/// The cost model's view of a bucket in host memory.
 HostBucket host_bucket(const BucketLayout& layout);
 
 /// Predicted times of all-reduce algorithms, from their prices.
@@ -35,19 +35,19 @@ class CostModel {
 
   /// Errors: internal unless the algorithm takes host memory.
   Price host_price(const AllReduce& algorithm, const HostBucket& bucket) const;
-  /// The size of the pieces that `algorithm` should be cut into, a power of two. Small ones fill
-  /// the pipeline soon, large ones have fewer messages and steps; ties go to the larger.
+  /// The best chunk size for `algorithm`, a power of two. Small chunks fill the pipeline early;
+  /// large ones need fewer messages and steps. The larger size wins a tie.
   std::size_t chunk_bytes(const AllReduce& algorithm, const HostBucket& bucket) const;
 
-  /// Buckets in device memory are taken to follow each other. Errors: internal unless the algorithm
-  /// takes device memory.
+  /// Assumes that device buckets follow each other. Errors: internal unless the algorithm takes
+  /// device memory.
   Price device_price(const AllReduce& algorithm, std::size_t bytes,
                      std::size_t unit_bytes = kDeviceUnitBytes) const;
 
   const LinkCosts& costs() const { return costs_; }
 
  private:
-  /// The time of a bucket beside its algorithm.
+  /// The fixed time per bucket, outside its algorithm.
   double bucket_us() const;
   Passage passage(const AllReduce& algorithm, const HostBucket& bucket, double bytes) const;
   Price chunked_price(const AllReduce& algorithm, const HostBucket& bucket,

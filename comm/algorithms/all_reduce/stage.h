@@ -20,8 +20,8 @@ struct Stage {
   Extent extent;  ///< Elements of the bucket, present in the bucket of every rank of the group.
   bool finishes = true;  ///< Nothing is added after this stage, so it applies the scale.
   Sink sink = Sink::kUser;
-  /// The share of the sums between nodes that each node makes, by node; empty: equal shares. Only
-  /// an algorithm that `takes_shares`, between groups of one rank per node, heeds it.
+  /// Each node's share of the sums that are made between nodes; empty: equal shares. Used only by
+  /// an algorithm with `takes_shares`, between groups of one rank per node.
   std::vector<double> node_shares = {};
 
   std::size_t size() const { return group.size(); }
@@ -29,8 +29,8 @@ struct Stage {
   std::size_t position(int rank) const;
 };
 
-/// Part `index` of the stage's extent, in the bucket of `rank`: its node's share, if nodes have
-/// shares and the group has one rank of each.
+/// Part `index` of the stage's extent, in the bucket of `rank`. If nodes have shares and the group
+/// has one rank per node, the part is that node's share.
 inline Range part_at(const ScheduleBuilder& builder, const Stage& stage, int rank,
                      std::size_t index) {
   const DType dtype = builder.layout().dtype;
@@ -40,16 +40,16 @@ inline Range part_at(const ScheduleBuilder& builder, const Stage& stage, int ran
   return builder.bucket_of(rank, part.offset, part.count);
 }
 
-/// Calls visit(position) for every other position, starting after our own so that not everybody
-/// begins with the same peer.
+/// Calls visit(position) for every other position, starting after our own so that ranks begin with
+/// different peers.
 template <typename Visit>
 void for_each_peer(const Stage& stage, std::size_t own, Visit visit) {
   for (std::size_t i = 1; i < stage.size(); ++i) visit((own + i) % stage.size());
 }
 
 /// Packs the parts of a stage, unless the bucket is in place, in the order in which this rank sends
-/// them: after its own part that of the next rank (1) or of the one before (-1). Its own comes
-/// last.
+/// them: the part of the next rank first (`send_order` 1), or that of the previous rank (-1). This
+/// rank's own part comes last.
 inline void load_parts(ScheduleBuilder& builder, const Stage& stage, int send_order) {
   const std::size_t own = stage.position(builder.rank());
   const std::size_t stride = send_order > 0 ? 1 : stage.size() - 1;
@@ -59,10 +59,10 @@ inline void load_parts(ScheduleBuilder& builder, const Stage& stage, int send_or
   }
 }
 
-/// Appends the steps of one stage to the schedule of `builder.rank()`. It is a pure function: all
-/// ranks of the group call it with equal stages, in the same order.
+/// Appends the steps of one stage to the schedule of `builder.rank()`. All ranks of the group call
+/// it with equal stages, in the same order.
 ///
-/// After it, `sink` holds the combined extent on every rank of the group: equal bytes everywhere.
+/// Afterwards `sink` holds the combined extent on every rank of the group, with equal bytes.
 /// Threads: pure; any.
 using AppendStage = void (*)(ScheduleBuilder& builder, const Stage& stage);
 
@@ -84,59 +84,61 @@ struct Memories {
 struct LocalHalves {
   AppendStage reduce_scatter;
   AppendStage all_gather;
-  /// The price of both halves in host memory; null: they are not for host memory.
+  /// The price of both halves in host memory; null if they do not support host memory.
   HostPrice host_price = nullptr;
-  /// The time of one half of a unit in device memory, on a node of `ranks` ranks; null: they are
-  /// not for device memory.
+  /// The time of one half of a unit in device memory, on a node of `ranks` ranks; null if the
+  /// halves do not support device memory.
   double (*device_half_us)(const LinkCosts& costs, double ranks, double bytes) = nullptr;
 
   Memories memories() const { return {host_price != nullptr, device_half_us != nullptr}; }
 };
 
-/// An all-reduce among ranks that are all alike: its name, its steps, its price and its limits, in
-/// the file that defines its steps. Two make a hierarchy; see all_reduce.h.
+/// An all-reduce that treats all ranks alike: its name, steps, price and limits, defined in the
+/// file that defines its steps. Two of them make a hierarchy; see all_reduce.h.
 struct FlatAllReduce {
   std::string_view name;
-  Memories memories;     ///< It can sum buckets there.
-  Memories auto_choice;  ///< "auto" considers it for buckets there.
+  Memories memories;     ///< Kinds of memory whose buckets it can sum.
+  Memories auto_choice;  ///< Kinds of memory for which "auto" considers it.
   /// The largest bucket for which "auto" considers it.
   std::size_t auto_most_bytes = std::numeric_limits<std::size_t>::max();
 
-  /// Each element is summed at one rank, in the order of the group: one rounding of 16-bit sums,
-  /// and the same bits however buckets and chunks are cut.
+  /// Whether each element is summed at one rank, in the order of the group: 16-bit sums are rounded
+  /// once, and the bits do not depend on how buckets and chunks are cut.
   bool sums_in_one_place = false;
-  bool needs_native = false;  ///< The device's own library must have a group of all ranks.
+  bool needs_native = false;  ///< The device's native library must have a communicator of all
+                              ///< ranks.
   /// Inside one node it reads memory that peers have mapped. On a single node "auto" considers no
-  /// other, so that no bit there depends on what links cost.
+  /// other algorithm, so that the bits there do not depend on link costs.
   bool maps_memory = false;
-  bool takes_shares = false;  ///< `Stage::node_shares`.
-  bool owns_parts = false;    ///< Steps name the part of each rank of the group.
+  bool takes_shares = false;  ///< It honours `Stage::node_shares`.
+  bool owns_parts = false;    ///< Its steps assign one part to each rank of the group.
 
-  /// All-reduce of one stage by messages, between any ranks; null: no CROSS of a hierarchy.
+  /// All-reduce of one stage by messages, between any ranks; null if it cannot be a hierarchy's
+  /// CROSS.
   AppendStage exchange = nullptr;
-  /// The next part that a rank sends first is that of the next rank (1) or of the one before (-1).
+  /// Each rank sends the part of the next rank first (1), or that of the previous rank (-1).
   int send_order = 1;
-  /// Null: no LOCAL of a hierarchy.
+  /// Null if it cannot be a hierarchy's LOCAL.
   const LocalHalves* halves = nullptr;
 
-  /// A whole bucket, stage after stage, that is not part of a hierarchy; null: by `exchange`.
+  /// A whole bucket, stage after stage, outside a hierarchy; null: use `exchange` for each stage.
   void (*append)(ScheduleBuilder& builder, const std::vector<Stage>& stages,
                  const CompileContext& context) = nullptr;
   bool in_one_piece = false;  ///< Host buckets are never cut into chunks.
-  /// The size of the pieces that a host bucket is cut into, where the options do not say it.
+  /// The piece size of a host bucket unless the options set one.
   std::optional<std::size_t> (*piece_bytes)(const CompileContext& context) = nullptr;
 
-  /// Host memory; null: it has none. Also the price of an exchange of a hierarchy.
+  /// Price in host memory, also as the exchange of a hierarchy; null if host memory is unsupported.
   HostPrice price = nullptr;
-  /// The additional price of tensors outside the bucket; null: `HostLinks::packing`.
+  /// The additional price of tensors outside the bucket; null: use `HostLinks::packing`.
   Passage (*packing_price)(const HostLinks& links, double bytes, Packing packing) = nullptr;
-  /// Device memory; null: `price` of the messages and their staging.
+  /// Time in device memory; null: use `price` for the messages and add their staging.
   double (*device_us)(const ProcessGrid& grid, const LinkCosts& costs, double bytes) = nullptr;
 };
 
-/// All of them, preferred first among equals. One line adds one: the file that defines the steps of
-/// NAME defines `all_reduce::NAME`. Cost for n ranks and S bytes, per rank: messages sent; bytes
-/// sent.
+/// All flat all-reduces; among equally cheap ones the earlier is preferred. To add one, add a line
+/// here and define `all_reduce::NAME` in the file with its steps. Cost per rank for n ranks and S
+/// bytes: messages sent; bytes sent.
 ///
 ///   direct             2(n-1)            2(n-1)/n S     two rounds; sums in group order
 ///   flat               n-1               (n-1) S        one round; sums in group order
@@ -158,25 +160,26 @@ KOLO_ALL_REDUCES(KOLO_DECLARE_ALL_REDUCE)
 #undef KOLO_DECLARE_ALL_REDUCE
 }  // namespace all_reduce
 
-/// By reading each other's bucket, between ranks of one node: no message, three flags per pair.
+/// Ranks of one node read each other's bucket: no message, three flags per pair.
 extern const LocalHalves kSharedDirect;
 
-/// By messages, between any ranks: the owner of a part sums it in group order.
+/// Works by messages between any ranks: the owner of a part sums it in group order.
 void append_direct(ScheduleBuilder& builder, const Stage& stage);
 
 /// `direct` for a bucket in place, between ranks of one node: no message, two flags per pair. The
 /// owner of a part writes the sum to all buckets.
-/// Cost: each byte of a bucket is read once and written once, by whichever rank.
+/// Cost: each byte of a bucket is read once and written once.
 void append_shared_direct(ScheduleBuilder& builder, const Stage& stage);
 
 /// `direct` for a bucket in the caller's tensors, between ranks of one node: chunk by chunk,
-/// through `window` slots of staging memory in rotation. Only the parts that peers sum are packed.
-/// `stages` are all chunks of the bucket. Two flags per pair and chunk.
+/// through `window` slots of staging memory in rotation. A rank packs only the parts that peers
+/// sum. `stages` holds all chunks of the bucket. Two flags per pair and chunk.
 void append_windowed_direct(ScheduleBuilder& builder, const std::vector<Stage>& stages,
                             std::size_t window);
 
-/// Each stage by `exchange`. The parts of a host bucket are packed before it in the order in which
-/// they are sent: peers start before all is packed, and not all ranks begin with the same owner.
+/// Appends each stage by `exchange`. The parts of a host bucket are packed just before it, in the
+/// order in which they are sent: peers can start before all parts are packed, and ranks begin with
+/// different owners.
 void append_by_messages(ScheduleBuilder& builder, const std::vector<Stage>& stages,
                         AppendStage exchange, int send_order);
 
@@ -200,14 +203,14 @@ void append_hierarchical(ScheduleBuilder& builder, const std::vector<Stage>& sta
 Passage hierarchical_price(const HostLinks& links, const LocalHalves& local, HostPrice cross,
                            double bytes);
 
-/// The time of an exchange among all ranks of `grid` whose messages are staged: each is copied from
-/// a device to the host, sent, and copied to a device. Copies in one direction follow each other;
-/// of messages inside a node only those of one per round are counted.
+/// The time of an exchange among all ranks of `grid` with staged messages: each message is copied
+/// from device to host, sent, and copied to the other device. Copies in one direction follow each
+/// other. Inside a node, only one message per round is counted.
 struct StagedExchange {
-  double copy_us = 0;  ///< In each direction.
+  double copy_us = 0;  ///< Copying time in each direction.
   double network_us = 0;
 };
-/// `copied_bytes`: what one rank copies in each direction.
+/// `copied_bytes`: bytes that one rank copies in each direction.
 StagedExchange staged_exchange(const ProcessGrid& grid, const LinkCosts& costs, HostPrice price,
                                double bytes, double copied_bytes);
 
@@ -217,8 +220,8 @@ double hierarchical_device_us(const ProcessGrid& grid, const LinkCosts& costs,
                               const LocalHalves& local, HostPrice cross, std::size_t bytes,
                               std::size_t unit_bytes);
 
-/// Copies the root's extent to the user of every rank: along a binomial tree between nodes, by
-/// reading one bucket inside each.
+/// Copies the root's extent to the user memory of every rank: along a binomial tree between nodes,
+/// and by reading one bucket inside each node.
 void append_broadcast(ScheduleBuilder& builder, Extent extent, int root, const ProcessGrid& grid);
 
 }  // namespace kolo

@@ -9,48 +9,50 @@
 
 namespace kolo {
 
-/// What nodes have for each other, as blocks of elements in the staging memory of one rank per
-/// node, its head, which sends and receives for it: few messages, for small collectives.
+/// The data that nodes exchange, as blocks of elements in the staging memory of one rank per node
+/// (its head), which sends and receives for the node. This takes few messages, which suits small
+/// collectives.
 ///
-/// A block holds items side by side: a part, or what the node contributes to its sum. Algorithms
-/// move blocks between heads; this class fills them from the ranks of a node and hands them out.
+/// A block is a sequence of items: a part, or the node's contribution to the sum of a part.
+/// Algorithms move blocks between heads; this class fills blocks from the ranks of a node and
+/// delivers received blocks to them.
 ///
 ///   contributors' memory -> own staging memory -> blocks of the head ==> another head's blocks
-///   another head's blocks -> its receivers' memory, who sum what is to be summed
+///   another head's blocks -> memory of this node's receivers, which sum where required
 ///
-/// All ranks call `reserve`, `fill` and `deliver`, heads the rest.
-/// Threads: one. Cost: time grows with the parts, memory with those that this node gives or gets;
-/// of an all-to-all in unequal parts, with nodes^2.
+/// All ranks call `reserve`, `fill` and `deliver`; only heads call the other functions.
+/// Threads: one. Cost: time grows with the number of parts, memory with the parts that this node
+/// sends or receives; for an all-to-all in unequal parts, memory grows with nodes^2.
 class Blocks {
  public:
-  /// Before: `goal` is that of a collective (not kOther). The root, if there is one, is a head.
+  /// Before: `goal` is a collective (not kOther). The root, if there is one, is a head.
   Blocks(ScheduleBuilder& builder, const Goal& goal, const ProcessGrid& grid);
 
   int nodes() const { return grid_.num_nodes(); }
   int node() const { return node_; }
   int head(int node) const;
   bool is_head() const { return head(node_) == builder_.rank(); }
-  /// Elements of the block that `from` has for `to`: the root is one of them, if there is one.
+  /// Elements of the block from `from` to `to`. In a rooted collective, the root is one of the two.
   std::size_t count(int from, int to) const;
 
-  /// Takes `count` elements for blocks, which is equal on all ranks.
+  /// Reserves `count` elements for blocks. All ranks pass the same count.
   void reserve(std::size_t count);
-  /// Elements of the head's blocks.
+  /// A range of this node's blocks, in the head's memory.
   Range at(std::size_t offset, std::size_t count) const;
 
-  /// Brings what this node has for the nodes of `targets` to its head: the block for a node lies
-  /// at its value.
+  /// Copies this node's data for each node in `targets` to the head. Each map value is the offset
+  /// of that node's block.
   void fill(const std::map<int, std::size_t>& targets);
-  /// Brings what is here to the receivers of this node: the block of a node lies at its value.
+  /// Delivers received blocks to the receivers of this node. Each map value is the offset of the
+  /// block that came from that node.
   void deliver(const std::map<int, std::size_t>& sources);
 
  private:
-  /// A part, or the contributions to it of one node or rank.
+  /// A part, or one node's or rank's contributions to it.
   struct Item {
     std::size_t part = 0;
     std::vector<int> contributors;
   };
-  /// Elements that move from one place to another.
   struct Transfer {
     std::size_t target = 0, source = 0, count = 0;
   };
@@ -71,12 +73,13 @@ class Blocks {
   const ProcessGrid& grid_;
   int node_;
   bool sums_in_one_place_;
-  // Elements of the parts that are not summed, by node of the only contributor; of those with one
-  // receiver, by its node.
+  // Elements of parts that are not summed, by node of their only contributor; and elements of parts
+  // with one receiver, by node of that receiver.
   std::vector<std::size_t> given_, got_;
-  std::vector<std::size_t> pairs_;                          // of an all-to-all in unequal parts
+  std::vector<std::size_t> pairs_;                          // by pair of nodes, for an all-to-all
+                                                            // in unequal parts
   std::map<std::pair<int, int>, std::vector<Item>> items_;  // of this node's blocks
-  std::vector<std::size_t> contributed_;                    // elements, by rank; none of a head
+  std::vector<std::size_t> contributed_;                    // elements, by rank; 0 for a head
   std::size_t most_contributed_ = 0;
   Range memory_;
 };

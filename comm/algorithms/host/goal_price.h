@@ -9,23 +9,23 @@
 
 namespace kolo {
 
-/// A goal, as far as it decides what an algorithm costs: parts are taken to be equal.
+/// The properties of a goal that decide the cost of an algorithm; parts are assumed equal.
 struct GoalSize {
   GoalKind kind = GoalKind::kOther;
-  double bytes = 0;                ///< Of all parts, in the bucket's dtype.
+  double bytes = 0;                ///< Total of all parts, in the bucket's dtype.
   bool sums_in_one_place = false;  ///< Sums are made of the contributions of all ranks at once.
-  double tensors = 1;              ///< Each may take messages of its own.
+  double tensors = 1;              ///< Number of tensors; each may need messages of its own.
 };
 GoalSize size_of(const CompileContext& context);
 
-/// An algorithm of a collective other than all-reduce, as the functions of one file.
+/// An algorithm for a collective other than all-reduce, given as the functions of one file.
 class CollectiveAlgorithm final : public Algorithm {
  public:
   struct Functions {
     std::string_view name;
     bool (*serves)(const CompileContext& context);
     void (*append)(ScheduleBuilder& builder, const CompileContext& context);
-    /// As `Price::us`.
+    /// Computes `Price::us`.
     double (*predict_us)(const HostLinks& links, const GoalSize& size,
                          const CompileOptions& options);
   };
@@ -35,7 +35,7 @@ class CollectiveAlgorithm final : public Algorithm {
   std::string_view name() const override { return functions_.name; }
   bool serves(const CompileContext& context) const override { return functions_.serves(context); }
   Price price(const CompileContext& context) const override;
-  /// The size with the least price.
+  /// The chunk size with the lowest price.
   std::size_t chunk_bytes(const CompileContext& context) const override;
   void append(ScheduleBuilder& builder, const CompileContext& context) const override {
     functions_.append(builder, context);
@@ -45,10 +45,10 @@ class CollectiveAlgorithm final : public Algorithm {
   Functions functions_;
 };
 
-/// The terms of which the prices of algorithms for goals are made, for one goal among the ranks of
-/// `links`. Every node is taken to be as large as the largest.
+/// Building blocks for the prices of algorithms, for one goal among the ranks of `links`. Every
+/// node is assumed to be as large as the largest.
 ///
-/// Units: bytes; microseconds. Threads: immutable; any. `links` and `size` outlive it.
+/// Units: bytes; microseconds. Threads: any; immutable. `links` and `size` outlive it.
 class GoalPrice {
  public:
   GoalPrice(const HostLinks& links, const GoalSize& size) : links_(links), size_(size) {}
@@ -56,11 +56,11 @@ class GoalPrice {
   double nodes() const { return links_.grid().num_nodes(); }
   double ranks() const { return links_.ranks(); }
   double local() const { return links_.largest_node(); }
-  /// Rounds in which the number of nodes that know something doubles until all do.
+  /// Rounds until all nodes have the data, when the number of nodes that have it doubles per round.
   double doublings() const;
   /// Bytes of one part.
   double part_bytes() const;
-  /// The root sends, and nobody else where contributions go straight to their receivers.
+  /// Only the root sends, if contributions go straight to their receivers.
   bool is_from_root() const { return kolo::is_from_root(size_.kind); }
   /// One rank sends to all others, or receives from all.
   bool has_root() const { return kolo::has_root(size_.kind); }
@@ -69,20 +69,20 @@ class GoalPrice {
   /// Messages that the busiest rank sends or receives if each contribution goes straight to its
   /// receiver.
   double direct_messages() const;
-  /// The bytes of these on the busiest link in one direction.
+  /// Bytes of the direct messages on the busiest link, in one direction.
   double direct_bytes() const;
-  /// Kernels of the busiest node: contributions are copied to slots, and results from them.
+  /// Time of copying contributions to slots and results from slots, on the busiest node.
   double copies_us() const;
-  /// Until what came from another node is handed on inside this one. Ranks that share cores have to
-  /// be woken for it, as by a message.
+  /// Time to pass data from another node on to the ranks of this one. Ranks that share cores have
+  /// to be woken for it, as for a message.
   double handed_on_us() const;
-  /// A link that passes `bytes`, from several peers at once or one by one.
+  /// Time of a link for `bytes`; `is_crowded`: from several peers at once instead of one by one.
   double link_us(double bytes, bool is_crowded) const;
 
-  /// The time of rounds that follow each other as closely as the busiest resource allows.
+  /// Time of consecutive rounds, which overlap as far as the busiest resource allows.
   double rounds_us(const Passage& one, double rounds) const;
-  /// The time of blocks that move at once, `held` bytes of them at one rank; infinite if a slot
-  /// does not hold them.
+  /// Time of blocks that move at once, when one rank holds `held` bytes of them; infinite if they
+  /// do not fit in a slot.
   double blocks_us(const Passage& all, double held, const CompileOptions& options) const;
 
  private:
@@ -90,10 +90,9 @@ class GoalPrice {
   const GoalSize& size_;
 };
 
-/// The size of pieces with the least price, of a slot, its half, its quarter, ...: small ones are
-/// soon where they go, large ones are fewer messages. But none smaller than a 4096th of all
-/// `bytes`: a first piece of that size delays nothing, and planning takes time for each.
-/// `predict_us` takes bytes.
+/// The piece size with the lowest price: a slot, half a slot, a quarter, and so on. Small pieces
+/// arrive earlier, large ones need fewer messages. The size is at least 1/4096 of `bytes`: a first
+/// piece that small delays nothing, and each piece takes planning time. `predict_us` takes bytes.
 template <typename Predict>
 std::size_t best_piece(std::size_t slot, double bytes, Predict predict_us) {
   const std::size_t smallest =

@@ -15,59 +15,61 @@ namespace kolo {
 
 /// A part of a goal, or as much of it as one rank sums.
 struct SumShare : Goal::Part {
-  int adder = 0;           ///< Who sums it; a receiver of what is only moved.
-  std::size_t number = 0;  ///< Among those of its part.
-  /// Its contributor puts it where it goes; else receivers of its node copy it.
+  int adder = 0;           ///< The rank that sums the part; for a part that is only moved, a
+                           ///< receiver.
+  std::size_t number = 0;  ///< Index among the shares of its part.
+  /// The contributor writes it to its destination; otherwise receivers of its node copy it.
   bool is_put = false;
 };
 
-/// A contribution to a share. The distance from contributor to adder puts moves in an order in
-/// which not all ranks begin with the same peer: from 1, the next rank, to the number of ranks,
-/// oneself, so that nobody waits for what a rank keeps.
+/// A contribution to a share. Moves are ordered by the distance from contributor to adder, so that
+/// ranks begin with different peers: 1 is the next rank, the number of ranks is the contributor
+/// itself. A rank's own contribution comes last, because nobody waits for it.
 struct Move {
   int distance = 0;
   std::size_t share = 0;
   int contributor = 0;
 };
 
-/// A round moves a piece of each share, some of which are empty: of those that ranks of the node
-/// whose slices are kept contribute to, sum or receive, or of some of all shares, whose slots are
-/// counted. A sum that another node makes lacks the contributions of other nodes.
+/// A round moves one piece of each share; a piece may be empty. If slices of one node are kept, the
+/// round has the pieces that ranks of this node contribute to, sum or receive; if slots are
+/// counted, it has pieces of some of all shares. A sum made by another node lacks the contributions
+/// of other nodes.
 struct PieceRound {
   std::span<const SumShare> shares;
   std::span<const Extent> pieces;  ///< By share.
   std::span<const Move> moves;     ///< Of pieces that are not empty, by distance.
 };
 
-/// How an algorithm moves pieces through slots.
+/// Rules by which an algorithm moves pieces through slots.
 struct SliceRules {
   void (*append_round)(Slices& slices, const PieceRound& round) = nullptr;
-  /// All pieces of the moves of one distance come before those of the next, so that a rank has
-  /// few peers at a time. For what is not summed, and with `slots_in_turns`.
+  /// Moves all pieces of one distance before those of the next, so that a rank has few peers at a
+  /// time. Applies to data that is not summed, and with `slots_in_turns`.
   bool by_distance = false;
-  /// A sum with one receiver is made in shares, by all who contribute. What is moved is shared
-  /// among the nodes that receive it from another.
+  /// A sum with one receiver is made in shares, one per contributor. Data that is only moved is
+  /// split into shares among the nodes that receive it from another node.
   bool in_shares = false;
-  /// Ranks of a node that would copy less than others put a share of their contributions where it
-  /// goes.
+  /// In a node, ranks that would copy less than others write a share of their contributions
+  /// directly to the destination.
   bool puts = false;
-  /// The slots of one rank, if it uses them again within a round; at least as many as are in use at
-  /// a time. Otherwise as many as it uses in a round.
+  /// Slots per rank, if it reuses them within a round: at least as many as are in use at a time.
+  /// Empty: as many as it uses in a round.
   std::optional<std::size_t> slots_in_turns = std::nullopt;
   std::size_t most_piece_bytes = std::numeric_limits<std::size_t>::max();
 };
 
-/// The memory of a slot of each rank for a bucket of `bytes`, of which `CompileOptions::window`
-/// exist, all rounds together.
+/// Size of the slot memory per rank for a bucket of `bytes`, over all rounds. There are
+/// `CompileOptions::window` such slots.
 std::size_t slot_bytes(std::size_t bytes, const CompileOptions& options);
 
-/// Lending mapped memory saves the way through a slot, and makes the holder wait for a reply: a
-/// flag there and one back. Lending private memory saves the way of the bytes from core to core,
-/// and takes a call to the system.
+/// The sizes from which lending pays. Lending mapped memory avoids a copy through a slot, but the
+/// holder waits for a reply: one flag there and one back. Lending private memory avoids moving the
+/// bytes from core to core, but takes a system call.
 LeastLent least_lent(const LinkCosts& costs);
 
-/// Appends the steps of one rank to the schedule: in rounds, each of which fills a slot's memory
-/// with the pieces that a rank holds at a time.
+/// Appends the steps of one rank to the schedule, in rounds. Each round fills a slot's memory with
+/// the pieces that a rank holds at a time.
 void append_slices(ScheduleBuilder& builder, const CompileContext& context,
                    const SliceRules& rules);
 

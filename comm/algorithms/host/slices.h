@@ -15,53 +15,54 @@
 
 namespace kolo {
 
-/// A piece in a slot of its holder, with all that happens to it there.
+/// A piece in a slot of its holder: where it comes from and where it goes.
 struct Slice {
   using Ranks = std::vector<int>;
 
   Extent piece;
   int holder = 0;
-  /// How it gets there: the holder receives it from `sender`, or sums `addends`; with neither, it
+  /// Source: the holder receives the piece from `sender`, or sums `addends`. Without either, it
   /// packs its own contribution.
   std::optional<int> sender = {};
-  /// Slices of which it is the sum; empty: the holder's own contribution.
+  /// Indices of the slices to sum; an empty entry stands for the holder's own contribution.
   std::vector<std::optional<std::size_t>> addends = {};
-  bool finishes = false;   ///< As a sum, it is complete.
-  bool is_addend = false;  ///< Its holder, too, sums it.
+  bool finishes = false;   ///< The sum is complete.
+  bool is_addend = false;  ///< The holder also uses it as an addend.
 
   Ranks readers = {};       ///< Ranks of the holder's node that read it.
   Ranks recipients = {};    ///< Ranks of other nodes to which it is sent.
-  bool to_readers = false;  ///< It is in the result of its readers.
-  /// Its only reader offers the place in its result, and the holder puts it there: it is in no slot
-  /// of the holder, but has one of the reader's.
+  bool to_readers = false;  ///< It is part of the readers' result.
+  /// The holder writes it directly into its only reader's result buffer; the slot belongs to the
+  /// reader.
   bool is_put = false;
-  bool to_holder = false;  ///< It is in the result of its holder.
+  bool to_holder = false;  ///< It is part of the holder's result.
 
   std::size_t slot = 0;
 
   bool is_contribution() const { return !sender && addends.empty(); }
-  /// Only its holder needs it.
+  /// Whether only the holder needs it.
   bool is_private() const { return readers.empty() && recipients.empty(); }
   int slot_owner() const { return is_put ? readers.front() : holder; }
 };
 
-/// From how many bytes on a contribution is lent to its readers, and the place of a result offered.
+/// Smallest sizes in bytes at which a contribution is lent to its readers, or a result buffer is
+/// offered to its writer.
 struct LeastLent {
-  std::size_t mapped = 0;    ///< If it lies in the arena.
-  std::size_t unmapped = 0;  ///< If it does not, and they can read it all the same.
+  std::size_t mapped = 0;    ///< For memory in the arena.
+  std::size_t unmapped = 0;  ///< For memory outside the arena that peers can read nevertheless.
 };
 
-/// The slices of a collective, in an order in which each comes after those that it is made of.
+/// The slices of a collective, ordered so that each comes after the slices it is made of.
 ///
-/// All ranks append their steps in this order, so that the flags of two ranks agree and nobody
-/// waits in a circle. Each holder uses its slots in rotation. Either the slices of one node are
-/// kept, whose ranks touch no others, or the slots of all ranks are counted, because they are alike
-/// everywhere.
+/// All ranks append their steps in this order, so that the flags of two ranks match and no ranks
+/// wait in a circle. Each holder uses its slots in rotation. There are two modes: given a node, the
+/// slices of its ranks are kept, and other ranks' slices ignored; without a node, only slots are
+/// counted, for all ranks, because all ranks need to agree on them.
 ///
 /// Threads: one. Cost: memory grows with the slices that the node holds.
 class Slices {
  public:
-  /// Without a node, slots are counted.
+  /// Without `node`, slots are only counted.
   Slices(const BucketLayout& layout, const ProcessGrid& grid, std::optional<int> node,
          const LeastLent& least_lent)
       : layout_(layout),
@@ -70,57 +71,59 @@ class Slices {
         least_lent_(least_lent),
         used_(static_cast<std::size_t>(grid.world_size())) {}
 
-  /// The number by which others name it as an addend; of no use outside its holder's node.
+  /// Returns the index by which other slices name it as an addend; valid only within its holder's
+  /// node.
   std::size_t add(Slice slice);
   /// Whether slices of this holder are kept.
   bool keeps(int holder) const { return node_ == grid_.node(holder); }
-  /// Whether slices of this node's ranks are of interest.
+  /// Whether slices held by ranks of this node are kept or counted.
   bool concerns(int node) const { return !node_ || node_ == node; }
-  /// The same as `add`, for a slice with a slot that is not kept.
+  /// Counts the slot of a slice that is not kept.
   void count(const Extent& piece, int holder) {
     slot_count_ = std::max(slot_count_, piece.count);
     most_used_ = std::max(most_used_, ++used_[static_cast<std::size_t>(holder)]);
   }
-  /// Gives slots to all slices: each holder has `slots` of `count` elements, which exist `turns`
-  /// times; see Schedule::staging_turns. Two turns are for slots that an iteration uses once.
+  /// Assigns slots to all slices: each holder has `slots` slots of `count` elements, in `turns`
+  /// copies; see Schedule::staging_turns. Two turns require that an iteration uses each slot once.
   void give_slots(std::size_t slots, std::size_t count, std::uint32_t turns);
 
   const BucketLayout& layout() const { return layout_; }
   const ProcessGrid& grid() const { return grid_; }
   std::span<const Slice> kept() const { return kept_; }
-  /// The most slots that one rank would use if it used none twice.
+  /// The most slots that one rank would use if it never reused one.
   std::size_t most_used() const { return most_used_; }
 
   std::size_t slots() const { return slots_; }
   /// Elements of the longest piece in a slot.
   std::size_t slot_count() const { return slot_count_; }
   std::uint32_t turns() const { return turns_; }
-  /// Flags from one rank to another of the node, where there are most.
+  /// The largest number of flags between any two ranks of the node.
   std::uint32_t flags() const;
 
-  /// Elements are cast on their way to slots and from them, so nothing is summed elsewhere.
+  /// Whether elements are cast on their way to and from slots; then sums are made only in slots.
   bool are_cast() const { return layout_.placement == Placement::kStaged; }
   bool needs_slot(const Slice& slice) const {
     return are_cast() || !slice.is_private() || slice.sender || slice.is_addend;
   }
-  /// Its slot is one of a loan, for readers that read it where it is if they can.
+  /// Whether its slot belongs to a loan: readers read the contribution in place if they can.
   bool is_lent(const Slice& slice) const {
     return !are_cast() && slice.is_contribution() && !slice.readers.empty() && !slice.is_put &&
            bytes_of(slice) >= least_lent_.mapped;
   }
-  /// Whether it is large enough to be put where it belongs, which has elements of this dtype.
+  /// Whether it is large enough to be written directly to its destination, which must have the
+  /// bucket's dtype.
   bool may_be_put(const Slice& slice) const {
     return !are_cast() && bytes_of(slice) >= least_lent_.mapped;
   }
-  /// It may also be copied from or to private memory.
+  /// Whether it may also be copied from or to private memory.
   bool is_for_copies(const Slice& slice) const {
     return slice.to_readers && slice.is_contribution() && bytes_of(slice) >= least_lent_.unmapped;
   }
-  /// With two turns a holder need not know before the next iteration that its slot is read. What is
-  /// lent is the caller's as soon as the iteration is over.
+  /// Whether readers may confirm in the next iteration. With two turns the holder reuses a slot
+  /// only then; lent memory belongs to the caller again as soon as the iteration ends.
   bool may_read_later(const Slice& slice) const { return turns_ > 1 && !is_lent(slice); }
-  /// Whether `reader` tells the holder that it has read the slice. A reader that may do so later
-  /// need not if the holder reads something of it: then the holder hears that it has come so far.
+  /// Whether `reader` tells the holder that it has read the slice. If it may do so later, the
+  /// message is not needed when the holder reads something of `reader`: that implies the progress.
   bool needs_reply(const Slice& slice, int reader) const {
     return !may_read_later(slice) || !told_.contains({reader, slice.holder});
   }
@@ -143,29 +146,30 @@ class Slices {
   std::uint32_t turns_ = 1;
 };
 
-/// The slice of a piece that one of `members`, ranks of one node, receives from `sender` for all of
+/// The slice that one of `members` (ranks of one node) receives from `sender` on behalf of all of
 /// them. Pieces of different contributors enter a node at different ranks.
 Slice relay(const Extent& piece, int contributor, int sender, Slice::Ranks members);
 
-/// Brings `slice` from its holder to all receivers: each node gets it once, from the holder. The
-/// next node is first, so that not all holders send to the same one. A sum that one rank of the
-/// node receives is put there.
+/// Sends `slice` from its holder to all receivers; each node receives it once. The next node comes
+/// first, so that holders do not all send to the same node. If one rank of the holder's node
+/// receives a sum, the holder writes it directly to the destination.
 void spread(Slices& slices, Slice slice, const RankRange& receivers);
 
-/// Puts a contribution of `holder` where the other receivers, all of its node, offer to have it.
+/// Writes a contribution of `holder` directly into the results of the other receivers, all on its
+/// node.
 void put(Slices& slices, const Extent& piece, int holder, const RankRange& receivers);
 
 /// The members of `ranks` in a node, ascending. The grid outlives them.
 std::span<const int> members_of(const ProcessGrid& grid, int node, const RankRange& ranks);
-/// The same but for `holder`.
+/// As `members_of`, without `holder`.
 Slice::Ranks others_of(const ProcessGrid& grid, int node, const RankRange& ranks, int holder);
 
-/// Calls `visit(node, others)` for the nodes after `first`, and then for those before it, that have
-/// members of `ranks` other than `holder`.
+/// Calls `visit(node, others)` for each other node with members of `ranks` besides `holder`: first
+/// the nodes after `first`, then the ones before it.
 template <typename Visit>
 void for_each_other_node(const ProcessGrid& grid, int first, const RankRange& ranks, int holder,
                          Visit visit) {
-  // Pairs of ranks are many: they do not look at all nodes.
+  // There are many pairs of ranks, so this case does not loop over all nodes.
   const bool is_one = ranks.size() == 1;
   const int end = is_one ? 2 : grid.num_nodes();
   for (int step = 1; step < end; ++step) {

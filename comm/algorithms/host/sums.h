@@ -8,29 +8,29 @@
 
 namespace kolo {
 
-/// Contributions to a piece at a rank that adds them up, in the order of ranks: slices that others
-/// have handed to it, or its own contribution, which has none. All of one node or, where sums are
-/// made in one place, all.
+/// Contributions to a piece at the rank that sums them, in rank order: slices handed over by other
+/// ranks, or an empty entry for its own contribution. They come from one node or, where sums are
+/// made in one place, from all nodes.
 struct Addends {
   int adder = 0;
   std::vector<std::optional<std::size_t>> slices;
 };
 
-/// Whether partial sums would be rounded, so that each sum is made in one place. Sums of elements
-/// that are cast are made by nodes, and each is rounded, as in an all-reduce of them by
-/// `hierarchical:direct,direct`: otherwise every contribution would leave its node.
+/// Whether each sum is made at one rank because partial sums would be rounded. Sums of cast
+/// elements are made per node nevertheless, and rounded there, as in an all-reduce by
+/// `hierarchical:direct,direct`; otherwise every contribution would have to leave its node.
 bool sums_in_one_place(const BucketLayout& layout);
 
-/// Hands the contributions of the round's moves to the ranks that add them up. By share, in the
-/// order in which these are added.
+/// Hands the contributions in the round's moves to the ranks that sum them. Returns the addends by
+/// share, in the order in which they are summed.
 std::vector<std::vector<Addends>> hand_over(Slices& slices, const PieceRound& round);
 
-/// Hands the contributions of one node to a piece of a share to the rank that adds them up. Before:
-/// the node has some, and sums are not made in one place.
+/// Hands one node's contributions to a piece of a share to the rank that sums them. Before: the
+/// node has contributions, and sums are not made in one place.
 Addends hand_over_of_node(Slices& slices, const SumShare& share, const Extent& piece, int node);
 
-/// The sum of a node's contributions, as an addend at `recipient`, to which its adder hands it.
-/// Nothing is added where there is but one: it goes as it is.
+/// Sums a node's contributions and hands the result to `recipient` as an addend. A single
+/// contribution is passed on as it is.
 std::optional<std::size_t> sum_of_node(Slices& slices, const Extent& piece, const Addends& addends,
                                        int recipient);
 
