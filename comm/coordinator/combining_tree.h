@@ -6,9 +6,9 @@
 
 namespace kolo {
 
-/// One rank's place in the tree that agreement runs along: the ranks of a node form a tree of the
-/// given arity under its leader, leaders form another in the order of nodes. The root is the leader
-/// of node 0. So no rank has more than twice the arity of children, whatever the nodes are like.
+/// One rank's place in the tree used for agreement: the ranks of a node form a tree of the given
+/// arity under their leader, and the leaders form another one, in node order. The root is the
+/// leader of node 0. So no rank has more than twice the arity of children, whatever the node sizes.
 ///
 ///   nodes {0 1} {2 3} {4 5}, arity 2:      0 - 1, 2, 4        2 - 3        4 - 5
 ///
@@ -24,14 +24,14 @@ struct CombiningTree {
   static CombiningTree build(int rank, const ProcessGrid& grid, int arity = kDefaultArity);
 };
 
-/// The ranks that `me` tells that the job has failed, when it finds that out or is told by `teller`
-/// (-1: finds it out). The notice takes each edge of the tree, at most once in each direction. It
-/// goes around the `lost` rank (-1: none): its neighbours stand in for it, and the first of them to
-/// know tells the others, so no subtree is cut off.
+/// The ranks that `me` notifies that the job has failed, when it detects the failure or is told by
+/// `teller` (-1: it detected it). The notice takes each edge of the tree at most once per
+/// direction. It bypasses the `lost` rank (-1: none): that rank's neighbours stand in for it, and
+/// the first of them to know tells the others, so no subtree is cut off.
 ///
 ///   tree 0 - {1, 2}, 1 - {3, 4}; 1 is lost and 3 notices: 3 tells 1, 0 and 4; 0 tells 2
 ///
-/// Cost: what the degrees of `me` and of `lost` are. Pure.
+/// Cost: proportional to the degrees of `me` and `lost`. Pure.
 std::vector<int> ranks_to_tell(const ProcessGrid& grid, const CombiningTree& me, int lost,
                                int teller);
 

@@ -15,39 +15,39 @@
 namespace kolo {
 
 enum class FrameKind : std::uint8_t {
-  kPropose,  ///< Up: my whole subtree proposes the topic, with the least and greatest value.
+  kPropose,  ///< Up: the subtree proposes the topic, with the least and greatest value.
   kAccept,   ///< Down: all ranks proposed the topic, with the least and greatest value.
   kReject,   ///< Down: `topics` fail with `error`.
-  kArrive,   ///< Up, between leaders: my subtree is ready for the topic.
+  kArrive,   ///< Up, between leaders: the subtree is ready for the topic.
   kRelease,  ///< Down, between leaders: all ranks are ready for the topic.
   kStalled,  ///< Up: the topic makes no progress in my subtree.
   kQuery,    ///< Down: report what is pending in your subtree.
   kReport,   ///< Up: the answer.
   kWarn,     ///< Down: log `error.what` as a warning.
-  kPing,     ///< Any to any: are you there?
+  kPing,     ///< Any to any: asks for a sign of life.
   kPong,     ///< The answer, also to kStalled, and to kQuery from a rank whose report takes long.
   kFail,     ///< Up and down, and around a lost rank: the job has failed with `error`.
   kOffer,    ///< Sender to receiver: a message of `offer`, with its elements if it is small.
-  kTake,     ///< Receiver to sender: it has a buffer for that message, which is to come now.
+  kTake,     ///< Receiver to sender: it has a buffer for that message; send it now.
   kRefuse,   ///< Receiver to sender: that message fails with `error` on both.
-  kRoom,     ///< Receiver to sender: there is room for more messages that come unasked.
+  kRoom,     ///< Receiver to sender: there is room for more unsolicited messages.
   kRecall,   ///< Sender to a receiver that has joined: that message must not wait for a receive.
   kAsk,      ///< Receiver to a rank that has joined: does it still send anything?
-  kNothing,  ///< The answer, behind all its offers: nothing until all have joined.
+  kNothing,  ///< The answer, behind all its offers: it sends nothing until all have joined.
   kJoined,   ///< Along the tree to all: rank `least` has run out of data.
-  kInvite,   ///< Along the tree to all: ranks that have joined are to take part in `topics`.
+  kInvite,   ///< Along the tree to all: ranks that have joined shall take part in `topics`.
   kDecline,  ///< Up: a rank that has joined has no part in the topic, which fails with `error`.
-  kClosed,   ///< Along the tree to all: rank `least` begins nothing more, and waits for the end.
+  kClosed,   ///< Along the tree to all: rank `least` begins nothing new, and waits for the end.
 };
 
 /// How the elements of a message between two ranks travel.
 enum class Delivery : std::uint8_t {
   kInOffer,      ///< In the frame that offers it.
-  kBehindOffer,  ///< In a data message that follows unasked.
+  kBehindOffer,  ///< In a data message that follows unsolicited.
   kOnDemand,     ///< In a data message that follows when the receiver takes the offer.
 };
 
-/// One of several tensors that are one message.
+/// One tensor of a grouped message.
 struct OfferedTensor {
   std::uint64_t count = 0;  ///< Elements.
   DType dtype = DType::kFloat32;
@@ -57,9 +57,9 @@ struct OfferedTensor {
 
 /// A message that its sender offers.
 struct Offer {
-  std::uint64_t tag = 0;     ///< The caller's.
+  std::uint64_t tag = 0;     ///< Index of the message from this sender to this receiver.
   std::uint64_t number = 0;  ///< Counts the messages from this sender to this receiver.
-  std::uint64_t count = 0;   ///< Elements; of a grouped message, those of its first tensor.
+  std::uint64_t count = 0;   ///< Elements; for a grouped message, elements of its first tensor.
   DType dtype = DType::kFloat32;
   Delivery delivery = Delivery::kInOffer;
   std::vector<OfferedTensor> more = {};  ///< The other tensors of a grouped message.
@@ -67,18 +67,18 @@ struct Offer {
   friend bool operator==(const Offer&, const Offer&) = default;
 };
 
-/// A message of the coordinator, or one about messages between two ranks; fields that its kind does
+/// A message of the coordinator, or one about messages between two ranks. Fields that its kind does
 /// not use are empty.
 struct Frame {
   FrameKind kind = FrameKind::kPing;
-  Topic topic = {};  ///< kQuery: the one to describe in full. kRecall, kAsk, kNothing: the join.
-  /// kPropose, kAccept: a value. kQuery, kReport: the query's number. kTake, kRefuse, kRecall: the
-  /// message's. kJoined, kClosed: a rank.
+  Topic topic = {};  ///< kQuery: the topic to describe in full. kRecall, kAsk, kNothing: the join.
+  /// kPropose, kAccept: a value. kQuery, kReport: number of the query. kTake, kRefuse, kRecall:
+  /// number of the message. kJoined, kClosed: a rank.
   std::uint64_t least = 0;
-  /// kPropose, kAccept: a value. kTake, kRefuse, kRoom: bytes that came unasked and have since been
-  /// received. kClosed: the attempt of all ranks to close.
+  /// kPropose, kAccept: a value. kTake, kRefuse, kRoom: bytes of unsolicited messages received
+  /// since the last such frame. kClosed: number of the attempt of all ranks to close.
   std::uint64_t greatest = 0;
-  /// kReject, kInvite. kQuery: topics that may have ended at some ranks.
+  /// kReject, kInvite: the topics. kQuery: topics that may have ended at some ranks.
   std::vector<Topic> topics{};
   JointReport report{};  ///< kReport.
   Error error{};         ///< kReject, kWarn, kFail, kRefuse, kDecline.
@@ -89,17 +89,18 @@ struct Frame {
   std::vector<std::byte> terms{};  ///< kInvite: as `Invitation::terms`.
 };
 
-/// A frame, and the rank that it goes to.
+/// A frame and its destination rank.
 struct OutgoingFrame {
   int peer;
   Frame frame;
 };
 
-/// Bytes of a frame: kind, then the fields that it uses, little-endian, counted lists and strings.
+/// Encodes a frame: its kind, then the fields that it uses, little-endian, with counted lists and
+/// strings.
 void encode(const Frame& frame, std::vector<std::byte>& bytes);
 
-/// The inverse. Empty if the bytes are not a frame: every length is checked against what is left,
-/// so nothing is read or allocated beyond the input.
+/// Decodes a frame. Empty if the bytes are not a frame: every length is checked against the
+/// remaining bytes, so nothing is read or allocated beyond the input.
 std::optional<Frame> decode(std::span<const std::byte> bytes);
 
 }  // namespace kolo

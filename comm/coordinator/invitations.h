@@ -14,30 +14,31 @@
 
 namespace kolo {
 
-/// Something that other ranks do, for a rank that has joined.
+/// An operation of other ranks in which a rank that has joined shall take part.
 struct Invitation {
   Topic topic;
-  std::string text{};              ///< What it is, if it is new to all ranks.
-  std::vector<std::byte> terms{};  ///< Of a new one: how to take part; empty: nobody can.
+  std::string text{};              ///< Description, if the operation is new to all ranks.
+  std::vector<std::byte> terms{};  ///< For a new operation: how to take part; empty: joined ranks
+                                   ///< cannot.
 };
 
-/// Which ranks have joined, and what they are invited to, as one rank sees it: frames in, frames
-/// out. Pure state machine: no thread, no clock, no transport.
+/// One rank's view of which ranks have joined and what they are invited to: frames in, frames out.
+/// Pure state machine: no thread, no clock, no transport.
 ///
-/// A rank that has joined has run out of data, and takes part in what others still do. It cannot
-/// know what that is. So as soon as any rank has joined, each of the others tells all ranks what
-/// it begins, and what it had begun before. The news goes along the edges of the tree, away from
-/// where it comes from. A rank passes on only later rounds of a key than before, whoever invites,
-/// so a topic crosses each edge at most once in each direction.
+/// A rank that has joined has run out of data, and takes part in the operations of other ranks,
+/// which it cannot know. So as soon as any rank has joined, each of the others tells all ranks
+/// which operations it begins, and which it had begun before. The news travels along the edges of
+/// the tree, away from its source. For each key a rank forwards only later rounds than before,
+/// whichever rank invites, so a topic crosses each edge at most once per direction.
 ///
-/// Edges keep frames in order, and frames leave in the order in which calls make them. So the
-/// decision that a topic follows from reaches every rank before the invitation to it, and the
-/// invitation before the decision that all ranks have joined.
+/// Edges preserve the order of frames, which is the order of the calls. So every rank receives the
+/// decision that led to a topic before the invitation to that topic, and the invitation before the
+/// decision that all ranks have joined.
 ///
-/// Declining goes up the tree, once per edge and topic.
+/// A rank's decline goes up the tree, once per edge and topic.
 ///
-/// A rank that closes has joined for good: it declines what it does not come to, and invites others
-/// to what it has begun before.
+/// A rank that closes has joined permanently: it declines operations that it does not take part in,
+/// and invites others to operations that it began before.
 class Invitations {
  public:
   struct Declined {
@@ -47,46 +48,46 @@ class Invitations {
 
   explicit Invitations(const CombiningTree& tree) : tree_(tree) {}
 
-  /// This rank joins.
+  /// Marks this rank as joined.
   void join(int rank);
-  /// All ranks have joined: everything begins anew. Invitations that have come may be taken yet.
+  /// Resets the state after all ranks have joined. Pending invitations may still be taken.
   void end();
-  /// This rank closes. Attempts of all ranks to close are counted, since they may be rejected.
+  /// Marks this rank as closed. Attempts to close are counted, since they may be rejected.
   void close(int rank, std::uint64_t attempt);
-  /// This attempt of all ranks to close has failed.
+  /// This attempt of all ranks to close was rejected.
   void end_closing(std::uint64_t attempt);
 
-  /// Ranks that are known to have joined, or closed, this one included.
+  /// Ranks known to have joined or closed, including this one.
   const std::set<int>& joined() const { return joined_; }
   bool has_joined() const { return has_joined_; }
   bool has_closed() const { return has_closed_; }
-  /// Those of them that have closed.
+  /// The subset of `joined` that has closed.
   const std::set<int>& closed() const { return closed_; }
-  /// Whether this rank is to invite others to what it begins.
+  /// Whether this rank must invite others to operations that it begins.
   bool are_wanted() const {
     return has_joined_ ? has_closed_ && joined_.size() > 1 : !joined_.empty();
   }
 
-  /// This rank begins these topics, of which all ranks know. Before: `are_wanted()`.
+  /// This rank begins these topics, which all ranks know. Before: `are_wanted()`.
   void invite(std::span<const Topic> topics);
-  /// The same for a topic that is new to them.
+  /// This rank begins a topic that is new to all ranks. Before: `are_wanted()`.
   void invite(const Invitation& invitation);
-  /// This rank, which has joined, has no part in the topic: it is to end with this error.
+  /// Declines the topic on this rank, which has joined: the topic ends with this error.
   void decline(const Topic& topic, const Error& error);
 
-  /// The topic has failed, so nobody need decline it any more.
+  /// The topic has failed, so declining it is no longer needed.
   void rejected(const Topic& topic) { ending_.insert(topic); }
 
-  /// Nobody has been invited to any use of this key: it begins anew.
+  /// Forgets a key: no rank has been invited to any use of it.
   void forget(std::uint64_t key);
 
   /// Takes kJoined, kClosed, kInvite and kDecline. Returns false for other kinds and for frames
-  /// that this peer has no business sending.
+  /// that this peer must not send.
   [[nodiscard]] bool receive(int peer, const Frame& frame);
 
   std::vector<OutgoingFrame> take_outgoing() { return std::exchange(outgoing_, {}); }
-  /// The invitations of this rank since it joined, first to buckets, then to new topics. They
-  /// include what it may have missed before. Some may be over.
+  /// Invitations of this rank since it joined, first to buckets, then to new topics, including
+  /// earlier ones that it may have missed. Some may have ended already.
   std::vector<Invitation> take_invitations() { return std::exchange(fresh_, {}); }
   /// Root only: topics to reject.
   std::vector<Declined> take_declined() { return std::exchange(declined_, {}); }
@@ -100,9 +101,9 @@ class Invitations {
   const CombiningTree& tree_;
   std::set<int> joined_, closed_;
   bool has_joined_ = false, has_closed_ = false;
-  std::uint64_t attempt_ = 0;                   // to close: earlier ones were rejected
-  std::map<std::uint64_t, Invitation> latest_;  // by key, of any rank
-  std::set<Topic> ending_;                      // that are declined, or have been rejected
+  std::uint64_t attempt_ = 0;                   // number of the last attempt to close
+  std::map<std::uint64_t, Invitation> latest_;  // by key, from any rank
+  std::set<Topic> ending_;                      // topics that are declined or rejected
   std::vector<OutgoingFrame> outgoing_;
   std::vector<Invitation> fresh_;
   std::vector<Declined> declined_;

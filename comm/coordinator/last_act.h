@@ -15,45 +15,45 @@
 
 namespace kolo {
 
-/// What a rank did last, for people who wait for it.
+/// The last action of a rank, for people who wait for that rank.
 struct LastAct {
-  std::string text = {};  ///< "completed 'x': all_reduce ..."; empty: it has done nothing yet.
+  std::string text = {};  ///< "completed 'x': all_reduce ..."; empty: no action yet.
   std::chrono::milliseconds age{0};
 
   friend bool operator==(const LastAct&, const LastAct&) = default;
 };
 
-/// Remembers what this rank did last. What happens in every iteration only leaves a pointer: when
-/// it happened is noticed at the next look, so an age is a lower bound.
+/// Remembers the last action of this rank. Frequent actions only store a pointer; their time is
+/// taken at the next `look`, so an age is a lower bound.
 ///
 /// Threads: one; `copy_text` any.
 class LastActNote {
  public:
-  /// A bucket has completed. `text` stays in place, and unchanged until `keep`.
+  /// Notes that a bucket has completed. `text` stays in place, unchanged until `keep`.
   void completed(const std::string& text) {
     text_.store(&text, std::memory_order_release);
     ++acts_;
   }
-  /// Something that happens rarely.
+  /// Notes a rare action.
   void did(std::string what) KOLO_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     kept_ = std::move(what);
     text_.store(nullptr, std::memory_order_relaxed);
     ++acts_;
   }
-  /// The text of a completed bucket is about to change.
+  /// Call before the text of a completed bucket changes.
   void keep() KOLO_EXCLUDES(mutex_) {
     if (text_.load(std::memory_order_relaxed) == nullptr) return;
-    const MutexLock lock(mutex_);  // Who copies the text of any bucket has ended.
+    const MutexLock lock(mutex_);  // Waits for a thread that copies the text of a bucket.
     kept_ = text();
     text_.store(nullptr, std::memory_order_relaxed);
   }
-  /// Notices what was done since the last look.
+  /// Takes the time of actions since the last `look`.
   void look(TimePoint now) {
     if (std::exchange(seen_, acts_) != acts_) at_ = now;
   }
 
-  /// Before: `look`, at the same time or before.
+  /// Before: `look` was called with `now` or an earlier time.
   LastAct at(TimePoint now) const KOLO_EXCLUDES(mutex_) {
     if (acts_ == 0) return {};
     const MutexLock lock(mutex_);
@@ -61,7 +61,7 @@ class LastActNote {
             .age = std::chrono::duration_cast<std::chrono::milliseconds>(now - at_)};
   }
 
-  /// Its text, as much as fits, without memory of its own; returns the number of bytes.
+  /// Copies as much of the text as fits, without allocating; returns the number of bytes.
   std::size_t copy_text(std::span<char> to) const KOLO_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     std::size_t bytes = 0;
@@ -91,8 +91,8 @@ class LastActNote {
     return text;
   }
 
-  mutable Mutex mutex_;  // held by who reads texts, and by who changes them
-  std::atomic<const std::string*> text_ = nullptr;  // of the bucket that completed last
+  mutable Mutex mutex_;                             // held while texts are read or changed
+  std::atomic<const std::string*> text_ = nullptr;  // of the last completed bucket
   std::string kept_ KOLO_GUARDED_BY(mutex_);
   std::uint64_t acts_ = 0, seen_ = 0;
   TimePoint at_{};

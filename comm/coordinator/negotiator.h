@@ -10,50 +10,50 @@
 
 namespace kolo {
 
-/// Agreement as one rank sees it: frames in, frames and decisions out. Pure state machine: no
+/// One rank's view of agreement: frames in, frames and decisions out. Pure state machine: no
 /// thread, no clock, no transport.
 ///
-/// Every rank proposes a topic once, with a value: a fingerprint that must be equal on all ranks,
-/// perhaps but for a hint in its lowest bit, or any number in a vote. A rank forwards the topic to
-/// its parent when its whole subtree has proposed it, with the least and the greatest value. The
-/// root accepts the topic if its rule says so of the two, and otherwise reports a conflict to its
-/// owner, who ends it with `reject`.
-/// Accepts and rejects come down in one order, which is the same on all ranks, so ids and memory
-/// that are allocated in the order of decisions are the same everywhere.
+/// Every rank proposes a topic once, with a value: a fingerprint that must be equal on all ranks
+/// (apart from an optional hint in its lowest bit), or in a vote any number. A rank forwards the
+/// topic to its parent once its whole subtree has proposed it, with the least and the greatest
+/// value. The root applies its rule to the two values: it accepts the topic, or reports a conflict
+/// to its owner, which ends the topic with `reject`. Accepts and rejects come down in the same
+/// order on all ranks, so ids and memory that are allocated in the order of decisions are equal
+/// everywhere.
 ///
-/// The readiness of a bucket (`arrive`) passes between the leaders of nodes only; within a node the
+/// The readiness of a bucket (`arrive`) passes only between the leaders of nodes; within a node the
 /// caller counts. A topic or one iteration of a bucket costs one frame up and one down per edge,
-/// however long a straggler takes.
+/// even if a rank is late.
 class Negotiator {
  public:
-  /// When a topic that all have proposed is accepted.
+  /// Condition under which a topic is accepted once all ranks have proposed it.
   enum class Rule : std::uint8_t { kEqualValues, kEqualButLowestBit, kAnyValues };
 
   explicit Negotiator(CombiningTree tree);
 
-  /// This rank proposes `topic`. Once per topic; the root's rule counts.
+  /// Proposes `topic` for this rank, once per topic. The rule is applied at the root.
   void propose(const Topic& topic, std::uint64_t value, Rule rule = Rule::kEqualValues);
 
-  /// This node is ready for `topic`. Leaders only; rounds of one key come in order.
+  /// Marks this node as ready for `topic`. Leaders only; rounds of one key come in order.
   void arrive(const Topic& topic);
 
-  /// Root only: ends topics, proposed by everybody or not.
+  /// Root only: ends topics, whether or not all ranks have proposed them.
   void reject(const std::vector<Topic>& topics, const Error& error);
 
   /// Takes kPropose, kAccept, kReject, kArrive and kRelease. Returns false for other kinds and for
-  /// frames that this peer has no business sending.
+  /// frames that this peer must not send.
   [[nodiscard]] bool receive(int peer, const Frame& frame);
 
-  /// The calls below would return nothing.
+  /// Whether the calls below would return nothing.
   bool is_quiet() const {
     return outgoing_.empty() && decisions_.empty() && released_.empty() && conflicts_.empty();
   }
   std::vector<OutgoingFrame> take_outgoing() { return std::exchange(outgoing_, {}); }
-  /// Accepts and rejects (as frames), in the order that is equal on all ranks.
+  /// Accepts and rejects (as frames), in the same order on all ranks.
   std::vector<Frame> take_decisions() { return std::exchange(decisions_, {}); }
   /// Topics for which all nodes have arrived. Leaders only.
   std::vector<Topic> take_released() { return std::exchange(released_, {}); }
-  /// Root only: topics proposed by everybody with different fingerprints.
+  /// Root only: topics that all ranks have proposed, with different fingerprints.
   std::vector<Topic> take_conflicts() { return std::exchange(conflicts_, {}); }
 
  private:

@@ -10,29 +10,29 @@
 
 namespace kolo {
 
-/// Which peers owe a sign of life, and for how long. Pure state machine.
+/// Tracks which peers owe a sign of life, and for how long. Pure state machine.
 class PeerWatch {
  public:
   explicit PeerWatch(Duration peer_timeout) : peer_timeout_(peer_timeout) {}
 
   /// Something was asked of this peer.
   void expect(int peer) { silences_.try_emplace(peer); }
-  /// Something came from it.
+  /// A frame came from this peer.
   void heard(int peer) { silences_.erase(peer); }
 
-  /// For how long this peer has owed one, as of the last check.
+  /// Time for which this peer has owed a sign of life, as of the last check.
   Duration silence(int peer) const;
-  /// Peers that have owed one for `limit`, each once in a silence.
+  /// Peers that have owed a sign of life for `limit`; each is returned once per silence.
   std::vector<int> take_silent(Duration limit);
 
-  /// Adds the time since the last check to the silence of peers. Returns one that is lost.
+  /// Adds the time since the last check to the silence of peers. Returns a lost peer, if any.
   std::optional<int> check(TimePoint now);
 
-  /// `awaited` are the peers that something waits for now. Returns those to ask for a sign of life:
-  /// something has waited for them in two consecutive checks.
+  /// `awaited` holds the peers that some work waits for now. Returns the peers to ask for a sign of
+  /// life: those awaited in two consecutive checks.
   std::vector<int> take_overdue(std::set<int> awaited);
 
-  /// Nothing waits for peers any more.
+  /// No work waits for peers any more.
   void rest();
 
  private:
@@ -43,8 +43,8 @@ class PeerWatch {
 
   Duration peer_timeout_;
   std::map<int, Silence> silences_;      // of peers that were asked something
-  std::set<int> watched_;                // peers that something waited for at the last check
-  std::optional<TimePoint> last_check_;  // none after a time in which nothing waited
+  std::set<int> watched_;                // peers that were awaited at the last check
+  std::optional<TimePoint> last_check_;  // empty after a time in which no work waited
 };
 
 }  // namespace kolo

@@ -6,8 +6,8 @@
 
 namespace kolo {
 
-/// Some ranks of a job, of bounded size: the first ranges of consecutive ranks, and how many ranks
-/// there are in all. Thousands of ranks that lie together cost as much as one.
+/// A set of ranks in bounded memory: it lists the first ranges of consecutive ranks, and counts all
+/// ranks. Thousands of consecutive ranks take as much memory as one.
 ///
 /// Threads: pure value; any.
 class RankSet {
@@ -22,20 +22,20 @@ class RankSet {
 
   RankSet() = default;
   RankSet(int rank) : ranges_{{rank, rank}}, count_(1) {}
-  /// Ranges that ascend without overlap, of `count` ranks with those that are not listed. False
-  /// from `is_valid` if they do not.
+  /// `ranges` are the listed ranges, `count` is the number of all ranks. If the ranges do not
+  /// ascend without overlap, `is_valid` returns false.
   RankSet(std::vector<Range> ranges, std::size_t count);
 
   bool is_valid() const;
   bool is_empty() const { return count_ == 0; }
   /// All ranks, listed or not.
   std::size_t count() const { return count_; }
-  /// The ranks that are listed; at least one of a set that is not empty.
+  /// The listed ranges; at least one unless the set is empty.
   const std::vector<Range>& ranges() const { return ranges_; }
   std::size_t listed() const;
   int first() const { return ranges_.front().first; }
 
-  /// Takes ranks that are not in this set.
+  /// Adds ranks that are not in this set.
   void add(const RankSet& others);
   /// Whether every rank that `others` lists is listed here.
   bool lists(const RankSet& others) const;
@@ -50,7 +50,7 @@ class RankSet {
 /// "rank 3", "ranks 0, 2-5", "ranks 0, 2, ... and 7 more".
 std::string ranges_text(const RankSet& ranks);
 
-/// The same with few ranks in full: "ranks 0, 2, 3".
+/// As above, with small ranges written out: "ranks 0, 2, 3".
 std::string ranks_text(const RankSet& ranks);
 
 }  // namespace kolo

@@ -14,8 +14,8 @@
 
 namespace kolo {
 
-/// Decides at the root whether ranks that make no progress ever can. It asks all ranks what they
-/// have pending and judges what they report together. Pure state machine.
+/// Decides at the root whether ranks that make no progress can ever proceed. It asks all ranks for
+/// their pending topics and judges the combined report. Pure state machine.
 ///
 ///   disagreement   Ranks have submitted one name with different signatures, or have different
 ///                  operations at one place of an order that they keep: an error at once.
@@ -29,21 +29,22 @@ namespace kolo {
 ///                  answer, and each time the wait has doubled, the root logs `stall_table`. After
 ///                  `stall_after` it is an error (kStall) if ranks are known to lack it.
 ///
-/// Reports of one inquiry are not of one instant. Except for a conflict that the negotiator has
-/// found, a suspicion therefore counts only if a second inquiry, begun `confirm_after` later, shows
-/// the same: then there was an instant at which all of it held. Ranks and topics that the bounded
-/// report leaves out, and ranks that are mute, lack nothing and are not stuck.
+/// The reports of one inquiry do not describe one instant. Except for a conflict that the
+/// negotiator has found, a suspicion therefore counts only if a second inquiry, begun
+/// `confirm_after` later, shows the same: then there was an instant at which all of it held. Ranks
+/// and topics omitted from the bounded report, and mute ranks, never count as lacking a topic or as
+/// stuck.
 class StallInspector {
  public:
   struct Limits {
     Duration confirm_after{};
-    Duration warn_after = Duration::max();   ///< Until the table; the largest value: never.
-    Duration stall_after = Duration::max();  ///< The largest value: never.
+    Duration warn_after = Duration::max();   ///< Delay before the table; the largest value: never.
+    Duration stall_after = Duration::max();  ///< Delay before the error; the largest value: never.
   };
 
   StallInspector(int world_size, const Limits& limits);
 
-  /// Topics to reject, and why.
+  /// Topics to reject, and the reason.
   struct Finding {
     std::vector<Topic> topics;
     Error error;
@@ -53,23 +54,23 @@ class StallInspector {
     bool is_for_all_ranks = false;
   };
 
-  /// A rank complains that `topic` makes no progress; cheap to call again.
+  /// A rank reports that `topic` makes no progress; cheap to call again.
   void stalled(const Topic& topic);
   /// All ranks have proposed `topic`, with different fingerprints.
   void conflict(const Topic& topic);
-  /// Topics with this key begin anew: nothing is known of them.
+  /// Forgets topics with this key.
   void forget(std::uint64_t key);
-  /// Time passes: a suspicion may be due for its second inquiry.
+  /// Advances time: a suspicion may be due for its second inquiry.
   void tick(TimePoint now);
 
   bool has_query() const {
     return !asking_ && (is_due_ || !stalled_.empty() || !conflicts_.empty());
   }
-  /// The inquiry to begin now, if none is open and something is to be asked: a kQuery frame
-  /// for every rank, numbered from 1.
+  /// The inquiry to begin now, if none is open and one is needed: a kQuery frame for every rank,
+  /// numbered from 1.
   std::optional<Frame> next_query(TimePoint now);
 
-  /// Takes the answer of all ranks to the open inquiry. Returns a finding if it proves one.
+  /// Takes the combined answer to the open inquiry. Returns a finding if the answer proves one.
   std::optional<Finding> report(JointReport report, TimePoint now);
 
   std::optional<Warning> take_warning() { return std::exchange(warning_, std::nullopt); }
@@ -79,23 +80,24 @@ class StallInspector {
   bool is_busy() const { return asking_ || confirm_at_.has_value(); }
 
  private:
-  /// What some ranks have pending although others will never submit it.
+  /// Topics that some ranks have pending although other ranks will never submit them.
   struct Suspicion {
-    std::map<const AlikeRanks*, std::set<Topic>> pending = {};  // of the last inquiry's report
+    std::map<const AlikeRanks*, std::set<Topic>> pending = {};  // from the report of the last
+                                                                // inquiry
     bool is_disagreement = false;
   };
-  /// The same, to be found again in another report.
+  /// A suspicion in a form that can be compared with a later report.
   struct Suspect {
     RankSet ranks;
     std::set<Topic> topics;
   };
-  /// A topic that is waited for and missing at some ranks, or perhaps at mute ones.
+  /// A topic that ranks wait for and that is missing at other ranks, or possibly at mute ones.
   struct Stall {
     TimePoint since;
-    std::optional<TimePoint> crossed_since = {};  // the ranks that lack it wait for another one
-    bool is_noted = false;                        // as waiting for busy ranks
-    bool is_warned = false;                       // as crossed
-    bool is_in_table = false;                     // that has been logged
+    std::optional<TimePoint> crossed_since = {};  // the ranks that lack it wait for another topic
+    bool is_noted = false;                        // logged as waiting for busy ranks
+    bool is_warned = false;                       // logged as crossed
+    bool is_in_table = false;                     // appears in a logged table
   };
 
   std::optional<Finding> conclude(TimePoint now);
@@ -122,22 +124,22 @@ class StallInspector {
   Limits limits_;
   std::set<Topic> stalled_;
   std::deque<Topic> conflicts_;
-  std::optional<Topic> conflict_;  // of the open inquiry
+  std::optional<Topic> conflict_;  // for the open inquiry
   std::uint64_t query_ = 0;
   bool asking_ = false;
-  TimePoint asked_at_{};  // of the last inquiry: what is reported was pending then
+  TimePoint asked_at_{};  // time of the last inquiry: reported topics were pending then
   bool is_due_ = false;
-  bool is_complaint_ = false;      // that led to the open inquiry
-  std::set<Topic> asked_;          // the buckets' topics that the open inquiry asks about
-  std::set<Topic> blocked_;        // those that were waited for in the last inquiry
+  bool is_complaint_ = false;      // whether a complaint caused the open inquiry
+  std::set<Topic> asked_;          // topics of buckets that the open inquiry asks about
+  std::set<Topic> blocked_;        // topics with waiting threads in the last inquiry
   JointReport report_;             // of the last inquiry
   std::vector<Suspect> suspects_;  // of the last inquiry
   bool suspects_disagree_ = false;
   TimePoint suspected_since_{};
   std::optional<TimePoint> confirm_at_;
   std::map<Topic, Stall> stalls_;
-  TimePoint next_table_{};    // of stalls that a table has shown
-  std::set<Topic> rejected_;  // frames that say so may still be in flight
+  TimePoint next_table_{};    // next table for stalls that a table has shown
+  std::set<Topic> rejected_;  // their kReject frames may still be in flight
   std::optional<Warning> warning_;
 };
 

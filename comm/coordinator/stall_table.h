@@ -30,10 +30,10 @@ struct MissingRank {
 /// All ranks that have not submitted a stalled tensor.
 struct MissingRanks {
   std::size_t count = 0;
-  std::vector<MissingRank> first = {};  ///< The first of them at least, ascending.
+  std::vector<MissingRank> first = {};  ///< At least the first of them, ascending.
 };
 
-/// The table that says who waits for whom, of short lines and no more than a person reads:
+/// The table of which ranks wait for which, in short lines and short enough to be read:
 ///
 ///   1 tensor has waited for ranks that have not submitted it, or do not answer:
 ///     'grad 7': all_reduce float32 [1024] sum

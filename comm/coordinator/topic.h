@@ -11,8 +11,8 @@
 
 namespace kolo {
 
-/// Something that ranks agree on: the `round`-th use of `key`. A key is the hash of a name while it
-/// is negotiated, or `bucket_key` with the iteration as round once buckets exist.
+/// Something that ranks agree on: the `round`-th use of `key`. During negotiation the key is the
+/// hash of a name; once buckets exist it is a `bucket_key`, with the iteration as round.
 struct Topic {
   std::uint64_t key = 0;
   std::uint64_t round = 0;
@@ -23,7 +23,7 @@ struct Topic {
 /// Key of a name: 63 bits of XXH3.
 std::uint64_t name_key(std::string_view name);
 
-/// Key of a bucket's readiness: the top bit is set, which no name's is.
+/// Marks the key of a bucket's readiness: the top bit is set, unlike in the key of a name.
 inline constexpr std::uint64_t kBucketKeyBit = std::uint64_t{1} << 63;
 constexpr std::uint64_t bucket_key(BucketId bucket) { return kBucketKeyBit | bucket; }
 constexpr bool is_bucket_key(std::uint64_t key) { return (key & kBucketKeyBit) != 0; }
@@ -35,16 +35,16 @@ inline constexpr std::size_t kTopicBytes = 16;
 void write(ByteWriter& writer, const Topic& topic);
 Topic read_topic(ByteReader& reader);
 
-/// Something that threads of the program wait for. One object stands for all topics that the same
-/// waits are about, so that no thread is counted twice.
+/// Something that threads of the program wait for. Topics that concern the same waits share one
+/// object, so that no thread is counted twice.
 class Waited {
  public:
   /// How many threads wait for it now. Threads: the coordinator's.
   virtual int waiters() const = 0;
-  /// Whether the program waits for it in a way of its own, such as a descriptor, so that it must
-  /// not stay undecided for ever. Threads: as above.
+  /// Whether the program waits for it by other means, such as a descriptor, so that it must not
+  /// stay undecided for ever. Threads: as above.
   virtual bool is_watched() const { return false; }
-  /// How a rank that has joined takes part in what is proposed; empty: none can. Threads: as above.
+  /// How a joined rank takes part in the proposed operation; empty: no rank can. Threads: as above.
   virtual std::vector<std::byte> terms() const { return {}; }
 
  protected:

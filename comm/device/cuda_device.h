@@ -13,21 +13,21 @@
 
 namespace kolo {
 
-/// The CUDA devices that this process can use. Having none is a normal answer.
+/// The CUDA devices that this process can use. Finding none is not an error.
 struct CudaAvailability {
   std::string runtime = {};  ///< Version of the CUDA runtime: "13.0".
   int device_count = 0;
   std::string reason = {};  ///< Why there is no device: "the driver ...". Empty if there is one.
 };
 
-/// Asks the CUDA runtime, without opening a device. Errors: none. Threads: any.
+/// Asks the CUDA runtime, without creating a context on a device. Errors: none. Threads: any.
 CudaAvailability find_cuda_devices();
 
-/// Makes `device` the current one of this thread during its own lifetime.
+/// Makes `device` the current device of this thread during its own lifetime.
 ///
-/// The former device becomes current again only if this process has a context on it. Setting a
-/// device opens a context of some hundred megabytes, and device 0, with which a thread begins, may
-/// belong to another rank.
+/// The previous device becomes current again only if this process has a context on it: selecting a
+/// device creates a context of some hundred megabytes, and device 0, with which every thread
+/// starts, may belong to another rank.
 class CudaDeviceGuard {
  public:
   /// Errors: those of `require_cuda`.
@@ -52,7 +52,7 @@ void close_on(int device, Close&& close) noexcept {
   }
 }
 
-/// The kernels of CUDA streams; see comm/device/kernels/. Stateless. Threads: any.
+/// Kernels on CUDA streams; see comm/device/kernels/. Stateless. Threads: any.
 class CudaKernels final : public DeviceKernels {
  public:
   void copy_batched(Stream& stream, const BatchedCopy& copy) override;
@@ -64,8 +64,8 @@ class CudaKernels final : public DeviceKernels {
                    std::size_t row_bytes, void* table, std::size_t height) override;
 };
 
-/// One GPU through the CUDA runtime. A NativeStream is a cudaStream_t of this GPU; null is its
-/// legacy default stream.
+/// One GPU, used through the CUDA runtime. A NativeStream is a cudaStream_t of this GPU; null is
+/// its legacy default stream.
 class CudaDevice final : public Device {
  public:
   /// Opens GPU `index` among those visible to the process. Errors: KoloError(kInternal) with CUDA's

@@ -33,8 +33,8 @@ inline CudaStreamHandle make_cuda_stream() {
   return CudaStreamHandle(stream);
 }
 
-/// An event of the current device without time stamps, which would make each record slower. Errors:
-/// those of `require_cuda`.
+/// An event of the current device, without time stamps, which would slow down each record. Errors:
+/// as `require_cuda`.
 inline CudaEventHandle make_cuda_event() {
   cudaEvent_t event = nullptr;
   require_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
@@ -50,7 +50,7 @@ class CudaEvent final : public Event {
 
   bool done() const override;
 
-  /// Works with any stream of this GPU; null is its legacy default stream.
+  /// Records on any stream of this GPU; null is its legacy default stream.
   void record_on(cudaStream_t stream);
   void hold_back(cudaStream_t stream) const;
 
@@ -63,7 +63,7 @@ class CudaEvent final : public Event {
 class CudaStream final : public Stream {
  public:
   explicit CudaStream(int device);
-  /// Incomplete work runs to its end.
+  /// Work in progress runs to its end.
   ~CudaStream() override;
 
   int device() const { return device_; }

@@ -12,10 +12,10 @@
 
 namespace kolo {
 
-/// Owner of memory that a device or a communicator has allocated. Move-only.
+/// Owns memory that a device or a communicator has allocated. Move-only.
 class DeviceMemory {
  public:
-  using Free = std::function<void(void*)>;  ///< Must not throw; logs instead.
+  using Free = std::function<void(void*)>;  ///< Must not throw; it logs errors instead.
 
   DeviceMemory() = default;
   DeviceMemory(void* data, std::size_t bytes, MemoryKind kind, Free free)
@@ -32,16 +32,16 @@ class DeviceMemory {
   MemoryKind kind_ = MemoryKind::kDevice;
 };
 
-/// Counters of what a device has handed out. They do not change in steady state.
+/// Counts a device's allocations. Constant in steady state.
 struct AllocationCounts {
   std::size_t allocations = 0;  ///< Allocations of device and pinned memory.
   std::size_t streams = 0;
   std::size_t events = 0;
 };
 
-/// One accelerator of this rank: a GPU, or host memory and threads that behave like one.
+/// One accelerator of this rank: a GPU, or a simulated one made of host memory and threads.
 ///
-/// Threads: `make_event`, `record` on a caller's stream and `allocate` from any; see Stream for the
+/// Threads: any for `make_event`, `allocate` and `record` on a caller's stream; see Stream for the
 ///          rest. Lifetime: it outlives everything it made.
 class Device {
  public:
@@ -57,7 +57,7 @@ class Device {
   /// KoloError(kResources) naming bytes, kind and device.
   virtual DeviceMemory allocate(std::size_t bytes, MemoryKind kind) = 0;
 
-  /// Records `event` after the work enqueued on a stream of the caller.
+  /// Records `event` on a stream of the caller, after the work enqueued so far.
   virtual void record(NativeStream stream, Event& event) = 0;
   /// Makes a stream of the caller wait for `event`.
   virtual void wait(NativeStream stream, const Event& event) = 0;

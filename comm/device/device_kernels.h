@@ -12,7 +12,7 @@
 namespace kolo {
 
 /// A piece of one tensor and its place in a bucket: the work of one thread block. A large tensor
-/// gets many blocks, and a small one does not waste one. Plain data that the device reads.
+/// gets many blocks; small tensors share none. Plain data that the device reads.
 struct CopyChunk {
   void* tensor = nullptr;    ///< First element of the piece; null on pack writes zeros (a gap).
   std::uint64_t offset = 0;  ///< Place of that element in the bucket, in elements.
@@ -31,9 +31,9 @@ enum class CopyDirection : std::uint8_t {
 /// One launch over many pieces of tensors.
 struct BatchedCopy {
   CopyDirection direction = CopyDirection::kPack;
-  /// In memory that the device reads (kDevice or kPinned); unchanged until the launch is complete.
+  /// Memory that the device can read (kDevice or kPinned); unchanged until the launch is complete.
   std::span<const CopyChunk> chunks = {};
-  void* bucket = nullptr;  ///< Device memory: bucket element 0.
+  void* bucket = nullptr;  ///< Device memory of the bucket, element 0.
   DType tensor_dtype = DType::kFloat32;
   DType bucket_dtype = DType::kFloat32;
   double scale = 1.0;  ///< Factor, applied in float32 (float64, integers: double) before rounding.
@@ -42,10 +42,10 @@ struct BatchedCopy {
   std::uint32_t* non_finite = nullptr;
 };
 
-/// Kernels of the data plane. Each call enqueues on a stream of its device and returns.
+/// Kernels of the data plane. Each call enqueues work on a stream of its device and returns.
 ///
-/// Bits:    equal to the CPU reference (`reduce`, `convert` in comm/kernels/reduce_kernels.h), and
-///          equal in every run.
+/// Bits:    equal to the CPU reference (`reduce`, `convert` in comm/kernels/reduce_kernels.h) in
+///          every run.
 /// Threads: as for Stream.
 class DeviceKernels {
  public:
@@ -59,23 +59,23 @@ class DeviceKernels {
   virtual void reduce(Stream& stream, DType dtype, ReduceOp op, void* target,
                       std::span<const void* const> sources, std::size_t count, double scale) = 0;
 
-  // All memory of the two below is the device's. Positions, ends and indices stay unchanged until
-  // the launch is complete; many threads read each of them.
+  // The two functions below take device memory only. Positions, ends and indices stay unchanged
+  // until the launch is complete; many threads read each of them.
 
   /// As `sum_rows` in comm/kernels/reduce_kernels.h.
   virtual void sum_rows(Stream& stream, const RowGroups& groups, const void* rows,
                         std::size_t width, DType dtype, double scale, void* sums) = 0;
 
-  /// Row `indices[i]` of `table` becomes row i of `rows`, and each of its other `height` rows zero.
-  /// No index comes twice.
+  /// Copies row i of `rows` to row `indices[i]` of `table`, for all i, and clears the other rows of
+  /// its `height`. Indices are distinct.
   virtual void spread_rows(Stream& stream, std::span<const std::int64_t> indices, const void* rows,
                            std::size_t row_bytes, void* table, std::size_t height) = 0;
 };
 
-/// Most sources of one `DeviceKernels::reduce`; the caller sums more in several launches.
+/// Most sources of one `DeviceKernels::reduce`; for more, the caller launches it several times.
 inline constexpr std::size_t kMostReduceSources = 64;
 
-/// Checks that every implementation of `DeviceKernels::reduce` makes. Errors: UsageError.
+/// Argument checks shared by all implementations of `DeviceKernels::reduce`. Errors: UsageError.
 inline void check_reduce(std::size_t source_count) {
   check(source_count > 0 && source_count <= kMostReduceSources,
         "a reduction on a device needs at least one source and at most 64");

@@ -16,34 +16,37 @@
 
 namespace kolo {
 
-/// State of a group, from active to its orderly end or abort.
+/// State of a group, from active to finalized or aborted.
 enum class GroupState : std::uint8_t { kActive, kFinalizing, kFinalized, kAborted };
 
-/// Elements in device memory for one rank of a group, or from it.
+/// One rank's elements in device memory, to be sent to that rank or received from it.
 struct GroupPart {
-  void* data = nullptr;  ///< Not looked at if there are none.
+  void* data = nullptr;  ///< Ignored if `count` is 0.
   std::size_t count = 0;
 };
 
-/// A tensor in device memory that has a part for each rank, side by side in group order: the parts
-/// are summed to their ranks, or each rank's part goes to all.
+/// A tensor in device memory with a part for each rank, side by side in group order. Either the
+/// parts are summed, each to its rank, or each rank's part is gathered to all.
 struct GroupTensor {
-  const void* source = nullptr;              ///< Sums: all parts. Else this rank's.
-  void* target = nullptr;                    ///< Sums: this rank's part. Else all parts.
+  const void* source = nullptr;              ///< For sums: all parts. For a gather: this rank's
+                                             ///< part.
+  void* target = nullptr;                    ///< For sums: this rank's part. For a gather: all
+                                             ///< parts.
   std::span<const std::size_t> counts = {};  ///< Elements of each part, equal on all ranks.
 };
 
-/// Collectives of a device library (NCCL) among some ranks: those of a node, or all.
+/// Collectives of a device library (NCCL) among some ranks, such as the ranks of a node or all
+/// ranks.
 ///
 /// All ranks of the group make the same calls in the same order. A call enqueues on a stream and
-/// returns. Nothing blocks: failures of peers show in `async_error`, never as an exception, and a
+/// returns; it never blocks. Failures of peers show in `async_error`, never as an exception, and a
 /// call after a failure does nothing.
 ///
 /// Shape:   all memory is device memory. `part_count` is the number of elements of one rank's part;
-///          parts lie side by side in group order. In place where the pointers say so: `part` of a
+///          parts lie side by side in group order. Pointers decide what is in place: `part` of a
 ///          reduce-scatter may be this rank's part of `whole`; likewise for an all-gather.
-/// Sums:    in the dtype of the data, in the order of the library, which is equal on all ranks and
-///          in all runs of a job of one shape. kAverage divides once, by the group's size.
+/// Sums:    in the dtype of the data and the library's order, which is equal on all ranks and in
+///          all runs of a job of one shape. kAverage divides once, by the group's size.
 /// Threads: one, the engine's.
 class LocalGroup {
  public:
@@ -54,7 +57,7 @@ class LocalGroup {
   /// Library, version and size: "NCCL 2.28.9, 8 ranks".
   virtual std::string describe() const = 0;
 
-  /// Device memory that collectives of this group move fastest, registered where possible. At plan
+  /// Device memory registered for the fastest collectives of this group, where possible. At plan
   /// time; collective. Errors: KoloError(kResources).
   virtual DeviceMemory allocate(std::size_t bytes) = 0;
 
@@ -62,19 +65,19 @@ class LocalGroup {
                               DType dtype, ReduceOp op) = 0;
   virtual void all_gather(Stream& stream, const void* part, void* whole, std::size_t part_count,
                           DType dtype) = 0;
-  /// The same with parts of any lengths, of one tensor or of several in one launch. Where all parts
-  /// but one are empty, the first is a reduce to that rank, and the second a broadcast from it. The
-  /// pointer to an empty part, and to parts that are all empty, is not looked at.
+  /// As above, with parts of unequal lengths, of one or several tensors in one launch. If all parts
+  /// but one are empty, `reduce_parts` is a reduce to that rank, and `gather_parts` a broadcast
+  /// from it. Pointers to empty parts, and to tensors without elements, are ignored.
   virtual void reduce_parts(Stream& stream, std::span<const GroupTensor> tensors, DType dtype,
                             ReduceOp op) = 0;
   virtual void gather_parts(Stream& stream, std::span<const GroupTensor> tensors, DType dtype) = 0;
-  /// What each rank sends to rank i, `sent[i]`, is as long as what that one receives from it, and
-  /// lies elsewhere. Nothing that is sent is changed. A rank may send to itself, also to where it
-  /// sends from. With several tensors, both lists have a place for each rank for the first tensor,
-  /// then for the next.
+  /// Sends `sent[i]` to rank i and receives from it; lengths match on both sides. Sent and received
+  /// memory do not overlap, and sent memory is not changed. A rank may send to itself, also in
+  /// place. With several tensors, both lists have an entry per rank for the first tensor, then for
+  /// the next.
   virtual void exchange(Stream& stream, std::span<const GroupPart> sent,
                         std::span<const GroupPart> received, DType dtype) = 0;
-  /// In place where `target` is `source`.
+  /// In place if `target` equals `source`.
   virtual void all_reduce(Stream& stream, const void* source, void* target, std::size_t count,
                           DType dtype, ReduceOp op) = 0;
 
@@ -83,9 +86,9 @@ class LocalGroup {
 
   /// Makes enqueued collectives return, whatever peers do; their results are unspecified. Every
   /// live rank of the group must abort. Returns true when done, or false after `within`; the
-  /// library object then stays behind. Idempotent. Where groups share a device, begin each with
-  /// zero before waiting for one: a library may wait for the device, and so for the abort of
-  /// another group.
+  /// library object is then leaked. Idempotent. If several groups share a device, begin the abort
+  /// of each with zero before waiting for one: a library may wait for the device, and so for
+  /// another group's abort.
   virtual bool abort(std::chrono::milliseconds within) = 0;
 
   /// Begins or continues the orderly end. Collective; call it until it returns kFinalized or
@@ -93,18 +96,18 @@ class LocalGroup {
   virtual GroupState finalize() = 0;
 };
 
-/// A group whose ranks are being connected. Destroyed before they are, it is given up.
+/// A group whose ranks are still connecting. Destroying it gives the group up.
 class ConnectingGroup {
  public:
   virtual ~ConnectingGroup() = default;
-  /// The group, once all its ranks are connected; null before. Not called again after either.
-  /// Errors: KoloError(kTimeout) when the ranks are not connected in time, kPeerLost or kInternal
-  /// with the library's reason.
+  /// The group, once all its ranks are connected; null until then. Do not call it again after it
+  /// has returned the group or thrown. Errors: KoloError(kTimeout) if the ranks do not connect in
+  /// time; kPeerLost or kInternal with the library's reason.
   virtual std::unique_ptr<LocalGroup> poll() = 0;
 };
 
-/// Makes groups of the device's library after the start of a job, among any ranks, without waiting
-/// for them: all members connect with an invitation that one of them has drawn.
+/// Creates groups of the device's library while a job runs, among any ranks, without blocking: all
+/// members connect with an invitation that one of them has made.
 ///
 /// Threads: one, the engine's. Nothing blocks.
 class GroupConnector {
@@ -113,33 +116,33 @@ class GroupConnector {
 
   /// The length of an invitation, equal on all ranks.
   virtual std::size_t invitation_bytes() const = 0;
-  /// A new invitation. Whoever draws it is one of the members, and stays until they are connected.
-  /// Errors: those of the library.
+  /// Makes an invitation. The caller must be one of the members, and must stay until they are
+  /// connected. Errors: those of the library.
   virtual std::vector<std::byte> invite() = 0;
   /// Begins to connect this rank as number `rank` of `size`. Errors: KoloError(kConfig) if the
-  /// libraries of this rank and of the inviting one differ, else those of the library.
+  /// library differs from that of the inviting rank; otherwise those of the library.
   virtual std::unique_ptr<ConnectingGroup> connect(std::span<const std::byte> invitation, int rank,
                                                    int size) = 0;
 };
 
-/// The device of a rank and its collectives. Members are destroyed in reverse order: the groups
+/// The device of a rank and its collectives. Members are destroyed in reverse order, so groups go
 /// first.
 struct DevicePlane {
   std::unique_ptr<Device> device;
   std::unique_ptr<LocalGroup> node;   ///< The ranks of this rank's node.
   std::unique_ptr<LocalGroup> world;  ///< All ranks.
-  /// Connects those of other groups of ranks; null: they have none.
+  /// Connects device groups for other groups of ranks; null: unsupported.
   std::unique_ptr<GroupConnector> connector;
   bool network_takes_memory = false;  ///< True if the network takes memory of this device on every
                                       ///< rank, so nothing need be staged.
 };
 
-/// What a group of ranks has of the device. Members outlive it.
+/// The device and the device groups of a group of ranks, which outlive this struct.
 struct DeviceAccess {
   Device& device;
-  LocalGroup* node = nullptr;           ///< Null: none.
-  LocalGroup* world = nullptr;          ///< Of all of them. Null: none yet.
-  GroupConnector* connector = nullptr;  ///< Connects `world` when it is needed; null: nobody does.
+  LocalGroup* node = nullptr;           ///< Null: no group.
+  LocalGroup* world = nullptr;          ///< Group of all ranks. Null: not connected yet.
+  GroupConnector* connector = nullptr;  ///< Connects `world` when it is needed; null: unsupported.
   bool network_takes_memory = false;
 
   static DeviceAccess of(const DevicePlane& plane) {

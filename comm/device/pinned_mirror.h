@@ -11,9 +11,9 @@
 
 namespace kolo {
 
-/// The streams by which one engine copies between device memory and pinned memory: one in each
-/// direction, so that both directions of the bus are in use. Copies of one direction follow each
-/// other, so one that waits for its caller's stream holds up those behind it.
+/// The streams on which one engine copies between device memory and pinned memory: one per
+/// direction, so that both directions of the bus are used. Copies in one direction follow each
+/// other, so a copy that waits for its caller's stream delays the copies behind it.
 ///
 /// Threads: the engine's.
 class CopyLane {
@@ -23,12 +23,12 @@ class CopyLane {
 
   Device& device() { return device_; }
 
-  /// From the device. Made at the first use, at plan time. Errors: as `Device::make_stream`.
+  /// Copies from the device. Made on first use, at plan time. Errors: as `Device::make_stream`.
   Stream& down() { return made(down_); }
-  /// To the device; likewise.
+  /// Copies to the device; likewise.
   Stream& up() { return made(up_); }
 
-  /// Keeps memory whose owner is gone until the copies before `copied` have left it.
+  /// Keeps memory whose owner is gone until the event `copied` is done.
   void keep(DeviceMemory memory, std::unique_ptr<Event> copied);
 
  private:
@@ -43,21 +43,21 @@ class CopyLane {
   }
 
   Device& device_;
-  std::vector<Kept> kept_;  // before the streams, which end first
+  std::vector<Kept> kept_;  // declared before the streams, which are destroyed first
   std::unique_ptr<Stream> down_, up_;
 };
 
-/// Pinned host memory in the place of buffers in device memory, so that whatever works on host
-/// memory serves them: the contents come down from the device before each use, and results go up
-/// after it.
+/// Pinned host memory that stands in for buffers in device memory, so that host code can work on
+/// them: the contents are copied from the device before each use, and results are copied back after
+/// it.
 ///
 ///   idle --begin--> filling --copied down--> full --drain--> draining --copied up--> idle
 ///
-/// Threads: the engine's. Nothing blocks; after the first use nothing allocates.
+/// Threads: the engine's. Never blocks; allocates nothing after the first use.
 /// Errors:  KoloError(kInternal) with the device's text if the device has failed.
 class PinnedMirror {
  public:
-  /// A run of bytes of the mirror, and the device memory that it stands for.
+  /// A range of bytes of the mirror, and the device memory that it mirrors.
   struct Copy {
     std::size_t offset = 0;
     std::byte* device = nullptr;
@@ -66,7 +66,7 @@ class PinnedMirror {
 
   /// At plan time. `lane` outlives it. Errors: KoloError(kResources).
   PinnedMirror(CopyLane& lane, std::size_t bytes);
-  /// Copies that go on keep the memory.
+  /// Copies in progress keep the memory alive.
   ~PinnedMirror();
   PinnedMirror(const PinnedMirror&) = delete;
   PinnedMirror& operator=(const PinnedMirror&) = delete;
@@ -74,20 +74,20 @@ class PinnedMirror {
   std::byte* data() const { return memory_.data(); }
   std::size_t bytes() const { return memory_.bytes(); }
 
-  /// Begins a use: copies `down` behind `ready`, the caller's work on all these buffers; null if
-  /// that is done. `up` is for its end. Before: idle.
+  /// Begins a use: copies `down` after `ready`, the event after the caller's work on these buffers;
+  /// null if that work is done. `up` lists the copies to make at the end. Before: idle.
   void begin(std::span<const Copy> down, std::span<const Copy> up, const Event* ready);
-  /// Whether what was to come down is there.
+  /// Whether all copies from the device are complete.
   bool is_full();
-  /// Copies the results up, once it is full. Whether they are all on the device, which ends the
-  /// use.
+  /// Copies the results to the device, once the mirror is full. Returns whether all of them have
+  /// arrived, which ends the use.
   bool drain();
-  /// The same, of what lies in the first `bytes` of the mirror.
+  /// As `drain`, limited to the first `bytes` of the mirror.
   bool drain_first(std::size_t bytes);
 
-  /// Copies are under way, which must be polled for.
+  /// Whether copies are in progress, which must be polled.
   bool is_copying() const { return state_ == State::kFilling || state_ == State::kDraining; }
-  /// The next use may begin.
+  /// Whether the next use may begin.
   bool is_idle() const { return state_ == State::kIdle; }
 
  private:

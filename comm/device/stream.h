@@ -10,13 +10,13 @@ namespace kolo {
 class Event {
  public:
   virtual ~Event() = default;
-  /// True if everything before the last `record` is complete, or if there was none. Never blocks.
-  /// Errors: KoloError(kInternal) with the device's text if the device has failed.
+  /// True if all work before the last `record` is complete, or if there was no record. Never
+  /// blocks. Errors: KoloError(kInternal) with the device's text if the device has failed.
   virtual bool done() const = 0;
 };
 
-/// Work of a device that runs in the order in which it was enqueued. Every call returns at once.
-/// Memory that enqueued work uses must stay valid until that work is complete.
+/// Work of a device that runs in the order in which it was enqueued. No call blocks. Memory that
+/// enqueued work uses must stay valid until that work is complete.
 ///
 /// Threads: calls on one stream come from one thread at a time. Another thread may wait for an
 ///          event if the record happened before.
@@ -39,7 +39,7 @@ class Stream {
   virtual void* native() const = 0;
 };
 
-/// Checks that every implementation of `Stream::copy` makes. Errors: UsageError.
+/// Argument checks shared by all implementations of `Stream::copy`. Errors: UsageError.
 inline void check_copy(const BufferView& target, const BufferView& source) {
   check(target.memory != MemoryKind::kHost && source.memory != MemoryKind::kHost,
         "a stream copies between device and pinned memory, not from or to ordinary host memory");

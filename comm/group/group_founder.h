@@ -20,36 +20,36 @@
 
 namespace kolo {
 
-/// A group that this rank wants to found, as all its members must propose it.
+/// A group that this rank wants to found. All its members must propose it alike.
 struct GroupProposal {
-  std::string name;        ///< For people, and to tell groups of the same ranks apart.
-  std::vector<int> ranks;  ///< Of the job, by rank in the group; the least one collects.
+  std::string name;        ///< Shown to people; distinguishes groups of the same ranks.
+  std::vector<int> ranks;  ///< Ranks of the job, by rank in the group; the lowest one collects the
+                           ///< proposals.
   std::string settings;    ///< Must be equal on all members.
   GroupPlace place;        ///< Of this rank.
-  /// The group whose members found it, by its inbox at the rank that collects.
+  /// The group from which the members found this one, given as its inbox at the collecting rank.
   ControlSwitch::Number parent = ControlSwitch::kFounders;
-  /// Why this rank can have no place: then there is no group.
+  /// Why this rank cannot have a place; then the group is not founded.
   std::optional<Error> obstacle = {};
 
   /// "'pp' [2, 5]".
   std::string text() const;
 };
 
-/// Founds groups as one rank sees it: proposals and bytes in, bytes and places out. Pure state
+/// One rank's view of founding groups: proposals and bytes in, bytes and places out. Pure state
 /// machine: no thread, no clock, no transport.
 ///
-/// Each member sends its place to the member of least rank, which sends all places to each of them
-/// once it has heard of everybody. Only members take part. Groups with the same ranks and name are
-/// founded in the order in which each member proposes them; all others may be founded in any order
+/// Each member sends its place to the member of lowest rank, which sends all places to every member
+/// once it has all of them. Only members take part. Groups with the same ranks and name are founded
+/// in the order in which each member proposes them; all other groups may be founded in any order
 /// and at the same time.
 ///
-/// If a member has an obstacle, or differs in the order of ranks or in settings, all get that error
-/// once all have come. So they do if a member has joined in the group that they found it from, or
-/// closed it, and so proposes nothing; that the one that collects has done so itself makes no
-/// difference. If a
-/// member does not come, the one that collects warns after `warn_after`, and after `fail_after`
-/// refuses the group to those that came and, when they come, to the others, with an error that
-/// names those that did not.
+/// If a member has an obstacle, or differs in the order of ranks or in settings, all members get
+/// that error once all proposals have come. The same holds if a member has joined or closed in the
+/// parent group and therefore proposes nothing, even if that member is the collecting one. If a
+/// member is late, the collecting one warns after `warn_after`. After `fail_after` it refuses the
+/// group to all members whose proposals have come, and to the others when theirs come, with an
+/// error that names the missing members.
 class GroupFounder {
  public:
   struct Patience {
@@ -60,17 +60,17 @@ class GroupFounder {
     int peer = -1;
     std::vector<std::byte> bytes;
   };
-  /// The places of all members, by rank in the group, or why there is no group.
+  /// The places of all members, by rank in the group, or the reason why there is no group.
   struct Outcome {
     std::uint64_t id = 0;
     std::variant<std::vector<GroupPlace>, Error> result;
   };
-  /// Ranks of the job that found nothing.
+  /// Ranks of the job that do not found groups any more.
   struct Absent {
-    std::set<int> joined = {};  ///< With those that have closed.
+    std::set<int> joined = {};  ///< Including ranks that have closed.
     std::set<int> closed = {};
   };
-  /// Those of a group, which has this inbox here.
+  /// Returns the absent ranks of the group with this inbox on this rank.
   using AbsentIn = std::function<Absent(ControlSwitch::Number group)>;
 
   GroupFounder(int rank, Patience patience) : rank_(rank), patience_(patience) {}
@@ -79,14 +79,14 @@ class GroupFounder {
   /// job and this rank is one of them.
   std::uint64_t propose(GroupProposal proposal, TimePoint now);
 
-  /// Takes the bytes that `peer` sent. Malformed ones are dropped: they may be a stranger's.
+  /// Takes bytes that `peer` sent. Drops malformed bytes, since they may come from a stranger.
   void receive(int peer, std::span<const std::byte> bytes);
 
-  /// Refuses groups to which a member does not come. Warns of members that are late.
+  /// Refuses groups whose members stay away for too long. Warns of late members.
   void tick(TimePoint now, const AbsentIn& absent_in);
 
-  /// Something is proposed and not decided, here or by ranks for which this one collects: `tick` is
-  /// to be called.
+  /// Whether a proposal of this rank, or one that it collects, is undecided, so that `tick` must be
+  /// called.
   bool is_waiting() const { return !proposed_.empty() || coming_ > 0; }
 
   std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
@@ -98,17 +98,18 @@ class GroupFounder {
     TimePoint since = {};
     bool warned = false;
   };
-  /// One proposal, as it comes to the rank that collects.
+  /// One proposal, as the collecting rank receives it.
   struct Coming {
-    std::uint64_t id = 0;  // of who comes
+    std::uint64_t id = 0;  // proposal id at the sender
     GroupProposal proposal;
   };
   /// Name and ranks, in ascending order.
   using Key = std::pair<std::string, std::vector<int>>;
-  /// Where this rank collects, by rank of the job.
+  /// State at the collecting rank; keys are ranks of the job.
   struct Gathering {
-    std::map<int, std::deque<Coming>> came;   // none is empty; some rank has none
-    std::map<int, std::deque<Error>> missed;  // what was refused before these came
+    std::map<int, std::deque<Coming>> came;   // no queue is empty; some rank has none
+    std::map<int, std::deque<Error>> missed;  // refusals sent before the proposals of these ranks
+                                              // came
   };
 
   void come(int peer, Coming coming);
@@ -125,7 +126,7 @@ class GroupFounder {
   std::uint64_t next_id_ = 0;
   std::map<std::uint64_t, Proposed> proposed_;  // by this rank, undecided
   std::map<Key, Gathering> gatherings_;
-  std::size_t coming_ = 0;  // in all of them
+  std::size_t coming_ = 0;  // total number of proposals that have come
   ForeignFrames foreign_;
   std::vector<Outgoing> outgoing_;
   std::vector<Outcome> outcomes_;

@@ -11,51 +11,52 @@
 
 namespace kolo {
 
-/// Where a group's things are at one of its members. Each member chooses for itself, so nothing
-/// need be free at the same place on all of them.
+/// Where the resources of a group are located at one of its members. Each member chooses its own
+/// locations, so they need not match between members.
 struct GroupPlace {
-  ControlSwitch::Number inbox = 0;  ///< Of its control frames.
-  std::uint32_t first_bucket = 0;   ///< In the tags of messages to this member.
-  std::uint64_t arena_offset = 0;   ///< Of its flags, counters and data; a whole page.
+  ControlSwitch::Number inbox = 0;  ///< Receives its control frames.
+  std::uint32_t first_bucket = 0;   ///< First bucket number in the tags of messages to this member.
+  std::uint64_t arena_offset = 0;   ///< Start of its flags, counters and data; page-aligned.
 
   friend bool operator==(const GroupPlace&, const GroupPlace&) = default;
 };
 
-/// What a group has of a member's arena:
+/// Layout of a group's part of a member's arena:
 ///
 ///   flags [writer][slot] | counters | data
 ///                                   ^ page
-/// `writer` is the number of a member among those of its node.
+/// `writer` is the index of a member among the members on its node.
 struct GroupLayout {
   std::size_t counters_offset = 0;
   std::size_t data_offset = 0;
   std::size_t total_bytes = 0;
 
-  /// For `local_size` members on this node. Ranks of a node compute the same.
+  /// `local_size`: members on this node. All ranks of a node compute the same layout.
   GroupLayout(const TransportLimits& limits, std::size_t local_size);
 };
 
-/// A group of ranks as its members know it.
+/// The members of a group, with their places.
 struct GroupMembers {
   std::vector<int> ranks;          ///< Ranks of the job, by rank in the group.
   std::vector<GroupPlace> places;  ///< By rank in the group.
 };
 
-/// The transport of a group: that of the job, with other numbers. Connections, mapped memory and
-/// doorbells are the job's; flags and counters lie in the group's part of the arena. So a group
-/// costs a part of each member's arena and no descriptor, thread or connection.
+/// The transport of a group, on top of the job's transport, with its own numbering. Connections,
+/// mapped memory and doorbells are shared with the job; flags and counters lie in the group's part
+/// of the arena. So a group costs a part of each member's arena but no descriptor, thread or
+/// connection.
 ///
-/// The job's transport moves everything on, for all groups: `poll` here does nothing.
+/// The job's transport makes progress for all groups; `poll` does nothing here.
 ///
-/// Errors: `failure()` is that of the job's transport, which names ranks of the job.
+/// Errors: `failure()` is that of the job's transport and names ranks of the job.
 class GroupTransport final : public ForwardingTransport {
  public:
-  /// `job` and `inbox`, where the switch puts the frames of this group, outlive it. Before: this
-  /// rank is a member, and has committed and cleared its flags and counters (`clear`).
+  /// `job` and `inbox` outlive it; the control switch puts the frames of this group into `inbox`.
+  /// Before: this rank is a member, and has committed and cleared its flags and counters (`clear`).
   GroupTransport(Transport& job, GroupMembers members, const TransportLimits& limits,
                  ControlInbox& inbox);
 
-  /// Commits and clears the flags and counters of a group at this rank, before peers know its
+  /// Commits and clears the flags and counters of a group on this rank, before peers know its
   /// place. Errors: KoloError(kResources).
   static void clear(Transport& job, std::uint64_t arena_offset, const GroupLayout& layout);
 
@@ -88,10 +89,10 @@ class GroupTransport final : public ForwardingTransport {
   }
 
   bool poll() override { return false; }
-  /// The job's transport stays.
+  /// Does nothing: the job's transport continues.
   void say_goodbye() override {}
-  /// Nothing is sent any more; what is in flight stays so until it is cancelled or the job's
-  /// transport shuts down.
+  /// Stops sending. Transfers in progress continue until they are cancelled or the job's transport
+  /// shuts down.
   void shutdown(bool) override { closed_ = true; }
   TrafficCounters traffic(int peer) const override {
     return below().traffic(at(members_.ranks, peer));
@@ -112,8 +113,8 @@ class GroupTransport final : public ForwardingTransport {
   ControlInbox& inbox_;
   ForeignFrames foreign_;
   int rank_ = -1;
-  std::vector<int> locals_;        // by rank: number among the members of this node, or -1
-  std::vector<std::byte*> parts_;  // by rank: its part of the arena, if it is mapped
+  std::vector<int> locals_;        // by rank: index among the members of this node, or -1
+  std::vector<std::byte*> parts_;  // by rank: its part of the arena; null if not mapped
   GroupLayout layout_;
   std::vector<std::byte> framed_;
   bool closed_ = false;

@@ -9,9 +9,9 @@
 #include "comm/base/reduction.h"
 #include "comm/kernels/host_device.h"
 
-/// What operations do to two values of the accumulation type, on the processor and on devices; the
-/// vector kernels have their own, in simd_lanes-inl.h. Pure. An operation whose `apply` does not
-/// take a type is not defined on it.
+/// How operations combine two values of the accumulation type, on the processor and on devices; the
+/// vector kernels have their own definitions in simd_lanes-inl.h. Pure. An operation is defined on
+/// the types that its `apply` takes.
 namespace kolo::combine {
 
 template <std::floating_point A>
@@ -67,7 +67,7 @@ struct Max {
   }
 };
 
-/// Those that treat every bit alike.
+/// Base of operations that treat every bit alike.
 struct OfBits {};
 
 struct BitAnd : OfBits {
@@ -97,7 +97,7 @@ concept Combines = requires(A a) {
   Op::apply(a, a);
 };
 
-/// Calls `visitor` with one of the structs above.
+/// Calls `visitor` with the struct above that implements `op`.
 template <typename Visitor>
 decltype(auto) visit_op(ReduceOp op, Visitor&& visitor) {
   switch (op) {
@@ -114,8 +114,8 @@ decltype(auto) visit_op(ReduceOp op, Visitor&& visitor) {
     case ReduceOp::kBitXor:
       return visitor(BitXor());
     case ReduceOp::kSum:
-    case ReduceOp::kAverage:    // Divided afterwards.
-    case ReduceOp::kPremulSum:  // Of contributions that are multiplied already.
+    case ReduceOp::kAverage:    // The caller divides afterwards.
+    case ReduceOp::kPremulSum:  // Contributions are already multiplied.
       break;
   }
   return visitor(Sum());

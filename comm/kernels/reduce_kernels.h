@@ -15,7 +15,7 @@ enum class Overflow : std::uint8_t {
   kLargest,   ///< The largest finite value of its sign, for a 16-bit wire.
 };
 
-/// How results are written; the bits are the same.
+/// How results are written. This changes no bit.
 enum class Stores : std::uint8_t {
   kCached,     ///< Through the cache, for a reader that follows.
   kStreaming,  ///< Past the cache, for data that would be evicted before it is read.
@@ -38,77 +38,76 @@ enum class Stores : std::uint8_t {
 /// Scale:   applied in the accumulation type before the one rounding; 1.0 changes no bit. 1.0 / n
 ///          divides by n, integers exactly and toward zero (see scaling.h); any other scale
 ///          multiplies, integers in double.
-/// Stores:  a hint for sums that are no sources, which long arrays follow.
+/// Stores:  a hint, used for long arrays in which no output is a source.
 /// Threads: pure; any. The bits do not depend on the instruction set chosen at run time: one
 ///          rounding per operation, no fused multiply-add.
 /// Errors:  UsageError if there is no source or no output.
 void reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
             std::span<const void* const> sources, std::size_t count, double scale,
             Overflow overflow = Overflow::kInfinity, Stores stores = Stores::kCached);
-/// The same with one output.
+/// As above, with one output.
 inline void reduce(DType dtype, ReduceOp op, void* dst, std::span<const void* const> sources,
                    std::size_t count, double scale, Overflow overflow = Overflow::kInfinity) {
   reduce(dtype, op, std::span<void* const>(&dst, 1), sources, count, scale, overflow);
 }
 
-/// Scales elements in place, as `reduce` scales what it has combined.
+/// Scales elements in place, as `reduce` scales combined values.
 void rescale(DType dtype, void* data, std::size_t count, double scale);
 
 /// dst[i] = round(scale * src[i]), converted between any two of `kNumberDTypes`.
 ///
-/// Multiplies by every scale. Rounds as `reduce` with Overflow::kInfinity. Float to integer
+/// Always multiplies by the scale. Rounds as `reduce` with Overflow::kInfinity. Float to integer
 /// truncates toward zero and saturates; NaN gives 0. Computes in float32 between float32 and the
-/// 16-bit floats, else in double. `dst == src` is allowed if both dtypes are equal. Equal dtypes
-/// with scale 1.0 copy bits, of any dtype; to where they are, nothing is written. `stores` is a
-/// hint that kernels of long arrays follow.
+/// 16-bit floats, otherwise in double. `dst == src` is allowed if both dtypes are equal. Equal
+/// dtypes of any kind with scale 1.0 are copied bit by bit; if also `dst == src`, nothing is
+/// written. `stores` is a hint, used for long arrays.
 void convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
              double scale, Stores stores = Stores::kCached);
 
-/// out = slot, then slot = in, byte by byte: the contents of the slot are read and replaced in one
-/// pass. The three do not overlap. `stores` is a hint for the writes to `out`, which long arrays
-/// follow.
+/// out = slot, then slot = in, byte by byte: reads and replaces the contents of the slot in one
+/// pass. The three do not overlap. `stores` is a hint for the writes to `out`, used for long
+/// arrays.
 void exchange(void* out, void* slot, const void* in, std::size_t bytes, Stores stores);
 
 /// Name of the instruction set in use ("AVX2", "AVX3", "NEON", ...).
 const char* kernel_target();
 
-/// Sets every element of `target`, in host memory, to the one that changes no result of `op`: zero
-/// for a sum, an average, or and exclusive or of bits, one for a product, all bits for their
-/// conjunction, and the largest or lowest value, infinity where there is one, for a minimum or
-/// maximum.
+/// Sets every element of `target`, in host memory, to the identity element of `op`: zero for a sum,
+/// an average, or bitwise or and exclusive or; one for a product; all bits set for bitwise and; and
+/// for a minimum or maximum the highest or lowest value, infinite where the dtype has infinities.
 ///
 /// Before:  the dtype is one of `kNumberDTypes`, and `op` takes it.
 /// Threads: pure; any.
 void fill_neutral(const BufferView& target, ReduceOp op);
 
-/// Rows of a list that belong together: group i is those at positions[ends[i - 1]] to
-/// positions[ends[i] - 1], at least one. Without positions it is row i alone.
+/// Rows of a list in groups: group i has the rows positions[ends[i - 1]] to positions[ends[i] - 1],
+/// at least one. Without positions, group i is just row i.
 struct RowGroups {
   std::size_t count = 0;
   std::span<const std::size_t> positions = {};
   std::span<const std::size_t> ends = {};
 };
 
-/// Adds up the rows of each group in their order, times `scale`, to row i of `sums`, which may not
+/// Sums the rows of each group in their order, times `scale`, into row i of `sums`, which must not
 /// overlap `rows`. A row has `width` elements of `dtype`.
 ///
-/// Bits:   those of `reduce`; a group of one row with scale 1.0 keeps its bits.
+/// Bits:   as `reduce`; a group of one row with scale 1.0 keeps its bits.
 /// Before: dtype is one of `kNumberDTypes`. Pure.
 void sum_rows(const RowGroups& groups, const std::byte* rows, std::size_t width, DType dtype,
               double scale, std::byte* sums);
 
-/// Writes row i of `rows` to place `indices[i]` of `table`. No index comes twice. Pure.
+/// Copies row i of `rows` to row `indices[i]` of `table`. Indices are distinct. Pure.
 void spread_rows(std::span<const std::int64_t> indices, const std::byte* rows,
                  std::size_t row_bytes, std::byte* table);
 
-/// The range of exponents: at one end float16's largest value still stands for a float32, at the
-/// other its smallest value stands for float32's smallest.
+/// The range of exponents: at its lower end float16's largest value represents a large float32, at
+/// its upper end float16's smallest value represents float32's smallest.
 inline constexpr int kLeastWireExponent = -112;
 inline constexpr int kMostWireExponent = 125;
 
-/// Casts a tensor to a wire of 16-bit floats, scaled by a power of two: dst[i] = round(src[i] *
+/// Casts a tensor to 16-bit floats for the wire, scaled by a power of two: dst[i] = round(src[i] *
 /// 2^exponent), to nearest even, once. A finite value that is too large becomes the largest finite
-/// one of its sign; infinity and NaN stay. Returns how many were too large.
+/// value of its sign; infinity and NaN stay. Returns how many values were too large.
 ///
 /// Shape:   as `convert`, which also defines NaN.
 /// Before:  wire is kFloat16 or kBFloat16, the latter with exponent 0; the exponent is in the range
@@ -117,9 +116,9 @@ inline constexpr int kMostWireExponent = 125;
 std::size_t to_wire(DType wire, void* dst, DType src_dtype, const void* src, std::size_t count,
                     int exponent);
 
-/// The inverse: dst[i] = src[i] * 2^-exponent, exact if dst is float32. Returns the largest
-/// magnitude in src as bits of the wire, which order like magnitudes: infinity or more if a value
-/// is not finite. Otherwise as above.
+/// Casts back: dst[i] = src[i] * 2^-exponent, exact if dst is float32. Returns the largest
+/// magnitude in src as bits of the wire dtype, which order like magnitudes: the bits of infinity,
+/// or more, if a value is not finite. Otherwise as `to_wire`.
 std::uint16_t from_wire(DType dst_dtype, void* dst, DType wire, const void* src, std::size_t count,
                         int exponent, Stores stores = Stores::kCached);
 

@@ -7,31 +7,30 @@
 #include "comm/base/reduction.h"
 #include "comm/kernels/reduce_kernels.h"
 
-/// The kernels of `reduce_kernels.h` in readable form: one element at a time,
-/// in plain C++. They define every bit; the vector kernels are tested against them. Rare
-/// combinations (scaled or converted integers, float64 to 16 bits) and machines without vectors run
-/// these.
+/// The kernels of `reduce_kernels.h` in readable form: one element at a time, in plain C++. They
+/// define every bit; the vector kernels are tested against them. They also run for rare
+/// combinations (scaled or converted integers, float64 to 16 bits) and on machines without vectors.
 namespace kolo::reference {
 
-/// The contract of `kolo::reduce`.
+/// As `kolo::reduce`.
 void reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
             std::span<const void* const> sources, std::size_t count, double scale,
             Overflow overflow = Overflow::kInfinity);
 
-/// The same with one output.
+/// As above, with one output.
 inline void reduce(DType dtype, ReduceOp op, void* dst, std::span<const void* const> sources,
                    std::size_t count, double scale, Overflow overflow = Overflow::kInfinity) {
   reference::reduce(dtype, op, std::span<void* const>(&dst, 1), sources, count, scale, overflow);
 }
 
-/// The contract of `kolo::convert`.
+/// As `kolo::convert`.
 void convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
              double scale);
 
-/// The contract of `kolo::exchange`.
+/// As `kolo::exchange`.
 void exchange(void* out, void* slot, const void* in, std::size_t bytes);
 
-/// The contracts of `kolo::to_wire` and `kolo::from_wire`.
+/// As `kolo::to_wire` and `kolo::from_wire`.
 std::size_t to_wire(DType wire, void* dst, DType src_dtype, const void* src, std::size_t count,
                     int exponent);
 std::uint16_t from_wire(DType dst_dtype, void* dst, DType wire, const void* src, std::size_t count,

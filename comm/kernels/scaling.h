@@ -5,15 +5,16 @@
 
 namespace kolo {
 
-/// What `reduce` does to a combined value, given its scale. A double cannot hold 1/3: a scale that
-/// is nearest to the inverse of a float, such as 1.0 / n or 2.0 / n for n ranks, stands for it, and
-/// the value is divided by that float, with one rounding. Any other scale multiplies.
+/// How `reduce` applies a scale to a combined value. A double cannot hold 1/3 exactly: a scale that
+/// is the double nearest to the inverse of a float, such as 1.0 / n or 2.0 / n for n ranks, stands
+/// for that inverse, and the value is divided by the float, with one rounding. Any other scale
+/// multiplies.
 struct Scaling {
   double factor = 1;
   double inverse = 0;        ///< If not 0, the factor stands for 1 / inverse.
   std::int32_t divisor = 0;  ///< The inverse, if it is a whole number; otherwise 0.
 
-  // Implicit: a scale says it all.
+  // Implicit: a scale determines it.
   // NOLINTNEXTLINE(google-explicit-constructor)
   Scaling(double scale) : factor(scale) {
     constexpr double kSmallest = 0x1p-100, kLargest = 0x1p100;  // well inside the range of floats
@@ -21,19 +22,19 @@ struct Scaling {
     const double nearest = static_cast<float>(1 / scale);
     if (1 / nearest != scale) return;
     inverse = nearest;
-    constexpr double kMostWhole = 1 << 24;  // beyond, not every whole number is a float
+    constexpr double kMostWhole = 1 << 24;  // beyond this, some whole numbers are not floats
     if (inverse <= kMostWhole && std::trunc(inverse) == inverse) {
       divisor = static_cast<std::int32_t>(inverse);
     }
   }
 
-  /// Whether a floating-point value is divided: a factor that is a power of two is exact, and to
-  /// multiply by it is faster.
+  /// Whether a floating-point value is divided. A factor that is a power of two is exact, and
+  /// multiplying by it is faster.
   bool divides() const {
     int exponent = 0;
     return inverse != 0 && std::frexp(inverse, &exponent) != 0.5;
   }
-  /// The divisor, or else the factor, of a floating-point value.
+  /// The divisor or factor for a floating-point value.
   double operand() const { return divides() ? inverse : factor; }
 };
 

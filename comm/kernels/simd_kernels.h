@@ -10,30 +10,30 @@
 
 namespace kolo {
 
-/// From this size on a block copy is faster than vectors; at a quarter of it, slower.
+/// From this size on, a block copy is faster than vectors; at a quarter of this size it is slower.
 inline constexpr std::size_t kLeastBlockBytes = std::size_t{64} << 10;
 
-/// Whether the processor says that its own instruction for copying blocks is fast.
+/// Whether the processor reports a fast instruction for copying blocks.
 bool has_block_copy();
 
-/// dst = src, by that instruction: it writes whole lines without reading first what they replace,
-/// which vector stores through the cache do. The two do not overlap.
+/// dst = src, by that instruction: it writes whole lines without reading their old contents first,
+/// unlike vector stores through the cache. The ranges do not overlap.
 ///
 /// Before: has_block_copy().
 void block_copy(void* dst, const void* src, std::size_t bytes);
 
-/// Bytes of a result whose lines a kernel owns before it writes them: as many as a core can wait
-/// for at a time.
+/// Bytes of a result whose cache lines a kernel requests for writing in advance: as many as a core
+/// can have in flight.
 inline constexpr std::size_t kOwnedBytes = 1024;
 
-/// Asks for the lines of [begin, end), which the caller is about to write. Stores alone have fewer
-/// of them in flight: lines that another core has read last arrive at half the rate.
+/// Prefetches the lines of [begin, end) for writing. Stores alone keep fewer lines in flight: lines
+/// last read by another core then arrive at half the rate.
 inline void own_lines(const void* begin, const void* end) {
   constexpr std::size_t kLine = 64;
   for (auto* line = static_cast<const std::byte*>(begin); line < end; line += kLine) {
 #if defined(__x86_64__)
-    // It does nothing on a processor that lacks it. Compilers turn the builtin into a prefetch for
-    // reading.
+    // The instruction does nothing on processors that lack it. Compilers turn the builtin into a
+    // prefetch for reading.
     asm volatile("prefetchw %0" : : "m"(*line));
 #else
     __builtin_prefetch(line, 1);
@@ -43,27 +43,26 @@ inline void own_lines(const void* begin, const void* end) {
 
 }  // namespace kolo
 
-/// The vector kernels behind `reduce_kernels.h`, for the combinations that
-/// gradients use. The instruction set is chosen at run time.
+/// The vector kernels behind `reduce_kernels.h`, for the combinations that gradients use. The
+/// instruction set is chosen at run time.
 namespace kolo::simd {
 
-/// The contract of `reference::reduce`. Returns false without an effect if this machine has no
-/// vector kernel for these arguments.
+/// As `reference::reduce`. Returns false, without effect, if this machine has no vector kernel for
+/// these arguments.
 bool reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
             std::span<const void* const> sources, std::size_t count, double scale,
             Overflow overflow, Stores stores);
 
-/// The contract of `reference::convert`. Returns false without an effect if this machine has no
-/// vector kernel for these arguments.
+/// As `reference::convert`. Returns false, without effect, if this machine has no vector kernel for
+/// these arguments.
 bool convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
              double scale, Stores stores);
 
-/// The contract of `reference::exchange`. Returns false without an effect if this machine has no
-/// vector kernel.
+/// As `reference::exchange`. Returns false, without effect, if this machine has no vector kernel.
 bool exchange(void* out, void* slot, const void* in, std::size_t bytes, Stores stores);
 
-/// The contracts of `kolo::to_wire` and `kolo::from_wire`; empty if this machine has no vector
-/// kernel for these arguments.
+/// As `kolo::to_wire` and `kolo::from_wire`; empty if this machine has no vector kernel for these
+/// arguments.
 std::optional<std::size_t> to_wire(DType wire, void* dst, DType src_dtype, const void* src,
                                    std::size_t count, int exponent);
 std::optional<std::uint16_t> from_wire(DType dst_dtype, void* dst, DType wire, const void* src,

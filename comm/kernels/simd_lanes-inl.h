@@ -54,8 +54,8 @@ std::size_t misaligned_elements(D d, const hn::TFromD<D>* to) {
   return (bytes - reinterpret_cast<std::uintptr_t>(to) % bytes) % bytes / sizeof(*to);
 }
 
-// Calls work(end) for blocks of elements [begin, count) that are whole steps and whose lines can be
-// owned at once. What is less than a step then remains.
+// Calls work(end) for blocks of elements [begin, count) made of whole steps, whose lines can be
+// prefetched for writing at once. A remainder of less than a step is left.
 template <class Work>
 void for_each_block(std::size_t begin, std::size_t count, std::size_t step,
                     std::size_t element_bytes, const Work& work) {
@@ -67,7 +67,7 @@ void for_each_block(std::size_t begin, std::size_t count, std::size_t step,
   }
 }
 
-// The same elements, stored past the cache to aligned vectors.
+// As above, but bypasses the cache; vectors are aligned.
 template <class L>
 struct PastCache : L {
   template <class D>
@@ -102,7 +102,8 @@ struct BFloat16AsFloat32 {
   using Stored = std::uint16_t;
   using Accum = float;
   static constexpr std::uint32_t kLargest = 0x7f7f0000;   // The largest value, as a float.
-  static constexpr std::uint32_t kOverflow = 0x7f7f8000;  // The least that rounds beyond it.
+  static constexpr std::uint32_t kOverflow = 0x7f7f8000;  // The smallest magnitude that rounds
+                                                          // beyond it.
   template <class D>
   static hn::Vec<D> load(D d, const Stored* from) {
     const hn::RebindToUnsigned<D> du;
@@ -113,8 +114,8 @@ struct BFloat16AsFloat32 {
   static void store(D d, hn::Vec<D> v, Stored* to) {
     store_low_halves(d, hn::ShiftRight<16>(rounded(d, v)), to);
   }
-  // Bits whose upper half is `v` rounded to nearest even. NaN needs no special case: only the
-  // canonical one comes here.
+  // Returns bits whose upper half is `v` rounded to nearest even. NaN needs no special case: only
+  // the canonical one reaches this function.
   template <class D>
   static hn::Vec<hn::RebindToUnsigned<D>> rounded(D, hn::Vec<D> v) {
     const hn::RebindToUnsigned<D> du;
@@ -131,7 +132,7 @@ struct Float16AsFloat32 {
   static constexpr std::uint32_t kOverflow = 0x477ff000;
 
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || HWY_ARCH_ARM_A64
-  // In hardware: F16C, or the conversions of A64.
+  // In hardware: F16C, or the conversion instructions of A64.
   template <class D>
   static hn::Vec<D> load(D d, const Stored* from) {
     const hn::Rebind<hwy::float16_t, D> half;
@@ -195,7 +196,7 @@ void store_two(L, D d, V a, V b, typename L::Stored* to) {
   L::store(d, a, to);
   L::store(d, b, to + hn::Lanes(d));
 }
-#if HWY_TARGET != HWY_SCALAR  // It has no pairs of lanes, and runs no kernel either.
+#if HWY_TARGET != HWY_SCALAR  // This target has no pairs of lanes, and runs no kernel.
 template <class D, class V>
 void store_two(BFloat16AsFloat32, D d, V a, V b, std::uint16_t* to) {
   const hn::Repartition<std::uint16_t, D> halves;
@@ -250,7 +251,7 @@ hn::Mask<D> is_beyond(D d, hn::Vec<D> v, std::uint32_t least) {
   return hn::RebindMask(d, hn::Gt(moved, bound));
 }
 
-// The largest value of lanes L with the sign of `v`.
+// The largest finite value of lanes L, with the sign of `v`.
 template <class L, class D>
 hn::Vec<D> largest_like(D d, hn::Vec<D> v) {
   const hn::RebindToUnsigned<D> du;
@@ -271,7 +272,7 @@ struct Within : L {
 };
 
 // Loads and stores two vectors of elements at once, for operations that treat all elements alike.
-// The lanes decide which element goes to which vector, in the same manner in both directions.
+// Which element goes to which vector depends on the lanes, but is the same in both directions.
 template <class L, class D, class V>
 void load_pair(L, D d, const typename L::Stored* from, V& a, V& b) {
   a = L::load(d, from);
@@ -283,8 +284,8 @@ void store_pair(L, D d, V a, V b, typename L::Stored* to) {
   L::store(d, b, to + hn::Lanes(d));
 }
 
-// Neighbours share a 32-bit lane: even elements are its low half, odd ones its high half, so
-// nothing crosses lanes.
+// Neighbouring elements share a 32-bit lane: even elements are its low half, odd ones its high
+// half, so nothing crosses lanes.
 template <class D, class V>
 void load_pair(BFloat16AsFloat32, D d, const std::uint16_t* from, V& even, V& odd) {
   const hn::RebindToUnsigned<D> du;
@@ -343,8 +344,8 @@ hn::Vec<D> finish(D d, hn::Vec<D> v, hn::Vec<D> by) {
   }
 }
 
-// The same for four vectors with one test for NaN: their sum is NaN if one of them is. The sum is
-// also NaN where infinities cancel; that costs time and changes nothing.
+// As above for four vectors, with one test for NaN: their sum is NaN if one of them is. The sum is
+// also NaN where infinities cancel; that costs time but changes no result.
 template <class By = Times, class D, class V>
 void finish(D d, V& a, V& b, V& c, V& e, hn::Vec<D> by) {
   if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {
@@ -361,7 +362,8 @@ void finish(D d, V& a, V& b, V& c, V& e, hn::Vec<D> by) {
   }
 }
 
-// What operations do to two vectors. One that has none for a type is left to the reference.
+// How operations combine two vectors. An operation without a function for a type is left to the
+// reference.
 template <class V>
 V apply(combine::Sum, V a, V b) {
   return hn::Add(a, b);
@@ -408,7 +410,7 @@ V apply(combine::BitXor, V a, V b) {
   return hn::Xor(a, b);
 }
 
-// Whether an operation is defined on numbers of type T, and has a function above.
+// Whether an operation is defined on numbers of type T and has a function above.
 template <class Op, typename T>
 concept HasVectors = combine::Combines<Op, T> && requires(hn::Vec<hn::ScalableTag<T>> v) {
   apply(Op(), v, v);

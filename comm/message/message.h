@@ -16,8 +16,8 @@
 
 namespace kolo {
 
-/// One call that sends or receives. `Messages` answers it once: with `complete` when its buffer is
-/// the caller's again, or with `fail`.
+/// One call that sends or receives. `Messages` answers it exactly once: with `complete` when its
+/// buffer belongs to the caller again, or with `fail`.
 class Message {
  public:
   enum class Kind : std::uint8_t { kSend, kReceive };
@@ -38,7 +38,7 @@ class Message {
   void set_parts(std::span<const BufferView> all);
   /// The buffers of all its tensors.
   std::span<const BufferView> parts() const;
-  /// The bytes of all its tensors together.
+  /// The total size of its tensors.
   std::size_t bytes() const;
   MemoryKind memory() const { return parts().front().memory; }
 
@@ -46,13 +46,14 @@ class Message {
   int peer = kAnyRank;
   std::uint64_t tag = 0;
   BufferView buffer = {};
-  /// A grouped message has several, in memory of one kind, and no `buffer`.
+  /// The tensors of a grouped message, in memory of one kind; `buffer` is then unused.
   std::vector<BufferView> tensors = {};
-  /// Device memory: behind what the caller's stream does to it; null when that is done.
+  /// Device memory: event after the caller's work on the buffers; null if that work is done.
   std::shared_ptr<const Event> ready = {};
-  Received received = {};     ///< Of a receive that is complete.
-  Completion transfer = {};   ///< Of its data message.
-  AlignedMemory packed = {};  ///< Its elements meanwhile, if its tensors lie here and there.
+  Received received = {};     ///< Result of a completed receive.
+  Completion transfer = {};   ///< Completion of its data message.
+  AlignedMemory packed = {};  ///< Holds its elements during the transfer if its tensors are not
+                              ///< contiguous.
 };
 
 }  // namespace kolo

@@ -10,50 +10,50 @@
 
 namespace kolo {
 
-/// Messages whose buffers may be in device memory: those travel between pinned mirrors, as messages
-/// of the host. Kinds of memory may differ between sender and receiver, which do not know of each
+/// Messages whose buffers may be in device memory. Their data travels between pinned mirrors, as
+/// messages of the host. Sender and receiver may use different kinds of memory; neither knows the
 /// other's.
 ///
-///   send      copied down ──► submitted ──► over
-///   receive   submitted ──► copied up, as much as came ──► over
+///   send      copied down ──► submitted ──► done
+///   receive   submitted ──► copied up, as much as came ──► done
 ///
-/// A send keeps its place: those behind it wait until it has been copied down.
+/// Sends stay in order: later ones wait until an earlier one has been copied down.
 ///
 /// Threads: the engine's.
 /// Errors:  KoloError(kInternal) with the device's text, KoloError(kResources).
 class MirroredMessages {
  public:
-  /// Both outlive it. `lane`: null without a device.
+  /// `messages` and `lane` outlive it. `lane`: null without a device.
   MirroredMessages(Messages& messages, CopyLane* lane) : messages_(messages), lane_(lane) {}
 
-  /// As those of `Messages`, for any memory. Before: in device memory only with a device.
+  /// As `Messages::submit`, for any memory. Before: device memory only with a device.
   void submit(const std::shared_ptr<Message>& message);
   void withdraw(const std::shared_ptr<Message>& receive, const Error& error);
 
-  /// Submits what has been copied down, and answers what has been copied up. Returns whether there
-  /// was any.
+  /// Submits messages that have been copied down, and answers those copied up. Returns whether
+  /// there were any.
   bool poll();
-  /// Copies are under way, which must be polled for.
+  /// Whether copies are in progress, which must be polled.
   bool is_copying() const;
-  /// Something is to be sent yet.
+  /// Whether a send has not been submitted yet.
   bool has_sends() const { return !sends_.empty(); }
-  /// Something is in its hands.
+  /// Whether a message is in progress here.
   bool waiting() const { return !sends_.empty() || !receives_.empty(); }
 
-  /// The job has failed. Before: so have all messages of the host.
+  /// Fails all messages after the job has failed. Before: all messages of the host have failed.
   void fail_all(const Error& error) noexcept;
 
  private:
-  /// A message of the host that stands for one in device memory.
+  /// A message of the host on behalf of a message in device memory.
   class Mirrored;
 
   std::shared_ptr<PinnedMirror> take_mirror(std::size_t bytes);
 
   Messages& messages_;
   CopyLane* lane_;
-  std::deque<std::shared_ptr<Message>> sends_;          // not submitted yet, in their order
+  std::deque<std::shared_ptr<Message>> sends_;          // not submitted yet, in order
   std::vector<std::shared_ptr<Mirrored>> receives_;     // not answered yet
-  std::vector<std::shared_ptr<PinnedMirror>> mirrors_;  // those that nobody else has are unused
+  std::vector<std::shared_ptr<PinnedMirror>> mirrors_;  // a mirror without other owners is unused
 };
 
 }  // namespace kolo

@@ -4,13 +4,13 @@
 
 namespace kolo {
 
-/// As the peer of a receive: whichever rank sends first.
+/// Peer of a receive that accepts a message from any rank; the first one matches.
 inline constexpr int kAnyRank = -1;
 
-/// What a receive got.
+/// Result of a receive.
 struct Received {
   int source = kAnyRank;  ///< Rank that sent it.
-  std::size_t count = 0;  ///< Number of elements, at most those of the buffer.
+  std::size_t count = 0;  ///< Number of elements received, at most the size of the buffer.
 };
 
 }  // namespace kolo

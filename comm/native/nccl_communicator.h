@@ -1,6 +1,6 @@
 #pragma once
 
-// One communicator of NCCL and its life cycle. Only sources of kolo_nccl include this.
+// One NCCL communicator and its life cycle. Only sources of kolo_nccl include this file.
 
 #include <nccl.h>
 
@@ -10,12 +10,12 @@
 
 namespace kolo {
 
-/// A non-blocking communicator. Work that NCCL does on its own threads is polled until a deadline.
-/// That includes every launch: a call that returns "in progress" has not yet enqueued anything on
-/// its stream.
+/// A non-blocking communicator. Work on NCCL's own threads is polled until a deadline. This
+/// includes every launch: a call that returns "in progress" has not yet enqueued anything on its
+/// stream.
 ///
-/// It ends in one of two modes: orderly by `begin_end`, polling, then `destroy`; or by
-/// `begin_abort`. Destroyed before that, the NCCL object is left as it is.
+/// It ends in one of two ways: orderly by `begin_end`, polling, then `destroy`; or by
+/// `begin_abort`. If this object is destroyed without either, the NCCL object is leaked.
 ///
 /// Threads: one; an abort runs on a thread of its own, which keeps the object alive.
 class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
@@ -27,12 +27,12 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   static std::shared_ptr<NcclCommunicator> connect(const ncclUniqueId& id, int rank, int size,
                                                    int device, Milliseconds deadline);
 
-  /// Begins the same; `state` tells when it is connected.
+  /// As `connect`, without waiting; `state` tells when it is connected.
   static std::shared_ptr<NcclCommunicator> begin(const ncclUniqueId& id, int rank, int size,
                                                  int device, Milliseconds deadline);
 
-  /// Connects the ranks that pass the same `color`, in their order here. Collective among all
-  /// ranks. Errors: as `connect`, for both communicators.
+  /// Connects the ranks that pass the same `color`, in their order in this communicator. Collective
+  /// among all ranks. Errors: as `connect`, for both communicators.
   std::shared_ptr<NcclCommunicator> split(int color, int rank);
 
   explicit NcclCommunicator(int device, Milliseconds deadline)
@@ -41,7 +41,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
   int device() const { return device_; }
-  /// Null after the end or once an abort has begun: NCCL must not be called then.
+  /// Null after the end, or once an abort has begun: then NCCL must not be called.
   ncclComm_t get() const { return comm_; }
 
   /// State of the communicator: ncclSuccess, ncclInProgress or its first failure.

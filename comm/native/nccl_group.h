@@ -15,24 +15,24 @@ namespace kolo {
 
 class NcclCommunicator;
 
-/// Collectives by NCCL among ranks with one GPU and one process each.
+/// Collectives by NCCL among ranks that each have one GPU and one process.
 ///
-/// A call waits until NCCL has enqueued it on its stream: microseconds as a rule, `deadline` at
-/// most. Peers are connected at the start (NCCL_RUNTIME_CONNECT=0 unless the user set it), so no
-/// call waits for a peer.
+/// A call waits until NCCL has enqueued it on its stream, which usually takes microseconds and at
+/// most `deadline`. Peers are connected at the start (NCCL_RUNTIME_CONNECT=0 unless the user set
+/// it), so no call waits for a peer.
 ///
-/// Abort:  runs on a thread of its own. NCCL frees memory in it, which waits for all work of the
-///         GPU. Where two groups share a GPU, begin both (`abort` with zero) before waiting for
-///         one.
+/// Abort:  runs on its own thread. NCCL frees memory in it, which waits for all work of the GPU. If
+///         two groups share a GPU, begin the abort of both (`abort` with zero) before waiting for
+///         either.
 /// Source: NCCL's user guide, "Fault Tolerance" and "Creating a communicator with options".
 class NcclGroup final : public LocalGroup {
  public:
   using Milliseconds = std::chrono::milliseconds;
 
-  /// What `rank` tells all ranks before they connect. Rank 0 draws the id of the communicator.
+  /// The text that `rank` tells all ranks before they connect. Rank 0 makes the communicator's id.
   static std::string introduce(int rank);
 
-  /// Connects `rank` to those whose introductions these are, by rank, with GPU `device`.
+  /// Connects `rank`, with GPU `device`, to the ranks with these introductions, given by rank.
   /// Collective. Errors: KoloError(kConfig) if NCCL's versions differ, kTimeout after `deadline`,
   /// kPeerLost or kInternal with NCCL's reason.
   static std::unique_ptr<NcclGroup> connect(std::span<const std::string> introductions, int rank,
@@ -42,7 +42,7 @@ class NcclGroup final : public LocalGroup {
   /// ranks. Errors: as `connect`; both groups are then aborted.
   std::unique_ptr<NcclGroup> split(int color);
 
-  /// The ranks of a communicator that is connected.
+  /// Wraps a connected communicator.
   explicit NcclGroup(std::shared_ptr<NcclCommunicator> communicator);
   ~NcclGroup() override;
   NcclGroup(const NcclGroup&) = delete;
@@ -76,27 +76,27 @@ class NcclGroup final : public LocalGroup {
   /// Enqueues `call` on `stream` unless the group has failed, and records a failure.
   template <typename Call>
   void launch(Stream& stream, std::string_view what, Call&& call);
-  /// The same for `collective` of each tensor, all of them together.
+  /// As above, for `collective` of each tensor, in one NCCL group call.
   template <typename Collective>
   void launch_tensors(Stream& stream, std::string_view what, std::span<const GroupTensor> tensors,
                       Collective&& collective);
 
-  std::shared_ptr<NcclCommunicator> communicator_;  ///< Shared with memory that it registered.
+  std::shared_ptr<NcclCommunicator> communicator_;  ///< Shared with the memory registered with it.
   int rank_ = 0;
   int size_ = 0;
   GroupState state_ = GroupState::kActive;
   std::optional<Error> failure_;
 };
 
-/// Connects further groups by NCCL, each by a communicator of its own.
+/// Connects further groups by NCCL, each with its own communicator.
 ///
-/// NCCL connects on a thread of its own, which allocates memory of the GPU; ranks that are not
-/// connected within the deadline are a time-out.
+/// NCCL connects on its own thread, which allocates memory of the GPU. Failing to connect within
+/// the deadline is a time-out.
 class NcclConnector final : public GroupConnector {
  public:
   using Milliseconds = std::chrono::milliseconds;
 
-  /// For GPU `device` of this rank.
+  /// `device`: this rank's GPU.
   NcclConnector(int device, Milliseconds deadline) : device_(device), deadline_(deadline) {}
 
   std::size_t invitation_bytes() const override;

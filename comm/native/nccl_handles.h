@@ -1,7 +1,7 @@
 #pragma once
 
-// NCCL's types and results as Kolo's, and what ranks tell each other before NCCL connects them.
-// Only sources of kolo_nccl include this.
+// Conversions between NCCL's types and results and Kolo's, and the texts that ranks exchange before
+// NCCL connects them. Only sources of kolo_nccl include this file.
 
 #include <nccl.h>
 
@@ -29,17 +29,17 @@ std::string nccl_version_text(int version);
 int checked_nccl_version();
 
 /// The error for `result` of `call`: kPeerLost if the network or a peer failed, kTimeout for
-/// ncclInProgress, else kInternal. The text has NCCL's reason and the last error that it logged.
-/// `comm` may be null.
+/// ncclInProgress, otherwise kInternal. The text has NCCL's reason and the last error that it
+/// logged. `comm` may be null.
 Error nccl_error(ncclResult_t result, ncclComm_t comm, std::string_view call);
 
 /// Throws `nccl_error` unless `result` is ncclSuccess.
 void require_nccl(ncclResult_t result, ncclComm_t comm, std::string_view call);
 
-/// For code that must not throw: logs instead.
+/// Logs an error instead of throwing, for code that must not throw.
 void log_nccl(ncclResult_t result, std::string_view call) noexcept;
 
-/// The version of a rank's library, and of one rank the id of the communicator.
+/// The library version of a rank, and from rank 0 also the communicator's id.
 struct NcclIntroduction {
   int version = 0;
   ncclUniqueId id = {};
@@ -53,7 +53,7 @@ struct NcclIntroduction {
   }
 };
 
-/// Errors: KoloError(kConfig) unless `version`, that of `rank`, is the one of rank 0.
+/// Errors: KoloError(kConfig) unless `version`, of rank `rank`, equals that of rank 0.
 void check_same_nccl(const NcclIntroduction& first, int rank, int version);
 
 }  // namespace kolo

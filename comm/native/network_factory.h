@@ -11,19 +11,20 @@ namespace kolo {
 struct NetworkConfig {
   int rank = 0;
   int world_size = 1;
-  std::string ucx_library = {};         ///< Empty: where the system has it.
-  std::string interface = {};           ///< For TCP: "eth0". Empty: whatever UCX chooses.
-  std::string address = {};             ///< Of that interface; messages go in its family.
-  std::vector<int> control_peers = {};  ///< Connected at once, for control frames.
+  std::string ucx_library = {};         ///< Empty: search the system's library path.
+  std::string interface = {};           ///< For TCP, such as "eth0". Empty: UCX chooses.
+  std::string address = {};             ///< Address of that interface; messages use its address
+                                        ///< family.
+  std::vector<int> control_peers = {};  ///< Peers to connect at once, for control frames.
 };
 
-/// The network transport of this build. Ranks exchange its addresses and then connect it.
+/// Opens the network transport of this build. Ranks exchange its addresses and then connect it.
 /// Errors: KoloError(kConfig) if the build has none; those of the transport.
 std::unique_ptr<NetworkTransport> open_network(const NetworkConfig& config);
 
-/// Whether that transport moves data over TCP, and so through one interface of IP: not where this
-/// machine has devices that move data by themselves, or the user's UCX_TLS leaves TCP out.
-/// Threads: any, as long as nobody changes the environment.
+/// Whether the network transport uses TCP, and so one IP interface: false if this machine has RDMA
+/// devices, or if the user's UCX_TLS excludes TCP. Threads: any, as long as no thread changes the
+/// environment.
 bool network_uses_tcp();
 
 }  // namespace kolo

@@ -10,36 +10,36 @@
 
 namespace kolo {
 
-/// Where a rank of another node brings the error that ends the job when the thread that has its
-/// connections is stuck in a call: another thread of it comes here instead.
+/// Receives the error that ends the job from a rank of another node whose connections are blocked:
+/// if the thread that owns them is stuck in a call, another thread of that rank connects here.
 ///
 ///   the stuck rank                       this rank
-///   knock(address, error)  --- TCP --->  answer(), when its driver looks next or `fd` wakes it
+///   knock(address, error)  --- TCP --->  answer(), at the driver's next look or when `fd` wakes it
 ///
-/// A visitor begins with the key of the door, which only the ranks of the job are told; any other
-/// is turned away. Nobody connects unless a rank is stuck.
+/// A visitor first sends the key of the door, which only the ranks of the job know; others are
+/// rejected. Connections come only when a rank is stuck.
 ///
-/// Threads: one; `knock` any.
+/// Threads: one; any for `knock`.
 class ErrorDoor {
  public:
-  /// Longer texts of an error are cut, so that it arrives at once.
+  /// Longer error texts are cut, so that they arrive in one piece.
   static constexpr std::size_t kMostBytes = 1000;
 
-  /// Opens a door at a free port. `host` is the address by which the other nodes reach this one.
+  /// Opens a door at a free port. `host` is the address at which other nodes reach this one.
   /// Errors: KoloError(kIo).
   explicit ErrorDoor(std::string host);
 
-  /// For `knock`; opaque bytes.
+  /// Address for `knock`, as opaque bytes.
   std::string address() const;
-  /// Readable when somebody knocks.
+  /// Readable when a visitor connects.
   int fd() const { return listener_.get(); }
 
-  /// The error of the first visitor with the key; the others, and who comes without an error, are
-  /// turned away. Never blocks.
+  /// The error of the first visitor with the key; rejects visitors without the key or without an
+  /// error. Never blocks.
   std::optional<Error> answer();
 
-  /// Brings `error` to a door. Returns whether it was open before `deadline`; somebody may answer
-  /// later, or never.
+  /// Delivers `error` to a door. Returns whether the door was open before `deadline`; the error may
+  /// be answered later, or never.
   static bool knock(const std::string& address, const Error& error, TimePoint deadline);
 
  private:

@@ -18,35 +18,34 @@ struct NetworkInterface {
   friend bool operator==(const NetworkInterface&, const NetworkInterface&) = default;
 };
 
-/// The addresses of all interfaces that are up, without those that mean something on one link only
-/// (fe80::).
+/// The addresses of all interfaces that are up, except link-local ones (fe80::).
 /// Threads: any. Errors: KoloError(kIo).
 std::vector<NetworkInterface> network_interfaces();
 
-/// The interfaces that a value of UCX_NET_DEVICES lists; all of them if it lists none of these, as
-/// "all" and the names of InfiniBand devices do. Pure.
+/// The interfaces that a value of UCX_NET_DEVICES lists. If it lists none of them, as with "all"
+/// and the names of InfiniBand devices, returns all. Pure.
 std::vector<NetworkInterface> listed_interfaces(std::vector<NetworkInterface> interfaces,
                                                 std::string_view devices);
 
 /// "eth0 10.0.0.7"
 std::string to_string(const NetworkInterface& interface);
 
-/// A connection that a node has made to another one, by places in their lists of interfaces.
+/// A connection between two nodes, as indices in their lists of interfaces.
 struct Way {
   int to_node = 0;
   int to = 0;    ///< The address that answered.
-  int from = 0;  ///< The interface through which the system went there.
+  int from = 0;  ///< The local interface that the system chose.
 
   friend auto operator<=>(const Way&, const Way&) = default;
 };
 
-/// A node that gave no answer, at any of its addresses.
+/// A node that did not answer at any of its addresses.
 struct NoWay {
   int to_node = 0;
   std::string why;  ///< "10.0.0.7: no route to host"
 };
 
-/// The interfaces of a node, and what has come of its attempts to reach the others.
+/// The interfaces of a node, and the results of its attempts to reach the other nodes.
 struct NodeReach {
   std::vector<NetworkInterface> interfaces;
   std::vector<Way> ways;  ///< Ascending.
@@ -56,17 +55,17 @@ struct NodeReach {
 struct InterfaceChoice {
   static constexpr int kNone = -1;
 
-  std::vector<int> of_node;  ///< By node: its interface, or kNone if it reaches nobody.
-  /// Pairs of nodes that do not reach each other through the chosen interfaces, with ranks, hosts
+  std::vector<int> of_node;  ///< By node: its interface, or kNone if it reaches no other node.
+  /// Pairs of nodes that cannot reach each other through the chosen interfaces, with ranks, hosts
   /// and addresses; empty if there are none.
   std::string problem;
 };
 
-/// Chooses one interface for each node so that as many pairs as possible reach each other, in both
-/// directions. Equal ones are ranked: the loopback, which serves where all "nodes" are one machine;
-/// then the faster one; IPv4; the lesser address. `reach` is by node.
+/// Chooses one interface per node so that as many pairs as possible reach each other, in both
+/// directions. Ties are broken in this order: the loopback, which works if all "nodes" are one
+/// machine; the faster interface; IPv4; the lower address. `reach` is by node.
 ///
-/// Threads: pure; any. Cost: grows with the square of the nodes.
+/// Threads: any; pure. Cost: quadratic in the number of nodes.
 InterfaceChoice choose_interfaces(const ProcessGrid& grid, const std::vector<NodeReach>& reach);
 
 }  // namespace kolo

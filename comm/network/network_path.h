@@ -14,28 +14,28 @@
 
 namespace kolo {
 
-/// How a node reaches the others.
+/// The interface through which a node reaches the other nodes.
 struct NetworkPath {
   std::string interface = {};  ///< "eth0"; empty: none reaches another node.
-  std::string address = {};    ///< Of that interface.
+  std::string address = {};    ///< Address of that interface.
   bool is_loopback = false;    ///< All "nodes" are one machine.
-  /// Pairs of nodes that do not reach each other; empty if all do. The same on all ranks.
+  /// Pairs of nodes that cannot reach each other, equal on all ranks; empty if there are none.
   std::string problem = {};
 };
 
 /// Finds the interfaces through which the nodes of a job reach each other, by connecting to all
-/// addresses of all nodes. One rank of each node connects; all ranks of a node get its path.
+/// addresses of all nodes. One rank per node connects; all ranks of the node get its path.
 ///
 ///     PathFinder finder(devices);  finder.post(exchange);
 ///     exchange.run();              // the round in which ranks learn which nodes there are
 ///     finder.find(...);            // one more round, if there are several
 ///
-/// Every rank opens a port at once, because none knows yet whether its node needs it.
+/// Every rank opens a port at once, because no rank knows yet whether its node needs it.
 ///
-/// Threads: those of the exchange; one serves other nodes during `find`.
+/// Threads: as the exchange; an additional thread serves other nodes during `find`.
 class PathFinder {
  public:
-  /// Only interfaces that `devices` lists are looked at, see `listed_interfaces`.
+  /// Considers only interfaces that `devices` lists, see `listed_interfaces`.
   explicit PathFinder(const std::string& devices);
   ~PathFinder();
   PathFinder(const PathFinder&) = delete;
@@ -44,15 +44,15 @@ class PathFinder {
   void post(BatchedExchange& exchange);
 
   /// Before: a round has run since `post`, and there are several nodes.
-  /// Cost:   a connection to each address of each node, at most five seconds and half of `timeout`.
-  /// Errors: those of the exchange; KoloError(kIo) if interfaces or sockets cannot be had.
+  /// Cost:   a connection to each address of each node; at most five seconds and half of `timeout`.
+  /// Errors: those of the exchange; KoloError(kIo) if interfaces or sockets are unavailable.
   NetworkPath find(BatchedExchange& exchange, const ProcessGrid& grid, const std::string& job_id,
                    std::chrono::milliseconds timeout);
 
  private:
   std::vector<NetworkInterface> interfaces_;
   std::unique_ptr<ReachListener> listener_;
-  std::optional<KoloError> problem_;  // counts where there are several nodes
+  std::optional<KoloError> problem_;  // matters only with several nodes
 };
 
 }  // namespace kolo

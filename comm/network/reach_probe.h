@@ -12,11 +12,11 @@
 
 namespace kolo {
 
-/// Tells whoever connects which node of which job answers: one address may belong to several
-/// machines. A thread serves from `serve` to destruction; it sends a few bytes to each connection
-/// and reads nothing. Who connects earlier waits.
+/// Tells each client which node of which job answers: one address may belong to several machines. A
+/// thread serves from `serve` until destruction; it sends a few bytes on each connection and reads
+/// nothing. Earlier connections wait for `serve`.
 ///
-/// Threads: any. Errors: KoloError(kIo) if no port can be had.
+/// Threads: any. Errors: KoloError(kIo) if no port is available.
 class ReachListener {
  public:
   ReachListener();
@@ -26,7 +26,7 @@ class ReachListener {
 
   std::uint16_t port() const;
 
-  /// Answers from now on. Once. `job_id` is no secret; at most kMaxJobIdBytes.
+  /// Starts to answer. Call once. `job_id` is not secret; at most kMaxJobIdBytes.
   void serve(const std::string& job_id, int node);
 
   static constexpr std::size_t kMaxJobIdBytes = 32;
@@ -40,7 +40,7 @@ class ReachListener {
   std::thread thread_;
 };
 
-/// Another node, and where its `ReachListener` may be found.
+/// Another node, and the addresses of its `ReachListener`.
 struct ReachTarget {
   int node = 0;
   std::vector<NetworkInterface> interfaces;
@@ -49,15 +49,15 @@ struct ReachTarget {
 
 struct ReachLimits {
   Duration all = std::chrono::seconds(5);
-  /// For further addresses, once all nodes have answered at one.
+  /// Time for further addresses, once all nodes have answered at one.
   Duration more_ways = std::chrono::milliseconds(200);
-  int at_once = 128;  ///< Connections under way.
+  int at_once = 128;  ///< Maximum of concurrent connection attempts.
 };
 
-/// Connects to all addresses of the targets, and says which of them answered and through which of
-/// `mine` the system went there. `more_ways` bounds what addresses that never answer cost.
+/// Connects to all addresses of the targets. Returns which of them answered, and through which
+/// interface of `mine`. `more_ways` bounds the time spent on addresses that never answer.
 ///
-/// Threads: any; it blocks. Cost: one connection per address, `at_once` at a time.
+/// Threads: any; blocks. Cost: one connection per address, `at_once` at a time.
 /// Errors:  KoloError(kIo) if a node cannot open sockets.
 NodeReach probe_reach(const std::string& job_id, const std::vector<NetworkInterface>& mine,
                       const std::vector<ReachTarget>& targets, const ReachLimits& limits = {});

@@ -12,13 +12,13 @@
 
 namespace kolo {
 
-/// Texts of all ranks under several names, exchanged together in few rounds. What ranks must know
-/// before they can say more begins a new round.
+/// Exchanges several named texts of all ranks together, in few rounds. A text that depends on the
+/// result of a round belongs to the next one.
 ///
 ///     exchange.post("node", node);       // any number of names
 ///     exchange.post("place", place);
 ///     exchange.run();                    // one round, collective
-///     exchange.texts("node");            // by rank; empty from ranks that have posted none
+///     exchange.texts("node");            // by rank; empty for ranks that posted none
 ///
 /// Threads: as the rendezvous, which outlives it.
 class BatchedExchange {
@@ -53,7 +53,7 @@ class BatchedExchange {
     }
   }
 
-  /// The texts of the last round in which any rank posted this name.
+  /// The texts by rank from the last round in which any rank posted this name.
   const std::vector<std::string>& texts(std::string_view name) {
     std::vector<std::string>& texts = texts_[std::string(name)];
     texts.resize(static_cast<std::size_t>(size()));

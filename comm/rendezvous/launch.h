@@ -14,8 +14,8 @@
 
 namespace kolo {
 
-/// Host names that a Slurm host list stands for, in its order. Brackets hold comma-separated
-/// numbers and ranges, keep leading zeros, and may appear several times in one name.
+/// The host names in a Slurm host list, in order. Brackets hold comma-separated numbers and ranges,
+/// keep leading zeros, and may appear several times in one name.
 ///
 ///   "login,n[01-03,7]-ib"  ->  login n01-ib n02-ib n03-ib n7-ib
 ///
@@ -27,32 +27,32 @@ std::vector<std::string> parse_hostlist(std::string_view list);
 
 inline constexpr std::size_t kMaxHosts = 1U << 17;
 
-/// Looks up one environment variable; empty optional if it is not set. Tests pass their own.
+/// Looks up one environment variable; empty if it is not set. Tests pass their own function.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 
-/// The environment of this process. Threads: any, as long as nobody changes the environment.
+/// The environment of this process. Threads: any, as long as no thread changes the environment.
 Environment process_environment();
 
-/// How this process was started, as far as its environment tells.
+/// How this process was started, according to its environment.
 struct Launch {
   enum class Kind : std::uint8_t { kSingle, kMpi, kPmix, kTcp };
   Kind kind = Kind::kSingle;
-  /// For kMpi: what the launcher announced, if it did. An MPI library that does not understand its
-  /// launcher starts every rank as a job of its own; these tell.
+  /// For kMpi: rank and size as announced by the launcher, if it did. They reveal an MPI library
+  /// that does not match its launcher and starts every rank as a job of its own.
   std::optional<int> rank;
   std::optional<int> size;
   /// For kTcp.
   TcpOptions tcp;
 };
 
-/// Reads, first found first taken:
+/// Reads these variables; the first match is used:
 ///   OMPI_COMM_WORLD_SIZE; PMI_SIZE, PMI_RANK, PMIX_RANK    MPI
 ///   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT             TCP, as torchrun sets them
 ///   SLURM_PROCID, SLURM_NTASKS and the node list           TCP to the first node of the list
 ///   PMI_RANK, PMI_SIZE, MASTER_ADDR, MASTER_PORT           TCP, under the mpiexec of another MPI
-/// A job of one rank is kSingle under every launcher that says so. Without MPI, PMI variables are
-/// passed over if one of the others is complete; then PMIX_NAMESPACE and PMIX_RANK, which mpirun
-/// sets, too, mean PMIx.
+/// A job of one rank is kSingle under every launcher. In builds without MPI, PMI variables are
+/// ignored if another set is complete; then PMIX_NAMESPACE and PMIX_RANK, which mpirun also sets,
+/// select PMIx.
 ///
 /// Threads: any; pure apart from reading the environment.
 /// Errors:  KoloError(kConfig) naming the variable: missing, malformed, out of range; or started by
@@ -60,12 +60,12 @@ struct Launch {
 Launch detect_launch(const Environment& environment, bool mpi_available,
                      std::chrono::milliseconds timeout);
 
-/// The rendezvous of the job that this process was started in, see `detect_launch`: through MPI
-/// under mpirun, or PMIx in builds without MPI, else over TCP under torchrun or Slurm, else of one
-/// rank. Blocks until all ranks have joined.
+/// The rendezvous of the job in which this process was started, see `detect_launch`: MPI under
+/// mpirun (PMIx in builds without MPI), TCP under torchrun or Slurm, otherwise a job of one rank.
+/// Blocks until all ranks have joined.
 ///
-/// Threads: the main thread. Keep the result no longer than start-up lasts: MPI_Finalize, called by
-///          its destructor, waits for all ranks.
+/// Threads: the main thread. Keep the result only during start-up: its destructor calls
+///          MPI_Finalize, which waits for all ranks.
 /// Errors:  those of `detect_launch`, `MpiRendezvous`, `PmixRendezvous` and `make_tcp_rendezvous`;
 ///          KoloError(kConfig) if MPI sees another job than the launcher announced.
 std::unique_ptr<Rendezvous> rendezvous_from_environment(

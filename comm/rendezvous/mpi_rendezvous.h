@@ -9,11 +9,11 @@
 
 namespace kolo {
 
-/// Rendezvous of the ranks of MPI_COMM_WORLD, on a communicator of its own.
+/// Rendezvous of the ranks of MPI_COMM_WORLD, on a duplicated communicator.
 ///
-/// Starts MPI (FUNNELED) if nobody has, and then finalizes it when the process ends with status 0,
-/// since MPI starts only once in a process. A process that ends with an error does not wait for
-/// the others in MPI_Finalize: mpirun ends them.
+/// Starts MPI (FUNNELED) unless it is running; then it finalizes MPI when the process ends with
+/// status 0, since MPI starts only once per process. A process that ends with an error does not
+/// wait for the others in MPI_Finalize: mpirun ends them.
 ///
 /// Nothing can interrupt MPI_Init, MPI_Comm_dup and MPI_Finalize. If one of them takes longer than
 /// `timeout`, the process ends with an error line and the exit status of kTimeout.

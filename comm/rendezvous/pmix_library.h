@@ -7,8 +7,8 @@
 
 namespace kolo {
 
-// The part of PMIx's interface that is used here, as pmix.h of versions 2 to 5 declares it; no
-// build needs that header. Source: PMIx Standard, versions 2.0 to 5.0.
+// The part of PMIx's interface that is used here, as pmix.h of versions 2 to 5 declares it, so that
+// no build needs that header. Source: PMIx Standard, versions 2.0 to 5.0.
 
 using PmixStatus = int;
 inline constexpr PmixStatus kPmixSuccess = 0;
@@ -32,7 +32,7 @@ struct PmixValue {
       char* begin;
       std::size_t size;
     } bytes;
-    void* longest[3];  // Other types are this long.
+    void* longest[3];  // The length of all other types.
   };
 };
 
@@ -45,10 +45,10 @@ struct PmixInfo {
 
 inline constexpr const char* kPmixJobSize = "pmix.job.size";
 inline constexpr const char* kPmixCollectData = "pmix.collect";
-inline constexpr const char* kPmixTimeout = "pmix.timeout";  ///< Of an int, in seconds.
+inline constexpr const char* kPmixTimeout = "pmix.timeout";  ///< An int, in seconds.
 inline constexpr std::uint8_t kPmixGlobal = 3;               ///< Data for all ranks.
 
-/// libpmix.so.2, loaded. Errors: those of `SharedLibrary`.
+/// The library libpmix.so.2. Errors: those of `SharedLibrary`.
 class PmixLibrary {
  public:
   PmixLibrary();
@@ -65,7 +65,7 @@ class PmixLibrary {
   PmixStatus (*const fence_nb)(const PmixProcess*, std::size_t, const PmixInfo*, std::size_t,
                                void (*done)(PmixStatus, void*),
                                void*) = library_.find("PMIx_Fence_nb");
-  /// The value and its bytes are the caller's, to be freed.
+  /// The caller frees the value and its bytes.
   PmixStatus (*const get)(const PmixProcess*, const char* key, const PmixInfo*, std::size_t,
                           PmixValue**) = library_.find("PMIx_Get");
   const char* (*const error_string)(PmixStatus) = library_.find("PMIx_Error_string");

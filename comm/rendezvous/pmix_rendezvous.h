@@ -11,15 +11,15 @@
 
 namespace kolo {
 
-/// Rendezvous of the ranks that a launcher with PMIx has started (`mpirun`, `srun --mpi=pmix`), in
-/// programs without MPI. A round is one fence, which collects what all ranks have put. PMIx tells
-/// fences apart by their ranks alone: where there are several rendezvous, all ranks use them in the
-/// same order, and after a time-out the job has no other. The first one starts PMIx, which ends
+/// Rendezvous of ranks started by a launcher with PMIx (`mpirun`, `srun --mpi=pmix`), in programs
+/// without MPI. A round is one fence, which collects the data that all ranks have put. PMIx
+/// distinguishes fences only by their ranks: all ranks must use several rendezvous in the same
+/// order, and after a time-out the job cannot use another. The first one starts PMIx, which ends
 /// with the process.
 ///
 /// Threads: one. Errors: KoloError(kConfig) if libpmix.so.2 cannot be loaded; KoloError(kTimeout)
-///          if not all ranks have come within `timeout`; KoloError(kPeerLost) if PMIx reports a
-///          failure. The first one is thrown by every later call, too.
+///          unless all ranks come within `timeout`; KoloError(kPeerLost) if PMIx reports a failure.
+///          Every later call throws the first error again.
 class PmixRendezvous final : public Rendezvous {
  public:
   explicit PmixRendezvous(std::chrono::milliseconds timeout);

@@ -6,7 +6,7 @@
 namespace kolo {
 
 /// How the ranks of a job find each other: one collective exchange of byte strings at start-up.
-/// After it, no launcher and no bootstrap network is needed.
+/// Afterwards neither a launcher nor a bootstrap network is needed.
 ///
 /// Threads: the thread that created it; with MPI that must be the main thread.
 class Rendezvous {

@@ -16,13 +16,13 @@ namespace kolo {
 /// A rendezvous over a key-value store. Rank 0 collects the contributions of a round and stores all
 /// of them under one key, which the others read.
 ///
-///   PREFIX/ROUND/RANK   what this rank gives, or why it gave up
-///   PREFIX/ROUND/all    what all gave, or the error that all ranks get
+///   PREFIX/ROUND/RANK   contribution of this rank, or why it gave up
+///   PREFIX/ROUND/all    contributions of all ranks, or the error that all ranks get
 ///
-/// Threads: one. Errors: the first failure is thrown by every later call, too. Those of rank 0 are
+/// Threads: one. Errors: every later call throws the first failure again. Failures of rank 0 are
 ///          thrown on all ranks: KoloError(kTimeout) with the ranks that did not come in time,
-///          KoloError(kPeerLost) with one that failed during start-up, KoloError(kConfig) for
-///          another version or world size. Every other rank has its own KoloError(kTimeout) if
+///          KoloError(kPeerLost) with a rank that failed during start-up, KoloError(kConfig) for
+///          another version or world size. Every other rank throws its own KoloError(kTimeout) if
 ///          rank 0 does not come.
 /// Cost:    per round each rank sets one key and reads one; rank 0 reads all. The value under `all`
 ///          holds the contributions of all ranks. Keys stay in the store.
@@ -32,13 +32,13 @@ class StoreRendezvous final : public Rendezvous {
     int rank = 0;
     int size = 1;
     std::chrono::milliseconds timeout{60'000};  ///< For each exchange.
-    /// Begins all keys: equal on all ranks, and another one for each rendezvous over a store.
+    /// Prefix of all keys: equal on all ranks, and unique to each rendezvous over a store.
     std::string prefix = "kolo";
   };
 
   /// Errors: UsageError if rank or size are out of range.
   StoreRendezvous(std::unique_ptr<KeyValueStore> store, Config config);
-  /// While an error unwinds, tells the others that this rank gives up.
+  /// If an exception is in flight, tells the other ranks that this rank gives up.
   ~StoreRendezvous() override;
 
   int rank() const override { return config_.rank; }
@@ -48,11 +48,12 @@ class StoreRendezvous final : public Rendezvous {
  private:
   using Contributions = std::vector<std::string>;
 
-  /// The key of this round under which `rank` says what it gives; rank 0 says it for all.
+  /// The key of this round for the contribution of `rank`; for rank 0, the key of all
+  /// contributions.
   std::string key(int rank) const;
   Contributions collect(const std::string& mine);
   Contributions contribute(const std::string& mine);
-  /// Empty if nothing is there in time. Throws the failure that is there instead.
+  /// Empty if the key has no value in time. Throws the error if the value is one.
   std::optional<Contributions> read(int rank, std::size_t count, std::chrono::milliseconds timeout);
   void publish(const Error& error) noexcept;
 

@@ -18,12 +18,12 @@ namespace kolo {
 ///
 ///   client -> server   hello    magic u64 | version u32 | rank u32 | size u32 | 0 u32 | job u64
 ///   server -> client   welcome  (when all have joined)
-///   client -> server   data     what this rank gives
-///   server -> client   data     what all gave: per rank length u64, bytes
+///   client -> server   data     contribution of this rank
+///   server -> client   data     contributions of all: per rank length u64, bytes
 ///   server -> client   error    code u32 | rank u32 | peer u32 | sentence
 ///
 /// All but the hello are frames: kind u32 | 0 u32 | length u64 | length bytes. The hello has this
-/// layout in every version, so that another version is recognised.
+/// layout in every version, so that a different version is recognised.
 
 inline constexpr std::uint32_t kRendezvousVersion = 1;
 inline constexpr std::size_t kHelloBytes = 32;
@@ -39,9 +39,9 @@ struct Hello {
 };
 
 std::string encode_hello(const Hello& hello);
-/// Whether the first bytes, as many as there are, can begin a hello.
+/// Whether these bytes, possibly incomplete, can begin a hello.
 bool may_be_hello(std::string_view first_bytes);
-/// From exactly kHelloBytes. Empty unless it is a hello.
+/// Takes exactly kHelloBytes. Empty unless they are a hello.
 std::optional<Hello> decode_hello(std::string_view bytes);
 
 /// FNV-1a, 64 bits. Source: RFC 9923.
@@ -55,7 +55,7 @@ struct FrameHeader {
 };
 
 std::string encode_frame(TcpFrameKind kind, std::string_view payload);
-/// From at least kFrameHeaderBytes. Empty for an unknown kind.
+/// Takes at least kFrameHeaderBytes. Empty for an unknown kind.
 std::optional<FrameHeader> decode_frame_header(std::string_view bytes);
 
 std::string encode_gathered(const std::vector<std::string>& contributions);
@@ -63,12 +63,12 @@ std::string encode_gathered(const std::vector<std::string>& contributions);
 std::optional<std::vector<std::string>> decode_gathered(std::string_view payload, int size);
 
 std::string encode_error(const Error& error);
-/// Empty if `payload` is too short or the code unknown. Verb and bucket do not travel.
+/// Empty if `payload` is too short or the code is unknown. Verb and bucket are not transferred.
 std::optional<Error> decode_error(std::string_view payload);
 
-/// One end of a stream socket that never blocks: bytes to send wait in a queue, bytes that arrived
-/// in a buffer, and `progress` moves both. A connection that failed, or over which nonsense came,
-/// is closed and keeps the reason.
+/// One end of a non-blocking stream socket: bytes to send wait in a queue, received bytes in a
+/// buffer, and `progress` moves both. A connection that fails or receives invalid data is closed
+/// and keeps the reason.
 ///
 /// Units:   bytes. Threads: one.
 /// Errors:  none thrown; see `is_open` and `why_closed`.
@@ -79,8 +79,7 @@ class TcpConnection {
     std::string payload;
   };
 
-  /// Takes over a connected socket that does not block. Longer frames than `max_frame_bytes` are
-  /// nonsense.
+  /// Takes over a connected, non-blocking socket. Frames longer than `max_frame_bytes` are invalid.
   TcpConnection(FileDescriptor socket, std::size_t max_frame_bytes);
 
   bool is_open() const { return static_cast<bool>(socket_); }
@@ -89,14 +88,14 @@ class TcpConnection {
   const std::string& peer_name() const { return peer_name_; }
   int fd() const { return socket_.get(); }
 
-  /// Queues bytes and sends as many as the kernel takes now.
+  /// Queues bytes and sends as many as the kernel accepts now.
   void send(std::string_view bytes);
   bool has_unsent() const { return unsent_ < out_.size(); }
 
-  /// Sends and receives what is possible now.
+  /// Sends and receives as much as possible without blocking.
   void progress();
 
-  /// What arrived and was not taken yet.
+  /// Received bytes that have not been taken.
   std::string_view arrived() const { return std::string_view(in_).substr(taken_); }
   /// Removes the first `bytes` of `arrived()`.
   void take(std::size_t bytes);
@@ -116,16 +115,16 @@ class TcpConnection {
   std::string in_;
   std::size_t taken_ = 0;
   std::string out_;
-  std::size_t unsent_ = 0;  // Offset of the first byte of out_ that the kernel has not taken.
+  std::size_t unsent_ = 0;  // Offset of the first byte of out_ that the kernel has not accepted.
 };
 
-/// Waits until `listener` (if valid) or one of the open connections can move, or until `until`, and
-/// then moves the connections. Returns whether the listener has a new connection.
-/// Errors: KoloError(kIo) if poll fails.
+/// Waits until `listener` (if valid) or an open connection is ready, or until `until`, and then
+/// calls `progress` on the connections. Returns whether the listener has a new connection. Errors:
+/// KoloError(kIo) if poll fails.
 bool progress_until(TimePoint until, int listener, std::span<TcpConnection* const> connections);
 
-/// Sends `error` to all and waits, about a second at most, until they have closed: a socket closed
-/// earlier could take the message back from those that are still sending.
+/// Sends `error` to all and waits, at most about a second, until they have closed. If the socket
+/// were closed earlier, peers that are still sending could lose the error.
 void close_with_error(const Error& error, std::span<TcpConnection* const> connections);
 
 }  // namespace kolo

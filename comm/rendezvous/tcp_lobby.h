@@ -14,40 +14,38 @@
 
 namespace kolo {
 
-/// Where ranks 1 to size - 1 join rank 0, which listens.
+/// The listening side of the TCP rendezvous, on rank 0: ranks 1 to size - 1 join it.
 ///
-/// The port is open to the network and the job's id no secret, so silent or half-open connections,
-/// bytes that are no hello, other jobs, and ranks of another world size or version do not end the
-/// start-up. They are refused, with the reason where they can read it, and with a line in the log.
-/// There is a limit for silent connections, above which the oldest is dropped.
+/// The port is open to the network and the job's id is not secret. So silent or half-open
+/// connections, bytes that are no hello, other jobs, and ranks of another world size or version do
+/// not end the start-up. They are refused, with a reason where the peer can read it, and with a
+/// line in the log. The number of silent connections is limited: beyond it the oldest is dropped.
 ///
-/// Two processes that say they are the same rank do end it, for as long as the lobby is there: most
-/// likely the ranks of two jobs meet at one port, and which of the two is of this job nobody can
-/// tell.
+/// Two processes that claim the same rank end the start-up: most likely the ranks of two jobs meet
+/// at one port, and nothing tells which process belongs to this job.
 ///
 /// Threads: one at a time.
 class TcpLobby {
  public:
   TcpLobby(FileDescriptor listener, const TcpOptions& options);
 
-  /// Waits until all have joined, and welcomes them.
+  /// Waits until all ranks have joined, and welcomes them.
   /// Errors: KoloError(kTimeout) naming the ranks that did not join within `options.timeout`;
   ///         KoloError(kConfig) likewise if some of them came with another world size or version,
-  ///         which they were told at once; those of `step`.
+  ///         which they are told at once; those of `step`.
   void await_members();
 
-  /// Moves all connections on, or waits until `until` for something to do, and answers whoever
-  /// comes.
+  /// Makes progress on all connections, waiting until `until` at most, and answers new ones.
   /// Errors: KoloError(kConfig) if two processes are one rank; KoloError(kResources) if the ranks
   ///         alone need more descriptors than rank 0 may open.
   void step(TimePoint until);
 
-  /// Those who have joined, by rank.
+  /// The ranks that have joined.
   std::map<int, TcpConnection>& members() { return members_; }
   std::vector<TcpConnection*> open_members();
 
  private:
-  /// A connection that has not said hello yet.
+  /// A connection that has not sent its hello yet.
   struct Stranger {
     TcpConnection connection;
     TimePoint drop_at;
@@ -67,10 +65,10 @@ class TcpLobby {
   TcpOptions options_;
   FileDescriptor listener_;
   std::uint64_t job_hash_;
-  std::size_t others_;               // ranks to wait for
-  std::vector<Stranger> strangers_;  // the oldest first
+  std::size_t others_;               // number of ranks to wait for
+  std::vector<Stranger> strangers_;  // oldest first
   std::map<int, TcpConnection> members_;
-  std::map<int, std::string> contradictions_;  // by rank that has not joined
+  std::map<int, std::string> contradictions_;  // by rank that has not joined: why it was refused
   int warnings_ = 0;
 };
 

@@ -9,7 +9,7 @@
 namespace kolo {
 
 using BucketId = std::uint32_t;
-/// Of the whole job; its groups have fewer each. Message tags have room for both.
+/// Bucket limit of the job; groups have lower limits. Message tags have room for both.
 inline constexpr BucketId kMaxBuckets = BucketId{1} << 12;
 
 /// A contiguous run of bucket elements.
@@ -23,8 +23,8 @@ struct Extent {
 
 /// Where the elements of a bucket come from and go to.
 enum class Placement : std::uint8_t {
-  kInPlace,  ///< The tensors live in the bucket: nothing is packed.
-  kStaged,   ///< The tensors live elsewhere: packed before, unpacked after.
+  kInPlace,  ///< In the bucket itself, where the tensors live: nothing is packed.
+  kStaged,   ///< In tensors elsewhere: packed before, unpacked after.
   kUser,  ///< As kStaged, but the tensors have the bucket's dtype, so that reductions, and native
           ///< steps of a device bucket, may read and write them where they are.
 };
@@ -33,32 +33,33 @@ enum class Placement : std::uint8_t {
 /// Units: `count` is elements of `dtype`, alignment gaps between tensors included.
 struct BucketLayout {
   std::size_t count = 0;
-  DType dtype = DType::kFloat32;  ///< In the bucket and on the wire.
+  DType dtype = DType::kFloat32;  ///< Dtype of the elements in the bucket and on the wire.
   ReduceOp op = ReduceOp::kSum;
   Placement placement = Placement::kInPlace;
   MemoryKind memory = MemoryKind::kHost;  ///< kHost or kDevice.
-  /// Contributions lie in tensors of their own, which are only read. Host buckets not in place, and
+  /// Contributions lie in separate tensors, which are only read. For host buckets not in place, and
   /// device buckets of kUser.
   bool out_of_place = false;
-  /// Contributions lie where results go, in other places of the bucket: steps read what they send
-  /// before they write. Device buckets that are `out_of_place`; those of the host get copies.
+  /// Contributions lie in the memory of results, in other places of the bucket, so steps read what
+  /// they send before they write. For device buckets that are `out_of_place`; host buckets get
+  /// copies.
   bool replaces_inputs = false;
-  /// A hint, for algorithms: the tensors of all ranks lie in their arenas, where peers of the node
-  /// can work in them. They may lie elsewhere in another iteration.
+  /// A hint for algorithms: the tensors of all ranks are in their arenas, where peers of the node
+  /// can access them. They may be elsewhere in another iteration.
   bool in_arenas = false;
 
   std::size_t bytes() const { return count * size_of(dtype); }
   bool is_on_device() const { return memory == MemoryKind::kDevice; }
-  /// Partial sums in its dtype would be rounded.
+  /// Whether partial sums in its dtype would be rounded.
   bool rounds() const { return is_16bit_float(dtype) && !picks_one(op); }
-  /// Steps may work in the caller's tensors, which are in memory of this kind.
+  /// Whether steps may work directly in the caller's tensors, which are in memory of this kind.
   bool is_in_tensors(MemoryKind kind) const {
     return placement == Placement::kUser && memory == kind;
   }
 };
 
 /// Tensors in a bucket, and the parts that ranks own, start at multiples of this many bytes where
-/// possible, so that two ranks never write one cache line.
+/// possible, so that two ranks never write the same cache line.
 inline constexpr std::size_t kWireAlignment = 64;
 
 }  // namespace kolo

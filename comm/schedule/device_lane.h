@@ -17,34 +17,35 @@
 
 namespace kolo {
 
-/// Connects the device collectives of all ranks of a transport, a group's, when they are first
-/// needed: from the plan of a bucket on, which all ranks make at the same agreement.
+/// Connects the device collectives among all ranks of a transport (such as a group's) when they are
+/// first needed. This begins with the plan of a bucket, which all ranks make at the same agreement.
 ///
-///   idle --expect--> expected --the invitation is here--> connecting --> connected
+///   idle --expect--> expected --invitation arrives--> connecting --> connected
 ///
-/// The first rank draws the invitation, and sends it to the others when a bucket starts: then all
-/// of them expect it.
+/// The first rank makes the invitation, and sends it to the others when a bucket starts, because by
+/// then all of them expect it.
 ///
-/// Threads: the executor's. Nothing blocks.
+/// Threads: the executor's. Never blocks.
 class LateGroup {
  public:
-  /// Both outlive it.
+  /// `transport` and `connector` outlive it.
   LateGroup(Transport& transport, GroupConnector& connector)
       : transport_(transport), connector_(connector) {}
 
-  /// A bucket that needs the group is planned; its first iteration is `iteration`. Does nothing
-  /// after the first time.
+  /// Notes that a planned bucket needs the group; its first iteration is `iteration`. Only the
+  /// first call counts.
   void expect(BucketId bucket, std::uint64_t iteration);
-  /// Such a bucket starts, on all ranks. The same. Errors: those of `GroupConnector::invite`.
+  /// Notes that such a bucket starts, on all ranks. Only the first call counts. Errors: as
+  /// `GroupConnector::invite`.
   void start();
 
-  /// Moves the connection on. Returns the group when it is connected, once. Errors: those of
+  /// Advances the connection. Returns the group once, when it is connected. Errors: those of
   /// `GroupConnector` and `ConnectingGroup`.
   std::unique_ptr<LocalGroup> poll();
 
-  /// A bucket has started, and waits for it.
+  /// Whether a bucket has started and waits for the group.
   bool is_busy() const { return is_started_ && state_ != State::kOver; }
-  /// What has begun is given up, and nothing begins.
+  /// Gives up a connection in progress, and starts none any more.
   void give_up();
 
  private:
@@ -64,11 +65,11 @@ class LateGroup {
 
 /// Runs the local steps of device buckets on streams.
 ///
-/// There is a stream for each thing that a device does side by side: packing, which waits for the
-/// caller's kernels, other kernels, collectives, copies down to staging memory, copies up from it.
-/// A step is enqueued as soon as its predecessors on the device are enqueued: events between
-/// streams keep them in order, and the processor waits for nothing. Only where a message must wait
-/// for the device is an event polled.
+/// There is one stream for each kind of concurrent work: packing, which waits for the caller's
+/// kernels; other kernels; collectives; copies down to staging memory; copies up from it. A step is
+/// enqueued as soon as its predecessors on the device are enqueued: events between streams keep the
+/// order without the processor waiting. An event is polled only if a message must wait for the
+/// device.
 ///
 ///   packs         pack
 ///   collectives        reduce-scatter                               all-gather
@@ -81,53 +82,53 @@ class LateGroup {
 /// Errors:  failures of the device and its groups are kept and returned by `failure`.
 class DeviceLane {
  public:
-  /// `transport` and what `access` has outlive the lane.
+  /// `transport` and the members of `access` outlive the lane.
   DeviceLane(Transport& transport, const ProcessGrid& grid, const DeviceAccess& access);
   ~DeviceLane();
 
   Device& device() { return access_.device; }
-  /// The device's own collectives reach all ranks, or will when they are needed.
+  /// Whether the device's native collectives reach all ranks, or will do so when needed.
   bool has_world_group() const { return access_.world != nullptr || late_world_; }
-  /// They reach the ranks of this node by themselves.
+  /// Whether the device has native collectives among the ranks of this node.
   bool has_node_group() const { return access_.node != nullptr; }
   bool network_takes_memory() const { return access_.network_takes_memory; }
 
-  /// The peer that this rank watches while a collective of the group runs: the next one of it, so
-  /// that every rank is watched by one. -1 if it is alone.
+  /// The peer that this rank watches while a collective of the group runs: its next rank, so that
+  /// every rank is watched by one. -1 if this rank is alone.
   int watched_peer(NativeGroup group) const {
     return group == NativeGroup::kNode ? next_in_node_ : next_in_world_;
   }
 
   /// Allocates memory and events for a device bucket, whose schedule and binding outlive the run.
-  /// Where all ranks have no group yet and need one, begins to connect them. Collective, at plan
-  /// time. Errors: KoloError(kResources); those of the library.
+  /// If the bucket needs a group of all ranks and there is none yet, begins to connect it.
+  /// Collective, at plan time. Errors: KoloError(kResources); those of the library.
   std::unique_ptr<DeviceRun> prepare(const Schedule& schedule, const Binding& binding);
 
   void begin(DeviceRun& run, std::uint64_t iteration);
-  /// Enqueues a step whose predecessors are enqueued (on the device) or complete (elsewhere).
-  /// Returns false, having done nothing, if it is a native step whose turn has not come, or whose
-  /// group is not connected.
+  /// Enqueues a step whose predecessors are enqueued (on the device) or complete (elsewhere). Does
+  /// nothing and returns false for a native step whose turn has not come, or whose group is not
+  /// connected.
   bool enqueue(DeviceRun& run, StepId step);
-  /// After the last step was enqueued.
+  /// Ends an iteration after its last step was enqueued.
   void seal(DeviceRun& run);
 
-  /// A step that is complete, or the sealed end of an iteration (no step).
+  /// A completed step, or (without a step) the completed end of an iteration.
   struct Completed {
     BucketId bucket;
     std::optional<StepId> step;
   };
-  /// The steps and ends that completed since the last call; valid until the next.
+  /// Steps and ends completed since the last call; valid until the next call.
   std::span<const Completed> poll();
 
-  /// Whether the device has work whose end must be polled for.
+  /// Whether the device has work that must be polled.
   bool busy() const;
 
   /// The first failure of the device or of a group.
   const std::optional<Error>& failure() const { return failure_; }
 
-  /// Makes everything enqueued return and forgets it. Blocks for a bounded time.
+  /// Makes all enqueued work return, and forgets it. Blocks for a bounded time.
   void abort();
-  /// Moves the groups' orderly end on; collective. Returns whether it is over.
+  /// Advances the groups' orderly end; collective. Returns whether it is complete.
   bool finalize();
 
  private:
@@ -136,7 +137,7 @@ class DeviceLane {
     const DeviceRun* run;
     std::optional<StepId> step;
   };
-  /// First in, first out; keeps its memory.
+  /// A FIFO queue that keeps its memory.
   class PendingQueue {
    public:
     bool empty() const { return first_ == items_.size(); }
@@ -165,7 +166,7 @@ class DeviceLane {
   LaunchOrder order_;
   int next_in_node_, next_in_world_;
   std::optional<LateGroup> late_world_;
-  std::unique_ptr<LocalGroup> own_world_;  // that `late_world_` has connected
+  std::unique_ptr<LocalGroup> own_world_;  // connected by `late_world_`
   std::vector<LocalGroup*> groups_;
   std::array<std::unique_ptr<Stream>, kDeviceLines> streams_;
   std::array<PendingQueue, kDeviceLines> pending_;  // by stream

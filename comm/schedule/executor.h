@@ -18,23 +18,23 @@
 
 namespace kolo {
 
-/// Runs schedules: the only code with I/O pending. Many buckets may be in flight; steps whose
+/// Runs schedules; the only code with I/O pending. Many buckets may be in flight. Steps whose
 /// predecessors are complete start in the order of their schedule, messages and flags before
-/// kernels; buckets go on in the order of their starts. Kernels of host buckets run in `poll`,
-/// long ones in parts; with a team, those that are ready run side by side, cut into pieces. Local
-/// steps of device buckets are enqueued on streams (see DeviceLane), as soon as what comes before
-/// them is enqueued or complete.
+/// kernels; buckets advance in the order of their starts. Kernels of host buckets run in `poll`,
+/// long ones in parts; with a team, ready kernels are cut into pieces that run concurrently. Local
+/// steps of device buckets are enqueued on streams (see DeviceLane) as soon as their predecessors
+/// are enqueued or complete.
 ///
-/// Threads: one, which the team helps within `poll`. Never blocks, never throws from `poll`. Steady
-/// state allocates nothing: all memory of a run is made by `add`. Before it is destroyed with
-/// anything in flight, the transport is shut down.
+/// Threads: one; the team helps it within `poll`. Never blocks; `poll` never throws. Steady state
+/// allocates nothing: `add` allocates all memory of a run. If anything is in flight, shut down the
+/// transport before destroying the executor.
 class Executor {
  public:
-  /// `lane`, if there is a device, and `team`, if there are helpers, outlive the executor.
+  /// `lane` (null without a device) and `team` (null without helpers) outlive the executor.
   explicit Executor(Transport& transport, DeviceLane* lane = nullptr, ReduceTeam* team = nullptr);
   ~Executor();
 
-  /// Calls `pause` now and then while memory is made, which can take seconds.
+  /// `pause` is called repeatedly during allocation, which can take seconds.
   void on_pause(Pause pause) { pause_ = std::move(pause); }
 
   /// Prepares a bucket. Errors: KoloError(kResources) if arena or device cannot hold it;
@@ -44,42 +44,43 @@ class Executor {
   /// Replaces one of a bucket's inputs, between iterations.
   void set_input(BucketId bucket, std::size_t index, const Event* event);
 
-  /// Where element 0 of a bucket that has memory is, in host or device memory.
+  /// Address of element 0 of a bucket with memory, in host or device memory.
   std::byte* bucket_memory(BucketId bucket);
-  /// Behind the last iteration of a device bucket that `take_enqueued` told of.
+  /// Event after the last iteration of a device bucket that `take_enqueued` returned.
   const Event& finished_event(BucketId bucket) const;
 
-  /// Bytes that the bucket's last or current iteration has sent to other nodes. Payloads count with
-  /// the bytes in use.
+  /// Bytes sent to other nodes in the bucket's last or current iteration. For payloads, only used
+  /// bytes count.
   std::size_t network_bytes(BucketId bucket) const;
 
-  /// Frees what `add` made for a bucket that is not running. After that its number may be added
-  /// again. One that was abandoned is removed only if it has no messages, which may still touch it.
+  /// Frees the memory that `add` allocated for a bucket that is not running; its number may then be
+  /// added again. An abandoned bucket may be removed only if it has no messages, since these may
+  /// still access its memory.
   void remove(BucketId bucket);
 
   /// Starts the bucket's next iteration; it must not be running.
   void start(BucketId bucket, std::uint64_t iteration);
 
-  /// Forgets the current iteration of a host bucket, which is not started again; its memory
-  /// stays, for peers and messages may still touch it.
+  /// Forgets the current iteration of a host bucket, which is never started again. Its memory
+  /// stays, because peers and messages may still access it.
   void abandon(BucketId bucket);
-  /// A peer still writes to tensors of the bucket, whose iteration was given up. Changes in `poll`.
+  /// Whether a peer still writes to tensors of the bucket, whose iteration was given up. Updated by
+  /// `poll`.
   bool is_revoking(BucketId bucket) const;
 
-  /// Moves everything on as far as it goes now; kernels write at most about 1 MiB per bucket and
-  /// thread, so that polling goes on between them.
-  /// Returns whether anything moved.
+  /// Makes all possible progress; kernels write at most about 1 MiB per bucket and thread, so that
+  /// polling continues between them. Returns whether there was progress.
   bool poll();
 
-  /// Buckets that finished since the last call; valid until the next `poll`.
+  /// Buckets finished since the last call; valid until the next `poll`.
   std::span<const BucketId> take_finished();
-  /// Device buckets all of whose steps were enqueued since the last call: a stream that waits for
-  /// their `finished_event` sees their result. Valid until the next `poll`.
+  /// Device buckets whose last step was enqueued since the last call: a stream that waits for their
+  /// `finished_event` sees their result. Valid until the next `poll`.
   std::span<const BucketId> take_enqueued();
 
-  /// Whether work on the device must be polled for.
+  /// Whether the device has work that must be polled.
   bool device_busy() const;
-  /// A failure of the device, if there was one.
+  /// The first failure of the device, if any.
   std::optional<Error> device_failure() const {
     return lane_ != nullptr ? lane_->failure() : std::nullopt;
   }
@@ -89,25 +90,25 @@ class Executor {
   /// The steps that the first running bucket waits for ("bucket 'x' iteration 7: recv 0 from rank
   /// 2, ...").
   std::string describe_wait() const;
-  /// Ranks that running buckets wait for; may repeat.
+  /// Appends the ranks that running buckets wait for, possibly repeatedly.
   void append_awaited_peers(std::vector<int>& peers) const;
 
-  /// Messages to or from other nodes are in flight.
+  /// Whether messages to or from other nodes are in flight.
   bool has_messages_in_flight() const;
 
-  /// Forgets everything in flight: what peers have sent of it, and of what comes next or was
-  /// abandoned, is no stray for the transport. Nothing touches the memory any more once the
-  /// transport has been shut down, the device aborted, and `poll_revoking` has returned true.
+  /// Forgets everything in flight. The transport then ignores messages that peers have sent for
+  /// current, later and abandoned iterations. The memory is no longer accessed once the transport
+  /// has been shut down, the device aborted, and `poll_revoking` has returned true.
   void cancel();
 
-  /// The part of `poll` that is left after `cancel`. Returns whether no peer writes to tensors of
-  /// what was given up.
+  /// Continues the part of `poll` that remains after `cancel`. Returns true once no peer writes to
+  /// tensors of abandoned iterations.
   bool poll_revoking();
-  /// Peers that still do have been stopped: no longer waits for them, and warns.
+  /// Stops waiting for such peers after they have been stopped, and warns.
   void forget_writers();
 
-  /// After `cancel`: gives up what messages are still in flight. Returns whether nothing touches
-  /// the memory any more.
+  /// After `cancel`: cancels the remaining messages. Returns whether the memory is no longer
+  /// accessed.
   bool let_go();
 
  private:
@@ -133,15 +134,15 @@ class Executor {
   Transport& transport_;
   DeviceLane* lane_;
   ReduceTeam* team_;
-  const std::size_t threads_;  // that compute
+  const std::size_t threads_;  // number of threads that compute
   Pause pause_;
   std::vector<std::unique_ptr<Run>> runs_;  // by bucket
   std::vector<Run*> active_;                // in order of start
-  std::vector<Run*> revoking_;              // given up, while peers write to their tensors
+  std::vector<Run*> revoking_;              // given up, while peers still write to their tensors
   std::vector<BucketId> finished_, taken_finished_;
   std::vector<BucketId> enqueued_, taken_enqueued_;
-  std::vector<KernelPiece> pieces_;  // that are computed
-  std::vector<StepId> computed_;     // steps that end with them
+  std::vector<KernelPiece> pieces_;  // being computed
+  std::vector<StepId> computed_;     // steps that complete with `pieces_`
 };
 
 }  // namespace kolo

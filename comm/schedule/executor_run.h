@@ -13,7 +13,7 @@
 
 namespace kolo {
 
-/// A bucket with its memory and how far its current iteration is. Threads: the executor's.
+/// A bucket, its memory and the progress of its current iteration. Threads: the executor's.
 struct Executor::Run {
   Run(Schedule of, Binding at, Transport& transport, DeviceLane* lane, std::size_t threads,
       const Pause& pause)
@@ -35,20 +35,20 @@ struct Executor::Run {
   }
 
   bool is_copying() const { return binding.mirror != nullptr && binding.mirror->is_copying(); }
-  /// Whether all steps are complete and their results where they belong.
+  /// Whether all steps are complete and their results are in place.
   bool finish() { return progress.is_complete() && (!binding.mirror || binding.mirror->drain()); }
 
   Schedule schedule;
   Binding binding;
   StepProgress progress;
-  std::optional<NativeGroup> native_group;  // if there are native steps
-  std::optional<HostRun> host;              // of a host bucket
-  std::unique_ptr<DeviceRun> device;        // of a device bucket
-  std::vector<Completion> completions;      // of messages
-  std::size_t kernel_progress = 0;          // elements of the first kernel that are done
-  std::optional<StepId> waiting_native;     // ready, but others come first
+  std::optional<NativeGroup> native_group;  // empty without native steps
+  std::optional<HostRun> host;              // for a host bucket
+  std::unique_ptr<DeviceRun> device;        // for a device bucket
+  std::vector<Completion> completions;      // for messages
+  std::size_t kernel_progress = 0;          // completed elements of the first kernel
+  std::optional<StepId> waiting_native;     // ready, but other launches come first
   std::vector<StepId> pending;              // started messages and flags
-  std::uint64_t iteration;                  // the current one, or the next
+  std::uint64_t iteration;                  // current or next iteration
   bool running = false;
   bool abandoned = false;
   std::size_t element_bytes;

@@ -16,7 +16,7 @@
 
 namespace kolo {
 
-/// Ranks that follow each other: mostly one, or all.
+/// Consecutive ranks, usually one or all.
 class RankRange {
  public:
   class Iterator {
@@ -49,7 +49,7 @@ class RankRange {
   constexpr std::size_t size() const { return static_cast<std::size_t>(end_ - first_); }
   constexpr bool empty() const { return first_ == end_; }
   constexpr int front() const { return first_; }
-  /// After the last one.
+  /// One past the last rank.
   constexpr int end_rank() const { return end_; }
   constexpr bool contains(int rank) const { return first_ <= rank && rank < end_; }
   constexpr Iterator begin() const { return Iterator(first_); }
@@ -60,40 +60,40 @@ class RankRange {
   int first_ = 0, end_ = 0;
 };
 
-/// The extents of parts that lie side by side: equal ones take no memory.
+/// The extents of adjacent parts; equal parts take no memory.
 ///
 /// Threads: immutable; any. Cost: copies share the counts.
 class PartExtents {
  public:
   PartExtents() = default;
-  /// So many parts of `each` elements.
+  /// `parts` parts of `each` elements.
   PartExtents(std::size_t parts, std::size_t each) : parts_(parts), each_(each) {}
-  /// Not explicit: a list of counts is one of these.
+  /// Implicit, so that a list of counts converts.
   PartExtents(std::span<const std::size_t> counts)  // NOLINT(google-explicit-constructor)
       : PartExtents(counts, 1) {}
   PartExtents(const std::vector<std::size_t>& counts)  // NOLINT(google-explicit-constructor)
       : PartExtents(std::span(counts)) {}
-  /// So many times as many of each.
+  /// `times` consecutive parts of each of `counts`.
   PartExtents(std::span<const std::size_t> counts, std::size_t times);
 
   std::size_t size() const { return parts_; }
   bool are_equal() const { return ends_ == nullptr; }
-  /// Part i, from the beginning of the first one.
+  /// Part i, relative to the beginning of the first part.
   Extent operator[](std::size_t i) const {
     if (are_equal()) return {i * each_, each_};
     const std::size_t begin = i == 0 ? 0 : (*ends_)[i - 1];
     return {begin, (*ends_)[i] - begin};
   }
-  /// Elements of all.
+  /// Total number of elements.
   std::size_t total() const { return parts_ == 0 ? 0 : (*this)[parts_ - 1].end(); }
 
  private:
   std::size_t parts_ = 0, each_ = 0;
-  /// Shared, because a plan copies its goal; null if all are equal.
+  /// Shared, because a plan copies its goal; null if all parts are equal.
   std::shared_ptr<const std::vector<std::size_t>> ends_;
 };
 
-/// A collective, or a call without elements.
+/// A collective, or a call without data.
 enum class GoalKind : std::uint8_t {
   kAllReduce,
   kReduce,
@@ -103,9 +103,9 @@ enum class GoalKind : std::uint8_t {
   kGather,
   kScatter,
   kAllToAll,
-  kBarrier,  ///< Without parts.
+  kBarrier,  ///< Has no parts.
   kClose,    ///< The end of the job.
-  kOther,    ///< Any parts.
+  kOther,    ///< Arbitrary parts.
 };
 
 /// Which ranks contribute to the parts of a goal, or receive them.
@@ -119,12 +119,12 @@ enum class PartRanks : std::uint8_t {
 
 struct GoalTraits {
   GoalKind value;
-  std::string_view names[2];  ///< Of the collective, and of its call.
+  std::string_view names[2];  ///< Of the collective, and of the function to call.
   PartRanks contributors = PartRanks::kNone;
   PartRanks receivers = PartRanks::kNone;
 };
 
-/// A row for each kind, in order.
+/// One row per kind, in the order of the enumeration.
 inline constexpr GoalTraits kGoals[] = {
     {GoalKind::kAllReduce, {"all-reduce", "all_reduce"}, PartRanks::kAll, PartRanks::kAll},
     {GoalKind::kReduce, {"reduce", "reduce"}, PartRanks::kAll, PartRanks::kRoot},
@@ -157,14 +157,14 @@ constexpr bool has_root(GoalKind kind) { return is_from_root(kind) || is_to_root
 constexpr bool reduces(GoalKind kind) { return traits_of(kind).contributors == PartRanks::kAll; }
 /// Whether a rank's input has a part for each rank.
 constexpr bool takes_parts(GoalKind kind) { return traits_of(kind).receivers == PartRanks::kOwn; }
-/// Whether a rank's result has one.
+/// Whether a rank's result has a part for each rank.
 constexpr bool gives_parts(GoalKind kind) {
   return traits_of(kind).contributors == PartRanks::kOwn;
 }
-/// Whether the elements are divided into a part for each rank, or for each pair.
+/// Whether the elements are divided into one part per rank or per pair of ranks.
 constexpr bool has_parts(GoalKind kind) { return takes_parts(kind) || gives_parts(kind); }
 constexpr bool has_pairs(GoalKind kind) { return takes_parts(kind) && gives_parts(kind); }
-/// Whether it is up to the root alone to work in place.
+/// Whether only the root decides to work in place.
 constexpr bool is_up_to_root(GoalKind kind) { return has_root(kind) && has_parts(kind); }
 
 constexpr bool is_called(GoalKind kind) { return !traits_of(kind).names[1].empty(); }
@@ -172,28 +172,27 @@ constexpr bool is_called(GoalKind kind) { return !traits_of(kind).names[1].empty
 /// Every collective, for loops.
 inline constexpr auto kAllGoalKinds = values_where<kGoals, has_elements>();
 
-/// "all-reduce", "reduce", "broadcast", ...; empty for what is no collective.
+/// "all-reduce", "reduce", "broadcast", ...; empty for a kind that is not a collective.
 std::string_view to_string(GoalKind kind);
 /// "all_reduce", ..., "barrier"; empty for kOther.
 constexpr std::string_view call_name(GoalKind kind) { return traits_of(kind).names[1]; }
 /// The names of all collectives.
 std::vector<std::string> goal_kind_names();
-/// Errors: UsageError that lists the names.
+/// Errors: UsageError that lists the valid names.
 GoalKind parse_goal_kind(std::string_view name);
 
 /// The purpose of a set of schedules, one per rank: for each part of a bucket, the ranks that
-/// contribute to it and those that end with the result (see `kGoals`).
+/// contribute to it and the ranks that receive the result (see `kGoals`).
 ///
-/// The bucket holds all parts side by side. A rank needs memory for those that it contributes to
-/// and those that it receives. A goal for several tensors has the parts of each, one tensor after
-/// the other.
+/// The bucket holds all parts contiguously. A rank needs memory for parts that it contributes to or
+/// receives. A goal for several tensors has the parts of each, one tensor after the other.
 ///
-/// Parts are computed when they are asked for: an all-to-all has as many as there are pairs.
+/// Parts are computed on request: an all-to-all has one per pair of ranks.
 class Goal {
  public:
   struct Part {
     Extent extent;
-    RankRange contributors;  ///< Each is in every element exactly once.
+    RankRange contributors;  ///< Each contributes to every element exactly once.
     RankRange receivers;
 
     bool sums() const { return contributors.size() > 1; }
@@ -201,7 +200,7 @@ class Goal {
     bool receives(int rank) const { return receivers.contains(rank); }
   };
 
-  /// All parts, in the order of their offsets. The goal outlives it.
+  /// All parts, in the order of their offsets. The goal outlives this view.
   class Parts {
    public:
     class Iterator {
@@ -235,36 +234,36 @@ class Goal {
     const Goal& goal_;
   };
 
-  /// A part of this count ends where the bucket ends.
+  /// A part with this count ends at the end of the bucket.
   static constexpr std::size_t kWhole = std::numeric_limits<std::size_t>::max();
 
   GoalKind kind = GoalKind::kOther;
-  int root = 0;  ///< Of a kind that has one.
+  int root = 0;  ///< For kinds with a root.
 
   Goal() = default;
 
-  /// The number of parts. They lie side by side from offset 0 on; some may be empty.
+  /// The number of parts. They are contiguous from offset 0 on; some may be empty.
   std::size_t size() const { return tensors_.size() * parts_of_tensor(); }
   Part part(std::size_t index) const;
   Parts parts() const { return Parts(*this); }
-  /// Elements of all parts.
+  /// Elements in all parts.
   std::size_t count() const;
 
   std::size_t tensors() const { return tensors_.size(); }
-  /// Each tensor has as many.
+  /// Number of parts per tensor.
   std::size_t parts_of_tensor() const {
     return tensors_.empty() ? 0 : tensors_.front().counts.size();
   }
   /// Whether all parts of each tensor are equal.
   bool has_equal_parts() const;
-  /// Whether each rank receives something that every other rank contributes to, so that none is
-  /// done before all have begun.
+  /// Whether each rank receives data that every other rank contributes to, so that no rank is done
+  /// before all have begun.
   bool is_mutual() const;
 
-  /// One goal for the tensors of all: goals of one kind, root and number of ranks, with counts.
+  /// One goal for all tensors: combines goals of equal kind, root and number of ranks, with counts.
   static Goal of_tensors(const std::vector<Goal>& each);
-  /// The number of elements is that of the bucket, unless it is given.
-  /// `counts`: elements of each part of a collective.
+  /// Without counts, the number of elements is that of the bucket. `counts`: elements of each part
+  /// of a collective.
   static Goal of(GoalKind kind, int root, int world_size, PartExtents counts) {
     return {kind, root, world_size, std::move(counts)};
   }
@@ -294,7 +293,7 @@ class Goal {
   static Goal all_to_all(int world_size, const PartExtents& counts) {
     return of(GoalKind::kAllToAll, 0, world_size, counts);
   }
-  /// Any parts, side by side from offset 0 on.
+  /// Arbitrary parts, contiguous from offset 0 on.
   static Goal of_parts(int world_size, const std::vector<Part>& parts);
 
  private:
@@ -308,22 +307,22 @@ class Goal {
 
   Goal(GoalKind of_kind, int of_root, int world_size, PartExtents counts);
   Roles roles(std::size_t part_of_tensor) const;
-  /// Whether some tensor has elements in the part.
+  /// Whether any tensor has elements in the part.
   bool has_elements(std::size_t part_of_tensor) const;
   bool others_are_mutual() const;
   friend Goal merged(const Goal& goal);
 
   int world_size_ = 0;
   std::vector<Tensor> tensors_;
-  /// Shared, because a plan copies its goal; by part, of kOther.
+  /// Shared, because a plan copies its goal; by part, for kOther.
   std::shared_ptr<const std::vector<Roles>> others_;
 };
 
-/// A goal whose parts are equal and as large as a buffer of `count` elements allows, which holds
-/// the parts of all ranks, or those that one rank has for all; rank 0 is its root. For tools.
+/// A goal for tools, with equal parts as large as a buffer of `count` elements allows. The buffer
+/// holds the parts of all ranks, or the parts that one rank has for all; rank 0 is the root.
 Goal even_goal(GoalKind kind, int ranks, std::size_t count);
 
-/// The same work with one tensor, whose parts are made up of those of all, one after the other.
+/// The same work as a goal for one tensor, each of whose parts joins the parts of all tensors.
 Goal merged(const Goal& goal);
 
 }  // namespace kolo

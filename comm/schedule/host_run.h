@@ -15,64 +15,65 @@
 namespace kolo {
 
 /// The memory of a host bucket and the kernels that work on it: made at plan time, used in every
-/// iteration. Threads: the executor's, but for `compute`. Steady state allocates nothing.
+/// iteration. Threads: the executor's, except for `compute`. Steady state allocates nothing.
 class HostRun {
  public:
-  /// Commits arena memory; `pause` is called now and then, for that can take seconds. `schedule`
-  /// and `binding` outlive the run; at most `threads` compute at a time. Errors:
+  /// Commits arena memory, which can take seconds; `pause` is called repeatedly meanwhile.
+  /// `schedule` and `binding` outlive the run; at most `threads` threads compute at a time. Errors:
   /// KoloError(kResources).
   HostRun(Transport& transport, const Schedule& schedule, const Binding& binding,
           std::size_t threads = 1, const Pause& pause = {});
 
-  /// Whether the step is one of these kernels.
+  /// Whether the step is one of the kernels below.
   static bool runs(const Schedule& schedule, const Step& step);
 
   void begin(std::uint64_t iteration);
 
-  /// Leaves the note of a kOffer step.
+  /// Writes the note of a kOffer step.
   void offer(const Step& step);
-  /// Leaves that of a kPack step to Region::kLent, whose pieces are computed afterwards.
+  /// Writes the note of a kPack step to Region::kLent, whose pieces are computed afterwards.
   void lend(const Step& step);
 
-  /// Takes back what is offered in this iteration, which is given up: peers that have not begun to
-  /// write there no longer do.
+  /// Revokes the offers of this iteration, which is given up: peers that have not begun to write to
+  /// the offered memory no longer do so.
   void revoke_offers();
-  /// After `revoke_offers`: no peer writes there any more, so that the tensors are the caller's
-  /// again.
+  /// After `revoke_offers`: whether no peer writes to offered memory any more, so that the tensors
+  /// belong to the caller again.
   bool is_revoked() const;
 
-  /// Where a range is in this iteration; not of the caller's tensors.
+  /// Address of a range in this iteration; not for the caller's tensors.
   std::byte* address(const Range& range) const;
 
   /// The memory of a payload.
   std::span<std::byte> payload(const Range& range) const;
 
-  /// Runs a piece of a kernel. Threads: each with a number of its own below `threads`; what is
-  /// computed at the same time does not depend on each other.
+  /// Runs a piece of a kernel. Threads: each calls with its own number below `threads`; pieces that
+  /// are computed concurrently do not depend on each other.
   void compute(const KernelPiece& piece, std::size_t thread = 0);
 
-  /// Runs a codec step, all of it, while nothing else computes.
+  /// Runs a whole codec step, while no other kernel runs.
   void run_codec(const Step& step);
 
  private:
-  /// Operands of a reduction; one for each thread.
+  /// Operands of a reduction, per thread.
   struct Operands {
     std::vector<void*> outputs;
     std::vector<const void*> sources;
-    AlignedMemory packed;  // a contribution, where it is packed before it is summed
+    AlignedMemory packed;  // a contribution that is packed before it is summed
   };
 
   LoanNote& note(const Range& loan) const;
-  /// Notes where the elements of a loan are: in the tensor, if peers reach it well, or in its slot.
-  /// `tensor`: where it has these elements, one after the other; null if it does not.
+  /// Notes where the elements of a loan are: in the tensor, if peers can reach it efficiently,
+  /// otherwise in the slot. `tensor`: address of these elements if they are contiguous there;
+  /// otherwise null.
   void leave_note(const Step& step, const std::byte* tensor);
-  /// The memory of notes may hold anything.
+  /// Clears the notes; their memory may hold anything before.
   void clear_offers();
-  /// Whether peers read or write the elements in the slot. `loan`: the whole of it, not a piece.
+  /// Whether peers access the elements in the slot. `loan`: a whole loan, not a piece.
   bool is_in_slot(const Range& loan) const;
-  /// Copies what a peer lends from its private memory to this rank's tensors.
+  /// Copies elements that a peer lends from its private memory to this rank's tensors.
   void fetch(const Range& lent, const LoanNote& from);
-  /// Writes this rank's contribution where a peer has offered to have it.
+  /// Writes this rank's contribution to memory that a peer has offered.
   void put(const Range& offered, const Range& source, Operands& operands);
   CodecElements elements(const Range& range) const;
   void append_payloads(const Range& range, std::vector<std::span<std::byte>>& to) const;
@@ -90,15 +91,15 @@ class HostRun {
   const Binding& binding_;
   const std::size_t element_bytes_;
   const std::size_t turn_bytes_;
-  const Overflow overflow_;            // a dtype that was chosen for the wire has none
+  const Overflow overflow_;            // a dtype chosen for the wire saturates
   std::vector<std::byte*> arenas_;     // by rank; null where not mapped
-  std::span<const std::byte> shared_;  // own memory that peers can read
+  std::span<const std::byte> shared_;  // this rank's memory that peers can read
   AlignedMemory scratch_;
   AlignedMemory payloads_;
-  std::size_t turn_offset_;  // of this iteration's staging memory in the arena
-  bool is_open_ = false;     // peers can read private memory in this iteration
+  std::size_t turn_offset_;  // offset in the arena of this iteration's staging memory
+  bool is_open_ = false;     // whether peers can read private memory in this iteration
   std::vector<Operands> operands_;
-  std::vector<std::span<std::byte>> payload_targets_, payload_sources_;  // of a codec step
+  std::vector<std::span<std::byte>> payload_targets_, payload_sources_;  // for a codec step
 };
 
 }  // namespace kolo

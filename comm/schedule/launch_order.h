@@ -10,27 +10,28 @@
 
 namespace kolo {
 
-/// One order in which all ranks launch native steps, although buckets move at each rank's own pace.
+/// A common order in which all ranks launch native steps, although buckets advance at different
+/// paces.
 ///
-/// A device runs collectives in the order of their launch, so two ranks that launch two of them in
-/// different orders wait for each other forever. The first rank of a node therefore decides for
-/// its node, by what is ready there: each launch gets the node's next number, which is the value of
-/// the step's flag at the other ranks, and they launch by number. Steps of the whole world are
-/// numbered by rank 0 in the same way, and the first rank of each other node is told by message.
+/// A device runs collectives in launch order, so two ranks that launch two collectives in different
+/// orders would deadlock. Therefore the first rank of a node decides for its node, by what is ready
+/// on that rank: each launch gets the node's next number, which is signalled as the value of the
+/// step's flag to the other ranks, and they launch by number. Rank 0 numbers steps of the whole
+/// world in the same way, and tells the first rank of each other node by message.
 ///
 ///   first rank   RS a   RS b   AG a   AG b        flags of rank 1:  a.0 = 1  b.0 = 2  a.1 = 3 ...
 ///   rank 1       RS a   RS b   AG a   AG b        even if b was packed before a there
 ///
-/// No circle: what the first rank launches is ready there, so each collective that it depends on
-/// has been launched by all its members. (What the other ranks' steps depend on, the first rank's
-/// does, too: the verifier sees to it.)
+/// This cannot deadlock: a step that the first rank launches is ready there, so all members have
+/// launched every collective that it depends on. (The verifier ensures that the first rank's step
+/// depends on everything that the other ranks' steps depend on.)
 ///
 /// Threads: one, the transport's.
 class LaunchOrder {
  public:
   LaunchOrder(Transport& transport, const ProcessGrid& grid);
 
-  /// A native step of a bucket and what has been said about its current iteration.
+  /// A native step of a bucket and the launch state of its current iteration.
   struct Launch {
     Launch(const Step& step, BucketId bucket, std::uint32_t first_flag);
 
@@ -38,14 +39,15 @@ class LaunchOrder {
     BucketId bucket;
     std::uint32_t flag;
     std::uint32_t ordinal;
-    std::uint64_t world_number = 0;  ///< Sent or received by `turns`.
-    std::vector<Completion> turns;   ///< To other nodes' first ranks, or from rank 0.
+    std::uint64_t world_number = 0;  ///< Sent or received through `turns`.
+    std::vector<Completion> turns;   ///< Messages to other nodes' first ranks, or from rank 0.
   };
 
-  /// Before the first `take_turn` of an iteration.
+  /// Call before the first `take_turn` of an iteration.
   void begin(Launch& launch, std::uint64_t iteration);
 
-  /// Whether this rank launches the step now, which is ready here; if so, the turn is taken.
+  /// Whether this rank launches the step now; if so, takes the turn. Before: the step is ready
+  /// here.
   bool take_turn(Launch& launch, std::uint64_t iteration);
 
   /// Whether messages of the launch are still in flight.

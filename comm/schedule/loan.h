@@ -9,30 +9,31 @@
 
 namespace kolo {
 
-/// The elements of a slot for `count` lent or offered ones.
+/// Slot size, in elements, for a loan of `count` elements.
 inline std::size_t loan_slot_count(std::size_t count, DType dtype) {
   return kWireAlignment / size_of(dtype) + count;
 }
 
-/// A range of Region::kLent or Region::kOffered stands for tensors of a rank, and for a slot with a
-/// note that says where its peers find them. Contributions are lent, to be read; places of results
-/// are offered, to be written. They are used where they are if peers reach them well there: mapped
-/// in the arena or, for copies and in huge pages, through the system. Else the elements go through
-/// the slot: whoever lends copies them to it, as `Binding::lend_stores` says, and whoever has
-/// offered copies them from it when it unpacks the range. Only the run knows which it was, so
-/// whoever touches the range depends on both.
+/// A range of Region::kLent or Region::kOffered stands for tensors of a rank, together with a slot
+/// whose note says where peers find the elements. Contributions are lent for reading; results are
+/// offered for writing. Peers access the tensors directly if that is efficient: memory mapped in
+/// the arena or, for plain copies and in huge pages, private memory through system calls. Otherwise
+/// the elements go through the slot: a lender copies them to it, with `Binding::lend_stores`, and a
+/// rank that offers copies them from it when it unpacks the range. Which way is taken is known only
+/// at run time, so a step that uses the range depends on both tensors and slot.
 ///
 ///   slot   note | elements
 ///          ^ kWireAlignment bytes
 struct Loan {
-  Range tensors;  ///< Lent from kInput if the bucket is out of place; else in kUser.
-  Range slot;     ///< In kStaging: the note and the elements.
+  Range tensors;  ///< Lent: in kInput if the bucket is out of place, otherwise in kUser. Offered:
+                  ///< in kUser.
+  Range slot;     ///< In kStaging: the note, then the elements.
 
-  /// Whether a range is one of these.
+  /// Whether a range is lent or offered.
   static bool is_loan(const Range& range) {
     return range.region == Region::kLent || range.region == Region::kOffered;
   }
-  /// Of elements of a bucket of this layout.
+  /// The loan of a range of a bucket with this layout.
   static Loan of(const Range& range, const BucketLayout& layout) {
     const bool is_input = range.region == Region::kLent && layout.out_of_place;
     const Region region = is_input ? Region::kInput : Region::kUser;
@@ -40,19 +41,20 @@ struct Loan {
             .slot = {range.rank, Region::kStaging, range.slot,
                      loan_slot_count(range.count, layout.dtype)}};
   }
-  /// The elements of the slot.
+  /// The elements within the slot.
   static Range elements(const Range& range, DType dtype) {
     return {range.rank, Region::kStaging, range.slot + loan_slot_count(0, dtype), range.count};
   }
 };
 
-/// Where lent or offered elements are.
+/// Location of lent or offered elements.
 struct LoanNote {
-  /// Of element 0 of the bucket, as if it lay before them: bytes from the beginning of their rank's
-  /// memory (see `Transport::memory`); in private memory its address in their process.
+  /// Virtual location of element 0 of the bucket, extrapolated from the elements. In the rank's
+  /// arena: bytes from the beginning of its memory (see `Transport::memory`). In private memory:
+  /// the address in its process.
   std::int64_t origin = 0;
   std::int32_t is_private = 0;
-  /// The number of peers that write to what is offered, and `kRevoked` once it is taken back.
+  /// Number of peers that write to the offered memory, plus `kRevoked` once the offer is revoked.
   std::atomic<std::uint32_t> writers = 0;
 
   static constexpr std::uint32_t kRevoked = 1U << 31;
@@ -60,9 +62,9 @@ struct LoanNote {
 static_assert(sizeof(LoanNote) <= kWireAlignment);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
-/// A visit to a place that a peer has offered, for as long as this lives: the peer, which may give
-/// the operation up while this rank is still to begin it, takes no offer back meanwhile. Threads:
-/// any.
+/// Guards writes to memory that a peer has offered, during its own lifetime. The peer may give the
+/// operation up before this rank begins it, but waits for such writes before it takes its tensors
+/// back. Threads: any.
 class OfferVisit {
  public:
   explicit OfferVisit(LoanNote& note) : writers_(note.writers) {
@@ -72,7 +74,7 @@ class OfferVisit {
   OfferVisit(const OfferVisit&) = delete;
   OfferVisit& operator=(const OfferVisit&) = delete;
 
-  /// Nothing may be written if not.
+  /// If false, nothing may be written.
   bool is_allowed() const { return is_allowed_; }
 
  private:

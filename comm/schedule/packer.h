@@ -8,8 +8,8 @@
 namespace kolo {
 
 /// Moves elements between the caller's tensors and a host bucket that is not in place; see
-/// `fusion/`. Threads: the executor's and those that help it, each with other elements. Nothing
-/// allocates.
+/// `fusion/`. Threads: the executor's and its helpers, each with different elements. Allocates
+/// nothing.
 class Packer {
  public:
   virtual ~Packer() = default;
@@ -19,20 +19,20 @@ class Packer {
   /// Writes elements [offset, offset + count) of the bucket, given at `bucket`, to the tensors.
   virtual void unpack(std::size_t offset, std::size_t count, const void* bucket, Stores stores) = 0;
 
-  /// Elements of the bucket that lie side by side in a tensor, or in a gap between tensors.
+  /// Contiguous elements of the bucket in a tensor, or in a gap between tensors.
   struct Piece {
-    std::byte* data = nullptr;  ///< Where results go; null if there are none.
-    /// Where contributions are: `data`, unless out of place; null for a gap.
+    std::byte* data = nullptr;  ///< Address of results; null if there are none.
+    /// Address of contributions: equal to `data` unless out of place; null for a gap.
     const std::byte* input = nullptr;
     std::size_t count = 0;
   };
-  /// The longest piece that begins with element `offset`, but at most `count` > 0 elements.
+  /// The longest piece that begins with element `offset`, limited to `count` > 0 elements.
   /// Before: the tensors have the bucket's dtype (Placement::kUser).
   virtual Piece piece(std::size_t offset, std::size_t count) = 0;
 };
 
 /// Moves elements between the caller's tensors and a staged device bucket, both in device memory;
-/// the counterpart of `Packer`. Calls enqueue and return. Threads: the executor's.
+/// the counterpart of `Packer`. Calls enqueue work and return. Threads: the executor's.
 class StreamPacker {
  public:
   virtual ~StreamPacker() = default;

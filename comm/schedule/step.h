@@ -8,9 +8,9 @@
 namespace kolo {
 
 /// A part of a rank's memory that steps name. Offsets in kBucket, kUser and kInput are bucket
-/// elements; in the others an element is where a step puts it. kPayload has no elements: an offset
-/// there is where the elements would be that payloads stand for, side by side as
-/// `Schedule::payloads` lists them.
+/// elements; in other regions a step decides which element is stored where. kPayload holds no
+/// elements: its offsets are those of the encoded elements, contiguous in the order of
+/// `Schedule::payloads`.
 enum class Region : std::uint8_t {
   kBucket,   ///< Host: in the arena, for peers of the node to read and write. Device: private
              ///< device memory.
@@ -30,7 +30,7 @@ struct Range {
   Region region = Region::kBucket;
   std::size_t offset = 0;
   std::size_t count = 0;
-  std::size_t slot = 0;  ///< kLent and kOffered only: where its slot begins in kStaging.
+  std::size_t slot = 0;  ///< kLent and kOffered only: offset of its slot in kStaging.
 
   std::size_t end() const { return offset + count; }
   bool overlaps(const Range& other) const {
@@ -40,7 +40,7 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-/// How a step, or the peer to which it hands memory, uses a range.
+/// How a step uses a range, or how the peer that receives access to the range will use it.
 enum class Access : std::uint8_t { kRead, kWrite };
 
 enum class StepKind : std::uint8_t {
@@ -62,22 +62,21 @@ enum class StepKind : std::uint8_t {
   kCodec,     ///< One verb of a host bucket's codec; see CodecVerb.
 };
 
-/// The verb of a kCodec step; see `Codec`. Sources and targets are payloads, except those that are
-/// called elements here: ranges of kBucket or kUser.
+/// The verb of a kCodec step; see `Codec`. Sources and targets are payloads; operands called
+/// elements are ranges of kBucket or kUser.
 enum class CodecVerb : std::uint8_t {
-  kFold,     ///< sources[0] = target: elements that stay elements.
-  kEncode,   ///< target = sources[0], which are elements.
+  kFold,     ///< sources[0] = target; both are elements.
+  kEncode,   ///< target = sources[0]; the source is elements.
   kMerge,    ///< target = the sum of the sources, in ascending order of contributions.
-  kDecode,   ///< target = the sources, end to end: elements.
-  kInspect,  ///< Reads sources[0], which are elements.
-  kJoin,     ///< target, one payload = the sources, end to end. Needs no codec.
-  kPart,     ///< The reverse.
+  kDecode,   ///< target = the sources, end to end; the target is elements.
+  kInspect,  ///< Reads sources[0], which is elements.
+  kJoin,     ///< target, a single payload, = the sources, end to end. Needs no codec.
+  kPart,     ///< The reverse of kJoin.
 };
 
 /// The collective of a kNative step. The first two are in place in the bucket, with p equal parts
-/// for p ranks; the last three work on one tensor or several, each of which has a range for each of
-/// the p ranks, in their order, which may be empty. All but the first two work in the caller's
-/// tensors, too.
+/// for p ranks. The last three work on one or more tensors, each with one range per rank, in rank
+/// order; ranges may be empty. All but the first two also work in the caller's tensors.
 enum class NativeOp : std::uint8_t {
   kReduceScatter,  ///< sources[0] = the whole; target = this rank's part, combined.
   kAllGather,      ///< sources[0] = this rank's part; target = the whole.
@@ -88,10 +87,10 @@ enum class NativeOp : std::uint8_t {
   kExchange,       ///< sources = what each rank gets of this one; mirrors = what it gets of each.
 };
 
-/// Whether it has a range for each rank.
+/// Whether the operation has a range for each rank.
 constexpr bool has_parts(NativeOp op) { return op >= NativeOp::kReduceParts; }
 
-/// Who takes part in a native step, in ascending order of rank.
+/// The ranks that take part in a native step, in ascending order.
 enum class NativeGroup : std::uint8_t { kNode, kWorld };
 
 /// "bucket", "scratch", ...
@@ -105,23 +104,23 @@ using StepId = std::uint32_t;
 struct Step {
   StepKind kind = StepKind::kCopy;
   int peer = -1;
-  /// For a message or flag: its number between the two ranks. For a native step: its number in the
-  /// order in which this rank launches native steps of this bucket, which is also its flag: equal
-  /// on all ranks of the node.
+  /// For a message or flag: its index between the two ranks. For a native step: its index in the
+  /// order in which this rank launches native steps of this bucket, which is also its flag number:
+  /// equal on all ranks of the node.
   std::uint32_t ordinal = 0;
-  /// kAwait only: waits for the flag as it was raised so many iterations ago; in the first ones,
-  /// for nothing.
+  /// kAwait only: waits for the flag value of `lag` iterations earlier; in the first `lag`
+  /// iterations it does not wait.
   std::uint32_t lag = 0;
   Range target = {};
   std::vector<Range> sources = {};
-  /// kReduce of host buckets: further ranges, in the memory of other ranks of the node,
-  /// that get the same bytes as `target`. An output may be a source, element by element. And see
-  /// kExchange, and NativeOp.
+  /// kReduce of host buckets: further ranges, in memory of other ranks of the node, that get the
+  /// same bytes as `target`. An output may be a source, element by element. See also kExchange and
+  /// NativeOp.
   std::vector<Range> mirrors = {};
-  /// kReduce, kDecode and combining kNative steps: this is the last operation on these
-  /// elements, so the scale belongs to it (a native step averages).
+  /// kReduce, kDecode and combining kNative steps: this is the last operation on these elements, so
+  /// it applies the scale (a native step averages).
   bool finishes = false;
-  /// kPack that lends: peers only unpack what it lends. kOffer: the peer only packs to it.
+  /// kPack that lends: peers only unpack the lent elements. kOffer: the peer only packs to it.
   bool for_copies = false;
   NativeOp native = NativeOp::kAllReduce;  ///< kNative only.
   NativeGroup group = NativeGroup::kNode;  ///< kNative only.

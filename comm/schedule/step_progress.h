@@ -10,7 +10,7 @@
 
 namespace kolo {
 
-/// Elements [first, first + count) of what a kernel step writes.
+/// Elements [first, first + count) of the output of a kernel step.
 struct KernelPiece {
   const Step* step = nullptr;
   std::size_t first = 0;
@@ -20,19 +20,20 @@ struct KernelPiece {
 /// Bytes that a piece reads and writes.
 std::size_t moved_bytes(const KernelPiece& piece, std::size_t element_bytes);
 
-/// Less work than this stays in one thread: calling another costs as much.
+/// Less work than this stays in one thread, because waking another one costs as much.
 inline constexpr std::size_t kLeastSharedBytes = std::size_t{512} << 10;
 
-/// Bytes that a piece moves at most, unless a cache line of each operand is more: some 10 µs of
-/// work, so that no thread waits long for the last one, and taking it costs little beside.
+/// Largest number of bytes that a piece moves, if one cache line per operand is not more. It takes
+/// about 10 µs, so that no thread waits long for the last piece, and taking a piece costs little in
+/// comparison.
 inline constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
 
-/// Appends `whole` in pieces that several threads can work on at the same time, in order: of equal
-/// length but for the last, and cut at cache lines of whatever begins at one. No bit depends on
-/// where it is cut, for kernels work element by element.
+/// Appends `whole` in pieces that several threads can process concurrently, in order. Pieces have
+/// equal length except for the last, and are cut at cache lines of operands that are aligned to
+/// them. Cuts change no bit, because kernels work element by element.
 ///
-/// Threads: pure. Allocates nothing while `pieces` has room; there are at most
-/// `moved_bytes(whole) / (kPieceBytes / 2) + 1`.
+/// Threads: pure. Allocates nothing while `pieces` has room; there are at most `moved_bytes(whole)
+/// / (kPieceBytes / 2) + 1` pieces.
 void append_pieces(const KernelPiece& whole, std::size_t element_bytes,
                    std::vector<KernelPiece>& pieces);
 
@@ -51,9 +52,9 @@ class StepQueue {
   std::size_t first_ = 0, last_ = 0;
 };
 
-/// Kernels that are ready. Those come first that only hand tensors over: loans, and what takes an
-/// offer back. They mostly cost a note, and without it a peer has nothing to do. A kernel that has
-/// been looked at stays in front until it is popped, for it may be half done.
+/// Ready kernels. Those that only hand tensors over come first: loans, and steps that end an offer.
+/// They usually just write a note, and a peer may have nothing to do without it. A kernel returned
+/// by `front` stays in front until it is popped, because it may be half done.
 class KernelQueue {
  public:
   explicit KernelQueue(std::size_t capacity) : handovers_(capacity), others_(capacity) {}
@@ -76,12 +77,12 @@ class KernelQueue {
 
  private:
   StepQueue handovers_, others_;
-  StepQueue* front_ = nullptr;  // the one of the kernel that was looked at
+  StepQueue* front_ = nullptr;  // queue of the kernel last returned by `front`
 };
 
-/// Which steps of an iteration are ready to start, and how many are left. A step is ready when its
-/// predecessors are complete; one on the device already when its predecessors there are enqueued,
-/// because events keep their order.
+/// Which steps of an iteration are ready to start, and how many are incomplete. A step is ready
+/// when its predecessors are complete; for a step on the device, predecessors on the device need
+/// only be enqueued, because events keep their order.
 ///
 /// Threads: one. Steady state allocates nothing.
 class StepProgress {
@@ -89,20 +90,20 @@ class StepProgress {
   /// `schedule` outlives it.
   explicit StepProgress(const Schedule& schedule);
 
-  /// Steps that are ready, in the order in which they became so, but for handovers. The caller pops
-  /// the steps that it starts.
+  /// Ready steps, in the order in which they became ready, except that handovers come first. The
+  /// caller pops the steps that it starts.
   StepQueue messages;   ///< Messages and flags.
   KernelQueue kernels;  ///< Kernels on the host.
   StepQueue launches;   ///< Steps on the device.
 
-  /// An iteration begins: the steps without predecessors are ready.
+  /// Begins an iteration: steps without predecessors become ready.
   void begin();
-  /// A step is complete. One on the device counts when it is enqueued, unless something off the
-  /// device waits for it.
+  /// Marks a step as complete. A step on the device counts as soon as it is enqueued, unless a step
+  /// outside the device waits for it.
   void complete(StepId step);
-  /// A step is on its stream; `is_tracked` if `complete` will be called for it.
+  /// Marks a step as enqueued; `is_tracked` if `complete` will be called for it.
   void enqueue(StepId step, bool is_tracked);
-  /// The end of a device bucket's iteration has been reached on the device.
+  /// The device has reached the end of a device bucket's iteration.
   void complete_end() { --remaining_; }
 
   bool is_complete() const { return remaining_ == 0; }
@@ -112,10 +113,11 @@ class StepProgress {
   void release(StepId step);
 
   const Schedule& schedule_;
-  std::vector<std::uint32_t> predecessors_;              // how many, by step
-  std::vector<std::uint32_t> missing_;                   // predecessors not complete or enqueued
-  std::vector<std::vector<StepId>> successors_;          // that wait until a step is complete
-  std::vector<std::vector<StepId>> enqueue_successors_;  // that wait until it is enqueued
+  std::vector<std::uint32_t> predecessors_;              // number of predecessors, by step
+  std::vector<std::uint32_t> missing_;                   // predecessors not yet complete or
+                                                         // enqueued
+  std::vector<std::vector<StepId>> successors_;          // successors that wait for completion
+  std::vector<std::vector<StepId>> enqueue_successors_;  // successors that wait for enqueueing
   std::vector<bool> on_device_;                          // by step
   std::size_t device_steps_ = 0;
   std::size_t remaining_ = 0;   // incomplete steps, and the end on the device

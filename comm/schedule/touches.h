@@ -9,13 +9,13 @@
 
 namespace kolo {
 
-/// The steps that read or write a region, by the ranges that they touch.
+/// The accesses of steps to a region, indexed by range.
 ///
-/// Touches of similar lengths are kept together, in the order of their offsets, so that finding
-/// those of a range looks at few others: schedules of many chunks stay cheap to build.
+/// Accesses of similar lengths are stored together, by offset, so that a search for a range
+/// examines few others: schedules of many chunks stay cheap to build.
 ///
-/// Threads: one. Cost: logarithmic in the touches for each length that is a power of two, plus
-///                     those found.
+/// Threads: one. Cost: logarithmic in the number of accesses per power of two of length, plus
+///                     the results.
 class Touches {
  public:
   void add(StepId step, const Range& range, Access access) {
@@ -23,7 +23,7 @@ class Touches {
     by_length_[bits_of(range.count)].emplace(range.offset, Touch{step, range.count, access});
   }
 
-  /// Forgets those that lie in `range` altogether.
+  /// Removes accesses that lie entirely in `range`.
   void erase_inside(const Range& range) {
     for (auto& [width, touches] : by_length_) {
       auto each = touches.lower_bound(range.offset);
@@ -33,12 +33,12 @@ class Touches {
     }
   }
 
-  /// Calls `visit(step, access)` for those that share an element with `range`.
+  /// Calls `visit(step, access)` for accesses that overlap `range`.
   template <typename Visit>
   void for_each_overlap(const Range& range, Visit visit) const {
     if (range.count == 0) return;
     for (const auto& [width, touches] : by_length_) {
-      // None of these is longer.
+      // No access in this class is longer.
       const std::size_t longest = (std::size_t{1} << (width - 1)) * 2 - 1;
       auto each = touches.lower_bound(range.offset - std::min(range.offset, longest));
       for (; each != touches.end() && each->first < range.end(); ++each) {
@@ -60,7 +60,7 @@ class Touches {
     return static_cast<std::size_t>(std::bit_width(count));
   }
 
-  /// Those of lengths with so many bits, which are not 0, by offset.
+  /// By bit width of the length (not 0), then by offset.
   std::map<std::size_t, std::multimap<std::size_t, Touch>> by_length_;
 };
 

@@ -13,9 +13,9 @@ namespace kolo::access {
 /// Widest load and store of a GPU thread, in bytes.
 inline constexpr std::size_t kBytes = 16;
 
-/// `count` elements in groups of `group`, with single elements before and after, so that the groups
-/// begin at an address that is a multiple of kBytes. For count = 11, group = 4 and an address one
-/// float after such a multiple:
+/// Splits `count` elements into groups of `group` that start at a multiple of kBytes, with single
+/// elements before and after them. For count = 11, group = 4 and an address one float after such a
+/// multiple:
 ///
 ///     element   0 1 2 | 3 4 5 6 | 7 8 9 10 |
 ///     part      head  | group   | group    | tail (none)
@@ -35,7 +35,7 @@ KOLO_HOST_DEVICE constexpr Split split(std::uintptr_t address, std::size_t eleme
   return {head, groups, count - head - groups * group};
 }
 
-/// Index of the i-th single element of a split: those of the head, then those of the tail.
+/// Index of the i-th single element of a split: first the head, then the tail.
 KOLO_HOST_DEVICE constexpr std::size_t single(const Split& split, std::size_t group,
                                               std::size_t i) {
   return i < split.head ? i : i + split.groups * group;
@@ -45,14 +45,14 @@ KOLO_HOST_DEVICE constexpr bool is_aligned(std::uintptr_t address, std::size_t b
   return address % bytes == 0;
 }
 
-/// Bytes of the widest access, at most kBytes, for addresses and distances whose bits, combined by
-/// or, are `bits`.
+/// Bytes of the widest access, at most kBytes, for addresses and distances whose bitwise or is
+/// `bits`.
 constexpr std::size_t widest(std::uintptr_t bits) {
   return std::size_t{1} << std::countr_zero(bits | kBytes);
 }
 
-/// Number of blocks for a launch whose blocks share `work` units round-robin: as many as the device
-/// runs at once, and none without work.
+/// Number of blocks of a launch that share `work` units round-robin: at most as many as the device
+/// runs at once; 0 without work.
 constexpr unsigned grid_blocks(std::size_t work, std::size_t resident_blocks) {
   return static_cast<unsigned>(std::min(work, resident_blocks));
 }

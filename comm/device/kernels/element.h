@@ -10,8 +10,8 @@
 #include "comm/kernels/host_device.h"
 #include "comm/kernels/scaling.h"
 
-/// The arithmetic of the device kernels on one element, bit for bit that of
-/// comm/kernels/reduce_kernels.h, in functions that kernels inline and that tests run on the
+/// The arithmetic of the device kernels on one element, bit for bit equal to
+/// comm/kernels/reduce_kernels.h. These functions are inlined in kernels and tested on the
 /// processor. On a GPU the conversions of the 16-bit floats are single instructions. Compiled
 /// without fused multiply-add.
 namespace kolo::element {
@@ -29,7 +29,7 @@ using Common =
     std::conditional_t<std::same_as<Accum<To>, float> && std::same_as<Accum<From>, float>, float,
                        double>;
 
-/// Exact; the payload of a NaN is unspecified until `round_to`.
+/// Exact. The payload of a NaN is unspecified until `round_to`.
 template <typename Wide, typename T>
 KOLO_HOST_DEVICE inline Wide widen(T value) {
   if constexpr (std::same_as<T, BFloat16>) {
@@ -80,8 +80,8 @@ KOLO_HOST_DEVICE inline Float16 round_to_float16(float value) {
 #endif
 }
 
-/// The one rounding, from the type of the computation to the stored type. Every NaN becomes the
-/// quiet one with positive sign and empty payload.
+/// The only rounding, from the type of the computation to the stored type. Every NaN becomes the
+/// quiet NaN with positive sign and empty payload.
 template <typename T, typename Wide>
 KOLO_HOST_DEVICE inline T round_to(Wide value) {
   if constexpr (kIsHalf<T> && std::same_as<Wide, double>) {
@@ -98,7 +98,7 @@ KOLO_HOST_DEVICE inline T round_to(Wide value) {
   }
 }
 
-/// `convert` of one element; `factor` is the scale in the type of the computation.
+/// `convert` for one element; `factor` is the scale, in the type of the computation.
 template <typename To, typename From>
 KOLO_HOST_DEVICE inline To convert(From value, Common<To, From> factor) {
   return round_to<To>(widen<Common<To, From>>(value) * factor);
@@ -109,7 +109,7 @@ template <typename T>
 struct ElementScaling {
   using Operand = std::conditional_t<std::integral<T>, double, Accum<T>>;
 
-  // Implicit, as that of Scaling.
+  // Implicit, as in Scaling.
   // NOLINTNEXTLINE(google-explicit-constructor)
   ElementScaling(const Scaling& scale)
       : operand(static_cast<Operand>(scale.operand())),
@@ -121,7 +121,7 @@ struct ElementScaling {
   bool divides;
 };
 
-/// The last step of `reduce` for one element.
+/// The last step of `reduce`, for one element.
 template <typename T>
 KOLO_HOST_DEVICE inline T scaled(Accum<T> value, const ElementScaling<T>& scale) {
   if constexpr (std::integral<T>) {

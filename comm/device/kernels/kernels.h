@@ -18,8 +18,8 @@ namespace kolo {
 /// Cost:    one read and one write per element, 24 bytes per chunk.
 void launch_batched_copy(const BatchedCopy& copy, void* cuda_stream);
 
-/// `DeviceKernels::copy_batched`, chunk by chunk, in memory that the processor can access: the
-/// definition of its bits, and the implementation of a host device.
+/// `DeviceKernels::copy_batched`, chunk by chunk, in memory that the processor can access. It
+/// defines the bits of the other implementations, and a host device uses it.
 ///
 /// Threads: pure; any. Errors: none.
 void copy_batched_on_host(const BatchedCopy& copy);
@@ -34,8 +34,8 @@ void launch_reduce(DType dtype, ReduceOp op, void* target, std::span<const void*
                    std::size_t count, double scale, void* cuda_stream);
 
 /// Enqueues `DeviceKernels::sum_rows` on a cudaStream_t of the current device, as one launch.
-/// Threads take words of the sums round-robin, of the 16 bytes or fewer that addresses and width
-/// allow. Bits: those of `sum_rows` in comm/kernels/reduce_kernels.h.
+/// Threads take words of the sums round-robin; a word has 16 bytes, or fewer if addresses and width
+/// require it. Bits: as `sum_rows` in comm/kernels/reduce_kernels.h.
 ///
 /// Threads: as for Stream. Errors: KoloError(kInternal) with CUDA's text if the launch is refused.
 /// Cost:    every row is read once, every sum is written once. Every thread reads the positions of
@@ -43,10 +43,10 @@ void launch_reduce(DType dtype, ReduceOp op, void* target, std::span<const void*
 void launch_row_sums(const RowGroups& groups, const void* rows, std::size_t width, DType dtype,
                      double scale, void* sums, void* cuda_stream);
 
-/// Enqueues `DeviceKernels::spread_rows` likewise: the table is cleared, and then written in one
+/// Enqueues `DeviceKernels::spread_rows` likewise: clears the table, then writes the rows in one
 /// launch.
 ///
-/// Cost:    every row is read once, the table is written once and its rows with an index twice.
+/// Cost:    every row is read once; table rows are written once, those with an index twice.
 void launch_row_spread(std::span<const std::int64_t> indices, const void* rows,
                        std::size_t row_bytes, void* table, std::size_t height, void* cuda_stream);
 
