@@ -14,37 +14,36 @@
 
 namespace kolo {
 
-/// The control frames of one group, or of those that found groups, that have arrived at a rank.
-/// Peers are ranks of the job.
+/// Control frames that have arrived at a rank for one group, or for founding groups. Peers are
+/// ranks of the job.
 using ControlInbox = std::deque<ControlFrame>;
 
-/// Sorts the control frames of a rank into those of its job and those of its groups. A frame of a
-/// group begins with a byte that no frame of the job has, and the number that the receiver has
-/// given to the group:
+/// Sorts the control frames of a rank by job and groups. A frame of a group begins with a byte that
+/// no frame of the job begins with, followed by the number of the group's inbox at the receiver:
 ///
-///   0xFF | number of the inbox, 8 bytes | the group's own bytes
+///   0xFF | number of the inbox, 8 bytes | frame of the group
 ///
-/// Numbers are never used again, so a frame that comes after its group has ended is dropped.
+/// Numbers are never reused, so a frame that arrives after its group has ended is dropped.
 ///
-/// Threads: the one that drives the engine.
+/// Threads: the thread that drives the engine.
 class ControlSwitch {
  public:
   using Number = std::uint64_t;
 
-  /// The inbox of those that found groups has this number on every rank.
+  /// Number of the inbox for founding groups, on every rank.
   static constexpr Number kFounders = 0;
-  /// Bytes of a group's frame before its own.
+  /// Bytes in front of a group's frame.
   static constexpr std::size_t kHeaderBytes = 1 + sizeof(Number);
 
-  /// Opens an inbox with a new number; the first gets `kFounders`. It outlives the switch or is
-  /// closed before.
+  /// Opens an inbox with a new number; the first one gets `kFounders`. The inbox outlives the
+  /// switch or is closed before.
   Number open(ControlInbox& inbox) {
     inboxes_[next_] = &inbox;
     return next_++;
   }
   void close(Number number) { inboxes_.erase(number); }
 
-  /// Moves the frame of a group into its inbox and returns true; leaves one of the job alone.
+  /// Moves a group's frame into its inbox and returns true; leaves a frame of the job unchanged.
   bool take(ControlFrame& frame) {
     if (frame.bytes.size() < kHeaderBytes || frame.bytes.front() != kGroupMark) return false;
     Number number = 0;
@@ -58,7 +57,7 @@ class ControlSwitch {
     return true;
   }
 
-  /// Replaces `framed` by the frame that puts `bytes` into an inbox of the receiver.
+  /// Sets `framed` to the frame that delivers `bytes` to an inbox of the receiver.
   static void address(Number number, std::span<const std::byte> bytes,
                       std::vector<std::byte>& framed) {
     framed.assign(1, kGroupMark);
@@ -75,23 +74,23 @@ class ControlSwitch {
   Number next_ = kFounders;
 };
 
-/// Control frames that arrive, in the order in which they were announced. A large one may still be
-/// incomplete when a later one of the same peer is complete, which then waits for it; frames of
-/// other peers do not.
+/// Arriving control frames, in the order in which they were announced. A large frame may still be
+/// incomplete when a later one of the same peer is complete; the later one then waits for it.
+/// Frames of other peers do not wait.
 ///
 /// Threads: one.
 class ControlArrivals {
  public:
-  /// Stays in place until it is complete and has been taken, or dropped.
+  /// Stays in place until it is dropped, or complete and taken.
   class Arrival {
    public:
     Arrival(int peer, std::size_t bytes) : peer_(peer), bytes_(bytes) {}
 
-    /// Where its bytes are to be written.
+    /// Memory to write its bytes to.
     std::span<std::byte> memory() { return bytes_; }
-    /// All of them are there.
+    /// All bytes have been written.
     void complete() { is_complete_ = true; }
-    /// Nobody is to take it.
+    /// The frame shall be ignored.
     void drop() { is_taken_ = true; }
 
    private:
@@ -103,13 +102,13 @@ class ControlArrivals {
     bool is_taken_ = false;
   };
 
-  /// A frame of so many bytes comes from `peer`.
+  /// Announces a frame of `bytes` bytes from `peer`.
   Arrival& announce(int peer, std::size_t bytes) {
     forget_taken();
     return arrivals_.emplace_back(peer, bytes);
   }
 
-  /// Takes the first frame that waits for nothing. Returns whether there was one.
+  /// Takes the first complete frame that need not wait. Returns whether there was one.
   bool take(ControlFrame& frame) {
     for (auto arrival = arrivals_.begin(); arrival != arrivals_.end(); ++arrival) {
       if (arrival->is_taken_ || !arrival->is_complete_ || waits_for_earlier(*arrival)) continue;
@@ -122,7 +121,7 @@ class ControlArrivals {
     return false;
   }
 
-  /// Before: nothing is written to any of them any more.
+  /// Before: no frame is being written any more.
   void clear() { arrivals_.clear(); }
 
  private:
@@ -143,14 +142,14 @@ class ControlArrivals {
   std::deque<Arrival> arrivals_;
 };
 
-/// Control frames that no rank of this job can have sent. Anybody who reaches a port of the network
-/// transport can write one, so they are dropped and end nothing. The first is told, then the 10th,
-/// the 100th and so on.
+/// Control frames that no rank of this job can have sent. Anyone who reaches a port of the network
+/// transport can write them, so they are dropped and have no further effect. The 1st, 10th, 100th
+/// and so on are logged.
 ///
 /// Threads: one.
 class ForeignFrames {
  public:
-  /// Counts a frame that is dropped. `source`: the rank that it says it is from.
+  /// Counts a dropped frame. `source`: the rank that it claims to come from.
   void drop(int source, std::string_view why) {
     if (++count_ < next_told_) return;
     next_told_ *= 10;

@@ -8,8 +8,8 @@
 
 namespace kolo {
 
-/// Makes all that this thread has written visible to others before it reads anything else. The
-/// thread sanitizer knows no fences, and need not where they order atomics only.
+/// Makes all earlier writes of this thread visible to others before its later reads. The thread
+/// sanitizer does not support fences, and does not need them where they only order atomics.
 inline void full_fence() noexcept {
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
@@ -21,38 +21,38 @@ inline void full_fence() noexcept {
 #endif
 }
 
-/// How a peer tells the owner of this word that something has arrived: one atomic
-/// operation while the owner is awake, one system call more when it sleeps and wants to know.
+/// Tells the owner of this word that something has arrived: one atomic operation while the owner is
+/// awake, and one more system call if it sleeps and wants to be woken.
 ///
 ///   state      the owner                                         woken by
-///   quiet      is awake, and looks at flags by itself            -
+///   quiet      is awake, and polls flags by itself             -
 ///   listening  is awake, and about to rest                       -
 ///   parked     sleeps on an event descriptor                     any news
-///   idle       the same, and waits for nothing                   urgent news only
+///   idle       as parked, and waits for no flag or data        urgent news only
 ///   sleeping   sleeps on this word (futex), in `sleep`           any news
 ///
-/// News are bits beside the state, which stay until the owner answers them, asleep or not:
+/// News are bits beside the state, which stay until the owner answers them, even while it sleeps:
 ///
-///   ring       adds news                           by anybody, after writing what it announces
-///   signal     rings, unless the owner is quiet    by anybody, after setting a flag
-///   listen     lets signals add news               by the owner, before it looks once more
+///   ring       adds news                           by any thread, after writing the data
+///   signal     rings, unless the owner is quiet    by any thread, after setting a flag
+///   listen     lets signals add news               by the owner, before its last look
 ///   answer     takes all news, and is quiet again  by the owner, before it reads
 ///   park       rests, unless there are news        by the owner
 ///   unpark     is quiet again; news stay           by the owner
 ///
-/// All changes are read-modify-writes of one word, so they have one order: a ring falls either
+/// All changes are read-modify-writes of one word, so they have one order: a ring comes either
 /// before `park`, which then fails because it compares the whole word, or after it, and then sees
-/// who sleeps. No wake-up is lost and no fence is needed. Only the first news wake (for an idle
-/// owner: the first urgent ones), because the sleeper is awake from then on. A failed exchange
-/// of `park` orders nothing; its caller must not rely on what it saw, but answer and read again.
+/// who sleeps. No wake-up is lost and no fence is needed. Only the first news wake the owner (an
+/// idle owner: the first urgent ones), because it is awake from then on. A failed exchange in
+/// `park` orders nothing; its caller must not rely on what it saw, but answer and read again.
 ///
-/// A signal to a quiet owner only reads the word, which then stays in the caches of both: to write
-/// it would take it from the owner's, for as long as the flag itself takes to arrive. A fence in
-/// `signal` and one in `listen` see to it that either the signal finds the owner listening, or the
-/// look after `listen` finds the flag. Each look begins with `answer`, so `listen` knows whether
-/// there was one.
+/// A signal to a quiet owner only reads the word, so that it stays in the caches of both sides: a
+/// write would take it from the owner's cache, for as long as the flag itself takes to arrive.
+/// Fences in `signal` and `listen` ensure that either the signal finds the owner listening, or the
+/// owner's look after `listen` finds the flag. Each look begins with `answer`, so `listen` knows
+/// whether there was one.
 ///
-/// All zeroes is a valid, quiet doorbell: it may live in fresh shared memory.
+/// All zeroes is a valid, quiet doorbell, so it may live in fresh shared memory.
 class Doorbell {
  public:
   enum class News : std::uint32_t {
@@ -62,7 +62,7 @@ class Doorbell {
   };
   enum class Rest : std::uint32_t { kParked = 0x10, kIdle = 0x20 };
 
-  /// Wakes the owner where it must. Threads: any.
+  /// Adds news, and wakes the owner if necessary. Threads: any.
   void ring(News news, int event_fd) noexcept {
     const auto bits = static_cast<std::uint32_t>(news);
     const std::uint32_t before = state_.fetch_or(bits, std::memory_order_acq_rel);
@@ -70,15 +70,15 @@ class Doorbell {
     if (rest != 0) wake(rest, bits & ~before, event_fd);
   }
 
-  /// A flag or counter has a new value. Threads: any.
+  /// Announces a new value of a flag or counter. Threads: any.
   void signal(int event_fd) noexcept {
     full_fence();
     const std::uint32_t state = state_.load(std::memory_order_relaxed);
     if ((state & (kRestMask | kListening)) != 0) ring(News::kSignal, event_fd);
   }
 
-  /// From now on signals add news. Returns whether they did so at the last `answer`; if not, the
-  /// owner answers and looks at what they announce before it rests. Threads: the owner's.
+  /// Lets signals add news from now on. Returns whether they did so at the last `answer`; if not,
+  /// the owner answers and checks flags and counters before it rests. Threads: the owner's.
   [[nodiscard]] bool listen() noexcept {
     const std::uint32_t state = state_.load(std::memory_order_relaxed);
     if ((state & kListening) != 0) return (state & kAnswered) != 0;
@@ -87,7 +87,7 @@ class Doorbell {
     return false;
   }
 
-  /// The rings since the last answer, as bits of News; 0 if there were none. Threads: the owner's.
+  /// The news since the last answer, as bits of News; 0 if there are none. Threads: the owner's.
   std::uint32_t answer() noexcept {
     const std::uint32_t state = state_.load(std::memory_order_relaxed);
     if ((state & kNewsMask) != 0) {
@@ -99,21 +99,21 @@ class Doorbell {
     return 0;
   }
 
-  /// Returns false if somebody rang since the last `answer`. Threads: the owner's.
+  /// Returns false if there was a ring since the last `answer`. Threads: the owner's.
   [[nodiscard]] bool park(Rest rest) noexcept { return rest_as(static_cast<std::uint32_t>(rest)); }
 
   /// Threads: the owner's.
   void unpark() noexcept { state_.fetch_and(kNewsMask, std::memory_order_acq_rel); }
 
-  /// Sleeps until somebody rings or `limit` has passed; not at all if somebody rang since the last
-  /// `answer`. Returns whether there are news. Works between processes. Threads: the owner's.
+  /// Sleeps until a ring, or until `limit` has passed; not at all if there was a ring since the
+  /// last `answer`. Returns whether there are news. Works between processes. Threads: the owner's.
   bool sleep(Duration limit) noexcept;
 
  private:
   static constexpr std::uint32_t kQuiet = 0;
   static constexpr std::uint32_t kSleeping = 0x40;
   static constexpr std::uint32_t kListening = 0x80;
-  static constexpr std::uint32_t kAnswered = 0x100;  // since it has been listening
+  static constexpr std::uint32_t kAnswered = 0x100;  // since the owner has been listening
   static constexpr std::uint32_t kNewsMask = 0x0F;
   static constexpr std::uint32_t kRestMask = 0x70;
 

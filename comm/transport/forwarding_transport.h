@@ -8,7 +8,7 @@
 
 namespace kolo {
 
-/// Another transport, unchanged. One that is made of another overrides what it does differently.
+/// Forwards every call to another transport. Derived classes override what they do differently.
 class ForwardingTransport : public Transport {
  public:
   /// `below` outlives the last call.

@@ -12,9 +12,9 @@
 
 namespace kolo {
 
-/// Sockets between processes of one machine, named in the abstract namespace: no file exists, and
-/// the name ends with its owner. Packets keep their boundaries and may carry descriptors.
-/// All sockets are non-blocking and close-on-exec. Threads: any.
+/// Sockets between processes of one machine, named in the abstract namespace: there is no file, and
+/// the name disappears with its owner. Packets keep their boundaries and may carry descriptors. All
+/// sockets are non-blocking and close-on-exec. Threads: any.
 /// Errors: KoloError(kIo, kResources, or kTimeout when the deadline passes).
 
 /// Longest name that fits a socket address.
@@ -22,7 +22,7 @@ inline constexpr std::size_t kLongestSocketName = 106;
 
 FileDescriptor listen_local(std::string_view name, int backlog);
 
-/// Tries until somebody listens under that name.
+/// Retries until a socket listens under that name.
 FileDescriptor connect_local(std::string_view name, TimePoint deadline);
 
 FileDescriptor accept_local(int listener, TimePoint deadline);
@@ -35,11 +35,11 @@ struct Packet {
   std::vector<FileDescriptor> descriptors;
 };
 
-/// Returns false when the other end has hung up.
+/// Returns false if the other end has hung up.
 bool send_packet(int socket, std::string_view bytes, std::span<const int> descriptors = {});
 
-/// Waits for the next packet, of which at most `longest` bytes and four descriptors are taken;
-/// nothing when the other end has hung up.
+/// Waits for the next packet and takes at most `longest` bytes and four descriptors of it. Empty if
+/// the other end has hung up.
 std::optional<Packet> receive_packet(int socket, std::size_t longest, TimePoint deadline);
 
 }  // namespace kolo

@@ -13,12 +13,13 @@
 
 namespace kolo {
 
-/// The buckets whose messages nobody need take from some iteration on, because all ranks gave them
-/// up. Threads: one.
+/// Buckets whose messages need not be received from some iteration on, because all ranks have given
+/// them up. Threads: one.
 class AbandonedRuns {
  public:
-  /// Source and ordinal of `first` do not count.
-  void add(const Tag& first) { first_.push_back(unpack(pack(first))); }  // Fields wrapped.
+  /// Source and ordinal of `first` are ignored.
+  // Packing wraps the fields.
+  void add(const Tag& first) { first_.push_back(unpack(pack(first))); }
 
   bool covers(const Tag& message) const {
     return std::any_of(first_.begin(), first_.end(), [&](const Tag& first) {
@@ -27,7 +28,7 @@ class AbandonedRuns {
   }
 
  private:
-  /// Iterations of tags wrap; two that matter at a time are less than half the range apart.
+  /// Iterations in tags wrap; any two in use are less than half the range apart.
   static bool is_before(std::uint32_t a, std::uint32_t b) {
     return ((a - b) >> (kTagIterationBits - 1) & 1U) != 0;
   }
@@ -42,19 +43,19 @@ struct PostedReceive {
   Completion* done = nullptr;
 };
 
-/// A whole message that arrived before its receive.
+/// A complete message that arrived before its receive.
 struct UnexpectedMessage {
   std::uint64_t tag = 0;
   std::vector<std::byte> bytes;
 };
 
-/// Brings receives and messages of one rank together by (peer, packed tag), for transports that do
-/// not get matching from a library.
+/// Matches receives and messages of one rank by (peer, packed tag), for transports whose library
+/// does no matching.
 ///
-/// Before:  a message is offered to `take_receive` first and kept only if there is no receive for
-///          it; a receive asks `take_message` first and is posted only if there is no message.
+/// Before:  call `take_receive` for a message, and keep the message only if there is no receive for
+///          it; call `take_message` for a receive, and post it only if there is no message.
 /// Threads: one.
-/// Cost:    a scan over what is pending with that peer, which is what a schedule keeps in flight.
+/// Cost:    a scan of what is pending with that peer, which is what a schedule keeps in flight.
 class MessageMatcher {
  public:
   explicit MessageMatcher(std::size_t peers) : posted_(peers), unexpected_(peers) {}
@@ -64,11 +65,11 @@ class MessageMatcher {
     unexpected_[peer].push_back(std::move(message));
   }
 
-  /// The oldest receive posted for this message, which then is no longer posted.
+  /// Removes and returns the oldest receive posted for this message.
   std::optional<PostedReceive> take_receive(std::size_t peer, std::uint64_t tag) {
     return take(posted_[peer], tag);
   }
-  /// The oldest kept message for this receive, which then is no longer kept.
+  /// Removes and returns the oldest kept message for this receive.
   std::optional<UnexpectedMessage> take_message(std::size_t peer, std::uint64_t tag) {
     return take(unexpected_[peer], tag);
   }
@@ -76,7 +77,7 @@ class MessageMatcher {
   /// Keeps a receive that can no longer complete, so that `cancel` makes it idle.
   void abandon(const PostedReceive& receive) { abandoned_.push_back(receive.done); }
 
-  /// A kept message that is not of an abandoned bucket, if there is one.
+  /// A kept message that does not belong to an abandoned bucket; null if there is none.
   const UnexpectedMessage* find_stray(const AbandonedRuns& abandoned) const;
 
   /// Makes every receive idle and drops every message.
@@ -99,10 +100,10 @@ class MessageMatcher {
   std::vector<Completion*> abandoned_;
 };
 
-/// The failure of a message that does not fit the buffer posted for it.
+/// The error of a message that is longer than the buffer posted for it.
 Error message_too_long(int rank, int peer, std::size_t bytes, std::size_t capacity);
 
-/// The failure of a message that came and that nobody waited for until the agreed end of the job.
+/// The error of a message that was still unreceived at the agreed end of the job.
 Error stray_message(int rank, const Tag& tag, std::size_t bytes);
 
 }  // namespace kolo

@@ -10,29 +10,29 @@
 
 namespace kolo {
 
-/// What precedes each message in a byte ring.
+/// The header in front of each message in a byte ring.
 struct MessageHeader {
   std::uint64_t tag = 0;
   std::uint64_t bytes = 0;
 };
 
-/// Sends messages one after the other through a byte ring, in pieces as room permits: a message may
+/// Sends messages one after the other through a byte ring, in pieces as room permits; a message may
 /// be larger than the ring. Threads: one.
 class MessageWriter {
  public:
   explicit MessageWriter(ByteRing ring) : ring_(ring) {}
 
-  /// Queues a message; the bytes stay the caller's until `done` says so.
+  /// Queues a message; the buffer stays in use until `done` is complete.
   void push(std::uint64_t tag, std::span<const std::byte> data, Completion& done);
 
-  /// Queues a message whose bytes are copied unless they fit into the ring at once.
+  /// Queues a message; bytes that do not fit into the ring at once are copied.
   void push_copy(std::span<const std::byte> data);
 
-  /// Writes what there is room for; returns whether anything was written, so that the reader must
-  /// be rung. Where room is missing the reader is asked to ring back.
+  /// Writes as much as there is room for. Returns whether anything was written, so that the reader
+  /// must be rung. If room is lacking, the reader is asked to ring back.
   bool pump();
 
-  /// Forgets what is queued and makes its completions idle.
+  /// Forgets queued messages and makes their completions idle.
   void cancel() noexcept;
 
  private:
@@ -41,24 +41,24 @@ class MessageWriter {
     std::span<const std::byte> data;
     Completion* done = nullptr;
     std::vector<std::byte> copy;
-    std::size_t written = 0;  ///< Header included.
+    std::size_t written = 0;  ///< Includes the header.
   };
 
   bool write_some(Outgoing& message);
 
   ByteRing ring_;
-  std::vector<Outgoing> queue_;  ///< At most half of it is written.
-  std::size_t next_ = 0;         ///< First of the queue that is not yet written.
+  std::vector<Outgoing> queue_;  ///< At most half of it has been written.
+  std::size_t next_ = 0;         ///< Index of the first message not yet written.
 };
 
-/// Takes messages out of a byte ring piece by piece. Threads: one.
+/// Reads messages from a byte ring piece by piece. Threads: one.
 class MessageReader {
  public:
   explicit MessageReader(ByteRing ring) : ring_(ring) {}
 
-  /// Reads at most one ring full. For each message `begin(header)` says where its bytes go (a span
-  /// of header.bytes) and `end(header)` follows when they are there.
-  /// Returns the bytes taken.
+  /// Reads at most one ring full. For each message, `begin(header)` returns the destination of its
+  /// bytes (a span of header.bytes), and `end(header)` is called once they are there. Returns the
+  /// number of bytes read.
   template <typename Begin, typename End>
   std::size_t read(Begin&& begin, End&& end) {
     std::size_t taken = 0;
@@ -90,7 +90,7 @@ class MessageReader {
   ByteRing ring_;
   MessageHeader header_;
   std::size_t header_filled_ = 0;
-  std::span<std::byte> rest_;  ///< Where the rest of the current message goes.
+  std::span<std::byte> rest_;  ///< Destination of the rest of the current message.
 };
 
 }  // namespace kolo

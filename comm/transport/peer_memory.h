@@ -12,7 +12,7 @@
 
 namespace kolo {
 
-/// A word of a process, by which others find out whether they can read its memory.
+/// A word in a process, by which other processes test whether they can read its memory.
 struct MemoryToken {
   std::uint64_t address = 0;
   std::uint64_t value = 0;
@@ -20,23 +20,24 @@ struct MemoryToken {
 
 /// The memory of another process of the same user on this machine, read or written by one system
 /// call and one copy (Linux's "cross memory attach"). Yama (kernel.yama.ptrace_scope), the
-/// system-call filter of a container or another namespace of process ids may forbid it, so ask
+/// system-call filter of a container, or another namespace of process ids may forbid it, so ask
 /// `holds` first.
 ///
 /// Threads: any.
 class PeerMemory {
  public:
-  /// Of nobody.
+  /// No peer.
   PeerMemory() = default;
-  /// Of the process at the other end of a connected Unix socket.
+  /// The process at the other end of a connected Unix socket.
   explicit PeerMemory(int socket);
   static PeerMemory of_this_process();
 
-  /// Whether it can be read, and it is the process that has told of this token.
+  /// Whether its memory can be read and holds this token, as announced by the process.
   bool holds(const MemoryToken& token) const;
-  /// Fills `to` with what begins at `address` there. Returns 0, or an errno.
+  /// Fills `to` from `address` in the peer's memory. Returns 0 or an errno.
   int read(std::uint64_t address, std::span<std::byte> to) const;
-  /// The reverse. Who may read may write, too, but for pages that are write-protected.
+  /// Writes `from` to `address` there. Permission to read includes writing, except for
+  /// write-protected pages. Returns 0 or an errno.
   int write(std::uint64_t address, std::span<const std::byte> from) const;
 
  private:
@@ -48,19 +49,20 @@ class PeerMemory {
   pid_t process_ = 0;
 };
 
-/// "reading", or "writing", memory of `peer` failed with this errno. Throws KoloError(kPeerLost).
+/// Throws KoloError(kPeerLost): `verb` ("reading" or "writing") memory of `peer` failed with this
+/// errno.
 [[noreturn]] void throw_memory_error(int rank, int peer, std::string_view verb, int failed);
 
-/// The pages of this process's memory, as far as Linux tells (since 6.7). An answer is a hint:
-/// pages change, and the last ones that were asked for are remembered.
+/// The page sizes of this process's memory, as far as Linux reports them (since 6.7). The result is
+/// a hint: pages change, and the last queried ones are cached.
 ///
 /// Threads: one at a time.
 class PageMap {
  public:
   PageMap();
 
-  /// Whether a range is all in huge pages, present and mapped as such. Where Linux does not tell:
-  /// true. Takes about half a microsecond, and nothing in a range that is remembered.
+  /// Whether a whole range consists of huge pages that are present and mapped as such; true where
+  /// Linux does not report it. Takes about half a microsecond, or no time for a cached range.
   bool are_huge(std::span<const std::byte> memory);
 
  private:
@@ -69,11 +71,11 @@ class PageMap {
     bool holds(const Range& other) const { return begin <= other.begin && other.end <= end; }
   };
 
-  /// The part from its beginning on that is in huge pages; all of it if Linux does not tell.
+  /// The leading part of the range that is in huge pages; all of it where Linux does not report it.
   Range huge_part(const Range& range) const;
 
   FileDescriptor file_;
-  Range huge_, small_;  // remembered
+  Range huge_, small_;  // cached
 };
 
 }  // namespace kolo

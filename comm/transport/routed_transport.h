@@ -10,15 +10,15 @@
 
 namespace kolo {
 
-/// One transport out of two: what concerns the peers that `local` has mapped goes through it, the
-/// rest of the world is reached through `network`. Ranks are those of the world in both.
+/// Combines two transports: peers that `local` has mapped are reached through it, all others
+/// through `network`. Both number ranks by world.
 ///
-/// Errors: `failure()` is the first that either of them noticed.
+/// Errors: `failure()` is the first failure that either of them noticed.
 class RoutedTransport final : public ForwardingTransport {
  public:
   RoutedTransport(std::unique_ptr<Transport> local, std::unique_ptr<MessageTransport> network);
 
-  /// The network's answer; data of mapped peers need no message.
+  /// As the network: data of mapped peers needs no message.
   bool takes_device_memory() const override { return network_->takes_device_memory(); }
 
   void isend(int peer, const Tag& tag, std::span<const std::byte> data, Completion& done) override {
@@ -71,7 +71,7 @@ class RoutedTransport final : public ForwardingTransport {
 
   std::unique_ptr<Transport> local_;
   std::unique_ptr<MessageTransport> network_;
-  std::vector<pollfd> waited_;  // for in `sleep`: wake_fds()
+  std::vector<pollfd> waited_;  // `wake_fds()`, polled in `sleep`
   std::optional<Error> failure_;
   ForeignFrames foreign_;
 };

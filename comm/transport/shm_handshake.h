@@ -11,42 +11,42 @@
 
 namespace kolo {
 
-/// Who this rank is and whom it expects to meet on its node.
+/// The identity of this rank, and the peers that it expects on its node.
 struct NodeMembership {
-  std::string secret;           ///< Known to the ranks of the job only; at most 256 bytes.
-  int rank = 0;                 ///< Of the world.
+  std::string secret;           ///< Known only to the ranks of the job; at most 256 bytes.
+  int rank = 0;                 ///< Rank in the world.
   std::vector<int> node_ranks;  ///< Ranks of the world on this node, ascending, `rank` included.
-  /// Names of their sockets, in this order. No name tells another: who sees that of the first rank
-  /// that listens cannot take those of the others.
+  /// Names of their sockets, in this order. No name reveals another: a process that sees the name
+  /// of the first listening rank cannot take the other names.
   std::vector<std::string> sockets;
   TransportLimits limits;
-  bool opens_memory = true;  ///< Peers may read the memory of this process.
+  bool opens_memory = true;  ///< Peers may access the memory of this process.
   Duration connect_within = std::chrono::seconds(30);
 };
 
-/// What this rank hands over; the descriptors stay its own.
+/// Data and descriptors that this rank gives to its peers; it keeps its own descriptors.
 struct NodeOffer {
   int arena_fd = -1;
   int bell_fd = -1;
   MemoryToken token = {};
 };
 
-/// What one peer handed over.
+/// Data and descriptors received from one peer.
 struct NodePeer {
-  FileDescriptor socket;  ///< Stays open: its hang-up tells that the peer's process has ended.
+  FileDescriptor socket;  ///< Stays open: a hang-up tells that the peer's process has ended.
   FileDescriptor arena;
   FileDescriptor bell;
   MemoryToken token = {};
 };
 
-/// Introduces the ranks of one node to each other, by a rule that needs no server: each listens
-/// under its name, connects to the ranks below and accepts those above. Both sides of a connection
-/// check the user id, then show the secret, rank and limits with their descriptors; who does not
-/// know the secret is refused, logged and otherwise ignored.
+/// Introduces the ranks of one node to each other without a server: each rank listens under its
+/// name, connects to lower ranks and accepts higher ones. Both sides of a connection check the user
+/// id, then exchange the secret, rank and limits together with their descriptors. A connection
+/// without the secret is refused, logged and otherwise ignored.
 ///
 /// Shape:  by local rank; this rank's own entry is empty.
-/// Errors: KoloError(kAuth) when a peer refuses the secret or does not know it; kConfig when limits
-///         differ; kPeerLost, kTimeout or kIo when a peer does not come. All name the peer.
+/// Errors: KoloError(kAuth) if a peer refuses the secret or does not know it; kConfig if limits
+///         differ; kPeerLost, kTimeout or kIo if a peer does not come. All name the peer.
 std::vector<std::optional<NodePeer>> meet_node_peers(const NodeMembership& me,
                                                      const NodeOffer& offer);
 

@@ -16,25 +16,25 @@
 
 namespace kolo {
 
-/// Room for the error with which a rank gives up, where its peers find it even after its end, and
-/// for the verb in which it is stuck before that. All zeroes is an empty cell: it may live in fresh
-/// shared memory.
+/// Holds the error with which a rank gives up, readable by its peers even after the rank has ended,
+/// and before that the verb in which it is stuck. All zeroes is an empty cell, so it may live in
+/// fresh shared memory.
 ///
-/// Threads: any, of any process; `note_stuck` one.
+/// Threads: any, of any process; one for `note_stuck`.
 class ErrorCell {
  public:
   static constexpr std::size_t kMostBytes = 1000;
   static constexpr std::size_t kVerbBytes = sizeof(std::uint64_t);
 
-  /// Keeps the error, without the end of a long text, unless there is one already.
+  /// Stores the error, truncating a long text, unless there is one already.
   void write(const Error& error);
 
   bool is_written() const { return state_.load(std::memory_order_acquire) == State::kWritten; }
-  /// Empty if there is none, or what is there is no error.
+  /// Empty if there is no valid error.
   std::optional<Error> read() const;
 
-  /// The rank has not come back from a call in this verb, of which the first `kVerbBytes` are kept;
-  /// empty: it has.
+  /// Notes that the rank has not returned from a call in this verb (its first `kVerbBytes` bytes
+  /// are kept); an empty verb: it has returned.
   void note_stuck(std::string_view verb);
   /// Empty if the rank is not stuck.
   std::string stuck_in() const;
@@ -42,16 +42,16 @@ class ErrorCell {
  private:
   enum class State : std::uint32_t { kEmpty, kBeingWritten, kWritten };
 
-  std::atomic<std::uint64_t> stuck_in_{0};  // the bytes of the verb
+  std::atomic<std::uint64_t> stuck_in_{0};  // bytes of the verb
   std::atomic<State> state_{State::kEmpty};
-  std::uint32_t size_ = 0;  // constant once it is written, as are the bytes
+  std::uint32_t size_ = 0;  // constant once written, as are the bytes
   std::array<std::byte, kMostBytes> bytes_{};
 };
 
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free &&
               std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// What the memory of one rank holds and where. Every rank of a node computes the same offsets.
+/// Layout of one rank's memory. Every rank of a node computes the same offsets.
 ///
 ///   doorbell | error | flags [writer]{slots, reads} | counters | rings [writer]{control, data} |
 ///   data part
@@ -93,19 +93,19 @@ class ShmLayout {
 /// Whether one process can read the memory of another one.
 enum class Reads : std::uint64_t { kUnknown, kNo, kYes };
 
-/// The parts of one rank's memory, by name. A view: the arena owns the bytes.
+/// The parts of one rank's memory. A view: the arena owns the bytes.
 class ShmSegment {
  public:
   ShmSegment(std::byte* memory, const ShmLayout& layout, std::uint32_t flags_per_peer)
       : memory_(memory), layout_(&layout), flags_per_peer_(flags_per_peer) {}
 
   Doorbell& doorbell() const { return at<Doorbell>(0)[0]; }
-  /// With which the rank gave up.
+  /// The error with which the rank gave up.
   ErrorCell& error() const { return at<ErrorCell>(layout_->error_offset())[0]; }
   std::atomic<std::uint64_t>& flag(std::size_t writer, std::uint32_t slot) const {
     return flags(writer)[slot];
   }
-  /// Whether `writer` can read the private memory of the rank: a `Reads`.
+  /// Whether `writer` can read the private memory of the rank, as a `Reads`.
   std::atomic<std::uint64_t>& reads(std::size_t writer) const {
     return flags(writer)[flags_per_peer_];
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-// The header of UCX's handles; included by sources of kolo_ucx alone.
+// The header of UCX's handles; included only by sources of kolo_ucx.
 
 #include <ucp/api/ucp.h>
 
@@ -17,13 +17,14 @@
 namespace kolo {
 
 /// The functions of UCX that Kolo calls, in a library that is loaded at run time. UCX's headers are
-/// used for types, constants and macros only: inline functions there call others by name.
+/// used only for types, constants and macros: inline functions in them would need symbols at link
+/// time.
 ///
 /// Threads: any. Errors: those of `SharedLibrary`, also if the library is older than the headers of
 ///          this build.
 class UcxLibrary {
  public:
-  /// `file`: a path or name of libucp; empty: that of the system.
+  /// `file`: a path or name of libucp; empty: the system's library.
   explicit UcxLibrary(const std::string& file);
 
  private:
@@ -65,7 +66,7 @@ class UcxLibrary {
 /// KoloError(kConfig) if it was loaded from another file.
 const UcxLibrary& load_ucx(const std::string& file);
 
-/// Owner of a handle, with the function of the loaded library that ends it.
+/// Owns a handle, and closes it with a function of the loaded library.
 template <typename Handle, typename Close>
 using UcxHandle = std::unique_ptr<std::remove_pointer_t<Handle>, Close>;
 
@@ -76,29 +77,28 @@ using UcpWorker = UcxHandle<ucp_worker_h, decltype(&::ucp_worker_destroy)>;
 /// Throws KoloError(kIo) with `what` and UCX's reason unless `status` is UCS_OK.
 void require_ucs(const UcxLibrary& ucx, ucs_status_t status, std::string_view what);
 
-/// UCX with tagged messages and wake-ups, over the network transports it finds. What the user's
-/// UCX_* variables leave open is set so that ranks of a node do not meet through shared memory,
-/// that an idle job sends nothing, that messages over TCP need no handshake, and that these go
-/// through `interface` unless it is empty, in the family of `address`, which is one of it. Sets
-/// variables of this process's environment for the moment. Errors: KoloError(kIo).
+/// Creates a UCX context with tagged messages and wake-ups, over the network transports that UCX
+/// finds. Unless the user sets them, UCX_* variables are set so that ranks of a node do not use
+/// UCX's shared memory, an idle job sends nothing, messages over TCP need no handshake, and TCP
+/// uses `interface` (unless it is empty) with the address family of `address`, which belongs to it.
+/// Changes this process's environment temporarily. Errors: KoloError(kIo).
 UcpContext make_ucp_context(const UcxLibrary& ucx, int world_size, const std::string& interface,
                             const std::string& address);
 
 /// See `UcxTransport::uses_tcp`.
 bool ucx_uses_tcp();
 
-/// Whether UCX has support for the memory of CUDA devices and found one.
+/// Whether UCX supports CUDA device memory and has found a CUDA device.
 bool takes_cuda_memory(const UcxLibrary& ucx, ucp_context_h context);
 
-/// The one worker of a transport, for one thread. Sets variables of this process's environment for
-/// the moment. Errors: KoloError(kIo).
+/// The only worker of a transport, for one thread. Changes this process's environment temporarily.
+/// Errors: KoloError(kIo).
 UcpWorker make_ucp_worker(const UcxLibrary& ucx, ucp_context_h context);
 
-/// Memory that messages come from and go to again and again, made known to the network once: where
-/// cards read memory by themselves it is pinned here and not at the first message. Over TCP there
-/// is nothing to pin.
+/// Memory that messages use repeatedly, registered with the network once: network cards that access
+/// memory directly pin it here and not at the first message. TCP pins nothing.
 ///
-/// Before: nothing is in flight in what `clear` and the destructor forget. Threads: one.
+/// Before: no message uses memory that `clear` or the destructor deregisters. Threads: one.
 class UcxMemory {
  public:
   UcxMemory(const UcxLibrary& ucx, ucp_context_h context) : ucx_(ucx), context_(context) {}
@@ -106,11 +106,11 @@ class UcxMemory {
   UcxMemory(const UcxMemory&) = delete;
   UcxMemory& operator=(const UcxMemory&) = delete;
 
-  /// Where UCX refuses, messages go on without a handle: it then pins what it needs by itself.
+  /// If UCX refuses, messages work without a handle: UCX then pins memory by itself as needed.
   void add(std::span<std::byte> memory) noexcept;
 
-  /// The handle of the added memory that begins last before `range`, if it holds the range; null
-  /// otherwise. Cost: logarithmic.
+  /// The handle of the added memory with the last beginning before `range`, if it contains the
+  /// range; otherwise null. Cost: logarithmic.
   ucp_mem_h find(std::span<const std::byte> range) const;
 
   void clear() noexcept;

@@ -15,12 +15,12 @@
 
 namespace kolo {
 
-/// Two connections to a peer: a control frame never waits for data that was handed to the network
-/// before it.
+/// The two connections to a peer: separate, so that a control frame never waits for data that was
+/// sent before it.
 enum class UcxLane : std::uint8_t { kData, kControl };
 inline constexpr std::size_t kUcxLanes = 2;
 
-/// The connections of one UCX worker to all ranks, and what became of them.
+/// The connections of one UCX worker to all ranks, and their state.
 ///
 /// Before: the worker outlives the last call. Threads: the worker's.
 class UcxPeers {
@@ -29,7 +29,7 @@ class UcxPeers {
     UcxPeers* owner = nullptr;
     int rank = -1;
     std::array<ucp_ep_h, kUcxLanes> endpoints = {};
-    ucs_status_t status = UCS_OK;  ///< Of the connections.
+    ucs_status_t status = UCS_OK;  ///< State of the connections.
     bool said_goodbye = false;
     TrafficCounters traffic;
   };
@@ -45,18 +45,20 @@ class UcxPeers {
   const Peer& operator[](int rank) const;
   Peer& operator[](int rank) { return const_cast<Peer&>(std::as_const(*this)[rank]); }
 
-  /// The connection to a peer, made now if there is none. The one for control frames is made with
-  /// the first of either kind: who waits for data asks after its sender, and must not have to
-  /// connect to one that can no longer be reached. Null once the peer's connections broke.
+  /// The connection to a peer, created now if there is none. The connection for control frames is
+  /// created together with the first of either kind: a rank that waits for data pings its sender,
+  /// and must not first have to connect to a sender that is no longer reachable. Null once the
+  /// peer's connections are broken.
   ucp_ep_h endpoint(Peer& peer, UcxLane lane);
 
   void note_status(Peer& peer, ucs_status_t status);
   /// Whether a connection broke since the last `take_broken`.
   bool has_broken() const { return !broken_.empty(); }
-  /// The peer whose connection broke first since the last call, unless it had said goodbye.
+  /// The peer whose connection broke first since the last call, ignoring peers that had said
+  /// goodbye.
   const Peer* take_broken();
 
-  /// Calls visit(peer, lane) for every connection to a peer that is still there.
+  /// Calls visit(peer, lane) for every open connection.
   template <typename Visit>
   void for_each_open(Visit visit) {
     for (Peer& peer : peers_) {
@@ -67,7 +69,7 @@ class UcxPeers {
     }
   }
 
-  /// Sees what was sent out of this process.
+  /// Waits until sent data has left this process.
   void flush(TimePoint deadline);
   /// Ends all connections.
   void close(TimePoint deadline);

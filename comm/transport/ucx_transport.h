@@ -11,17 +11,18 @@
 
 namespace kolo {
 
-/// Messages between ranks through UCX, over the network transports it finds (`UCX_TLS=^sm` unless
-/// the user sets UCX_TLS): within a node Kolo has shared memory of its own. There are connections
-/// for data and others for control frames, which therefore never wait for data. Those to
-/// `control_peers` are made by `connect`, the others when two ranks first have something to say.
+/// Messages between ranks through UCX, over the network transports that it finds (`UCX_TLS=^sm`
+/// unless the user sets UCX_TLS, since Kolo has its own shared memory within a node). Data and
+/// control frames use separate connections, so control frames never wait for data. `connect`
+/// creates the connections to `control_peers`; others are created when two ranks first communicate.
 /// Control frames of strangers are dropped, see `ForeignFrames`.
 ///
 /// Before: every tag's `source` is the sending rank; UCX matches by tag alone. At most 65534 ranks.
 /// Errors: construction throws the errors of `load_ucx`, and KoloError(kIo) with UCX's reason. A
 ///         peer whose process ends is reported as lost when UCX notices: at once on a live host,
-///         never while a cut link or a frozen host keeps the connection silent; bounding that takes
-///         heartbeats above this layer.
+/// but
+///         never while a cut link or a frozen host keeps the connection silent; only heartbeats
+///         above this layer bound that time.
 class UcxTransport : public NetworkTransport {
  public:
   struct Config {
@@ -30,18 +31,21 @@ class UcxTransport : public NetworkTransport {
     std::string library = {};                                  ///< See `load_ucx`.
     std::string interface = {};                                ///< See `make_ucp_context`.
     std::string address = {};                                  ///< See `make_ucp_context`.
-    std::vector<int> control_peers = {};                       ///< Ranks that agreement talks to.
-    std::size_t longest_control_frame = std::size_t{1} << 30;  ///< Longer ones are strangers'.
-    Duration shutdown_within = std::chrono::seconds(2);        ///< For telling peers goodbye.
+    std::vector<int> control_peers = {};                       ///< Ranks that agreement
+                                                               ///< communicates with.
+    std::size_t longest_control_frame = std::size_t{1} << 30;  ///< Longer frames are treated as
+                                                               ///< foreign.
+    Duration shutdown_within = std::chrono::seconds(2);        ///< Time limit for saying goodbye to
+                                                               ///< peers.
   };
 
   static std::unique_ptr<UcxTransport> create(const Config& config);
 
-  /// Those that came to the port of this rank.
+  /// Foreign frames that arrived at the port of this rank.
   virtual const ForeignFrames& foreign_frames() const = 0;
 
-  /// Whether messages travel over TCP: not where this machine has devices that move data by
-  /// themselves, or the user's UCX_TLS leaves TCP out.
+  /// Whether messages use TCP: false if this machine has RDMA devices, or if the user's UCX_TLS
+  /// excludes TCP.
   static bool uses_tcp();
 };
 

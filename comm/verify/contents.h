@@ -8,8 +8,8 @@
 
 namespace kolo {
 
-/// An element as the verifier sees it: how often each rank's contribution is in it, and how often
-/// it was scaled. An empty count list means that it was never written.
+/// The verifier's view of an element: how often it contains each rank's contribution, and how often
+/// it was scaled. An empty list of counts means that it was never written.
 struct SymbolicValue {
   std::vector<std::uint16_t> counts = {};
   std::uint32_t finishes = 0;
@@ -33,17 +33,17 @@ struct SymbolicRun {
 };
 using SymbolicRuns = std::vector<SymbolicRun>;
 
-/// The sum of `a` and `b`, which are equally long, element by element. It counts as never written
-/// where one of them is, or where they belong to different elements.
+/// The element-wise sum of `a` and `b`, which have equal lengths. An element counts as never
+/// written if either operand is, or if the operands belong to different elements.
 SymbolicRuns combine(const SymbolicRuns& a, const SymbolicRuns& b);
 
-/// Whether `a` and `b`, which are equally long, are the same elements with the same values.
+/// Whether `a` and `b`, which have equal lengths, are the same elements with the same values.
 bool is_same(const SymbolicRuns& a, const SymbolicRuns& b);
 
 /// A value for every element of one region of memory. Threads: one.
 class Contents {
  public:
-  /// Everything is `initial`, each element in its place.
+  /// Every element starts as `initial`, in its own place.
   explicit Contents(SymbolicValue initial = {});
 
   SymbolicRuns read(std::size_t offset, std::size_t count) const;
@@ -57,7 +57,7 @@ class Contents {
 
   void split(std::size_t at);
 
-  std::map<std::size_t, Start> runs_;  // where a run begins -> what it holds up to the next key
+  std::map<std::size_t, Start> runs_;  // beginning of a run -> its contents, up to the next key
 };
 
 }  // namespace kolo

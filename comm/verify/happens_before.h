@@ -11,7 +11,7 @@
 
 namespace kolo {
 
-/// Which events come before which others, whatever the timing. Threads: one.
+/// Which events precede which others, whatever the timing. Threads: one.
 /// Source: Lamport, CACM 1978.
 class HappensBefore {
  public:
@@ -24,14 +24,13 @@ class HappensBefore {
   /// Direct predecessors.
   const std::vector<Node>& before(Node node) const { return before_[node]; }
 
-  /// Puts all nodes into an order that respects the edges; returns a node that waits for itself if
-  /// there is none.
+  /// Topologically sorts the nodes. Returns a node of a cycle if there is no such order.
   std::optional<Node> sort();
-  /// The order that the last `sort` found.
+  /// The order found by the last `sort`.
   const std::vector<Node>& order() const { return order_; }
 
-  /// Makes `precedes` know everything up to now; after a `sort` that found no circle.
-  /// Cost: the square of the number of nodes, in bits.
+  /// Prepares `precedes` for all edges added so far. Before: a `sort` found no cycle. Cost: the
+  /// square of the number of nodes, in bits.
   void close();
   bool precedes(Node earlier, Node later) const;
   /// Whether any of the nodes [first, last) precedes `later`.
@@ -40,9 +39,8 @@ class HappensBefore {
  private:
   std::vector<std::vector<Node>> before_;
   std::vector<Node> order_;
-  std::size_t words_ = 0;  // of a row of ancestors_
-  std::vector<std::uint64_t>
-      ancestors_;  // a bit for every node that is over before this one starts
+  std::size_t words_ = 0;                 // per row of ancestors_
+  std::vector<std::uint64_t> ancestors_;  // one bit for every node that ends before this one starts
 };
 
 /// The steps of all ranks, numbered from rank 0's first to the last rank's last.
@@ -51,11 +49,11 @@ class AllSteps {
  public:
   using Node = HappensBefore::Node;
 
-  /// `schedules[r]` is rank r's; they outlive this.
+  /// `schedules[r]` belongs to rank r; the schedules outlive this object.
   explicit AllSteps(std::span<const Schedule> schedules);
 
   std::size_t size() const { return first_.back(); }
-  /// The first step of `rank`; of the number of ranks: `size()`.
+  /// The first step of `rank`; for the number of ranks: `size()`.
   Node first(std::size_t rank) const { return first_[rank]; }
   std::size_t rank_of(Node node) const;
   const Step& operator[](Node node) const;

@@ -11,15 +11,15 @@
 
 namespace kolo {
 
-/// The ranges that one step reads and writes itself, without those that it hands to a peer. Of lent
-/// and offered ones, those that they stand for.
+/// The ranges that one step itself reads and writes, without ranges that it hands to a peer. Loans
+/// are replaced by the tensors and slots that they stand for.
 std::vector<std::pair<Range, Access>> accesses(const Step& step, const BucketLayout& layout);
 
-/// The ranks that meet in a native step of `rank`, in ascending order.
+/// The ranks that take part in a native step of `rank`, in ascending order.
 std::vector<int> meeting_members(const Step& step, int rank, const ProcessGrid& grid);
 
-/// The error in a step of `schedule` by itself, as the end of a sentence ("touches memory
-/// beyond the end"): peers, flags, ranges and regions. Threads: pure; any.
+/// An error in a step of `schedule` considered alone, as the end of a sentence ("touches memory
+/// beyond the end"): peers, flags, ranges and regions. Threads: any; pure.
 std::optional<std::string> check_step(const Step& step, const Schedule& schedule,
                                       const ProcessGrid& grid, const VerifyOptions& options);
 

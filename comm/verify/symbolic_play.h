@@ -11,12 +11,12 @@
 
 namespace kolo {
 
-/// Native steps that meet, in ascending order of rank, by the node of their meeting.
+/// Matching native steps, in ascending order of rank, by the node of their meeting.
 using Meetings = std::map<AllSteps::Node, std::vector<AllSteps::Node>>;
 
-/// Plays `steps` without data, one after the other in `order`, which holds meetings too, and
-/// compares what the receivers end with to the goal. Returns the first thing found wrong.
-/// Source: symbolic contributions as in MSCCL's checker. Threads: pure; any.
+/// Executes `steps` without data, one after the other in `order`, which also contains meetings, and
+/// compares the receivers' results with the goal. Returns the first error found. Source: symbolic
+/// contributions as in MSCCL's checker. Threads: any; pure.
 std::optional<std::string> play_symbolically(const AllSteps& steps,
                                              std::span<const AllSteps::Node> order,
                                              const Meetings& meetings, const Goal& goal);

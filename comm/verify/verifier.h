@@ -12,32 +12,32 @@
 
 namespace kolo {
 
-/// Abilities of the job's network.
+/// Capabilities of the job's network.
 struct VerifyOptions {
-  /// Messages may come from and go to device memory, without staging.
+  /// Messages may be in device memory, without staging.
   bool network_takes_device_memory = false;
 };
 
-/// Plays the schedules of all ranks without data. Returns the first thing found wrong, with rank
-/// and step, or nothing if, for every possible timing:
+/// Executes the schedules of all ranks without data. Returns the first error found, with rank and
+/// step, or empty if, for every possible timing:
 ///
-///  - every element of a part ends at its receivers, in its place, with each contributor's exactly
-///    once, scaled once (when there was anything to reduce); ranks read nothing of their own in the
-///    parts to which they do not contribute;
-///  - every send meets one receive of equal length, every signal one await;
-///  - payloads are whole, and those of a send and its receive planned alike; contributions are
-///    merged in the order of ranks;
-///  - every native step meets the like of it at all ranks of its group, and all ranks launch those
-///    they share in one order; what a rank's step waits for, that of the first rank does, too, so
-///    that steps of other buckets may come between;
-///  - nothing waits in a circle, even if a send lasts until its receive is posted and a native step
+///  - every element of a part ends at its receivers, in its place, with each contributor's value
+///    exactly once, scaled once (if it was reduced); ranks do not read their own data in parts to
+///    which they do not contribute;
+///  - every send matches one receive of equal length, every signal one await;
+///  - payloads are whole, and planned alike for a send and its receive; contributions are merged
+///    in rank order;
+///  - every native step meets its counterpart at all ranks of its group, and all ranks launch
+///    shared native steps in one order; the first rank's step depends on everything that another
+///    rank's step depends on, so that steps of other buckets may come between;
+///  - there is no deadlock, even if a send lasts until its receive is posted and a native step
 ///    until all its ranks have come;
-///  - where results replace contributions, all of these are read before any is replaced;
+///  - if results replace contributions, all contributions are read before any is replaced;
 ///  - no two unordered steps, of the same or of different ranks, touch one range when one of them
 ///    writes;
-///  - a rank's memory is touched by others only after one of its steps and before another, so never
-///    outside its iteration; where staging memory takes turns, it may still be touched later if the
-///    rank has heard from the visitor, which has then begun the iteration;
+///  - other ranks access a rank's memory only after one of its steps and before another, so never
+///    outside its iteration; if staging memory takes turns, a peer may still access it later if the
+///    rank has heard from that peer, which has then begun the iteration;
 ///  - memory and flags of a peer are used only within its node and never of a device bucket, whose
 ///    messages use staging memory, and nothing is read before it is written;
 ///  - the ranks of a node agree about their flags and about the arena memory that they share.
