@@ -37,24 +37,25 @@ struct CompressionChoice {
   std::string reason = {};  ///< A sentence with the predictions that led to the choice.
 };
 
-/// Predicted time of one all-reduce of the group, by what its method needs.
+/// Predicted time of one all-reduce of the group, from the needs of its method.
 ///
-/// Bytes:   dense and through owners: (P-1)/P of a contribution to them and of a result back. By
-///          log steps a byte to the owners is sent once for every bit set in its distance, about
+/// Bytes:   dense and through owners: (P-1)/P of a contribution to the owners and of a result back.
+///          By log steps, a byte to the owners is sent once for every bit set in its distance,
+/// about
 ///          log2(P) / 2 times. All-gather: P-1 contributions.
 /// Compute: the work on elements and contributions, which takes longer where ranks share cores.
 ///          Casts of dense elements overlap with transfers; a codec's pass precedes them. By
 ///          all-gather every rank sums all contributions, which is about half of their total time.
-/// Latency: once for each round of messages, which are sent one after the other and are on their
-///          way together. All-gather: one round of P-1; through owners: two, or by log steps
-///          2 log2(P) of one; dense paths: as halving and doubling, the lower one, because
+/// Latency: once per round of messages, which are sent one after the other and travel concurrently.
+///          All-gather: one round of P-1 messages; through owners: two such rounds, or by log steps
+///          2 log2(P) rounds of one; dense paths: as halving and doubling, the lower value, because
 ///          compression competes with the best dense algorithm.
 /// Threads: pure; any.
 double predict_us(const ReducePath& path, const CompressionGroupShape& group,
                   const CompressionCosts& costs);
 
-/// The part of it in which a core works on elements and pairs. Where ranks share cores, this time
-/// is taken from computation and nothing hides it.
+/// The part of the predicted time in which a core works on elements and pairs. If ranks share
+/// cores, this time is taken from computation and cannot be hidden.
 double work_us(const ReducePath& path, const CompressionGroupShape& group,
                const CompressionCosts& costs);
 
@@ -62,17 +63,17 @@ double work_us(const ReducePath& path, const CompressionGroupShape& group,
 PathPrediction fastest_path(const CompressionMethod& method, const CompressionGroupShape& group,
                             const CompressionCosts& costs);
 
-/// The path with the fastest exchange, except that a method is left for a later one only if this
-/// takes at most 1 / 1.2 of its time: float32 for 16 bits, then the better of both for top-k. A
-/// function of its arguments only, so ranks agree and a run can be repeated.
+/// The path with the fastest exchange, except that a later method replaces an earlier one only if
+/// it takes at most 1 / 1.2 of its time: first 16 bits against float32, then top-k against the
+/// better of both. Depends only on its arguments, so ranks agree and a run can be repeated.
 CompressionChoice choose_path(const CompressionGroupShape& group, const CompressionCosts& costs);
 
 inline constexpr double kLeastGain = 1.2;
 
-/// Measured training steps in which all groups were dense. Equal on all ranks.
+/// Measured training steps with only dense groups. Equal on all ranks.
 struct DenseSteps {
   double step_us = 0;
-  double exposed_us = 0;  ///< Part of the step spent waiting for sums, which no computation hid.
+  double exposed_us = 0;  ///< Part of the step spent waiting for sums, not hidden by computation.
 
   friend bool operator==(const DenseSteps&, const DenseSteps&) = default;
 };
@@ -83,15 +84,16 @@ struct StepChoice {
   std::string reason = {};             ///< A sentence with measurements and predictions.
 };
 
-/// Chooses by the time of whole steps, which gain less than exchanges do: all dense, or the groups'
-/// choices by `choose_path` among the methods up to some one.
+/// Chooses by the time of whole steps, which gain less than exchanges do: either all groups dense,
+/// or each group as `choose_path` decides among the methods up to a certain one.
 ///
 ///   overlap = dense exchanges - exposed            part of them that computation hid
 ///   visible = exchanges - overlap                  of any other choice
 ///   step    = measured - visible (dense) + visible (that choice)
 ///
-/// The rule is that of one exchange, applied to steps. Nothing hides a group with a codec that is
-/// ready last, because a group starts as a whole, nor work on shared cores.
+/// The threshold is the same as for one exchange, applied to steps. Computation hides neither a
+/// group with a codec that is ready last, because a group starts as a whole, nor work on shared
+/// cores.
 ///
 /// Shape:   `groups` in the order in which they are ready, at least one.
 /// Threads: pure; any. Equal arguments give equal choices.

@@ -26,13 +26,13 @@ struct CompressedGroupStats {
 };
 
 /// The codec of one compression group on one rank, with error feedback. The tensors of a group
-/// share payloads, owners and a schedule; the job fixes the group, and bucket sizes do not change
-/// it. What payloads hold is up to the method, whose codec implements `encode`, `merge`, `decode`
-/// and `find_sent`.
+/// share payloads, owners and a schedule; the job fixes the group, independently of bucket sizes.
+/// The method defines the content of payloads: its codec implements `encode`, `merge`, `decode` and
+/// `find_sent`.
 ///
-/// A step is dense or sparse by its number. The caller starts the bucket with the schedule of
-/// `compile_dense_step` or `compile_sparse`. When the buckets of all groups of a set are complete,
-/// it asks all groups whether they are finite, and commits all or aborts all:
+/// The step number decides whether a step is dense or sparse. The caller starts the bucket with the
+/// schedule of `compile_dense_step` or `compile_sparse`. When the buckets of all groups of a set
+/// are complete, it asks all groups whether they are finite, and commits all or aborts all:
 ///
 ///     start(group.is_dense() ? dense bucket : sparse bucket)    of every group
 ///     all finite() ? commit() : abort()                         every group, on all ranks
@@ -76,7 +76,7 @@ class CompressedGroup : public Codec {
   /// Errors: as ErrorFeedback::load.
   void load(const FeedbackState& state) { feedback_.load(state); }
   void check_state(const FeedbackState& state) const { feedback_.check_state(state); }
-  /// The share of the states of another job's ranks that this rank takes over; see `remap`.
+  /// This rank's share of the states of another job's ranks; see `remap`.
   FeedbackShare share(double factor) const;
   /// Discards the residuals; velocities stay.
   void drop_residuals();
@@ -98,16 +98,17 @@ class CompressedGroup : public Codec {
   /// Sets the address of each part.
   void locate(const CodecElements& elements);
   std::span<float> part_at(std::size_t part) const;
-  /// In place of a result that some rank found not to be finite: `inspect` sees it on all ranks.
+  /// Replaces a result that some rank found not to be finite, so that `inspect` sees it on all
+  /// ranks.
   void spoil();
-  /// Writes to `sent_` what leaves the residuals after a sparse step.
+  /// Writes the pairs that leave the residuals after a sparse step to `sent_`.
   virtual void find_sent() = 0;
 
   const SparseOptions options_;
   const SparseLayout layout_;
   ErrorFeedback feedback_;
   CompressedGroupStats stats_;
-  std::vector<Pairs> sent_;  ///< By part, as its receivers saw it.
+  std::vector<Pairs> sent_;  ///< By part, with values as the receivers saw them.
 
  private:
   enum class Step : std::uint8_t { kNone, kSparse, kDense };
@@ -116,13 +117,13 @@ class CompressedGroup : public Codec {
 
   std::vector<float*> places_;  // by part
   const std::vector<std::size_t> tensor_offsets_;
-  const std::vector<std::size_t> looked_at_;  // the first element of every shard of the bucket
+  const std::vector<std::size_t> looked_at_;  // first element of every shard of the bucket
   bool finite_ = true;
   bool flushes_ = false;
   Step step_ = Step::kNone;
 };
 
-/// For CompressionMethod::make_group.
+/// Implements CompressionMethod::make_group.
 template <typename Group>
 std::unique_ptr<CompressedGroup> make_group(int rank, const ProcessGrid& grid,
                                             const SparseOptions& options) {

@@ -14,13 +14,13 @@ namespace kolo {
 
 class CompressedGroup;
 
-/// Measurements that one rank made once; equal on all ranks, because choices from each rank's own
-/// clock would differ.
+/// Measurements made once by one rank and shared with all ranks, because choices from each rank's
+/// own clock would differ.
 struct CompressionCosts {
   LinkCost link = {};                     ///< Link of one rank between nodes.
   double message_us = 0;                  ///< Time of a rank for each message that it sends.
   double selector_bytes_per_us = 10'000;  ///< Rate of selection and casts; 12 bytes per element.
-  double pair_us = 0.02;                  ///< Time of a pair in total: sent, summed and received.
+  double pair_us = 0.02;                  ///< Time to send, sum and receive one pair.
   double cores = 1;  ///< Cores that a rank has to itself; below 1 where ranks share cores.
 };
 
@@ -32,33 +32,33 @@ struct CompressionGroupShape {
   double result_pair_bytes = 8;  ///< Back: a float32 sum and an index.
 };
 
-/// What the exchange of a whole group takes, wherever the parts of it go.
+/// Resources for the exchange of a whole group, whatever its route.
 struct ExchangeNeeds {
-  double contribution_bytes = 0;  ///< Of one rank's contribution to all owners.
-  double result_bytes = 0;        ///< Of all owners' results.
-  double pass_us = 0;             ///< Work that elements make on a core of one's own.
-  double sum_us = 0;              ///< Work on one contribution, as its sender, owner and receiver.
+  double contribution_bytes = 0;  ///< One rank's contribution to all owners.
+  double result_bytes = 0;        ///< Results of all owners.
+  double pass_us = 0;             ///< Work on elements, for a rank with its own core.
+  double sum_us = 0;              ///< Work on one contribution, by its sender, owner and receiver.
 };
 
-/// How gradients are sent: what a spec can name. One line in KOLO_COMPRESSION_METHODS adds one, and
-/// the file that implements NAME defines `methods::NAME`.
+/// A way to send gradients, which a spec can name. To add one, add a line to
+/// KOLO_COMPRESSION_METHODS and define `methods::NAME` in the file that implements it.
 struct CompressionMethod {
   std::string_view name;           ///< In specs: "topk".
   std::string_view title;          ///< In reports: "top-k".
   bool takes_density = false;      ///< Specs give the share of elements that is sent.
-  bool is_open = false;            ///< The chooser decides between those that compete.
+  bool is_open = false;            ///< The chooser decides between the methods that compete.
   bool competes = false;           ///< `auto` may choose it.
-  std::optional<DType> wire = {};  ///< Dtype on the wire of gradients that travel dense.
-  /// What prices follow from.
+  std::optional<DType> wire = {};  ///< Wire dtype of gradients that are sent dense.
+  /// Basis of the method's price.
   ExchangeNeeds (*needs)(const CompressionGroupShape&, const CompressionCosts&) = nullptr;
-  /// The codec of a compression group, and the payloads that its schedules plan for. Null:
-  /// gradients travel dense.
+  /// Makes the codec of a compression group, and the payloads that its schedules plan for. Null:
+  /// gradients are sent dense.
   std::unique_ptr<CompressedGroup> (*make_group)(int rank, const ProcessGrid&,
                                                  const SparseOptions&) = nullptr;
   PayloadForms (*forms)(const SparsePlan&) = nullptr;
 };
 
-/// In the order in which `auto` prefers them: a later one has to be faster (chooser.h).
+/// In the order of preference of `auto`: a later method has to be faster (chooser.h).
 #define KOLO_COMPRESSION_METHODS(ENTRY) \
   ENTRY(none)                           \
   ENTRY(fp16)                           \

@@ -13,15 +13,15 @@
 
 namespace kolo {
 
-/// The compression that a user asks for, for one tensor: METHOD or METHOD(DENSITY,SETTING,...), as
-/// `compression_help` lists them.
+/// The compression that a user requests for one tensor: METHOD or METHOD(DENSITY,SETTING,...), as
+/// listed by `compression_help`.
 struct CompressionSpec {
   const CompressionMethod* method = &methods::none;
   double density = 0.01;         ///< Share of elements that is sent, above 0 and up to 1.
   DType wire = DType::kFloat16;  ///< Dtype of values on the wire.
   float momentum = 0;            ///< Above 0: momentum correction on each rank.
   std::size_t warmup = 0;        ///< Number of dense steps.
-  std::size_t ramp = 0;          ///< Steps of falling density after the warm-up.
+  std::size_t ramp = 0;          ///< Number of steps of falling density after the warm-up.
   bool feedback = true;          ///< False: values that are not sent are lost.
   QuotaRule rule = QuotaRule::kQuota;
   std::optional<ExchangeRoute> route = std::nullopt;  ///< Empty: the chooser decides.
@@ -29,7 +29,8 @@ struct CompressionSpec {
 
   /// Errors: KoloError(kConfig) naming the text and its mistake.
   static CompressionSpec parse(std::string_view text);
-  /// The text that `parse` takes, without settings at their defaults; equal specs give equal texts.
+  /// The text that `parse` accepts, without settings at their defaults; equal specs give equal
+  /// texts.
   std::string to_string() const;
 
   /// The spec that applies to one tensor: biases, norms and other small tensors are sent dense,
@@ -37,16 +38,16 @@ struct CompressionSpec {
   CompressionSpec for_tensor(std::size_t count, std::size_t dimensions) const;
   static constexpr std::size_t kSmallestSparse = 4096;
 
-  /// True if it leads to a compression group.
+  /// True if the method uses a compression group.
   bool has_codec() const { return method->make_group != nullptr; }
-  /// True if only a part of the elements is sent, as soon as dense steps are over.
+  /// True if only a part of the elements is sent, once dense steps are over.
   bool is_sparse() const { return has_codec() && method->takes_density; }
-  /// True if it leaves the method to the chooser; or anything.
+  /// True if the chooser decides on the method.
   bool is_open() const { return method->is_open; }
   bool leaves_choices() const { return is_open() || (has_codec() && !route); }
-  /// True if it leads to a compression group, or may.
+  /// True if the method uses a compression group, or may do so.
   bool may_be_coded() const { return has_codec() || is_open(); }
-  /// The steps before DENSITY is reached.
+  /// The steps before the density is reached.
   WarmUp warm_up() const;
 
   friend bool operator==(const CompressionSpec&, const CompressionSpec&) = default;
@@ -70,16 +71,16 @@ class CompressionRules {
     std::string pattern;
     CompressionSpec spec;
   };
-  /// In order; a spec for all has the pattern "*".
+  /// In order; a spec for all tensors has the pattern "*".
   const std::vector<Rule>& rules() const { return rules_; }
-  /// True if some rule has such a spec.
+  /// True if some rule's spec satisfies `is_such`.
   bool any(bool (CompressionSpec::*is_such)() const) const;
 
  private:
   std::vector<Rule> rules_;
 };
 
-/// True if a whole name matches a pattern of `*` and `?`. Pure.
+/// True if the whole name matches a pattern of `*` and `?`. Pure.
 bool matches(std::string_view pattern, std::string_view name);
 
 }  // namespace kolo

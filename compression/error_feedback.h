@@ -21,11 +21,12 @@ namespace kolo {
 bool all_finite(const BufferView& tensor);
 bool are_finite(std::span<const float> values);
 
-/// float32 numbers that belong to tensors and outlive steps, such as residuals. They lie in one
-/// piece of memory, indexed by tensor and never by bucket, so plans may change.
+/// float32 numbers that belong to tensors and outlive steps, such as residuals. They are stored in
+/// one piece of memory, indexed by tensor and never by bucket, so plans may change.
 ///
 /// Every tensor has two rooms, the current one and a pending one. A step writes the pending room
-/// and either accepts it, which swaps the rooms, or drops it; then no bit has changed.
+/// and then either accepts it, which swaps the rooms, or drops it, which leaves every bit
+/// unchanged.
 ///
 /// Threads: one thread per tensor at a time.
 class ResidualArena {
@@ -60,14 +61,14 @@ class ResidualArena {
 
 /// Momentum of deep gradient compression: each rank accumulates a velocity u = m u + g, and the
 /// residual takes u instead of g. The optimizer's own momentum is then off. Source: Lin, Han, Mao,
-/// Wang and Dally, ICLR 2018, section 3.
-/// Sent values leave the velocity too, so that they are not sent again late.
+/// Wang and Dally, ICLR 2018, section 3. Sent values leave the velocity too, so that they are not
+/// sent again later.
 struct MomentumCorrection {
   float momentum = 0.9f;
 };
 
-/// Keeps the values that compression did not send, and sends them later: one rank's residuals, and
-/// velocities with momentum correction, of tensors that are numbered once.
+/// Keeps the values that compression did not send, and sends them later. Holds one rank's
+/// residuals, and velocities with momentum correction; tensors are numbered once.
 ///
 /// A step of a tensor is `fold` (or `fold_dense`), then `commit` or `abort`. Nothing changes before
 /// `commit`: if any rank finds a number that is not finite, all abort, and no residual has lost a
@@ -86,7 +87,7 @@ class ErrorFeedback {
   /// afterwards.
   SelectionReport fold(std::size_t tensor, std::span<const float> gradient, float scale,
                        std::size_t k, Pairs& selected);
-  /// The same for a step that sends everything: `sums` is [count], and the residual becomes zero.
+  /// As `fold`, for a step that sends everything: `sums` is [count], and the residual becomes zero.
   /// Returns true if all sums are finite.
   bool fold_dense(std::size_t tensor, std::span<const float> gradient, float scale,
                   std::span<float> sums);
@@ -106,7 +107,7 @@ class ErrorFeedback {
   /// Errors: KoloError(kData) naming the tensor, unless the state has the same tensors, in any
   ///         order, and velocities exactly if momentum is corrected; nothing has changed then.
   void load(const FeedbackState& state);
-  /// Checks only; the errors of `load`.
+  /// Only checks; throws the errors of `load`.
   void check_state(const FeedbackState& state) const { matching(state); }
 
  private:

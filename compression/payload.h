@@ -19,8 +19,8 @@ namespace kolo {
 /// Threads: pure; any.
 
 /// The exponent at which `largest`, a finite magnitude, fills the upper half of float16's range,
-/// except for one bit. Nothing up to it saturates (beyond 2^127 by less than a last place), and
-/// values 2^-38 times as large are still told from zero. Zero for the other wires.
+/// except for one bit. No value up to `largest` saturates (beyond 2^127 by less than a last place),
+/// and values 2^-38 times as large remain distinct from zero. Zero for the other wires.
 int fitting_exponent(DType wire, float largest);
 
 /// True if values of this wire can have this exponent.
@@ -64,8 +64,8 @@ std::size_t index_bytes(IndexCoding coding, std::size_t domain, std::size_t coun
 void encode_indices(IndexCoding coding, std::size_t domain, std::span<const std::uint32_t> indices,
                     std::span<std::byte> out);
 
-/// The inverse. Errors: KoloError(kInternal) if the pages do not hold indices.size() indices or one
-/// is not below `domain`: the input is not such an encoding.
+/// The inverse. Errors: KoloError(kInternal) if the pages do not hold indices.size() indices, or an
+/// index is not below `domain`: then the input is not such an encoding.
 void decode_indices(IndexCoding coding, std::size_t domain, std::span<const std::byte> in,
                     std::span<std::uint32_t> indices);
 
@@ -73,11 +73,11 @@ void decode_indices(IndexCoding coding, std::size_t domain, std::span<const std:
 struct PayloadSegment {
   std::uint32_t pairs = 0;
   std::int32_t exponent =
-      0;  ///< Exponent of the values; the same in all payloads of one sender and step.
+      0;  ///< Exponent of the values; equal in all payloads of one sender and step.
   friend bool operator==(const PayloadSegment&, const PayloadSegment&) = default;
 };
 
-/// The form of the payloads between two ranks, planned once and equal on both.
+/// The layout of payloads between two ranks, planned once and equal on both:
 ///
 ///     | header: used bytes, finite, pairs | segment 0 | ... | values | to 4 bytes | indices |
 ///
@@ -87,8 +87,8 @@ struct PayloadPlan {
   DType wire = DType::kFloat16;
   IndexCoding coding = IndexCoding::kU32;
   std::size_t domain = 0;      ///< Indices are below this.
-  std::size_t segments = 1;    ///< One for each tensor of the group.
-  std::size_t most_pairs = 0;  ///< Most pairs in one payload.
+  std::size_t segments = 1;    ///< One per tensor of the group.
+  std::size_t most_pairs = 0;  ///< Limit of pairs in one payload.
 
   /// Bytes of a payload with `pairs` pairs.
   std::size_t bytes(std::size_t pairs) const;
@@ -142,8 +142,8 @@ struct PairsView {
 /// Errors:  UsageError for other shapes, for more pairs than planned, and those of the codecs.
 std::size_t encode_payload(const PayloadPlan& plan, std::span<const PayloadSegment> segments,
                            const PairsView& pairs, std::span<std::byte> out);
-/// Writes a payload without pairs that says that a number of this rank, or of one that it has heard
-/// from, is not finite, so there is no result.
+/// Writes a payload without pairs, which tells that a number of this rank, or of a rank it has
+/// heard from, is not finite, so there is no result.
 std::size_t encode_not_finite(const PayloadPlan& plan, std::span<std::byte> out);
 bool is_finite(const PayloadPlan& plan, std::span<const std::byte> payload);
 

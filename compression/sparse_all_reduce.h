@@ -41,17 +41,17 @@ namespace methods {
 extern const CompressionMethod topk;
 }
 
-/// A compression group. All ranks must describe it alike; the job fixes it, and bucket sizes do not
-/// change it.
+/// A compression group. All ranks must describe it alike; the job fixes it, independently of bucket
+/// sizes.
 struct SparseOptions {
-  const CompressionMethod* method = &methods::topk;  ///< One with a codec.
+  const CompressionMethod* method = &methods::topk;  ///< Must be a method with a codec.
   std::vector<FeedbackTensor> tensors = {};          ///< float32, in the order of their places.
   double density = 0.01;
   WarmUp warm_up = {};
   ExchangeRoute route = ExchangeRoute::kPairwise;
   QuotaRule rule = QuotaRule::kQuota;
   SparseScope scope = SparseScope::kBetweenNodes;
-  DType wire = DType::kFloat16;  ///< Dtype of values on their way to the owners; sums are float32.
+  DType wire = DType::kFloat16;  ///< Wire dtype of values sent to owners; sums are float32.
   std::optional<MomentumCorrection> momentum = std::nullopt;
   bool feedback = true;  ///< False: values that are not sent are lost.
 };
@@ -61,14 +61,14 @@ struct SparseOptions {
 inline constexpr std::size_t kGroupElements = std::size_t{1} << 22;
 std::vector<std::vector<std::size_t>> compression_groups(std::span<const std::size_t> counts);
 
-/// Where each tensor of a group begins in its bucket: side by side without gaps, so that an owner
-/// keeps a share in proportion to the elements.
+/// Where each tensor of a group begins in its bucket. Tensors are adjacent, so that an owner keeps
+/// a share in proportion to the elements.
 std::vector<std::size_t> tensor_offsets(const SparseOptions& options);
 /// Number of elements of the group's bucket.
 std::size_t bucket_count(const SparseOptions& options);
 
-/// The piece of a tensor in the part of the bucket that a rank exchanges, and whose residual it
-/// holds.
+/// The piece of a tensor in the part of the bucket that a rank exchanges; the rank holds its
+/// residual.
 struct SparsePart {
   std::size_t tensor = 0;
   std::size_t first = 0;  ///< Index of its first element in the tensor.
@@ -79,16 +79,16 @@ struct SparsePart {
 /// The place of a rank in the exchange of a group.
 struct SparseLayout {
   bool is_two_level = false;
-  Extent shard = {};            ///< The part of the bucket that it exchanges.
+  Extent shard = {};            ///< The part of the bucket that this rank exchanges.
   std::vector<int> ranks = {};  ///< The ranks that exchange this shard, in the order of their sums.
-  int position = 0;             ///< Its own index among them.
+  int position = 0;             ///< Index of this rank among them.
   std::vector<SparsePart> parts = {};
   /// For the largest density of any step; the plans' tensors are the parts.
   SparsePlan plan = {};
 };
 SparseLayout sparse_layout(int rank, const ProcessGrid& grid, const SparseOptions& options);
 
-/// Capacity of payloads between two ranks, and their usual size.
+/// Capacity and usual size of payloads between two ranks.
 struct PayloadForm {
   std::size_t capacity = 0;
   PayloadUse usual = {};
@@ -96,7 +96,7 @@ struct PayloadForm {
 struct PayloadForms {
   PayloadForm share;         ///< A rank's contribution to one owner.
   PayloadForm result;        ///< An owner's sums.
-  PayloadForm contribution;  ///< All of a rank's contribution.
+  PayloadForm contribution;  ///< A rank's whole contribution.
 };
 
 /// The bucket of a group: `placement` is kInPlace or kUser.

@@ -11,19 +11,19 @@
 
 namespace kolo {
 
-/// The path of pairs to all ranks. It changes no bit of the result.
+/// How pairs travel to all ranks. The route changes no bit of the result.
 enum class ExchangeRoute : std::uint8_t {
-  kAllGather,  ///< Every rank's pairs go to every rank; all compute as the owners do.
+  kAllGather,  ///< Every rank's pairs go to every rank; all ranks compute what owners would.
   kPairwise,   ///< Through owners, directly to each of them.
   kLogStep,    ///< Through owners, in log2(ranks) rounds each way.
 };
 std::string_view to_string(ExchangeRoute route);
 
-/// The messages by which a payload from every rank for every other rank gets there.
+/// The messages that carry a payload from every rank to every other rank.
 ///
-/// Pairwise: each payload goes directly to its destination, to ranks + 1, + 2, ... in succession,
-/// so that no two ranks send to the same one at a time. ranks - 1 messages per rank; no byte is
-/// sent twice.
+/// Pairwise: each payload goes directly to its destination, first to rank + 1, then to rank + 2,
+/// and so on, so that no two ranks send to the same rank at a time. Each rank sends ranks - 1
+/// messages; no byte is sent twice.
 ///
 /// Log-step: in round b a rank forwards, to rank + 2^b, the payloads with bit b set in their
 /// remaining distance. Fewer messages; each byte is sent about log2(ranks) / 2 times. For 4 ranks,
@@ -51,24 +51,24 @@ int pairwise_destination(int ranks, int rank, int step);
 int log_step_rounds(int ranks);
 /// Destination of `rank` in `round`.
 int log_step_peer(int ranks, int rank, int round);
-/// The payloads that it sends there in one message, in ascending distance. It has received them in
-/// earlier rounds, or is their source.
+/// The payloads that `rank` sends to that peer in one message, in ascending distance. It has
+/// received them in earlier rounds, or is their source.
 std::vector<Forward> log_step_forwards(int ranks, int rank, int round);
 
-/// Assigns the elements of a compression group to the owners of their sums. Blocks go round-robin,
-/// so that tensors with large gradients, which lie together, load all owners alike. For 4 owners:
+/// Assigns the elements of a compression group to the owners of their sums. Blocks are assigned
+/// round-robin, so that adjacent tensors with large gradients load all owners alike. For 4 owners:
 ///
 ///     block      | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 |
 ///     owner        0   1   2   3   0   1   2   3   0   1
 ///     local block  0   0   0   0   1   1   1   1   2   2
 ///
-/// Equal on all ranks, fixed with the group's tensors, and independent of what is fused when.
+/// Equal on all ranks, fixed with the group's tensors, and independent of fusion.
 ///
 /// Threads: pure; any.
 class BlockOwnership {
  public:
-  /// Blocks of the largest power of two from 64 to 4096 elements that gives each owner 64 blocks,
-  /// or of 64. Errors: UsageError unless owners > 0.
+  /// The block size is the largest power of two from 64 to 4096 elements that gives each owner 64
+  /// blocks, or else 64. Errors: UsageError unless owners > 0.
   BlockOwnership(std::size_t count, int owners);
 
   std::size_t count() const { return count_; }
@@ -76,15 +76,15 @@ class BlockOwnership {
   std::size_t block() const { return block_; }
 
   int owner(std::size_t element) const { return static_cast<int>(element / block_ % owners_); }
-  /// The element's index among those of its owner; ascends with the element.
+  /// The element's index among its owner's elements; ascends with the element.
   std::uint32_t local(std::size_t element) const {
     return static_cast<std::uint32_t>(element / (block_ * owners_) * block_ + element % block_);
   }
-  /// The inverse.
+  /// The inverse of `local`.
   std::size_t element(int owner, std::uint32_t local) const {
     return (local / block_ * owners_ + static_cast<std::size_t>(owner)) * block_ + local % block_;
   }
-  /// Number of elements of an owner, and of those below `end` among them.
+  /// Number of elements of an owner, in total or below `end`.
   std::size_t local_count(int owner) const { return local_count_below(owner, count_); }
   std::size_t local_count_below(int owner, std::size_t end) const;
   /// The largest number of elements of any owner.
@@ -96,38 +96,38 @@ class BlockOwnership {
   std::size_t block_;
 };
 
-/// The rule for which sums become part of the result. Each gives the same bits on every path of the
-/// pairs; the rules differ from each other.
+/// Which sums become part of the result. Each rule gives the same bits on every route; the rules
+/// differ from each other.
 enum class QuotaRule : std::uint8_t {
   kQuota,     ///< Each owner keeps its largest sums of each tensor, its fair share of the tensor's
               ///< pairs: a result of fixed size, in which no tensor starves beside a larger one.
-  kLossless,  ///< Every sum of a pair that some rank sent.
+  kLossless,  ///< Every sum of an element that some rank sent.
 };
 
 /// Number of sums that an owner of `local_count` of `count` elements keeps under kQuota: k in
 /// proportion, rounded up, so at density one it is all of them.
 std::size_t owner_quota(std::size_t k, std::size_t local_count, std::size_t count);
 
-/// A tensor's share of an owner's quota: the indices below `end` that belong to no part before.
+/// A tensor's part of an owner's quota: the indices below `end` that belong to no earlier part.
 struct QuotaPart {
   std::size_t end = 0;
   std::size_t quota = 0;
   friend bool operator==(const QuotaPart&, const QuotaPart&) = default;
 };
 
-/// Sums the pairs that all ranks send to one owner: in float32, in the order in which payloads are
-/// added, which is ascending rank, so the bits do not depend on the path or time of arrival.
+/// Sums the pairs that all ranks send to one owner, in float32 and ascending rank, so the bits do
+/// not depend on the route or time of arrival.
 ///
 /// Memory:  4 bytes and one bit per element of the owner. Threads: one.
 class OwnerSum {
  public:
   explicit OwnerSum(std::size_t local_count);
 
-  /// The first value of an element is stored, later ones are added. Errors: UsageError for an index
-  /// that the owner does not have.
+  /// Stores the first value of an element and adds later ones. Errors: UsageError for an index that
+  /// the owner does not have.
   void add(const Pairs& pairs);
 
-  /// Moves the sums of all elements with a value to `sums`, in ascending order, and starts again.
+  /// Moves the sums of all elements with a value to `sums`, in ascending order, and starts anew.
   void take(Pairs& sums);
 
  private:
@@ -135,8 +135,9 @@ class OwnerSum {
   std::vector<std::uint64_t> touched_;  ///< One bit per element.
 };
 
-/// Keeps the `quota` largest magnitudes of each part, the lower index among equal ones, in order.
-/// Before:  sums in ascending order; `parts` cover all indices. Threads: pure; any. `keys` is
+/// Keeps the `quota` largest magnitudes of each part, preferring the lower index among equal ones,
+/// in order.
+/// Before:  sums in ascending order; `parts` cover all indices. Threads: any; pure. `keys` is
 ///          scratch memory for at most sums.size() keys.
 void keep_largest(Pairs& sums, std::span<const QuotaPart> parts, std::vector<std::uint32_t>& keys);
 
@@ -150,11 +151,11 @@ void keep_largest(Pairs& sums, std::span<const QuotaPart> parts, std::vector<std
 ///                                                            result -> to all ranks
 ///     every rank    returned         what has left the residual, by all owners' results
 ///
-/// On the pairwise and the log-step route the same payloads reach the owners. By all-gather every
-/// rank computes as the owners do (`by_owner`). The bits are the same.
+/// On the pairwise and the log-step route, owners receive the same payloads. By all-gather every
+/// rank computes what owners would (`by_owner`). The bits are the same.
 ///
-/// Outputs are the caller's memory, which is reused and does not grow after the largest step or a
-/// reservation.
+/// Outputs are written to the caller's memory, which is reused and does not grow after the largest
+/// step or a reservation.
 ///
 /// Threads: pure; any.
 
@@ -174,8 +175,8 @@ struct SparsePlan {
   PayloadPlan result() const;
   /// The plan of all pairs of a rank, for the all-gather; indices are the group's.
   PayloadPlan contribution() const;
-  /// Number of pairs in a share and in a result if a rank's pairs are spread evenly over the owners
-  /// and no two ranks send the same element.
+  /// Number of pairs in a share and in a result, if a rank's pairs are spread evenly over the
+  /// owners and no two ranks send the same element.
   std::size_t usual_share_pairs() const;
   std::size_t usual_result_pairs() const;
 
@@ -199,7 +200,7 @@ struct Share {
 
 /// The shares of all owners in succession, each in ascending order of pairs.
 struct Shares {
-  std::vector<PayloadSegment> segments = {};  ///< One for each owner and tensor.
+  std::vector<PayloadSegment> segments = {};  ///< One per owner and tensor.
   std::vector<std::size_t> begins = {};       ///< Start of each owner's pairs, and the end of all.
   Pairs pairs = {};
 
@@ -219,12 +220,12 @@ void whole(const SparsePlan& plan, const Contribution& contribution, Share& shar
 /// Divides pairs with the group's indices by owner and gives them the owners' indices.
 void by_owner(const BlockOwnership& ownership, const Pairs& pairs, std::span<Pairs> owners);
 
-/// The pairs that one owner keeps of each tensor under kQuota; indices are the owner's. `parts` is
-/// the caller's memory.
+/// The number of pairs of each tensor that one owner keeps under kQuota; indices are the owner's.
+/// `parts` is the caller's memory.
 void quota_parts(const SparsePlan& plan, int owner, std::vector<QuotaPart>& parts);
 
-/// The pairs of the contribution whose elements are in the result, by tensor. `results` are those
-/// of all owners, in order; `cursors` is scratch memory.
+/// The pairs of the contribution whose elements are in the result, by tensor. `results` holds the
+/// results of all owners, in order; `cursors` is scratch memory.
 void returned(const SparsePlan& plan, const Contribution& contribution,
               std::span<const Pairs> results, std::vector<std::size_t>& cursors,
               std::span<Pairs> tensors);

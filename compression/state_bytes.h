@@ -35,7 +35,7 @@ class StateWriter {
   std::vector<std::byte> bytes_;
 };
 
-/// Reads them back in the same order. Errors: KoloError(kData) if the bytes end too early.
+/// Reads the state back in the same order. Errors: KoloError(kData) if the bytes end too early.
 class StateReader {
  public:
   /// `what` is the name of the state, for errors.

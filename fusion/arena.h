@@ -13,14 +13,14 @@ namespace kolo {
 /// every rank's arena. First fit. Threads: one.
 class ArenaAllocator {
  public:
-  /// `user` is what it serves and `option` what limits it, for errors.
+  /// For errors: `user` names the user of the arena, and `option` the option that limits it.
   explicit ArenaAllocator(std::size_t capacity_bytes, std::string_view user = "a bucket",
                           std::string_view option = "arena_bytes (KOLO_ARENA_BYTES)");
 
   /// Errors: KoloError(kResources) naming the requested and the free bytes, and the option to
   ///         raise.
   std::size_t allocate(std::size_t bytes);
-  /// `offset` came from `allocate` and has not been released.
+  /// Before: `offset` came from `allocate` and has not been released.
   void release(std::size_t offset);
 
   std::size_t capacity() const { return capacity_; }
@@ -32,8 +32,8 @@ class ArenaAllocator {
   std::map<std::size_t, std::size_t> used_;  // offset -> bytes
 };
 
-/// The part of a rank's arena that the rank divides up by itself: for the groups that it is in and
-/// for tensors of its user. Offsets count from the beginning of the arena. Threads: any.
+/// The part of a rank's arena that the rank allocates independently of other ranks: for its groups
+/// and for tensors of the program. Offsets count from the beginning of the arena. Threads: any.
 class LocalArena {
  public:
   LocalArena(std::size_t first_byte, std::size_t end_byte)

@@ -23,7 +23,7 @@ namespace kolo {
 ///     run 0     a a                .      chunks [0, 2) and the gap [6, 7)
 ///     run 1         b b b b   c           chunks [2, 4), [4, 6) and [7, 8)
 ///
-/// Threads: const members any; `rebind` alone.
+/// Threads: any for const members; one for `rebind`.
 class ChunkTable {
  public:
   struct Run {

@@ -20,9 +20,9 @@ namespace kolo {
 struct DevicePackerOptions {
   DType bucket_dtype = DType::kFloat32;
   std::size_t bucket_count = 0;        ///< Size of the bucket.
-  std::vector<std::size_t> cuts = {};  ///< Where ranges begin or end; see `ChunkTable`.
+  std::vector<std::size_t> cuts = {};  ///< Boundaries of ranges; see `ChunkTable`.
   double unpack_scale = 1.0;           ///< Factor applied by the pass that unpacks.
-  /// Contributions are in memory of their own: that of `Segment::input`.
+  /// Contributions are in separate memory, at `Segment::input`.
   bool out_of_place = false;
   /// If not null, device memory that is set to 1 when an unpacked value is infinite or NaN.
   std::uint32_t* non_finite = nullptr;
@@ -36,7 +36,7 @@ struct DevicePackerOptions {
 /// Threads: the executor's.
 class DevicePacker final : public StreamPacker, public Rebindable {
  public:
-  /// `segments` point to device memory, or to nothing until they are rebound; `device` outlives the
+  /// `segments` point to device memory, or are null until they are rebound; `device` outlives the
   /// packer. At plan time. Errors: as ChunkTable, and KoloError(kResources).
   DevicePacker(Device& device, std::span<const Segment> segments,
                const DevicePackerOptions& options);
@@ -45,7 +45,7 @@ class DevicePacker final : public StreamPacker, public Rebindable {
   /// `input` is null unless the bucket is out of place.
   void rebind(std::size_t index, void* data, const void* input) override;
 
-  /// What is packed from now on is multiplied by `scale`.
+  /// Contributions packed from now on are multiplied by `scale`.
   void set_pack_scale(double scale) { pack_scale_ = scale; }
 
   void pack(Stream& stream, std::size_t offset, std::size_t count, void* bucket) override;
@@ -60,7 +60,8 @@ class DevicePacker final : public StreamPacker, public Rebindable {
     void rebind(std::size_t index, void* data);
     std::size_t runs() const { return first_chunk_.size(); }
     DType dtype(std::size_t run) const { return table_.runs()[run].tensor_dtype; }
-    /// The chunks of a run in a range, in device memory from where `stream` is now on.
+    /// The chunks of a run in a range, in device memory, valid for work enqueued on `stream` from
+    /// now on.
     std::span<const CopyChunk> chunks(std::size_t run, std::size_t offset, std::size_t count,
                                       Stream& stream);
 
@@ -80,11 +81,11 @@ class DevicePacker final : public StreamPacker, public Rebindable {
   const DevicePackerOptions options_;
   double pack_scale_ = 1.0;
   Table results_;
-  std::optional<Table> contributions_;  // if they are elsewhere
+  std::optional<Table> contributions_;  // if they are in separate memory
 };
 
-/// Sets tensors in device memory to zero, on a stream of its own. The first use for a tensor
-/// allocates; later ones do not.
+/// Sets tensors in device memory to zero, on its own stream. Only the first use of a tensor
+/// allocates.
 ///
 /// Threads: any.
 class DeviceClear {
@@ -92,8 +93,8 @@ class DeviceClear {
   /// `device` outlives it.
   explicit DeviceClear(Device& device) : device_(device) {}
 
-  /// Enqueues zeros for tensor number `index` behind `event`, then records `event` behind them.
-  /// Before: `view` is the same for each use of a number. Errors: KoloError(kResources).
+  /// Enqueues zeros for tensor number `index` after `event`, then records `event` after them.
+  /// Before: each number is always used with the same `view`. Errors: KoloError(kResources).
   void clear(std::size_t index, const BufferView& view, Event& event) KOLO_EXCLUDES(mutex_);
 
  private:

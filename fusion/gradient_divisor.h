@@ -9,22 +9,23 @@
 
 namespace kolo {
 
-/// Divides the gradients of a set by the weights of the ranks that have them, instead of by the
+/// Divides the gradients of a set by the sum of the contributing ranks' weights instead of the
 /// number of ranks.
 ///
-/// The set has one gradient more than its user registered, in the arena: a weight for each of the
-/// others, of this rank before the exchange and the average of all ranks after it. All ranks thus
-/// divide alike, and an iteration costs one small bucket more.
+/// The set has one additional gradient in the arena, which holds a weight for each of the others:
+/// this rank's weights before the exchange, and the averages of all ranks after it. So all ranks
+/// divide alike, and an iteration costs one more small bucket.
 ///
-/// Threads: `contribute` and `lacks` any, each gradient's once per iteration; the rest one,
-///          between iterations.
+/// Threads: any for `contribute` and `lacks`, once per gradient and iteration; one for the other
+///          functions, between iterations.
 class GradientDivisor {
  public:
-  /// The specs of a set's gradients with that of their weights, if its divisor needs them, behind.
+  /// The specs of a set's gradients, followed by the spec of their weights if its divisor needs
+  /// them.
   static std::vector<GradientSpec> with_weights(std::vector<GradientSpec> gradients,
                                                 Divisor divisor);
 
-  /// `views` outlive it: those of the gradients, and last that of their weights.
+  /// `views` outlive it: the gradients, then their weights.
   GradientDivisor(Divisor divisor, std::span<const BufferView> views, int ranks);
 
   /// As `GradientSet::set_samples`, with its errors.
@@ -32,14 +33,14 @@ class GradientDivisor {
   /// Throws UsageError if this rank's weight is not known.
   void check_weight() const;
 
-  /// This rank's gradient is complete: multiplies it by this rank's weight. One of weight zero
-  /// becomes zeros, whatever it holds. Before: `check_weight`.
+  /// Multiplies this rank's complete gradient by this rank's weight. With weight zero it becomes
+  /// zeros, whatever it holds. Before: `check_weight`.
   void contribute(std::size_t gradient) const;
-  /// This rank has no such gradient in this iteration.
+  /// Marks the gradient as missing on this rank in this iteration.
   void lacks(std::size_t gradient) const { weights()[gradient] = 0; }
-  /// Makes averages over all ranks those over the weights of an iteration that is over.
+  /// After an iteration: converts averages over all ranks to averages over the weights.
   void divide() const;
-  /// The same for one gradient, which is then divided for good.
+  /// As above, for one gradient, which must not be divided again.
   void divide(std::size_t gradient) const;
 
  private:

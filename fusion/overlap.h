@@ -7,7 +7,7 @@
 
 namespace kolo {
 
-/// Memory that a call uses, as part of its argument number `index`.
+/// Memory that a call uses for its argument number `index`.
 struct UsedMemory {
   const void* begin = nullptr;
   std::size_t bytes = 0;
@@ -15,11 +15,11 @@ struct UsedMemory {
   bool is_written = true;
 };
 
-/// Leaves each range once that is there several times, bytes and use alike.
+/// Removes duplicates: ranges with equal bytes and use.
 void drop_repeated(std::vector<UsedMemory>& ranges);
 
-/// The arguments of two ranges that have a byte in common, one of which is written, in ascending
-/// order; empty if there are none. Cost: that of sorting.
+/// The arguments of two overlapping ranges of which at least one is written, in ascending order;
+/// empty if there are none. Cost: sorting.
 std::optional<std::pair<std::size_t, std::size_t>> find_overlap(std::vector<UsedMemory> ranges);
 
 }  // namespace kolo

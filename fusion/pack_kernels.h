@@ -17,20 +17,20 @@ namespace kolo {
 /// One tensor's place in a bucket: the `count` elements of the user's `dtype` at `data` are
 /// elements [offset, offset + count) of the bucket, in the bucket's dtype.
 struct Segment {
-  /// Null for a tensor of which there is only a contribution, at `input`.
+  /// Null for a tensor that has only a contribution, at `input`.
   void* data = nullptr;
-  /// Out of place: memory from which `pack` reads instead, as many elements of the same dtype.
+  /// Out of place: the memory that `pack` reads instead, with equal count and dtype.
   const void* input = nullptr;
   DType dtype = DType::kFloat32;
   std::size_t count = 0;
   std::size_t offset = 0;
 
-  /// The contribution is the result, and lies where that belongs.
+  /// The contribution is the result, and is already in its place.
   bool stays() const { return input != nullptr && input == data; }
   /// Memory of the contribution.
   const void* source() const { return input != nullptr ? input : data; }
 
-  /// The element at `position` of the bucket, and what it is packed from.
+  /// Address of the element at `position` of the bucket, and of the element it is packed from.
   std::byte* at(std::size_t position) const {
     return static_cast<std::byte*>(data) + (position - offset) * size_of(dtype);
   }
@@ -54,14 +54,14 @@ struct Segment {
 void pack(std::span<const Segment> segments, const BufferView& range, std::size_t begin,
           double scale, Stores stores = Stores::kCached);
 
-/// The inverse: writes the elements of the tensors that lie in [begin, begin + range.count), cast
-/// from `range` and multiplied by `scale`. Other elements stay, as do segments that say so.
-/// Otherwise as `pack`.
+/// The inverse: writes the tensor elements in [begin, begin + range.count), cast from `range` and
+/// multiplied by `scale`. Leaves other elements, and segments for which `stays` holds. Otherwise as
+/// `pack`.
 void unpack(std::span<const Segment> segments, const BufferView& range, std::size_t begin,
             double scale, Stores stores = Stores::kCached);
 
-/// Calls `overlap(segment, first, last)`, in order, for every segment that has bucket elements
-/// [first, last) in [begin, end). Errors: UsageError if two of them are out of order or overlap.
+/// Calls `overlap(segment, first, last)`, in order, for every segment with bucket elements [first,
+/// last) in [begin, end). Errors: UsageError if two of them are out of order or overlap.
 template <typename Overlap>
 void for_each_overlap(std::span<const Segment> segments, std::size_t begin, std::size_t end,
                       Overlap overlap) {
@@ -83,8 +83,8 @@ void for_each_overlap(std::span<const Segment> segments, std::size_t begin, std:
 class Rebindable {
  public:
   virtual ~Rebindable() = default;
-  /// Points tensor `index` to other memory of the same size. `input`: memory of the contribution if
-  /// it is elsewhere; else null.
+  /// Points tensor `index` to other memory of the same size. `input`: the contribution if it is in
+  /// separate memory; otherwise null.
   virtual void rebind(std::size_t index, void* data, const void* input) = 0;
 };
 
@@ -98,7 +98,8 @@ class SegmentPacker final : public Packer, public Rebindable {
       : dtype_(bucket_dtype), segments_(std::move(segments)) {}
 
   void rebind(std::size_t index, void* data, const void* input) override;
-  /// What is packed is multiplied by `scale`. `Binding::packs_contributions` says so to the run.
+  /// Multiplies contributions by `scale` when packing. `Binding::packs_contributions` tells the
+  /// run.
   void set_scale(double scale) { scale_ = scale; }
 
   void pack(std::size_t offset, std::size_t count, void* bucket, Stores stores) override;

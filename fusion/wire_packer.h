@@ -15,8 +15,9 @@
 namespace kolo {
 
 /// Number of elements that the wire adds behind each tensor of the bucket: two in host buckets of
-/// sums whose tensors are cast to float16, else none. In them a rank reports that in the step
-/// before, values of this tensor were too large for the wire, or all too small; see `WireReport`.
+/// sums whose tensors are cast to float16, otherwise none. With them a rank reports that in the
+/// previous step values of this tensor were too large for the wire, or all too small; see
+/// `WireReport`.
 std::size_t lanes_of(const BucketLayout& layout);
 
 /// The executor's view of the tensors of one host bucket that are cast to a 16-bit wire. It packs
@@ -24,25 +25,25 @@ std::size_t lanes_of(const BucketLayout& layout);
 /// two per tensor (see WireScale). Finite values stay finite, others stay as they are.
 ///
 /// The exponents are equal on all ranks and do not depend on which tensors share the bucket. A
-/// tensor takes its next exponent when all of its result is unpacked, which is after all of it was
-/// packed on this rank.
+/// tensor takes its next exponent when its whole result is unpacked, so after all of it was packed
+/// on this rank.
 ///
-/// Threads: the executor's and its helpers, each with other elements. Nothing is allocated except
+/// Threads: the executor's and its helpers, each with different elements. Allocates nothing except
 ///          for one warning.
 class WirePacker final : public Packer, public Rebindable {
  public:
   /// `segments` as for `pack`, with room for the lanes behind each; segment i is tensor tensors[i]
   /// of `state`. `name` is the bucket's, for a warning. Before: layout.dtype is float16 or
-  /// bfloat16, Placement::kStaged; no other packer works on these tensors at the same time.
+  /// bfloat16, with Placement::kStaged; no other packer works on these tensors at the same time.
   WirePacker(const BucketLayout& layout, std::vector<Segment> segments,
              std::vector<std::size_t> tensors, std::shared_ptr<WireState> state, std::string name);
 
   void rebind(std::size_t index, void* data, const void* input) override;
 
-  /// Always through the cache.
+  /// Always writes through the cache.
   void pack(std::size_t offset, std::size_t count, void* bucket, Stores stores) override;
   void unpack(std::size_t offset, std::size_t count, const void* bucket, Stores stores) override;
-  /// Errors: UsageError always, because no tensor has the bucket's dtype.
+  /// Errors: always UsageError, because no tensor has the bucket's dtype.
   Piece piece(std::size_t offset, std::size_t count) override;
 
  private:
@@ -54,7 +55,7 @@ class WirePacker final : public Packer, public Rebindable {
   WireTensor& tensor_of(const Segment& place) {
     return state_->tensor(tensors_[static_cast<std::size_t>(&place - places_.data())]);
   }
-  /// The end of the tensor.
+  /// The end of the tensor in the bucket.
   std::size_t end_of(const Segment& place) const { return place.offset + place.count - lanes_; }
 
   const DType wire_;

@@ -11,23 +11,23 @@ namespace kolo {
 struct WireReport {
   std::uint16_t largest =
       0;  ///< Largest magnitude in the result, as received, in the bits of float16.
-  /// True if, in the step before, some rank had values that exceeded the wire, or values that all
-  /// became zero.
+  /// In the previous step, some rank had values that exceeded the wire, or values that all became
+  /// zero.
   bool was_too_large = false;
   bool was_too_small = false;
 };
 
 /// The power of two by which one tensor's values are multiplied on a float16 wire, step by step.
 ///
-/// All ranks must scale alike without asking each other, so a step's exponent follows from former
+/// All ranks must scale alike without communicating, so a step's exponent follows from earlier
 /// *results*, which all ranks have. It puts the largest result well below the largest float16. The
 /// room above is for growth between steps, and for contributions larger than their mean. Powers of
 /// two change no bit of normal numbers: the exponent matters only at the ends of the range.
 ///
-/// The exponent falls at once as far as it must, and rises by one per step, so that a quiet step
-/// does not make the next one saturate. A tensor that saturates at an exponent found in this manner
-/// gets more room, and keeps it. While nothing is known, because results are zero or at the end of
-/// the range, the exponent moves in long strides.
+/// The exponent falls at once as far as necessary, and rises by one per step, so that a quiet step
+/// does not make the next one saturate. A tensor that saturates at such an exponent gets more room
+/// permanently. While results are zero or at the end of the range, so that nothing is known, the
+/// exponent moves in large steps.
 ///
 /// Threads: pure. Source: delayed scaling of FP8 training (Micikevicius et al., 2022), with results
 ///          in place of each rank's maxima.
@@ -41,13 +41,13 @@ class WireScale {
   /// Ends a step that used `exponent()`.
   void step(const WireReport& report);
 
-  /// State from former steps: with it a scale continues where that of a job with as many ranks
-  /// stopped. With another number of ranks it keeps the larger room.
+  /// State from earlier steps, with which a scale continues where that of a job with the same
+  /// number of ranks stopped. With another number of ranks it keeps the larger room.
   struct Memory {
     int exponent = 0;
     int room = 0;              ///< Powers of two above the largest result.
-    bool is_settled = false;   ///< A result determined the exponent.
-    bool was_settled = false;  ///< The same, in the step before.
+    bool is_settled = false;   ///< A result has determined the exponent.
+    bool was_settled = false;  ///< As `is_settled`, for the previous step.
     friend bool operator==(const Memory&, const Memory&) = default;
   };
   const Memory& memory() const { return memory_; }
@@ -63,10 +63,10 @@ class WireScale {
 /// The state of one tensor on a 16-bit wire.
 struct WireTensor {
   WireScale scale;
-  WireReport heard = {};         ///< Heard in this step so far.
+  WireReport heard = {};         ///< Reports received in this step so far.
   std::size_t unpacked = 0;      ///< Unpacked elements, including the lanes.
-  bool told_too_large = false;   ///< Reported for the last step by this rank.
-  bool told_too_small = false;   ///< The same.
+  bool told_too_large = false;   ///< Reported by this rank for the last step.
+  bool told_too_small = false;   ///< Likewise.
   bool is_too_large = false;     ///< Some value on this rank exceeded the wire.
   bool may_be_too_small = true;  ///< The last result was zero, so the next two members are kept.
   bool has_values = false;       ///< Some values are not zero on this rank.
@@ -109,11 +109,11 @@ class WireState {
     tensor.may_be_too_small = memory.may_be_too_small;
   }
 
-  /// Returns true if these are the first ones.
+  /// Adds to `too_large`. Returns true for the first such values.
   bool add_too_large(std::size_t count) {
     return too_large_.fetch_add(count, std::memory_order_relaxed) == 0;
   }
-  /// Number of values of this rank, over all steps, that the wire could not hold. Threads: any.
+  /// Number of this rank's values, over all steps, that exceeded the wire. Threads: any.
   std::uint64_t too_large() const { return too_large_.load(std::memory_order_relaxed); }
 
  private:

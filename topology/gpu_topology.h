@@ -10,20 +10,19 @@
 
 namespace kolo {
 
-/// Where one NVLink of a GPU ends.
+/// The remote end of one NVLink of a GPU.
 struct NvLinkEnd {
   enum class Kind : std::uint8_t { kGpu, kSwitch, kOther };
   Kind kind = Kind::kOther;
-  std::string address;  ///< PCI address of what is there; empty if unknown.
+  std::string address;  ///< PCI address of the remote device; empty if unknown.
 };
 
-/// A PCI address in the form that this project compares: "00000000:1B:00.0" as NVIDIA writes it
-/// becomes "0000:1b:00.0".
+/// A PCI address in normal form: NVIDIA's "00000000:1B:00.0" becomes "0000:1b:00.0".
 std::string pci_address(std::string_view text);
 
-/// Counts the NVLinks between each two GPUs; `ends_of_gpu` lists, by GPU, where each of its links
-/// ends. GPUs behind NVSwitches reach each other with as many links as the one with fewer has
-/// there.
+/// Counts the NVLinks between each pair of GPUs; `ends_of_gpu` lists, by GPU, where each of its
+/// links ends. Two GPUs behind NVSwitches reach each other with the smaller of their numbers of
+/// links to the switches.
 ///
 /// Threads: pure.
 void add_nvlinks(GpuInventory& inventory, const std::vector<std::vector<NvLinkEnd>>& ends_of_gpu);
@@ -45,15 +44,16 @@ const char* label(PciDistance distance);
 /// Threads: pure.
 PciDistance distance_between(const PciDevice& a, const PciDevice& b);
 
-/// Where a GPU sits in its machine.
+/// The place of a GPU in its machine.
 struct GpuPlace {
   int numa_node = -1;  ///< OS index of the nearest memory; -1 if unknown.
   std::string cpus;    ///< Hardware threads near it: "0-15,32-47".
-  /// By places in `HardwareSnapshot::numa_nodes`: relative latency from the GPU's NUMA node, 10 is
+  /// By index in `HardwareSnapshot::numa_nodes`: relative latency from the GPU's NUMA node, 10 is
   /// local. Empty if unknown.
   std::vector<int> numa_distances;
-  int network_card = -1;                      ///< Its own: place in `devices`; -1 if none.
-  std::vector<PciDistance> to_network_cards;  ///< By places in `GpuTopology::network_cards`.
+  int network_card = -1;                      ///< Index in `devices` of the card assigned to this
+                                              ///< GPU; -1 if none.
+  std::vector<PciDistance> to_network_cards;  ///< By index in `GpuTopology::network_cards`.
 };
 
 /// [from][to]; kSelf on the diagonal.
@@ -62,12 +62,12 @@ using PciDistances = std::vector<std::vector<PciDistance>>;
 /// The GPUs of a node among its processors and network cards.
 struct GpuTopology {
   std::vector<GpuPlace> places;    ///< By GPU.
-  std::vector<int> network_cards;  ///< Places in `HardwareSnapshot::devices`.
+  std::vector<int> network_cards;  ///< Indices in `HardwareSnapshot::devices`.
   PciDistances distances;
 };
 
-/// Finds each GPU in what hwloc saw, by its PCI address, and gives it the nearest network card. Of
-/// equally near cards only the fastest count, and GPUs get them in rotation.
+/// Finds each GPU in hwloc's result by its PCI address, and assigns the nearest network card to it.
+/// Among equally near cards only the fastest count, and GPUs use them in rotation.
 ///
 /// Threads: pure.
 GpuTopology gpu_topology(const GpuInventory& inventory, const HardwareSnapshot& hardware);

@@ -15,40 +15,41 @@ namespace kolo {
 /// Samples of one rank inside its node, measured by all ranks of the node at the same time.
 struct MemorySamples {
   struct Pass {
-    double working_set_bytes = 0;  ///< Touched again and again, all ranks of the node together.
-    double bytes = 0;              ///< Read plus written, by all of them.
-    double us = 0;                 ///< Two trips included.
+    double working_set_bytes = 0;  ///< Accessed repeatedly by all ranks of the node together.
+    double bytes = 0;              ///< Read plus written, by all ranks.
+    double us = 0;                 ///< Includes two flag round trips.
   };
   /// The work of an algorithm on a bucket of `bytes`.
   struct Bucket {
     double bytes = 0;
     double us = 0;
   };
-  std::vector<double> trips_us = {};  ///< From a signal to all peers until all of theirs are here.
-  std::vector<Pass> own_passes = {};  ///< Over lines that each rank wrote itself.
-  /// All of one size: what `flat` does so many times in a row, a copy, one trip, and a sum of all
-  /// ranks' copies; and a trip at the end.
+  std::vector<double> trips_us = {};  ///< From a signal to all peers until all of their signals
+                                      ///< have arrived.
+  std::vector<Pass> own_passes = {};  ///< Passes over lines that each rank wrote itself.
+  /// All of one size; several repetitions of the work of `flat`: a copy, one trip, and a sum of all
+  /// ranks' copies; then one more trip.
   std::vector<Bucket> gathers = {};
   int gathers_in_a_row = 1;
-  /// All of one size: what `direct` does with the caller's tensors: copies to slots, one trip, a
-  /// sum of the own part in tensor and slots to all of them, one trip, copies from slots; and a
+  /// All of one size; the work of `direct` on the caller's tensors: copies to slots, one trip, a
+  /// sum of the own part in tensor and slots into all of them, one trip, copies from slots; plus a
   /// trip before and after.
   std::vector<Bucket> slots = {};
-  /// All of one size: what a reduce-scatter does with them: parts for others to slots, one trip, a
-  /// sum of the own part in tensor and slots; and a trip before and after. Written through the
-  /// cache, and past it.
+  /// All of one size; the work of a reduce-scatter on the caller's tensors: parts for other ranks
+  /// to slots, one trip, a sum of the own part in tensor and slots; plus a trip before and after.
+  /// `packed` is written through the cache, `streamed` past it.
   std::vector<Bucket> packed = {}, streamed = {};
-  int ranks = 1;  ///< Ranks of the node.
+  int ranks = 1;  ///< Number of ranks in the node.
 };
 
-/// Samples of one rank with ranks of other nodes.
+/// Samples of one rank's communication with ranks of other nodes.
 struct NetworkSamples {
-  /// The number of bytes that had arrived at a time after a stream began.
+  /// Number of bytes that had arrived at a time since the beginning of a stream.
   struct Arrival {
     double bytes = 0;
     double us = 0;
   };
-  /// Bytes in both directions without a pause.
+  /// Continuous transfer in both directions.
   struct Stream {
     int node = 0;  ///< The node at the other end.
     std::vector<Arrival> arrivals = {};
@@ -59,16 +60,16 @@ struct NetworkSamples {
   std::vector<Stream> streams = {};
 };
 
-/// The costs that one rank has measured; empty where there was nothing to measure.
+/// The costs that one rank has measured; empty where it measured none.
 struct MeasuredCosts {
   std::optional<MemoryCost> memory = {};
   std::optional<NetworkCost> network = {};
-  std::vector<double> node_rates = {};  ///< As in `LinkCosts`, of the links measured here.
+  std::vector<double> node_rates = {};  ///< As in `LinkCosts`, for the links measured on this rank.
 };
 
-/// Samples of one kind disagree if half of them took more than so many times the shortest one: then
-/// something else was busy on the same cores most of the time. A documented default: a cost that is
-/// off by this factor makes no choice worse than twice as slow, as
+/// Samples of one kind disagree if half of them took more than this many times the shortest one:
+/// then other work kept the same cores busy most of the time. This is a documented default: a cost
+/// that is wrong by this factor makes no choice more than twice as slow, as
 /// `tests/benchmarks/constants_test.cc` shows.
 inline constexpr double kMostSpread = 4;
 
@@ -78,60 +79,58 @@ struct Disagreement {
   double median_us = 0;
 };
 
-/// The first kind whose samples disagree. A cost that follows from them is not to be believed.
-/// Threads: pure; any.
+/// The first kind whose samples disagree; costs derived from it are unreliable. Threads: any; pure.
 std::optional<Disagreement> disagreement(const MemorySamples& samples);
 std::optional<Disagreement> disagreement(const NetworkSamples& samples);
 
-/// Rates of two measurements of one link that differ by more were not measured on an idle machine
-/// both times. Another program that uses the link or the cores as much leaves half: this is the
-/// middle between all and half of it.
+/// If rates of two measurements of one link differ by more than this, at least one was measured on
+/// a busy machine. Another program with equal use of the link or the cores leaves half the rate:
+/// this is the geometric mean of 1 and 2.
 inline constexpr double kMostDifference = std::numbers::sqrt2;
 
-/// Whether two jobs of one shape measured the same rates. What one of them measured under a load
-/// that has gone has other samples, which agree with each other: only a second measurement tells.
-/// Threads: pure; any.
+/// Whether two jobs of one shape measured the same rates. Measurements under a load that has ended
+/// in the meantime are consistent in themselves: only a second measurement reveals them. Threads:
+/// any; pure.
 bool confirms(const LinkCosts& costs, const LinkCosts& others);
-/// Of each kind of link the costs of the measurement with the higher rate, which others disturbed
-/// less. Threads: pure; any.
+/// For each kind of link, the costs of the measurement with the higher rate, which was less
+/// disturbed. Threads: any; pure.
 LinkCosts less_disturbed(const LinkCosts& costs, const LinkCosts& others);
 
-/// Costs that explain the samples. Others disturb a measurement in one direction only, so the
-/// lower quartile stands for each kind of sample; `defaults` stand in where samples are missing.
+/// Costs that explain the samples. Disturbances only make samples slower, so the lower quartile
+/// represents each kind of sample; `defaults` replace missing samples.
 ///
 /// Threads: pure; any.
 MemoryCost fit_memory(const MemorySamples& samples, const MemoryCost& defaults = {});
-/// Bandwidth is that of the first stream, the burst the largest that any stream saw: pauses hide
-/// some, and nothing makes them larger.
+/// The bandwidth is that of the first stream; the burst is the largest of any stream, because
+/// pauses can hide bursts but not enlarge them.
 NetworkCost fit_network(const NetworkSamples& samples, const NetworkCost& defaults = {});
-/// The rate of each node's link: both ends of a stream reach the rate of the stream.
+/// The rate of each node's link: both ends of a stream have at least the rate of the stream.
 std::vector<double> fit_node_rates(const NetworkSamples& samples, int node, int num_nodes);
 
-/// One set of costs from what all ranks measured, by rank: the median of each node, of which the
-/// slowest counts, and the slowest link between nodes, with the largest burst that any had. A
+/// Combines the measurements of all ranks, by rank, into one set of costs: the median of each node,
+/// of which the slowest counts, and the slowest link between nodes, with the largest burst. A
 /// node's link is as fast as the fastest stream over it; `node_rates` stays empty unless links
-/// differ by more than noise. What nobody measured keeps
-/// its default.
+/// differ by more than noise. Costs that no rank measured keep their defaults.
 LinkCosts combine_costs(const std::vector<MeasuredCosts>& by_rank, const ProcessGrid& grid,
                         LinkCosts defaults = {});
 
 using Arrivals = std::span<const NetworkSamples::Arrival>;
 
-/// The link that a stream came over. Units: bytes, and bytes per microsecond.
+/// The link that carried a stream. Units: bytes, and bytes per microsecond.
 struct StreamFit {
   double bytes_per_us;
   double burst_bytes;
 };
 
-/// The value below which so much of all values lies. Before: there are values.
+/// The value below which the fraction `share` of all values lies. Before: `values` is not empty.
 double quantile(std::vector<double> values, double share);
 
-/// The rates that parts of an eighth came at, after the first eighth of the time: bursts pass in
-/// less, or there is no telling what is one. 0 for parts that came at once. Before: arrivals.
+/// The rates of parts of an eighth each, after the first eighth of the time; bursts end earlier, or
+/// cannot be recognised. 0 for parts that arrived at once. Before: `arrivals` is not empty.
 std::vector<double> part_rates(Arrivals arrivals);
 
-/// The rate that parts of the stream came at, as the median of parts has it, and what the stream
-/// was ahead of that:
+/// The median rate of the parts of the stream, and the burst by which the stream was ahead of that
+/// rate:
 ///
 ///   bytes |            _.'     a line of that rate over all of it meets time 0 at the burst, which
 ///         |        _.-'        counts only if it came at more than 1.5 times the rate
@@ -139,9 +138,9 @@ std::vector<double> part_rates(Arrivals arrivals);
 ///         | .'  a pause, and what a bucket had saved up when it was over
 ///         +------------- time
 ///
-/// A rank that is kept from its core makes the parts with the pause slow and the one behind it
-/// fast, but not the others. If most are behind pauses, only the rate of all is certain: no link
-/// becomes much faster. Threads: pure; any.
+/// A rank that loses its core makes the parts with the pause slow and the next part fast, but not
+/// the others. If most parts follow pauses, only the overall rate is certain, so no link appears
+/// much faster than it is. Threads: any; pure.
 std::optional<StreamFit> fit_stream(Arrivals arrivals);
 
 }  // namespace kolo

@@ -6,19 +6,20 @@
 
 namespace kolo {
 
-/// The time of moving bytes inside a node while it works on a bucket of some size.
+/// The time of moving bytes inside a node that works on a bucket of some size.
 ///
-/// Rates follow the node's working set through the sizes that were measured.
+/// Rates depend on the node's working set, interpolated between the measured sizes.
 /// Threads: immutable; any.
 class NodeMemory {
  public:
   NodeMemory(const MemoryCost& cost, double working_set_bytes);
 
-  /// Bytes read or written, all ranks of the node together, in lines the reader wrote itself.
+  /// Bytes read or written, by all ranks of the node together, in lines that the reader wrote
+  /// itself.
   double own_us(double bytes) const { return bytes * own_us_per_byte_; }
   /// Bytes in lines that another rank wrote last: never faster than in a rank's own lines.
   double shared_us(double bytes) const { return bytes * shared_us_per_byte_; }
-  /// Bytes of contributions that one rank packs for another and that one sums.
+  /// Bytes of contributions that one rank packs and another one sums.
   double packed_us(double bytes) const { return bytes * packed_us_per_byte_; }
 
  private:
@@ -28,24 +29,24 @@ class NodeMemory {
 };
 
 /// The share of all sums that each of `num_nodes` nodes should make, so that `direct` between nodes
-/// is fastest where their links differ.
+/// is fastest if their links differ.
 ///
-/// A node sends its contribution to what others sum and its own sums to n - 1 others, and receives
-/// as much. With a share w its link carries 1 + (n-2) w buckets in each direction, and never
-/// less than one. So faster nodes make more of the sums, and one that is slow enough makes none:
+/// A node sends its contributions to the sums of other nodes, and its own sums to n - 1 others, and
+/// receives as much. With a share w its link carries 1 + (n-2) w buckets in each direction, at
+/// least one. So faster nodes make more of the sums, and a very slow node makes none:
 ///
 ///   rates            2    1    2
 ///   equal shares    4/3  4/3  4/3  buckets, 4/3 of a bucket's time on the slow link
-///   1/2, 0, 1/2     3/2   1   3/2  buckets, 1 such time
+///   1/2, 0, 1/2     3/2   1   3/2  buckets, one bucket's time on the slow link
 ///
-/// By node, adding up to 1. Empty if shares are to be equal: nothing is known of the nodes
-/// (`node_rates`), or there are two of them, whose links carry one bucket whatever the shares. A
-/// node of unknown rate counts as the slowest.
+/// Returns shares by node that add up to 1. Empty if shares should be equal: the nodes' rates are
+/// unknown (`node_rates`), or there are two nodes, whose links carry one bucket whatever the
+/// shares. A node of unknown rate counts as the slowest.
 /// Threads: pure; any.
 std::vector<double> node_shares(const LinkCosts& costs, int num_nodes);
 
-/// Microseconds that the busiest link needs for each byte of a bucket. Before: `shares` are not
-/// empty and come from `node_shares` of these costs.
+/// Microseconds per byte of a bucket on the busiest link. Before: `shares` is not empty and comes
+/// from `node_shares` for these costs.
 double link_us_per_byte(const LinkCosts& costs, const std::vector<double>& shares);
 
 }  // namespace kolo

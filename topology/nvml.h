@@ -9,19 +9,19 @@
 
 namespace kolo {
 
-/// The management library of NVIDIA's driver, found at run time: no build and no program needs it.
+/// The management library of NVIDIA's driver, loaded at run time, so no program depends on it.
 ///
 /// Threads: one at a time.
 class Nvml {
  public:
-  /// nullopt where the library, one of its functions or the driver is missing.
+  /// Empty if the library, one of its functions or the driver is missing.
   static std::optional<Nvml> load(const char* library = "libnvidia-ml.so.1");
 
   Nvml(Nvml&&) noexcept;
   Nvml& operator=(Nvml&&) noexcept;
   ~Nvml();
 
-  /// Where the NVLinks of the GPU at this PCI address end; only those that are up.
+  /// Remote ends of the active NVLinks of the GPU at this PCI address.
   std::vector<NvLinkEnd> nvlinks(const std::string& address) const;
 
  private:

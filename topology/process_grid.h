@@ -6,8 +6,8 @@
 
 namespace kolo {
 
-/// Who sits where: ranks, the nodes they run on, and their places within a node. Nodes are numbered
-/// by their lowest rank, local ranks by rank. Nodes may hold different numbers of ranks.
+/// Ranks, the nodes they run on, and their places within a node. Nodes are numbered by their lowest
+/// rank, local ranks by rank. Nodes may hold different numbers of ranks.
 ///
 ///   ranks  0 1 2 | 3 4        node 0 has local size 3, node 1 has 2
 ///   local  0 1 2 | 0 1        cross group of local rank 0 is {0, 3}, of local rank 2 is {2}
@@ -15,7 +15,7 @@ namespace kolo {
 /// Threads: immutable after construction; any.
 class ProcessGrid {
  public:
-  /// From what each rank reported, by rank. Errors: std::invalid_argument if empty.
+  /// Takes the node id that each rank reported, by rank. Errors: std::invalid_argument if empty.
   explicit ProcessGrid(const std::vector<std::string>& node_id_of_rank);
 
   /// Nodes of the given sizes, filled with consecutive ranks.
@@ -33,9 +33,9 @@ class ProcessGrid {
   /// The number of ranks of the largest node, and of the smallest.
   int largest_node() const;
   int smallest_node() const;
-  /// Whether all nodes hold equally many ranks.
+  /// Whether all nodes hold the same number of ranks.
   bool is_even() const;
-  /// Ranks with the same local rank as `rank`, by node; nodes too small for it are left out.
+  /// Ranks with the same local rank as `rank`, by node; nodes with too few ranks are left out.
   std::vector<int> cross_group(int rank) const;
   int cross_rank(int rank) const;
   int cross_size(int rank) const;

@@ -43,11 +43,11 @@ inline constexpr std::size_t kCandidateSlack = 64;
 /// Cost:    one pass: 12 bytes per element, 8 more with momentum and per candidate.
 std::size_t fold_scan(const FoldScan& scan, const Candidates& out);
 
-/// The same over existing `sums`: reads 4 bytes per element; residual, gradient, scale and momentum
-/// are ignored.
+/// As above, over existing `sums`: reads 4 bytes per element; residual, gradient, scale and
+/// momentum are ignored.
 std::size_t rescan(const FoldScan& scan, const Candidates& out);
 
-/// Keeps those of `count` candidates whose key is at least `least_key`, in order. Returns their
+/// Keeps the candidates among `count` whose key is at least `least_key`, in order. Returns their
 /// number.
 ///
 /// Shape:   `to` has room for `room` elements, not fewer than are kept, and nothing is written
@@ -56,7 +56,7 @@ std::size_t rescan(const FoldScan& scan, const Candidates& out);
 std::size_t keep_candidates(const Candidates& from, std::size_t count, std::uint32_t least_key,
                             const Candidates& to, std::size_t room);
 
-/// Readable forms of the three, which define every bit.
+/// Readable forms of these functions, which define every bit.
 namespace reference {
 std::size_t fold_scan(const FoldScan& scan, const Candidates& out);
 std::size_t rescan(const FoldScan& scan, const Candidates& out);

@@ -8,20 +8,20 @@
 
 #include "comm/kernels/host_device.h"
 
-/// The order of top-k: by magnitude, as integers. Pure.
+/// The order of top-k: by magnitude, compared as integers. Pure.
 namespace kolo::radix {
 
-/// Every NaN becomes the same one.
+/// Replaces every NaN by the canonical one.
 KOLO_HOST_DEVICE inline float canonical(float value) {
   return value == value ? value : std::bit_cast<float>(0x7fc00000u);
 }
 
-/// The residual plus the new gradient.
+/// Adds the new gradient to the residual.
 KOLO_HOST_DEVICE inline float accumulate(float residual, float gradient) {
   return canonical(residual + gradient);
 }
 
-/// The least key of a value that is not finite.
+/// The smallest key of a value that is not finite.
 inline constexpr std::uint32_t kInfinityKey = 0x7f800000u;
 
 /// Orders results of `accumulate` by magnitude; NaN is above infinity, -0 equals +0.

@@ -8,7 +8,7 @@
 #include "comm/device/kernels/access.h"
 #include "comm/kernels/host_device.h"
 
-/// Top-k on a CUDA device, and below it how the device gets there: the k-th largest magnitude digit
+/// Top-k on a CUDA device, and the parts it consists of: finding the k-th largest magnitude digit
 /// by digit, and the workspace.
 namespace kolo {
 
@@ -18,7 +18,7 @@ namespace kolo {
 ///         do not overlap.
 /// After:  residual[i] is 0 if i was selected, else residual[i] + gradient[i]. `indices` ascend;
 ///         values[j] is the sum at indices[j].
-/// Order:  that of TopKSelector, so that the result is unique.
+/// Order:  as TopKSelector, so the result is unique.
 struct TopK {
   float* residual = nullptr;
   const float* gradient = nullptr;
@@ -65,14 +65,14 @@ KOLO_HOST_DEVICE constexpr Digit digit(int i) {
   return i == 0 ? Digit{19, 12} : i == 1 ? Digit{9, 10} : Digit{0, 9};
 }
 
-/// The k-th largest key as far as its digits are known: its first digits are `prefix`, and `need`
-/// of the keys with that prefix are among the k.
+/// The k-th largest key as far as its digits are known: it begins with `prefix`, and `need` of the
+/// keys with that prefix are among the k largest.
 struct Selection {
   std::uint32_t prefix = 0;
   std::uint32_t need = 0;
 };
 
-/// The bin of the need-th element from the top, where counts[i] elements are in bin i.
+/// The bin with the need-th element from the top; bin i has counts[i] elements.
 struct Bin {
   std::uint32_t index = 0;
   std::uint32_t need = 0;  ///< Number of its elements that are needed.
@@ -101,7 +101,7 @@ KOLO_HOST_DEVICE constexpr std::uint32_t place(std::uint32_t above, std::uint32_
 
 }  // namespace radix
 
-/// How top-k on a device divides its elements, and where its intermediate results lie in the
+/// How top-k on a device divides its elements, and the layout of intermediate results in the
 /// workspace. Pure.
 ///
 /// One warp works on a section, in order. It keeps its survivors, the elements that the first digit

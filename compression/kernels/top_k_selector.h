@@ -23,11 +23,13 @@ struct FoldSelect {
   float* values = nullptr;
 };
 
-/// A hint from one selection of a tensor to the next of the same tensor. It changes speed only,
-/// never a bit of the result. Start with the default.
+/// A hint from one selection to the next of the same tensor. It affects only speed, never a bit of
+/// the result. Start with the default.
 struct SelectionHint {
-  std::uint32_t least_key = 0;  ///< Elements below are expected not to be among the k.
-  std::uint32_t margin = std::uint32_t{1} << 20;  ///< Below the k-th key; 2^23 is a factor of two.
+  std::uint32_t least_key = 0;  ///< Elements with smaller keys are not expected to be among the k
+                                ///< largest.
+  std::uint32_t margin = std::uint32_t{1} << 20;  ///< Distance below the k-th key; 2^23 is a factor
+                                                  ///< of two.
 };
 
 /// Observations of one selection.
@@ -44,7 +46,7 @@ std::size_t keep_largest(const Candidates& from, std::size_t count, const radix:
 
 inline constexpr std::size_t kMostTopKElements = std::size_t{1} << 31;
 
-/// What every top-k asks of its sizes. Errors: UsageError if k > count or count >=
+/// Size checks shared by every top-k. Errors: UsageError if k > count or count >=
 /// kMostTopKElements.
 void check_top_k(std::size_t count, std::size_t k);
 
