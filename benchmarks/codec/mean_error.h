@@ -10,7 +10,7 @@
 namespace kolo::bench {
 
 /// Errors of a mean over 16-bit contributions, in units in the last place of the wire type at the
-/// exact mean of the rounded contributions (sums of so few in float64 are exact enough).
+/// exact mean of the rounded contributions (float64 sums of so few values are exact enough).
 struct ErrorStats {
   double most = 0;
   double rms = 0;
@@ -20,9 +20,9 @@ struct ErrorStats {
 struct MeanErrorRow {
   DType wire = DType::kFloat16;
   int ranks = 0;
-  /// direct: ours. two-level: ours, with a rounded sum in each node of `per_node` ranks. ring: a
-  /// partial sum is rounded at every hop, the mean once more. ring-premultiplied: the same with
-  /// contributions that were first multiplied by 1 / ranks in the dtype of the wire.
+  /// direct: Kolo's. two-level: Kolo's, with a rounded sum in each node of `per_node` ranks. ring:
+  /// a partial sum is rounded at every hop, and the mean once more. ring-premultiplied: as ring,
+  /// with contributions first multiplied by 1 / ranks in the wire dtype.
   std::string method;
   int per_node = 1;
   ErrorStats error = {};
@@ -34,10 +34,9 @@ struct MeanErrorOptions {
   std::uint64_t seed = 7;
 };
 
-/// Simulates means of normal random numbers. A small deviation favours the rings: where
-/// contributions nearly cancel, the roundings of large partial sums are many units of a small mean.
-/// The first two methods run the kernels of the schedules; the rings are written here, for
-/// comparison.
+/// Simulates means of normal random numbers. A small deviation favours the rings: if contributions
+/// nearly cancel, the roundings of large partial sums are many units of a small mean. The first two
+/// methods run the kernels of the schedules; the rings are implemented here, for comparison.
 ///
 /// Threads: pure; any. Returns a row for each method that exists for the number of ranks.
 std::vector<MeanErrorRow> measure_mean_errors(DType wire, int ranks,

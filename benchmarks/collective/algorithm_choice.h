@@ -10,18 +10,18 @@
 
 namespace kolo::bench {
 
-/// The algorithms that a runtime has for a case in host memory. Threads: immutable; any.
+/// The algorithms of a runtime for a case in host memory. Threads: any; immutable.
 class AlgorithmChoice {
  public:
   /// Collective.
   explicit AlgorithmChoice(Runtime& runtime);
 
-  /// The names of all that serve the case and that a price may choose.
+  /// The names of all algorithms that serve the case and that a price may choose.
   std::vector<std::string> algorithms(const CollectiveCase& what) const;
-  /// The one that the runtime of these options takes for a collective other than all-reduce: the
-  /// one they name, if it holds the case.
+  /// The algorithm that a runtime with these options uses for a collective other than all-reduce:
+  /// the one that the options name, if it serves the case.
   std::string taken(const CollectiveCase& what, const Options& options) const;
-  /// Microseconds, by the costs that the runtime goes by.
+  /// Microseconds, predicted from the runtime's link costs.
   double predict_us(const std::string& algorithm, const CollectiveCase& what) const;
 
  private:

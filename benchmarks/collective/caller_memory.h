@@ -12,40 +12,40 @@
 
 namespace kolo::bench {
 
-/// A kind of memory in which cases lie.
+/// A kind of memory for the tensors of cases.
 class Place {
  public:
   virtual ~Place() = default;
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
-  /// From and to the memory of the program; complete when they return.
+  /// Copies to and from the program's memory; complete when they return.
   virtual void put(void* to, const void* elements, std::size_t bytes) = 0;
   virtual void get(void* elements, const void* from, std::size_t bytes) = 0;
-  /// Within this memory; on a device, enqueued on `stream`.
+  /// Copies within this memory; on a device, enqueued on `stream`.
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
   virtual std::optional<NativeStream> stream() const { return std::nullopt; }
 };
 
 /// Private memory of the caller.
 std::shared_ptr<Place> host_place();
-/// Memory that `runtime` allocates, which ranks of a node have mapped.
+/// Memory that `runtime` allocates and that ranks of the node have mapped.
 std::shared_ptr<Place> arena_place(Runtime& runtime);
 /// Memory of `device`, which outlives it.
 std::shared_ptr<Place> device_place(Device& device);
-/// That of the home. Before: the runtime has a device for one on a device.
+/// The place for this home. Before: the runtime has a device if `home` is on one.
 std::shared_ptr<Place> place_of(Runtime& runtime, Home home);
 
-/// The memory of a rank for a call: one buffer in place, else two.
+/// The memory of a rank for a call: one buffer in place, otherwise two.
 class CallerMemory {
  public:
-  /// `counts` are those of the rank; a system that puts results elsewhere in place says where.
-  /// `least_bytes`: of the result.
+  /// `counts` belong to the rank; a system that puts in-place results elsewhere gives the offsets
+  /// there. `least_bytes`: least size of the result.
   CallerMemory(const CollectiveCase& what, const CaseCounts& counts,
                std::shared_ptr<Place> place = host_place(), std::size_t least_bytes = 0);
 
   bool in_place() const { return in_place_; }
-  /// In place, it lies in the same buffer as `result`.
+  /// In place, it is in the same buffer as `result`.
   void* contribution() const { return at(contribution_, contributed_at_); }
-  /// Null for a rank that receives nothing of what there is, out of place.
+  /// Null, out of place, for a rank that receives nothing.
   void* result() const { return at(result_, received_at_); }
   std::size_t contribution_bytes() const { return contributed_; }
 
@@ -54,7 +54,7 @@ class CallerMemory {
   void read_contribution(void* elements) const {
     place_->get(elements, contribution(), contributed_);
   }
-  /// For a system that works in place only, in the memory of the result.
+  /// Copies the contribution to the result's memory, for a system that only works in place.
   void copy_contribution() {
     if (!in_place()) place_->copy(result(), contribution(), contributed_);
   }
@@ -71,7 +71,7 @@ class CallerMemory {
   std::shared_ptr<void> result_, contribution_;
 };
 
-/// A run in the memory of the caller.
+/// A run in the caller's memory.
 class MemoryRun : public CollectiveRun {
  public:
   MemoryRun(CallerMemory memory, std::string algorithm)

@@ -10,11 +10,11 @@
 
 namespace kolo::bench {
 
-/// Contributions whose result is known: exact in all dtypes, for up to 127 ranks.
+/// Contributions with a known result that is exact in all dtypes, for up to 127 ranks.
 ///
-/// To a reduction a rank contributes 2 for one element in rotation, else 1, and multiplies it by
-/// its `scale_of` in a premultiplied sum. Elements that are moved tell rank and place. Rows of a
-/// table that a rank does not have are zero.
+/// To a reduction, a rank contributes 2 for one element in rotation, otherwise 1; in a
+/// premultiplied sum the factor is its `scale_of`. Elements that are only moved identify rank and
+/// index. Rows of a table that a rank does not have are zero.
 class CheckedResults {
  public:
   /// Ignores `what.home` and `what.in_place`. Errors: none.
@@ -25,8 +25,8 @@ class CheckedResults {
 
   /// Number of wrong elements of the result in `run`, over all ranks. Collective.
   std::uint64_t count_wrong(Runtime& runtime, CollectiveRun& run) const;
-  /// Number of changed elements of the contribution, over all ranks: a collective out of place
-  /// only reads it. Collective.
+  /// Number of changed elements of the contribution, over all ranks: a collective out of place must
+  /// only read it. Collective.
   std::uint64_t count_changed(Runtime& runtime, CollectiveRun& run) const;
 
  private:
@@ -35,7 +35,7 @@ class CheckedResults {
 
   std::size_t element_bytes_;
   std::vector<std::byte> contribution_;
-  std::vector<std::byte> right_;  ///< The result of this rank.
+  std::vector<std::byte> right_;  ///< Expected result of this rank.
 };
 
 }  // namespace kolo::bench

@@ -14,7 +14,7 @@
 
 namespace kolo::bench {
 
-/// Place of the memory of a case. Memory outside the arena belongs to the caller.
+/// Location of the tensors of a case. Memory outside the arena belongs to the caller.
 enum class Home { kArena, kUser, kDevice, kDeviceUser };
 
 inline constexpr std::array kAllHomes = {Home::kArena, Home::kUser, Home::kDevice,
@@ -32,7 +32,7 @@ constexpr MemoryKind memory_kind(Home home) {
   return home == Home::kArena || home == Home::kUser ? MemoryKind::kHost : MemoryKind::kDevice;
 }
 
-/// The home with the same kind of memory for a system without an arena.
+/// The home with the same kind of memory, for a system without an arena.
 constexpr Home without_arena(Home home) {
   return memory_kind(home) == MemoryKind::kHost ? Home::kUser : Home::kDeviceUser;
 }
@@ -51,20 +51,20 @@ enum class Verb {
   kSparseRows,  ///< An all-reduce of a table of which each rank has some rows.
 };
 
-/// The properties of a collective that commands, checks and peers go by.
+/// The properties of a collective that commands, checks and peers use.
 struct VerbTraits {
   Verb value;
-  /// What it does. Parts are equal, and rank 0 is the root.
+  /// The collective. Parts are equal, and rank 0 is the root.
   GoalKind goal = GoalKind::kOther;
-  /// Of what is more than one call of a collective, which is not measured in another place.
+  /// Name of a case of several calls, which is not measured with other placements.
   std::string_view name = {};
-  /// It is measured in place unless asked otherwise, else out of place.
+  /// Measured in place by default, otherwise out of place.
   bool in_place = false;
-  /// There is a bound, or a reference, for its bytes alone.
+  /// There is a bound or a reference for moving its bytes.
   bool has_references = true;
 };
 
-/// A row for each verb, in order.
+/// One row per verb, in the order of the enumeration.
 inline constexpr VerbTraits kVerbTraits[] = {
     {.value = Verb::kAllReduce, .goal = GoalKind::kAllReduce, .in_place = true},
     {.value = Verb::kReduce, .goal = GoalKind::kReduce},
@@ -95,14 +95,14 @@ constexpr bool reduces(Verb verb) { return reduces(traits_of(verb).goal); }
 constexpr bool has_parts(Verb verb) { return has_parts(traits_of(verb).goal); }
 constexpr bool has_root(Verb verb) { return has_root(traits_of(verb).goal); }
 
-/// By what a rank multiplies its contributions to premultiplied sums.
+/// A rank's factor for its contributions to premultiplied sums.
 constexpr int scale_of(int rank) { return 1 + rank % 2; }
 
-/// The rank with which `rank` exchanges messages: the first with the last, and so on; the middle
-/// one of an odd number with itself.
+/// The rank with which `rank` exchanges messages: the first with the last, and so on; with an odd
+/// number of ranks, the middle one with itself.
 constexpr int partner(int rank, int ranks) { return ranks - 1 - rank; }
 
-/// The case that one row measures.
+/// The case measured by one row.
 struct CollectiveCase {
   Verb verb = Verb::kAllReduce;
   /// Size of the buffer that holds the parts of all ranks, or of a message.
@@ -111,13 +111,14 @@ struct CollectiveCase {
   ReduceOp op = ReduceOp::kSum;
   std::optional<DType> wire = std::nullopt;
   Home home = Home::kArena;
-  bool in_place = true;  ///< Contribution and result share one buffer; else there are two.
+  bool in_place = true;  ///< Contribution and result share one buffer; otherwise there are two.
   // For kSparseRows only:
   std::size_t width = 64;  ///< Elements of a row of the table.
-  double density = 0.01;   ///< Rows that each rank passes, relative to the table's.
+  double density = 0.01;   ///< Number of rows that each rank passes, relative to the table's.
   RowForm rows_result = RowForm::kAuto, rows_exchange = RowForm::kAuto;
 
-  /// The bytes that equal parts of `ranks`, of whole elements or rows, fill: at most `most`.
+  /// The largest size up to `most` that makes equal parts for `ranks` ranks, of whole elements or
+  /// rows.
   std::size_t whole_bytes(std::size_t most, int ranks) const;
   std::size_t height() const { return count() / width; }
   std::size_t count() const { return bytes / size_of(dtype); }
@@ -125,12 +126,12 @@ struct CollectiveCase {
   std::size_t part(int ranks) const { return count() / static_cast<std::size_t>(ranks); }
   /// Rank 0 is the root.
   Goal goal(int ranks) const;
-  /// Bytes that go over the busiest link of a rank, in multiples of `bytes`: of `busbw`, as in
+  /// Bytes over the busiest link of a rank, as a multiple of `bytes`: the factor of `busbw`, as in
   /// nccl-tests.
   double bus_factor(int ranks) const;
 };
 
-/// Whether sets of gradients take the dtype and the operation.
+/// Whether gradient sets support the dtype and the operation.
 constexpr bool fits_gradients(const CollectiveCase& what) {
   return is_number(what.dtype) && is_number_op(what.op);
 }
@@ -138,13 +139,13 @@ constexpr bool fits_gradients(const CollectiveCase& what) {
 /// Elements that `rank` contributes to the case, and receives.
 struct CaseCounts {
   std::size_t contributed = 0, received = 0;
-  /// In place: where they begin in the one buffer, in elements. It begins with the first of them.
+  /// In place: their offsets in the buffer, in elements. The buffer begins with the first of them.
   std::size_t contributed_at = 0, received_at = 0;
 };
 CaseCounts counts_of(const CollectiveCase& what, int rank, int ranks);
 
-/// The bytes that some node cannot help sending to others, or receiving; `node_of` gives the node
-/// of each rank. Source for all-reduce: Patarasuk and Yuan, JPDC 2009.
+/// A lower bound for the bytes that some node has to send to others or receive; `node_of` gives the
+/// node of each rank. Source for all-reduce: Patarasuk and Yuan, JPDC 2009.
 std::size_t least_wire_bytes(const CollectiveCase& what, std::span<const int> node_of);
 
 }  // namespace kolo::bench

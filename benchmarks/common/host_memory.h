@@ -6,16 +6,16 @@
 
 namespace kolo::bench {
 
-/// Host memory for a measured buffer, initially zero: the same for every system, so that none gains
-/// by its allocator. It is on huge pages where it is large and the machine has them (as Kolo's
-/// arena is), and touched before timing starts. Move-only.
+/// Host memory for a measured buffer, initially zero. All systems use it, so that none gains by its
+/// allocator. Large buffers use huge pages if the machine has them (as Kolo's arena does), and
+/// pages are touched before timing starts. Move-only.
 class HostMemory {
  public:
   HostMemory() = default;
   /// Errors: std::bad_alloc.
   explicit HostMemory(std::size_t bytes);
 
-  /// Aligned to a huge page; null if it was made without a size.
+  /// Aligned to a huge page; null if it was created without a size.
   std::byte* data() const { return memory_.get(); }
   explicit operator bool() const { return memory_ != nullptr; }
 

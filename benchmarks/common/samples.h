@@ -11,9 +11,9 @@ namespace kolo::bench {
 /// Statistics of a set of times, in the unit of the times.
 struct Summary {
   double mean = 0;
-  double median = 0;  ///< Of an even number of samples, the mean of the middle two.
+  double median = 0;  ///< For an even number of samples, the mean of the middle two.
   double min = 0;
-  /// 99 of 100 samples are at most this. None for fewer than 100 samples, of which it would be the
+  /// 99 % of the samples are at most this. Empty for fewer than 100 samples, where it would be the
   /// maximum.
   std::optional<double> p99 = std::nullopt;
 };
@@ -21,7 +21,7 @@ struct Summary {
 /// Errors: UsageError if there is no sample.
 Summary summarise(std::vector<double> samples);
 
-/// Microseconds that `work` takes.
+/// Time of `work` in microseconds.
 template <typename Work>
 double time_us(const Work& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -35,26 +35,26 @@ double time_us(const Work& work) {
 struct PairedRatio {
   double median = 1;
   double low = 1, high = 1;  ///< The quartiles.
-  double slower_share = 0;   ///< Share of the rounds in which it took more than 10 % longer.
+  double slower_share = 0;   ///< Share of the rounds in which the first took more than 10 % longer.
 };
 
-/// Shape:   times of equal rounds, as many of both.
+/// Shape:   times of equal rounds, equally many for both.
 /// Threads: pure; any. Errors: UsageError if there is no round, or the numbers differ.
 PairedRatio paired_ratio(std::span<const double> rounds, std::span<const double> others);
 
-/// The times of one contender in each round; fewer than others have if it was dropped.
+/// The times of one contender by round; shorter if it was dropped.
 using RoundTimes = std::vector<double>;
 
-/// The best of `others`, and how `rounds` compare with it.
+/// The best of `others`, and the ratio of `rounds` to it.
 struct Rivalry {
   std::size_t best = 0;
   PairedRatio ratio;
 };
 
-/// The best is the one with the least median in rounds 0, 2, 4, ..., and is judged by rounds 1, 3,
-/// 5, ...: if the same rounds chose and judged it, the best of many equal ones would seem better
-/// than it is. Errors: UsageError if fewer than two rounds are complete, or no contender took part
-/// in all.
+/// The best is the contender with the lowest median in rounds 0, 2, 4, ..., and is judged by rounds
+/// 1, 3, 5, ...: if the same rounds chose and judged it, the best of many equal ones would seem
+/// better than it is. Errors: UsageError if fewer than two rounds are complete, or no contender
+/// took part in all.
 Rivalry best_rival(std::span<const double> rounds, std::span<const RoundTimes> others);
 
 }  // namespace kolo::bench

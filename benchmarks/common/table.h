@@ -11,22 +11,22 @@ namespace kolo::bench {
 /// A column of a table: a field of its rows, or a part of one ("/ratio/median").
 struct Column {
   std::string field;
-  int width = 10;          ///< Negative: texts begin at the left.
-  int digits = -1;         ///< After the point of a number; -1: as many as it has.
+  int width = 10;          ///< Negative: texts are left-aligned.
+  int digits = -1;         ///< Digits after the decimal point; -1: as many as the number has.
   std::string title = {};  ///< Empty: the name of the field.
 };
 
-/// The rows of a benchmark: printed as they come, some of their fields as columns, and written to a
+/// The rows of a benchmark: printed as they come, with some fields as columns, and written to a
 /// file at the end. A field that a row lacks is printed as "-".
 class Table {
  public:
-  /// Prints the notes and the titles, if this rank speaks.
+  /// Prints the notes and the titles if this rank prints.
   Table(bool speaks, const std::vector<std::string>& notes, std::vector<Column> columns);
 
   void add(nlohmann::json row);
-  /// A line about the rows above.
+  /// Prints a line about the rows above.
   void note(const std::string& text) const;
-  /// Writes the rows to the file `path` if there is a path and this rank speaks.
+  /// Writes the rows to the file `path` unless it is empty, if this rank prints.
   /// Errors: KoloError(kIo) naming the file.
   void write(const std::string& path) const;
 

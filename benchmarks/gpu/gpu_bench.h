@@ -28,13 +28,14 @@ struct KernelTime {
   std::size_t bytes = 0;  ///< Least number of bytes read and written.
   double us = 0;          ///< Median.
   std::vector<PeerTime> peers = {};
-  std::optional<std::size_t> wrong = {};  ///< Bytes unlike the reference's; none: unchecked.
+  std::optional<std::size_t> wrong = {};  ///< Bytes that differ from the reference; empty:
+                                          ///< unchecked.
 };
 
-/// A GPU with one stream, and how its time is measured.
+/// A GPU with one stream, and the way its time is measured.
 class GpuBench {
  public:
-  /// `bytes` is the size of a buffer: large beside the caches.
+  /// `bytes` is the size of a buffer, which should be large compared to the caches.
   GpuBench(CudaDevice& device, std::size_t bytes, int iterations);
 
   CudaDevice& device() { return device_; }
@@ -42,8 +43,8 @@ class GpuBench {
   void* native() const { return stream_->native(); }
   std::size_t bytes() const { return bytes_; }
 
-  /// Microseconds of the work that `enqueue` enqueues, by CUDA events: the median after a warm-up.
-  /// The stream does not run dry in between, as in training.
+  /// Median time in microseconds of the work enqueued by `enqueue`, measured by CUDA events after a
+  /// warm-up. As in training, the stream does not become idle between iterations.
   double median_us(const std::function<void()>& enqueue) { return median_us(enqueue, iterations_); }
   double median_us(const std::function<void()>& enqueue, int iterations);
 
@@ -64,35 +65,35 @@ class GpuBench {
   std::unique_ptr<Stream> stream_;
 };
 
-/// Floats between -2 and 2, most of them small, equal for equal seeds.
+/// Floats between -2 and 2, most of them small; equal for equal seeds.
 std::vector<float> random_floats(std::size_t count, std::uint64_t seed);
 
-/// Bytes that differ.
+/// Number of bytes that differ.
 std::size_t count_wrong(std::span<const std::byte> actual, std::span<const std::byte> expected);
 
-/// One question: kernels on data of its own.
+/// One question: kernels with their own data.
 struct Measurement {
   std::string name;
   std::function<std::vector<KernelTime>(GpuBench&)> measure;
 };
 std::vector<KernelTime> measure_batched_copies(GpuBench& bench);
 
-/// Peers for the same operations: CUB, in the order of its own arguments. All pointers are device
-/// memory; each call of what is returned enqueues on a cudaStream_t.
+/// Peers for the same operations from CUB, in the order of CUB's arguments. All pointers are device
+/// memory; each call of a returned function enqueues work on a cudaStream_t.
 using CubCall = std::function<void(void* cuda_stream)>;
 
 /// cub::DeviceMemcpy::Batched: copies sizes[i] bytes from sources[i] to targets[i].
 CubCall cub_batched_copy(Device& device, const void* const* sources, void* const* targets,
                          const std::size_t* sizes, std::uint32_t count);
-/// cub::DeviceRadixSort::SortPairsDescending: all elements by magnitude, of which the first k are
-/// the answer. Keys are 31-bit magnitudes.
+/// cub::DeviceRadixSort::SortPairsDescending: sorts all elements by magnitude; the first k are the
+/// answer. Keys are 31-bit magnitudes.
 CubCall cub_sort_pairs(Device& device, const std::uint32_t* keys, const std::uint32_t* indices,
                        std::size_t count);
 
-/// The main function of a benchmark of GPU kernels: options, a copy inside the device as the
-/// ceiling of the run, the measurements, a table and JSON rows {kernel, bytes, us, share_of_copy,
-/// floor_us, wrong, peer, peer_us}, null where unknown. Returns the exit status: 77 without a CUDA
-/// device, 1 for wrong results.
+/// The main function of a benchmark of GPU kernels. It parses options, measures a copy inside the
+/// device as the upper bound, runs the measurements, and prints a table and JSON rows {kernel,
+/// bytes, us, share_of_copy, floor_us, wrong, peer, peer_us}, null where unknown. Returns the exit
+/// status: 77 without a CUDA device, 1 for wrong results.
 int gpu_bench_main(int argc, char** argv, const std::string& description,
                    const std::vector<Measurement>& measurements);
 

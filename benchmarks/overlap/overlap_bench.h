@@ -17,10 +17,10 @@ namespace kolo::bench {
 
 /// The calls that sum the gradients of a model.
 enum class Calls {
-  kBuckets,  ///< Kolo's buckets: started when they are ready.
-  kFlat,     ///< One call at the end: the gradients are adjacent.
-  kPacked,   ///< One call at the end, on a buffer into and out of which they are copied.
-  kEach,     ///< One call for each gradient when it is computed.
+  kBuckets,  ///< Kolo's buckets, each started when it is ready.
+  kFlat,     ///< One call at the end, on adjacent gradients.
+  kPacked,   ///< One call at the end, on a buffer to and from which gradients are copied.
+  kEach,     ///< One call per gradient, when it is computed.
 };
 
 constexpr std::string_view to_string(Calls calls) {
@@ -28,7 +28,7 @@ constexpr std::string_view to_string(Calls calls) {
   return kNames[static_cast<std::size_t>(calls)];
 }
 
-/// The gradients of one model, float32, on a system under measurement.
+/// The float32 gradients of one model, on a system under measurement.
 class OverlapSystem {
  public:
   virtual ~OverlapSystem() = default;
@@ -38,10 +38,10 @@ class OverlapSystem {
   /// Largest bucket, if the system makes buckets.
   virtual std::optional<std::size_t> fusion_bytes() const { return std::nullopt; }
 
-  /// Marks gradient `index` as computed: in any order, each once per iteration.
+  /// Marks gradient `index` as computed: in any order, once per iteration.
   virtual void ready(std::size_t index) = 0;
-  /// Blocks until gradient `index` is summed, if the system can wait for one; returns false if not.
-  /// Between the last `ready` and `finish`.
+  /// Blocks until gradient `index` is summed; returns false if the system cannot wait for a single
+  /// gradient. Called between the last `ready` and `finish`.
   virtual bool await(std::size_t /*index*/) { return false; }
   /// Blocks until all gradients are summed.
   virtual void finish() = 0;
@@ -55,25 +55,27 @@ class OverlapSystem {
 std::unique_ptr<OverlapSystem> make_kolo_overlap(Runtime& runtime,
                                                  const std::vector<std::size_t>& counts, Home home);
 
-/// A system with blocking calls only, by `calls` other than kBuckets, each by its fastest variant.
-/// `peer` outlives the result. Collective.
+/// A system with blocking calls only, used by `calls` (not kBuckets), each with its fastest
+/// variant. `peer` outlives the result. Collective.
 std::unique_ptr<OverlapSystem> make_blocking_overlap(Runtime& runtime, CollectiveSystem& peer,
                                                      const std::vector<std::size_t>& counts,
                                                      Calls calls);
 
 /// Elements of each gradient of a transformer, in the order of the forward pass: per layer the
-/// matrices of attention and of the feed-forward network, 12 width² in all, with biases and norms.
+/// matrices of attention and of the feed-forward network, 12 width² in total, with biases and
+/// norms.
 std::vector<std::size_t> transformer_gradients(std::size_t layers, std::size_t width);
 
 struct OverlapOptions {
   std::vector<std::size_t> counts;  ///< Elements of each gradient.
   double compute_ms = 20;  ///< Computing time of the backward pass, distributed by elements.
-  double update_ms = 0;    ///< The same of the update, which follows, first gradient to last.
+  double update_ms = 0;    ///< Computing time of the subsequent update, from the first gradient to
+                           ///< the last.
   int iterations = 30;
   int warmup = 3;
 };
 
-/// One system. Times are medians of the slowest rank.
+/// Results of one system. Times are medians of the slowest rank.
 struct OverlapRow {
   std::string system;
   std::string algorithm;
@@ -81,19 +83,20 @@ struct OverlapRow {
   std::optional<std::size_t> fusion_bytes;
   double compute_us = 0;        ///< Backward pass and update without communication.
   double communication_us = 0;  ///< All gradients, without computation.
-  double iteration_us = 0;      ///< Both.
-  double exposed_us = 0;        ///< iteration - compute.
+  double iteration_us = 0;      ///< Computation and communication together.
+  double exposed_us = 0;        ///< iteration_us - compute_us.
   double first_us = 0;          ///< From the end of the backward pass to the first layer's sums.
   double hidden_percent =
       0;  ///< Hidden share of communication; below 0 if both together cost more than apart.
-  std::uint64_t wrong = 0;  ///< Elements, over all ranks.
+  std::uint64_t wrong = 0;  ///< Number of elements, over all ranks.
 };
 
-/// Runs iterations on all systems alternately: gradients become ready last to first, each when
-/// its part of the backward pass is computed. Then each is updated as soon as it is summed, where
-/// the system can wait for one, or else when all are. Computation alone, communication alone and
-/// both alternate too; all ranks start each together. Where ranks share cores, communication that
-/// takes time from the computation counts as exposed. Collective; rows are equal on all ranks.
+/// Runs iterations on all systems alternately: gradients become ready from last to first, each when
+/// its part of the backward pass is computed. Each gradient is updated as soon as it is summed if
+/// the system can wait for one, otherwise when all are summed. Computation alone, communication
+/// alone and both together alternate too; all ranks start each together. If ranks share cores,
+/// communication that takes time from computation counts as exposed. Collective; rows are equal on
+/// all ranks.
 std::vector<OverlapRow> measure_overlap(Runtime& runtime,
                                         const std::vector<std::unique_ptr<OverlapSystem>>& systems,
                                         const OverlapOptions& options);

@@ -17,12 +17,12 @@ namespace kolo::bench {
 /// The gradients of a model and the arithmetic of one sample, for predictions of step time.
 struct ModelPreset {
   std::string name;
-  /// In the order in which a program registers them, first layer first.
+  /// In order of registration, first layer first.
   std::vector<GradientSpec> gradients = {};
-  /// Floating-point operations per sample of each gradient's layer, forward; the operations of
-  /// biases and norms are counted with the weight. Backward takes twice as many.
+  /// Floating-point operations per sample in the forward pass of each gradient's layer; operations
+  /// of biases and norms are counted with the weight. The backward pass takes twice as many.
   std::vector<double> flops = {};
-  int batch = 1;  ///< Samples per rank and step, unless told otherwise.
+  int batch = 1;  ///< Default number of samples per rank and step.
 
   std::size_t parameters() const;
   double forward_flops() const;
@@ -48,23 +48,23 @@ struct StepSpec {
 struct StepTimes {
   double compute_us = 0;  ///< Time of a rank that is neither disturbed nor slow.
   double step_us = 0;     ///< Until all ranks have all sums.
-  double exposed_us = 0;  ///< Time of the step beyond the slowest rank's compute.
+  double exposed_us = 0;  ///< Time of the step beyond the slowest rank's computation.
   std::size_t buckets = 0;
-  std::size_t sparse_buckets = 0;                   ///< Those of them that are sparse.
+  std::size_t sparse_buckets = 0;                   ///< Number of sparse buckets.
   std::size_t wire_bytes = 0;                       ///< Sent by the first rank to other nodes.
   std::vector<CompressionDecision> decisions = {};  ///< Choices that `compression` left open.
 
-  /// Efficiency of a job whose work grows with its ranks: T(1) / T(n).
+  /// Efficiency of a job whose work grows with its number of ranks: T(1) / T(n).
   double efficiency() const { return compute_us / step_us; }
 };
 
 /// Predicts one step: forward, then backward from the last layer to the first. A gradient is ready
-/// when the operations of its layer and of all later layers are done; a bucket when its gradients
-/// are ready on all ranks and these have agreed. Compute and communication do not slow each other
-/// down, and the next step begins when the last bucket is done.
+/// when the operations of its layer and all later layers are done; a bucket starts when its
+/// gradients are ready on all ranks and the ranks have agreed. Computation and communication do not
+/// slow each other down, and the next step begins when the last bucket is done.
 ///
-/// Sparse gradients are in the groups that the runtime would make. The chooser decides open choices
-/// as it does there: by the cluster's costs, and by the time of a dense step.
+/// Sparse gradients form the groups that the runtime would form. Open choices are made as in the
+/// runtime: from the cluster's costs and the time of a dense step.
 ///
 /// Errors: as `Cluster::run`, and KoloError(kConfig) for a compression that cannot be read.
 StepTimes predict_step(Cluster& cluster, const StepSpec& spec);
@@ -74,15 +74,15 @@ StepTimes predict_step(Cluster& cluster, const StepSpec& spec);
 /// The time of one algorithm for a collective other than all-reduce.
 struct CollectiveTime {
   std::string algorithm;
-  bool is_choice = false;   ///< Of "auto".
-  double predicted_us = 0;  ///< Its price.
-  double simulated_us = 0;  ///< Its schedules on virtual time.
+  bool is_choice = false;   ///< Whether "auto" chooses it.
+  double predicted_us = 0;  ///< The algorithm's price.
+  double simulated_us = 0;  ///< The time of its schedules in the simulation.
 };
 
-/// Plays each algorithm that serves the collective and has a price for it; in the memory of a
-/// device, mirrors too. One call of a device's library takes its price. Parts are equal,
-/// `bytes` in all in float32, of an all-to-all those of one rank, out of place but for a broadcast.
-/// Errors: those of `even_goal` and `Cluster::schedules`.
+/// Simulates each algorithm that serves the collective and has a price for it; in device memory
+/// also through mirrors. One call of a device's native library takes its price. Parts are equal and
+/// have `bytes` in total in float32 (for an all-to-all, the parts of one rank), out of place except
+/// for a broadcast. Errors: those of `even_goal` and `Cluster::schedules`.
 std::vector<CollectiveTime> collective_times(Cluster& cluster, const std::string& collective,
                                              std::size_t bytes);
 
@@ -100,15 +100,14 @@ struct MeasuredRow {
   std::string link_costs = {};  ///< As measured at the start of the job.
 };
 
-/// Kolo's rows of such a file, in host memory. `column` is the time to read: "time_us",
-/// "median_us", "min_us" or "p99_us". Errors: KoloError(kIo) or (kData) naming the file and the
-/// mistake.
+/// Kolo's rows for host memory in a file of `kolo-bench all-reduce --json`. `column` is the time to
+/// read: "time_us", "median_us", "min_us" or "p99_us". Errors: KoloError(kIo) or (kData) naming the
+/// file and the mistake.
 std::vector<MeasuredRow> read_measured(const std::string& file, const std::string& column);
 
-/// The time that `costs` predict for a row, of successive iterations: links that let a burst pass
-/// save it up only if they have time. Without a chunk_bytes in `compile`, chunks are sized as by
-/// the runtime. Errors: KoloError(kData) if its ranks do not fill its nodes evenly; as
-/// `Cluster::run`.
+/// The time that `costs` predict for a row of successive iterations: links with bursts save them up
+/// only if there is time. Without a chunk_bytes in `compile`, chunks have the runtime's size.
+/// Errors: KoloError(kData) if the row's ranks do not fill its nodes evenly; as `Cluster::run`.
 double predict_us(const MeasuredRow& row, const MachineCosts& costs, const CompileOptions& compile);
 
 }  // namespace kolo::bench

@@ -24,8 +24,8 @@ namespace kolo::bench {
 /// Ranks that are late or slow, drawn at random.
 struct Stragglers {
   double late_us = 0;      ///< Mean lateness of a rank, exponentially distributed.
-  double slow_share = 0;   ///< Each rank is slow with this probability,
-  double slow_factor = 1;  ///< and takes this many times as long.
+  double slow_share = 0;   ///< Probability that a rank is slow.
+  double slow_factor = 1;  ///< Factor by which a slow rank takes longer.
   std::uint64_t seed = 1;
 
   bool exist() const { return late_us > 0 || (slow_share > 0 && slow_factor != 1); }
@@ -43,19 +43,19 @@ struct ClusterSpec {
   int nodes = 1;
   int ranks_per_node = 1;
   MachineCosts costs = {};
-  CompileOptions compile = {};  ///< Its link costs are those of `costs`.
-  /// Place of the tensors: in the bucket's memory, or packed.
+  CompileOptions compile = {};  ///< Its link costs are replaced by those of `costs`.
+  /// Placement of the tensors: in the bucket's memory, or packed.
   Placement placement = Placement::kInPlace;
   MemoryKind memory = MemoryKind::kHost;
   Stragglers stragglers = {};
-  /// Plays the schedule of every rank, even where nodes are equal.
+  /// Simulates the schedule of every rank, even if nodes are equal.
   bool full = false;
 };
 
 /// The ranks of a cluster, and the schedules of the buckets that they run.
 ///
-/// With up to `kMostRanksInFull` ranks each plays its own schedule. Beyond that node 0 stands for
-/// all nodes; a bucket is then padded so that all parts are equal.
+/// With up to `kMostRanksInFull` ranks, each has its own schedule. Beyond that, node 0 represents
+/// all nodes, and buckets are padded so that all parts are equal.
 ///
 /// Threads: one.
 class Cluster {
@@ -68,26 +68,27 @@ class Cluster {
   const ProcessGrid& grid() const { return grid_; }
   const Lateness& lateness() const { return lateness_; }
 
-  /// A bucket of this cluster. `count` is padded as the runtime does it.
+  /// A bucket of this cluster. `count` is padded as in the runtime.
   BucketLayout layout(std::size_t count, DType dtype) const;
   const AllReduce& algorithm(const BucketLayout& layout) const;
-  /// Made once for equal layouts; lives as long as the cluster. Errors: KoloError(kConfig) if the
-  /// job is too large or its nodes are not equal, saying what to do; the errors of `choose`.
+  /// Compiled once for equal layouts; lives as long as the cluster. Errors: KoloError(kConfig) if
+  /// the job is too large or its nodes are not equal, with advice; the errors of `choose`.
   const SimulatorSchedules& schedules(const BucketLayout& layout);
-  /// The schedules of a sparse step of a compression group. Made anew for each call; they live as
-  /// long as the cluster. Errors: the same.
+  /// The schedules of a sparse step of a compression group, compiled anew for each call; they live
+  /// as long as the cluster. Errors: as above.
   const SimulatorSchedules& schedules(const SparseOptions& group);
 
-  /// The schedules of a collective that is not an all-reduce. The same.
+  /// The schedules of a collective that is not an all-reduce; otherwise as for compression groups.
   const SimulatorSchedules& schedules(const Goal& goal, const BucketLayout& layout,
                                       const Algorithm& algorithm);
 
-  /// Time from the last rank being ready until all know it: up and down the tree of agreement.
+  /// Time from the last rank being ready until all ranks know it: up and down the tree of
+  /// agreement.
   double agreement_us() const;
 
-  /// The time at which the slowest rank is done with each bucket. Each rank starts eager buckets
-  /// when it is ready; other buckets start when all ranks have agreed. `ready_us` is by bucket,
-  /// then by rank, without the delays of stragglers, which are added.
+  /// The time at which the slowest rank completes each bucket. Each rank starts eager buckets when
+  /// it is ready; other buckets start when all ranks have agreed. `ready_us` is by bucket, then by
+  /// rank, without the delays of stragglers, which are added.
   std::vector<double> run(const std::vector<const SimulatorSchedules*>& all,
                           const std::vector<double>& ready_us);
   std::vector<double> run(const std::vector<BucketLayout>& layouts,

@@ -16,17 +16,17 @@
 
 namespace kolo {
 
-/// One direction of a simulated link: passes one message at a time at its rate, plus as many bytes
-/// at once as it saved up while idle.
+/// One direction of a simulated link: it passes one message at a time at its rate, plus at once the
+/// bytes that it saved up while idle.
 ///
-/// Units: microseconds, bytes, bytes per microsecond. Threads: one. Times never fall from call to
-/// call.
+/// Units: microseconds, bytes, bytes per microsecond. Threads: one. Times must not decrease from
+/// call to call.
 class SimulatedLink {
  public:
   SimulatedLink(double bytes_per_us, double burst_bytes)
       : bytes_per_us_(bytes_per_us), burst_us_(burst_bytes / bytes_per_us) {}
 
-  /// The time at which a message has passed that starts now, or after the messages before it.
+  /// The time at which a message has passed that starts now, or after earlier messages.
   double pass(double now, double bytes) {
     paid_us_ = std::max(now - burst_us_, paid_us_) + bytes / bytes_per_us_;
     return std::max(now, paid_us_);
@@ -38,16 +38,16 @@ class SimulatedLink {
   double paid_us_ = -std::numeric_limits<double>::infinity();
 };
 
-/// Several jobs that share one capacity equally, such as the memory of a node: each of n advances
-/// at `single` or `total / n` per unit of time, whichever is less.
+/// Several jobs that share one capacity equally, such as the memory of a node: each of n jobs
+/// advances at `single` or `total / n` per unit of time, whichever is less.
 ///
 ///   single 1, total 1:   job a, work 2, from 0:    |--- 1 ---|--- 1/2 ---|        done at 3
 ///                        job b, work 2, from 1:              |--- 1/2 ---|- 1 -|  done at 4
 ///
-/// All jobs advance alike, so one number holds their progress, and each ends when it reaches its
-/// mark.
+/// All jobs advance alike, so one number describes their progress, and each ends when this number
+/// reaches its mark.
 ///
-/// Threads: one. Times never fall from call to call.
+/// Threads: one. Times must not decrease from call to call.
 class SharedCapacity {
  public:
   SharedCapacity(double single, double total) : single_(single), total_(total) {}
@@ -57,7 +57,7 @@ class SharedCapacity {
     marks_.emplace(progress_ + work, job);
   }
   bool empty() const { return marks_.empty(); }
-  /// The time at which the first job is done, unless others come. Before: not empty.
+  /// The time at which the first job is done, unless others are added. Before: not empty.
   double next_end() const { return at_ + (marks_.top().first - progress_) / speed(); }
   /// Removes the job that is done at `now`, which is `next_end()`.
   int take(double now) {
@@ -78,7 +78,7 @@ class SharedCapacity {
   }
 
   double single_, total_;
-  double progress_ = 0;  // of every job, since the beginning of time
+  double progress_ = 0;  // of every job, since time 0
   double at_ = 0;        // time of that progress
   std::priority_queue<Mark, std::vector<Mark>, std::greater<>> marks_;
 };
@@ -89,7 +89,7 @@ struct SimulatedTask {
   StepId step;
 };
 
-/// First in, first out; its memory is reused once it is empty.
+/// A FIFO queue that reuses its memory once it is empty.
 class TaskQueue {
  public:
   bool empty() const { return next_ == tasks_.size(); }
@@ -130,18 +130,18 @@ struct SimulatedRank {
   std::array<bool, kWorkers> busy_{};
 };
 
-/// What the ranks of a node share.
+/// State shared by the ranks of a node.
 struct SimulatedNode {
   SimulatedLink out, in;
   SharedCapacity memory{1, 1};
-  std::uint32_t changes = 0;  ///< Of the kernels that share the memory.
+  std::uint32_t changes = 0;  ///< Changes of the set of kernels that share the memory.
   double collectives_free_us = 0;
 };
 
-/// The machines of a simulated job: where each rank is played, and what steps take there.
+/// The machines of a simulated job: where each rank is simulated, and the time of its steps.
 ///
-/// Places are numbered by local rank and then by node, so that what happens at one time happens in
-/// an order that does not depend on which node it happens at, and nodes that are alike remain so.
+/// Places are numbered by local rank and then by node, so that the order of simultaneous events
+/// does not depend on the node, and equal nodes remain equal.
 ///
 /// Threads: one. `grid` outlives it.
 class SimulatedMachine {
@@ -158,22 +158,23 @@ class SimulatedMachine {
   const SimulatedRank& rank(std::uint32_t place) const { return ranks_[place]; }
   SimulatedNode& node_of(std::uint32_t place);
   std::span<SimulatedNode> nodes() { return nodes_; }
-  /// Where a rank is played: itself, or its like on node 0.
+  /// Where a rank is simulated: itself, or its counterpart on node 0.
   std::uint32_t place_of(int rank) const;
-  /// Whether only the ranks of node 0 are played.
+  /// Whether only the ranks of node 0 are simulated.
   bool is_reduced() const { return is_reduced_; }
-  /// Whether values by rank are equal on ranks that one place stands for.
+  /// Whether values by rank are equal for all ranks that one place represents.
   bool are_alike(const std::vector<double>& by_rank) const;
 
-  /// Whether a bucket fits the cache together with those of the other ranks of its node.
+  /// The memory costs of a bucket, depending on whether it fits the cache together with the buckets
+  /// of the other ranks of its node.
   NodeMemory memory_of(const BucketLayout& layout) const;
-  /// What a step takes of the time of its node's memory, if it works there. `is_inside`: its
-  /// message or flag stays in the node.
+  /// The time that a step takes from its node's memory; empty if it does not use the memory.
+  /// `is_inside`: its message or flag stays in the node.
   std::optional<double> memory_us(const Step& step, const NodeMemory& memory, bool is_inside) const;
-  /// What all other steps but native ones take.
+  /// The time of all other steps except native ones.
   double time_us(const Step& step) const;
-  /// The time of a native step. `most_bytes`: given to others, or got from them, by its busiest
-  /// rank; for an all-reduce, the whole.
+  /// The time of a native step. `most_bytes`: bytes that its busiest rank sends to others or
+  /// receives; for an all-reduce, the whole.
   double native_us(NativeOp op, std::size_t most_bytes) const;
 
  private:
