@@ -34,7 +34,8 @@ struct SimulatorOptions {
 /// Runs schedules in virtual time. Steps have the same meaning as for the executor:
 ///
 /// - A step is ready when its predecessors are complete; a bucket's steps when it is started.
-/// - A rank's processor does one thing at a time: messages and flags before kernels, in the order in
+/// - A rank's processor does one thing at a time: messages and flags before kernels, in the order
+/// in
 ///   which they become ready. Kernels of one node share its memory. Device steps use streams, not
 ///   the processor.
 /// - A message to another node passes the sender's link, the wire, the receiver's link. Links are

@@ -2,17 +2,17 @@
 
 #include <cstddef>
 
-/// Watches what a thread requests from the heap. Link allocations.cc, which replaces every form of
-/// the global operator new.
+/// Observes a thread's heap allocations. Link allocations.cc, which replaces every form of the
+/// global operator new.
 namespace kolo::test {
 
-/// Counts what this thread has allocated since construction.
+/// Counts the allocations of this thread since construction.
 class AllocationCounter {
  public:
   AllocationCounter();
   std::size_t calls() const;
   std::size_t bytes() const;
-  /// The most of them at a time. Before: no counter was constructed after this one.
+  /// The largest number of bytes held at a time. Before: no counter was constructed after this one.
   std::size_t most_held_bytes() const;
 
  private:
@@ -20,7 +20,7 @@ class AllocationCounter {
   std::ptrdiff_t held_before_;
 };
 
-/// While it lives, the calling thread's requests are counted down, and the one that brings `left`
+/// During its lifetime, `left` counts down the calling thread's allocations; the one that brings it
 /// to zero throws std::bad_alloc.
 class AllocationFault {
  public:

@@ -35,7 +35,7 @@ class ChildProcess {
 
   void kill() const { ::kill(pid_, SIGKILL); }
 
-  /// The wait status.
+  /// Waits for the child and returns its wait status.
   int wait() {
     int status = 0;
     ::waitpid(std::exchange(pid_, -1), &status, 0);

@@ -15,14 +15,14 @@ inline CompileOptions with_algorithm(CompileOptions options, std::string_view na
   return options;
 }
 
-/// The name of the algorithm that an all-reduce takes.
+/// The name of the algorithm chosen for an all-reduce.
 inline std::string taken(const BucketLayout& layout, const ProcessGrid& grid,
                          const CompileOptions& options) {
   const Goal goal = Goal::all_reduce(grid.world_size());
   return std::string(choose({goal, layout, grid, options}).algorithm->name());
 }
 
-/// All that sum in such memory.
+/// All all-reduces that can sum in this kind of memory.
 inline std::vector<std::string> all_reduces_in(MemoryKind memory) {
   std::vector<std::string> names;
   for (const AllReduce& each : all_reduces()) {

@@ -16,15 +16,15 @@
 
 namespace kolo::test {
 
-/// Control frames and counters of thousands of ranks in one thread: what coordinators need of a
-/// transport, and nothing else. Counts what each rank handles.
+/// Control frames and counters of thousands of ranks in one thread: just the part of a transport
+/// that coordinators need. Counts what each rank handles.
 class ControlNetwork {
  public:
   /// What one rank has sent and received.
   struct Load {
     std::uint64_t frames = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t notices = 0;  ///< Frames that say that the job has failed.
+    std::uint64_t notices = 0;  ///< Frames that announce the failure of the job.
   };
 
   explicit ControlNetwork(ProcessGrid grid)
@@ -40,13 +40,13 @@ class ControlNetwork {
   /// The network outlives it.
   std::unique_ptr<Transport> transport(int rank) { return std::make_unique<Station>(*this, rank); }
 
-  /// Ranks for which something has come since the last call, each once.
+  /// Ranks for which frames have arrived since the last call, each once.
   std::vector<int> take_rung() {
     for (const int rank : rung_) at(heard_, rank) = 0;
     return std::exchange(rung_, {});
   }
 
-  /// From now on this rank is silent: frames to it are lost.
+  /// From now on this rank is silent, and frames to it are lost.
   void freeze(int rank) { at(is_gone_, rank) = 1; }
   bool is_frozen(int rank) const { return is_gone_[static_cast<std::size_t>(rank)] != 0; }
 

@@ -23,21 +23,21 @@ namespace kolo::test {
 
 /// The device of one rank of an `EngineJob`.
 struct JobDevices {
-  /// Operations on host memory are submitted as operations on device memory; see `MovedBuffers`.
+  /// Submits operations on host memory as operations on device memory; see `MovedBuffers`.
   bool holds_buffers = false;
-  /// If given, wraps a group of the device, by the name of its members ("node 0", "world").
+  /// If set, wraps a group of the device, identified by its members ("node 0", "world").
   using Wrap = std::function<std::unique_ptr<LocalGroup>(int rank, const std::string& members,
                                                          std::unique_ptr<LocalGroup> group)>;
   Wrap wrap = {};
 };
 
-/// Those that turn a test of operations on host memory into one on memory of this kind.
+/// The devices that convert a test of operations on host memory to one on memory of this kind.
 inline std::optional<JobDevices> devices_for(MemoryKind memory) {
   if (memory == MemoryKind::kHost) return std::nullopt;
   return JobDevices{.holds_buffers = true};
 }
 
-/// In device memory, all-reduces between nodes go by hierarchies.
+/// Selects hierarchies for all-reduces between nodes, as in device memory.
 inline Options by_hierarchies(Options options = {}) {
   options.algorithm = "hierarchical:native,direct";
   return options;
@@ -58,7 +58,7 @@ class EngineJob {
   EngineJob(ProcessGrid grid, Options options, std::uint64_t seed,
             const std::optional<JobDevices>& devices = std::nullopt, const JobWraps& wraps = {})
       : hub_(std::move(grid), kLimits) {
-    if (kSanitized) options.verify_schedules = false;  // The same are proved in Release.
+    if (kSanitized) options.verify_schedules = false;  // The Release build proves the same.
     if (wraps.opens_memory) hub_.open_memory();
     if (devices) make_planes(seed, *devices);
     if (devices && devices->holds_buffers) moved_ = std::make_unique<MovedBuffers>(heap_);
@@ -81,7 +81,7 @@ class EngineJob {
     scheduler_ = std::make_unique<SeededScheduler>(seed, std::move(pollables));
   }
 
-  /// Operations in flight refer to the engines.
+  /// Ends the operations in flight, which refer to the engines.
   ~EngineJob() {
     for (const auto& transport : transports_) transport->shutdown(false);
   }
@@ -120,8 +120,8 @@ class EngineJob {
     return shared;
   }
 
-  /// Submits a message, which is over once `is_over` holds. Where the job holds buffers, every
-  /// third stays in host memory.
+  /// Submits a message, which is complete once `is_over` holds. If the job holds buffers, every
+  /// third message stays in host memory.
   void submit(int rank, const std::shared_ptr<Message>& message, std::function<bool()> is_over) {
     if (moved_ && messages_++ % 3 != 0) {
       moved_->move(*message, std::move(is_over), device(rank), stream(rank));
@@ -166,12 +166,13 @@ class EngineJob {
     bring_back();
   }
 
-  /// Writes the results of what is over, which may be on the device, to where tests expect them.
+  /// Copies results of completed operations, which may be on the device, to where tests expect
+  /// them.
   void bring_back() {
     if (moved_) moved_->finish();
   }
 
-  /// Ends all ranks in order. Returns the error of a transport up to then, or nothing.
+  /// Ends all ranks in order. Returns the first error of a transport; empty without one.
   std::string close() {
     for (int rank = 0; rank < world_size(); ++rank) submit(rank, {.kind = OperationKind::kClose});
     run_until([&] {
@@ -183,7 +184,7 @@ class EngineJob {
     return {};
   }
 
-  /// Room for all slots of the largest operations.
+  /// Has room for all slots of the largest operations.
   static constexpr TransportLimits kLimits{
       .arena_bytes = std::size_t{5} << 18, .flags_per_peer = 1U << 12, .counters = 1U << 14};
 
@@ -235,7 +236,7 @@ class EngineJob {
   std::unique_ptr<SeededScheduler> scheduler_;
 };
 
-/// A gradient is marked, and so this bucket complete, or none.
+/// Submits the bucket that became complete by a marked gradient, if any.
 inline void submit_marked(Engine& engine, GradientGroup& group,
                           const std::optional<GradientIterations::ReadyBucket>& bucket) {
   if (bucket) engine.submit(group, bucket->index);
@@ -246,7 +247,7 @@ inline void submit_marked(Engine& engine, GradientGroup& group,
 inline void mark(Engine& engine, GradientGroup& group, std::size_t gradient) {
   submit_marked(engine, group, group.mark(gradient));
 }
-/// The same for one in device memory.
+/// As above, for a gradient in device memory.
 inline void mark(Engine& engine, GradientGroup& group, std::size_t gradient, NativeStream stream) {
   submit_marked(engine, group, group.iterations().mark(gradient, stream));
 }
@@ -257,7 +258,7 @@ inline void mark_absent(Engine& engine, GradientGroup& group, std::size_t gradie
   submit_marked(engine, group, group.mark_absent(gradient, stream));
 }
 
-/// A view of all of `data`, for an operation.
+/// A view of `data`, for an operation.
 inline BufferView view(std::vector<float>& data) {
   return {data.data(), data.size(), DType::kFloat32};
 }

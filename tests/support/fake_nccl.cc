@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-/// A communicator; as in NCCL, its split is filled in once it has settled, which the answer of the
+/// A communicator. As in NCCL, its split is filled in once it has settled, which the result of the
 /// split itself does not tell.
 struct ncclComm {
   int rank = 0;
@@ -43,7 +43,7 @@ ncclResult_t begin(ncclComm& comm) {
   return comm.stuck || comm.polls_left > 0 ? ncclInProgress : ncclSuccess;
 }
 
-/// A collective: in a launch it only becomes part of it.
+/// A collective; within a group launch it only becomes part of the launch.
 ncclResult_t call(const std::string& name, ncclComm& comm) {
   fake_nccl().record(name);
   if (!launch().is_open) return begin(comm);

@@ -10,11 +10,11 @@
 
 namespace kolo::test {
 
-/// NCCL, and the few CUDA calls that it needs, without a GPU: a program that links fake_nccl.cc
-/// calls this instead of the libraries. It moves no data. It imitates non-blocking communicators:
-/// every call may be in progress for a while, or forever.
+/// Replaces NCCL, and the few CUDA calls that it needs, without a GPU: a program that links
+/// fake_nccl.cc calls it instead of the libraries. It moves no data. It imitates non-blocking
+/// communicators: every call may be in progress for a while, or forever.
 ///
-/// Threads: members are set while no communicator is in use; `called` and `open_gate` from any.
+/// Threads: any for `called` and `open_gate`; set members only while no communicator is in use.
 struct FakeNccl {
   int version = NCCL_VERSION_CODE;
   int polls_in_progress = 0;               ///< Number of polls before a call is done.
@@ -23,7 +23,7 @@ struct FakeNccl {
   bool allocates = true;
   bool registers = true;
 
-  /// Aborts do not return while it is closed.
+  /// Aborts do not return while the gate is closed.
   void close_gate();
   void open_gate();
 
@@ -31,7 +31,7 @@ struct FakeNccl {
   void pass_gate();
   /// How often a function was called.
   std::ptrdiff_t called(const std::string& function);
-  /// All calls but polls, in order.
+  /// All calls except polls, in order.
   std::vector<std::string> calls();
 
  private:

@@ -16,8 +16,8 @@ namespace kolo::test {
 struct FaultPlan {
   /// Delays each collective by this many polls of its stream.
   int delay_polls = 0;
-  /// From this call on, nothing reaches the peers, and the rank's own streams stand still until it
-  /// aborts: the rank is frozen.
+  /// From this call on the rank is frozen: nothing reaches the peers, and its own streams stand
+  /// still until it aborts.
   std::optional<std::uint64_t> freeze_at = {};
   /// From this call on the library also reports a failure.
   std::optional<std::uint64_t> fail_at = {};

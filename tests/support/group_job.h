@@ -16,8 +16,8 @@
 
 namespace kolo::test {
 
-/// As `EngineJob`, with the engines of groups. If given, a function makes the device of each rank,
-/// whose collectives groups have through `connections`; without them there are none.
+/// As `EngineJob`, with the engines of groups. An optional function makes the device of each rank;
+/// groups then get its collectives through `connections`. Without it there are no devices.
 class GroupJob {
  public:
   static constexpr std::size_t kJobArena = std::size_t{1} << 19;
@@ -42,7 +42,7 @@ class GroupJob {
     }
     scheduler_ = std::make_unique<SeededScheduler>(seed, std::move(pollables));
   }
-  /// Operations in flight refer to the engines.
+  /// Ends the operations in flight, which refer to the engines.
   ~GroupJob() {
     for (const auto& rank : ranks_) rank->transport->shutdown(false);
   }
@@ -54,10 +54,10 @@ class GroupJob {
   Engine& engine(int rank) { return at(rank).engine; }
   Device& device(int rank) { return *at(rank).device; }
   Engines& engines(int rank) { return at(rank).engines; }
-  /// The rank does nothing any more.
+  /// From now on the rank does nothing.
   void freeze(int rank) { at(rank).is_frozen = true; }
 
-  /// A rank begins to found a group.
+  /// Starts to found a group on a rank.
   std::shared_ptr<GroupFounding> found(int rank, const std::vector<int>& ranks,
                                        const std::string& name = "g",
                                        std::size_t arena_bytes = std::size_t{64} << 10) {
@@ -69,7 +69,7 @@ class GroupJob {
     return founding;
   }
 
-  /// All ranks of a group found it; by rank in the group.
+  /// All ranks of a group found it. Returns the engines by rank in the group.
   std::vector<std::shared_ptr<GroupEngine>> found_all(const std::vector<int>& ranks,
                                                       const std::string& name = "g",
                                                       std::size_t arena_bytes = std::size_t{64}
@@ -132,7 +132,7 @@ class GroupJob {
                    .connector = connector.get()},
                   arena) {}
 
-    std::unique_ptr<Device> device;  // null without one
+    std::unique_ptr<Device> device;  // null without a device
     std::unique_ptr<GroupConnector> connector;
     std::unique_ptr<Transport> transport;
     ControlSwitch control_switch;

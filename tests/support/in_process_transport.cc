@@ -40,7 +40,7 @@ struct Letter {
   UnexpectedMessage message;
 };
 
-/// A message that is in the memory of its receiver.
+/// A message that has arrived in its receiver's buffer.
 struct Receipt {
   int receiver = -1;
   std::uint64_t tag = 0;
@@ -115,7 +115,7 @@ class InProcessTransport final : public Transport {
       return;
     }
     sent_.push_back(&done);
-    mine().ring(Doorbell::News::kMail);  // The send completes in my next poll.
+    mine().ring(Doorbell::News::kMail);  // the send completes in this rank's next poll
   }
 
   void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) override {
@@ -364,9 +364,9 @@ class InProcessTransport final : public Transport {
   const int rank_;
   MessageMatcher matcher_;
   AbandonedRuns abandoned_;
-  std::vector<Completion*> sent_;     ///< To be completed in the next poll.
-  std::vector<OpenSend> open_sends_;  ///< To be completed when they are received.
-  std::vector<Receipt> receipts_;     ///< Swapped like the letters.
+  std::vector<Completion*> sent_;     ///< Completed in the next poll.
+  std::vector<OpenSend> open_sends_;  ///< Completed when they are received.
+  std::vector<Receipt> receipts_;     ///< Swapped in the same way as `letters_`.
   std::vector<Letter> letters_;  ///< Swapped with the mailbox, so that both keep their capacity.
   std::vector<ControlFrame> control_arrived_;
   std::deque<ControlFrame> control_;

@@ -10,7 +10,7 @@
 
 namespace kolo {
 
-/// Capacities for ranks that share one process: arenas are real memory there, so they are small.
+/// Capacities for ranks that share one process; small, because their arenas use real memory.
 inline constexpr TransportLimits kInProcessLimits{
     .arena_bytes = std::size_t{1} << 20, .flags_per_peer = 1U << 12, .counters = 1U << 10};
 
@@ -18,12 +18,12 @@ enum class PageSize : std::uint8_t { kSmall, kHuge };
 
 /// The ranks of a whole job inside one process, for tests and simulations: queues instead of wires,
 /// the heap instead of mapped memory. Ranks of one node of the grid are mapped, others only
-/// exchange messages. Fresh arenas are filled with 0xCB, so that reading what nobody wrote shows.
+/// exchange messages. Fresh arenas are filled with 0xCB, so that reads of unwritten memory show.
 ///
 /// Sends complete in the sender's next `poll`, as if the wire took time, or when they are received.
 ///
-/// Threads: the transports may be used by one thread, in any order (a seeded order replays an
-///          interleaving), or each by a thread of its own.
+/// Threads: one for all transports, in any order (a seeded order replays an interleaving), or one
+///          for each transport.
 /// Before:  the hub outlives its transports; each rank is taken once.
 class InProcessHub {
  public:
@@ -39,16 +39,16 @@ class InProcessHub {
   bool opens_memory() const { return opened_.has_value(); }
   bool has_huge_pages() const { return opened_ == PageSize::kHuge; }
 
-  /// From now on a send completes only once its message is in the memory that the receiver has for
-  /// it, as large ones do on a network.
+  /// From now on a send completes only once its message is in the receiver's buffer, as large
+  /// messages do on a network.
   void complete_sends_on_receipt() { completes_on_receipt_ = true; }
   bool completes_on_receipt() const { return completes_on_receipt_; }
 
-  /// The transport of one rank. Destroying it without `shutdown` is a disorderly one.
-  /// Errors: UsageError if there is no such rank or it was taken before.
+  /// The transport of one rank. Destroying it without `shutdown` is a disorderly end. Errors:
+  /// UsageError if there is no such rank or it was taken before.
   std::unique_ptr<Transport> transport(int rank);
 
-  /// What the ranks share: the mailbox, memory and doorbell of one rank.
+  /// The shared state of one rank: its mailbox, memory and doorbell.
   struct Station;
 
  private:

@@ -4,7 +4,7 @@
 
 namespace kolo::test {
 
-/// The engine of a job as a `Driver` takes it, with no room for groups.
+/// The engine of a job in the form that a `Driver` takes, without groups.
 class LoneEngine {
  public:
   LoneEngine(Engine& engine, Transport& transport, const ProcessGrid& grid, EngineClocks clocks,

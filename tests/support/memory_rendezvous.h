@@ -13,7 +13,7 @@
 
 namespace kolo {
 
-/// Values that the ranks of a job, threads of this process, share. Threads: any.
+/// A store of values shared by the ranks of a job that are threads of this process. Threads: any.
 class MemoryStore final : public KeyValueStore {
  public:
   void set(const std::string& key, const std::string& value) override {
@@ -48,10 +48,10 @@ class SharedStore final : public KeyValueStore {
   }
 
  private:
-  const std::shared_ptr<KeyValueStore> store_;  // Shared: the ranks end in any order.
+  const std::shared_ptr<KeyValueStore> store_;  // shared, because the ranks end in any order
 };
 
-/// Endpoints, by rank, of a job whose ranks are threads of this process.
+/// Rendezvous endpoints, by rank, of a job whose ranks are threads of this process.
 inline std::vector<std::unique_ptr<Rendezvous>> make_memory_rendezvous(
     int size, std::chrono::milliseconds timeout) {
   const auto store = std::make_shared<MemoryStore>();

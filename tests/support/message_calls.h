@@ -14,7 +14,7 @@
 
 namespace kolo::test {
 
-/// A message of a rank of an `EngineJob`, and what came of it.
+/// A message of a rank of an `EngineJob`, and its outcome.
 class CalledMessage final : public Message {
  public:
   CalledMessage(Kind with_kind, BufferView with_buffer, int with_peer, std::uint64_t with_tag) {
@@ -36,7 +36,7 @@ class CalledMessage final : public Message {
   std::optional<ErrorCode> code() const {
     return error_ ? std::optional(error_->code) : std::nullopt;
   }
-  /// Of the error, or an empty text.
+  /// Text of the error; empty without one.
   std::string text() const { return error_ ? error_->to_string() : std::string(); }
 
   bool awaited = true;  ///< Whether a thread waits for it.

@@ -10,13 +10,13 @@
 namespace kolo::test {
 
 /// Random texts that the parser of a grammar sometimes accepts: sequences of the grammar's words
-/// with random damage. The same seed gives the same texts.
+/// with random damage. Equal seeds give equal texts.
 class RandomText {
  public:
   RandomText(std::uint64_t seed, std::vector<std::string> words)
       : random_(seed), words_(std::move(words)) {}
 
-  /// Damages texts of `whole` too, so that some results are nearly right.
+  /// Also damages texts from `whole`, so that some results are nearly right.
   std::string next(const std::vector<std::string>& whole = {}) {
     std::string text;
     if (!whole.empty() && random_() % 2 == 0) {

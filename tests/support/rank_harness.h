@@ -16,7 +16,7 @@ namespace kolo::test {
 /// Thrown in a waiting rank after another rank has failed; ends the wait silently.
 struct RankReleased {};
 
-/// The view of the run that the body of one rank has.
+/// The interface of a run for the body of one rank.
 class RankRun {
  public:
   RankRun(int rank, int world_size, const std::atomic<bool>& failed)
@@ -65,7 +65,7 @@ inline void run_ranks(int world_size, const std::function<void(const RankRun&)>&
       try {
         body(RankRun(rank, world_size, failed));
       } catch (const RankReleased&) {
-        // Another rank failed and is reported.
+        // Another rank has failed and is reported.
       } catch (const std::exception& error) {
         report(rank, error.what());
       }

@@ -17,8 +17,8 @@
 
 namespace kolo::test {
 
-/// One job of whole runtimes, one per thread, in one process: engine threads, shared memory and
-/// user threads are those of a real job, and the sanitizers see all of it.
+/// One job of complete runtimes, one per thread, in one process: engine threads, shared memory and
+/// user threads are as in a real job, and visible to the sanitizers.
 class RuntimeJob {
  public:
   RuntimeJob(int ranks, Options options)
@@ -26,14 +26,14 @@ class RuntimeJob {
         endpoints_(make_memory_rendezvous(ranks, std::chrono::seconds(60))) {}
 
   int size() const { return static_cast<int>(endpoints_.size()); }
-  /// The options of this job, for `join` with changes.
+  /// The options of this job, to be modified for `join`.
   const Options& options() const { return options_; }
   /// The runtime of a rank, which joins once.
   Runtime join(int rank) { return join(rank, options_); }
   Runtime join(int rank, Options options) {
     return Runtime(std::move(endpoints_[static_cast<std::size_t>(rank)]), std::move(options));
   }
-  /// Calls `body` on every rank, with a runtime that ends with the call.
+  /// Calls `body` on every rank, with a runtime that ends after the call.
   void run(const std::function<void(Runtime&)>& body) {
     run_ranks(size(), [&](const RankRun& run) {
       Runtime runtime = join(run.rank());
@@ -46,7 +46,7 @@ class RuntimeJob {
   std::vector<std::unique_ptr<Rendezvous>> endpoints_;
 };
 
-/// Throws, and so ends the run of this rank, unless the condition holds.
+/// Throws, which ends the run of this rank, unless the condition holds.
 inline void require(bool condition, const std::string& what) {
   if (!condition) throw std::runtime_error(what);
 }

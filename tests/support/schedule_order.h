@@ -9,11 +9,11 @@
 
 namespace kolo::test {
 
-/// A step: rank and index.
+/// A step, identified by rank and index.
 using StepPlace = std::pair<int, StepId>;
 
-/// The direct predecessors of `step` of `rank`: by dependencies, messages, flags and native steps
-/// that meet.
+/// The direct predecessors of `step` of `rank`: by dependencies, messages, flags and matching
+/// native steps.
 inline std::vector<StepPlace> directly_before(const std::vector<Schedule>& schedules,
                                               const ProcessGrid& grid, StepPlace where) {
   const int rank = where.first;

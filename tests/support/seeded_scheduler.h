@@ -10,8 +10,8 @@
 
 namespace kolo::test {
 
-/// Plays any interleaving of ranks that share one thread. Each step polls one rank, picked by a
-/// generator with this seed, so the same seed gives the same run.
+/// Produces arbitrary interleavings of ranks that share one thread. Each step polls one rank,
+/// picked by a seeded generator, so equal seeds give equal runs.
 class SeededScheduler {
  public:
   using Pollable = std::function<bool()>;

@@ -51,7 +51,7 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
-/// While it lives, no file of this process can grow beyond `bytes`, as if its disk were full.
+/// During its lifetime, no file of this process can grow beyond `bytes`, as if the disk were full.
 class FullDisk {
  public:
   explicit FullDisk(std::size_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

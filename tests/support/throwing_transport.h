@@ -18,15 +18,15 @@
 
 namespace kolo::test {
 
-/// Is told of each call of a transport before it does anything; `pass` may throw, and may block.
+/// Called before each call of a transport; `pass` may throw or block.
 class CallHook {
  public:
   virtual ~CallHook() = default;
   virtual void pass(const char* call) = 0;
 };
 
-/// Holds the calls of one name while it is shut, as a system or a library does that does not
-/// return. Threads: any.
+/// Blocks calls of one name while it is shut, like a system or library call that does not return.
+/// Threads: any.
 class CallGate final : public CallHook {
  public:
   explicit CallGate(std::string call) : call_(std::move(call)) {}
@@ -41,7 +41,7 @@ class CallGate final : public CallHook {
   }
   void shut() { set(true); }
   void open() { set(false); }
-  /// Returns once a call is held.
+  /// Returns once a call is blocked.
   void await_call() {
     MutexLock lock(mutex_);
     changed_.wait(lock, [this]() KOLO_REQUIRES(mutex_) { return holds_; });
@@ -63,8 +63,8 @@ class CallGate final : public CallHook {
   bool holds_ KOLO_GUARDED_BY(mutex_) = false;
 };
 
-/// Throws at one of the calls that it is told of: by turns an exception of the standard library, a
-/// KoloError, and something that is no exception class at all.
+/// Throws at one of the calls: in turn an exception of the standard library, a KoloError, and an
+/// object that is not derived from an exception class.
 class CallFault final : public CallHook {
  public:
   static constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
@@ -78,10 +78,10 @@ class CallFault final : public CallHook {
     if (at_ % 3 == 1) throw KoloError({.code = ErrorCode::kInternal, .what = text});
     throw static_cast<int>(at_);
   }
-  /// That came so far.
+  /// Number of calls so far.
   std::size_t calls() const { return calls_; }
   bool has_thrown() const { return has_thrown_; }
-  /// Nothing is thrown any more. Threads: any.
+  /// Stops throwing. Threads: any.
   void end() { is_over_ = true; }
 
  private:
@@ -91,8 +91,8 @@ class CallFault final : public CallHook {
   std::atomic<bool> is_over_{false};
 };
 
-/// A transport each of whose calls but `ring` and constant properties may throw or block before it
-/// does anything, and whose messages may be changed on their way out.
+/// A transport whose calls, except `ring` and constant properties, may throw or block before they
+/// do anything, and whose messages may be changed on their way out.
 class ThrowingTransport final : public ForwardingTransport {
  public:
   using Change = std::function<void(std::vector<std::byte>&)>;

@@ -17,16 +17,16 @@
 
 namespace kolo::test {
 
-/// A link shaped by a token bucket, in each direction.
+/// A link that is rate-limited by a token bucket, in each direction.
 struct VirtualLink {
   double bytes_per_us = 100;
   double burst_bytes = 0;  ///< Tokens saved up while idle; such bytes pass at once.
-  double latency_us = 20;  ///< Base latency; up to twice that, drawn for each message.
+  double latency_us = 20;  ///< Base latency; each message takes up to twice that, at random.
 };
 
 /// Messages between blocking ranks in virtual time. Time stands still while any rank has work, and
-/// jumps to the next arrival when all of them wait. One rank runs at a time, round-robin, so a seed
-/// gives the same run. Each rank has a thread and a link of its own.
+/// jumps to the next arrival when all ranks wait. One rank runs at a time, round-robin, so equal
+/// seeds give equal runs. Each rank has its own thread and link.
 class VirtualNetwork final : public Clock {
  public:
   VirtualNetwork(std::vector<VirtualLink> links, std::uint64_t seed)
@@ -57,7 +57,8 @@ class VirtualNetwork final : public Clock {
     std::map<Place, Message> coming;
     std::map<Place, Receive> posted;
     double out_us = 0, in_us = 0;        // time of the last update of the direction's bucket
-    double out_bytes = 0, in_bytes = 0;  // tokens at that time; negative while it is busy
+    double out_bytes = 0, in_bytes = 0;  // tokens at that time; negative while the direction is
+                                         // busy
     bool left = false;
   };
 
@@ -117,7 +118,7 @@ class VirtualNetwork final : public Clock {
     turned_.notify_all();
   }
 
-  /// All ranks wait: time moves on to the next arrival.
+  /// When all ranks wait, moves time to the next arrival.
   void move_on() KOLO_REQUIRES(mutex_) {
     double next_us = -1;
     for (const Port& port : ports_) {

@@ -28,7 +28,8 @@ struct Caller {
   int rank = 0;
   int ranks = 1;
 
-  /// Elements of the rank's input, or of its result, if each part has `count`, or `counts` tell.
+  /// Elements of the rank's input or result, if each part has `count` elements, or as `counts`
+  /// gives.
   std::size_t elements(std::size_t count, PartCounts counts, bool of_result) const {
     const auto n = static_cast<std::size_t>(ranks), me = static_cast<std::size_t>(rank);
     const bool has_all = of_result ? gives_parts(kind) : takes_parts(kind);
@@ -43,8 +44,8 @@ struct Caller {
     return sum;
   }
 
-  /// A tensor of these parts, in memory that is long enough. In place a gather or scatter has the
-  /// buffers that are not null.
+  /// A tensor with these parts, in memory that is long enough. For an in-place gather or scatter,
+  /// only non-null buffers are used.
   Tensor tensor(std::size_t count, PartCounts counts, const void* input, void* result, DType dtype,
                 bool in_place = false, MemoryKind memory = MemoryKind::kHost) const {
     const std::size_t gives = elements(count, counts, false), gets = elements(count, counts, true);

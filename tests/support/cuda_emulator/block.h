@@ -95,11 +95,11 @@ class Block {
 
   bool is_done() const { return ended_ == threads_.size(); }
 
-  /// Runs a thread until it waits, and all threads before it that end without waiting. Before: not
-  /// is_done(). Errors: Fault, or the exception of a thread; the block is then dead.
+  /// Runs a thread until it waits, and before it other threads that end without waiting. Before:
+  /// not is_done(). Errors: Fault, or the exception of a thread; the block is then dead.
   void step();
 
-  /// For the running thread.
+  /// Position of the running thread.
   struct Position {
     uint3 thread, block;
     dim3 block_size, grid_size;
@@ -120,7 +120,7 @@ class Block {
   static Block& current();
 
  private:
-  /// A place where threads wait until there are `size` of them.
+  /// A place where threads wait until `size` of them have arrived.
   struct Meeting {
     unsigned size = 0;
     Place where = {};

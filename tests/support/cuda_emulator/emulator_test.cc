@@ -1,4 +1,4 @@
-// The results of the emulator, and each of the mistakes that it promises to detect.
+// The results of the emulator, and each mistake that it promises to detect.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

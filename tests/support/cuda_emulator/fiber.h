@@ -7,8 +7,8 @@
 
 namespace kolo::emulator {
 
-/// A coroutine with its own stack. It may be destroyed while suspended; objects on its stack are
-/// then not destroyed.
+/// A coroutine with its own stack. If it is destroyed while suspended, objects on its stack are not
+/// destroyed.
 ///
 /// Threads: all calls from one. Errors: std::system_error if there is no memory for a stack.
 ///          A body must not throw.
@@ -19,21 +19,21 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// From outside: runs `body` until it suspends itself or returns. Before: the former body, if
-  /// any, has returned.
+  /// Called from outside: runs `body` until it suspends itself or returns. Before: the previous
+  /// body, if any, has returned.
   void start(std::function<void()> body);
 
-  /// From outside: resumes the suspended body.
+  /// Called from outside: resumes the suspended body.
   void resume();
 
-  /// From the body: suspends it until the next resume.
+  /// Called from the body: suspends it until the next resume.
   void suspend();
 
  private:
   static void enter(unsigned high, unsigned low);
   void run();
 
-  // For AddressSanitizer, which must know of each change of stacks.
+  // For AddressSanitizer, which must be told of each change of stacks.
   struct Side {
     ucontext_t context = {};
     const void* stack = nullptr;

@@ -72,7 +72,7 @@ To aligned_cast(From from, const Place& where = Place::here()) {
   return reinterpret_cast<To>(from);
 }
 
-/// Values of up to 8 bytes, exchanged between lanes.
+/// Exchanges values of up to 8 bytes between lanes.
 template <typename T>
 std::uint64_t to_word(const T& value) {
   static_assert(sizeof(T) <= sizeof(std::uint64_t) && std::is_trivially_copyable_v<T>);
@@ -90,7 +90,7 @@ T from_word(std::uint64_t word) {
 
 }  // namespace kolo::emulator
 
-// Barriers and exchanges. Their names are CUDA's.
+// Barriers and exchanges, named as in CUDA.
 
 inline void __syncthreads(const kolo::emulator::Place& where = kolo::emulator::Place::here()) {
   kolo::emulator::Block::current().sync_threads(where);

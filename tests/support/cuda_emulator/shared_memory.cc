@@ -9,7 +9,7 @@
 namespace kolo::emulator {
 namespace {
 
-// AddressSanitizer detects more than a margin does, if the variable has none.
+// AddressSanitizer detects more than a margin does, if the variable has no margin.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t kMargin = 0;
 #else

@@ -15,8 +15,8 @@ class SharedMemory {
 
   explicit SharedMemory(std::size_t dynamic_bytes);
 
-  /// The variable of `key`: the same for all threads of the block. Errors: Fault if the block's
-  /// variables are larger than kMostBytes.
+  /// The variable of `key`, the same for all threads of the block. Errors: Fault if the block's
+  /// variables exceed kMostBytes.
   void* variable(const void* key, std::size_t bytes);
 
   void* dynamic() { return variables_.front().memory.get(); }

@@ -4,14 +4,14 @@
 
 namespace kolo::test {
 
-/// Memory in the place of a device's for the buffers of a test, which the processor may touch only
-/// while it is open: streams may, engines must not. Touching it while it is closed ends the
+/// Memory that stands in for device memory for the buffers of a test. The processor may access it
+/// only while it is open; streams open it, engines must not. Access while it is closed ends the
 /// process.
 ///
 /// Threads: one. Nothing is freed before `clear`.
 class DeviceHeap {
  public:
-  explicit DeviceHeap(std::size_t capacity = std::size_t{1} << 30);  ///< Of addresses.
+  explicit DeviceHeap(std::size_t capacity = std::size_t{1} << 30);  ///< Bytes of address space.
   ~DeviceHeap();
   DeviceHeap(const DeviceHeap&) = delete;
   DeviceHeap& operator=(const DeviceHeap&) = delete;
@@ -19,7 +19,7 @@ class DeviceHeap {
   /// Aligned to 256 bytes, filled with a pattern. Before: open. Errors: std::runtime_error if there
   /// is no room left.
   std::byte* allocate(std::size_t bytes);
-  /// Everything is free again. Before: open.
+  /// Frees everything. Before: open.
   void clear() { used_ = in_use_ = 0; }
 
   void open() { protect(true); }
@@ -33,10 +33,10 @@ class DeviceHeap {
   void* mapped_ = nullptr;
   std::byte* data_ = nullptr;  // within the mapping, aligned to a huge page
   std::size_t used_ = 0;
-  std::size_t in_use_ = 0;  // the same in whole huge pages
+  std::size_t in_use_ = 0;  // as used_, in whole huge pages
 };
 
-/// Closed as long as this lives.
+/// Keeps a heap closed during its own lifetime.
 class ClosedDeviceHeap {
  public:
   explicit ClosedDeviceHeap(DeviceHeap& heap) : heap_(heap) { heap_.close(); }

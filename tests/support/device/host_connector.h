@@ -21,18 +21,18 @@ namespace kolo::test {
 /// Connects groups of host streams among ranks of one process. Threads: any.
 class HostConnections {
  public:
-  /// For the ranks of one device. It and this outlive the connector.
+  /// For the ranks of one device. The device and this object outlive the connector.
   std::unique_ptr<GroupConnector> connector(Device& device) {
     return std::make_unique<Connector>(*this, device);
   }
 
-  /// From now on ranks do not find each other in time.
+  /// From now on, connecting times out.
   void fail() {
     const MutexLock lock(mutex_);
     fails_ = true;
   }
 
-  /// How many groups all of their ranks have connected.
+  /// Number of groups that all of their ranks have connected.
   std::size_t connected() {
     const MutexLock lock(mutex_);
     return static_cast<std::size_t>(

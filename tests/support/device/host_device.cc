@@ -122,8 +122,8 @@ namespace {
 using std::chrono::microseconds;
 
 /// Retries an operation that cannot complete yet: a few times at once, then with growing pauses.
-/// Streams do not wake each other: waking would order them, and hide from ThreadSanitizer that an
-/// order is missing.
+/// Streams do not wake each other: waking would order them, and hide a missing order from
+/// ThreadSanitizer.
 constexpr int kRetriesAtOnce = 16;
 constexpr microseconds kShortestPause{10};
 constexpr microseconds kLongestPause{500};
@@ -185,7 +185,7 @@ class ThreadStream final : public HostStream {
   ConditionVariable changed_;
   TaskQueue queue_ KOLO_GUARDED_BY(mutex_);
   bool closed_ KOLO_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last member, because it uses the others
 };
 
 }  // namespace
@@ -206,7 +206,7 @@ class SeededHostDevice::SeededStream final : public HostStream {
 
   /// Returns true if the oldest operation has completed or failed.
   bool step() {
-    // Called outside the queue, because it may enqueue.
+    // Called outside the queue, because the operation may enqueue.
     StreamTask task = std::move(queue_.front());
     if (!failed() && !attempt(task)) {
       queue_.front() = std::move(task);

@@ -13,8 +13,8 @@
 
 namespace kolo {
 
-/// Poisons host memory that plays device or pinned memory, before its first use and after its last:
-/// with NaN in every float dtype and -1 in the signed integers, so that unwritten values show.
+/// Fills host memory that stands in for device or pinned memory, before its first use and after its
+/// last: NaN in every float dtype and -1 in the signed integers, so that unwritten values show.
 inline constexpr std::byte kPoison{0xff};
 
 /// Poisoned host memory of kind `kind`, aligned to 256 bytes. Errors: KoloError(kResources) naming
@@ -34,11 +34,11 @@ class HostKernels final : public DeviceKernels {
                    std::size_t row_bytes, void* table, std::size_t height) override;
 };
 
-/// Common base of the devices in host memory; they differ in how streams run.
+/// Common base of the devices in host memory, which differ in how streams run.
 ///
-/// A NativeStream is a HostStream* of the same device. With a null handle the caller has no stream
-/// and its work has already happened: `record` gives a completed event, and `wait` is a UsageError
-/// (such a caller polls the event).
+/// A NativeStream is a HostStream* of the same device. A null handle means that the caller has no
+/// stream and its work has already been done: `record` gives a completed event, and `wait` is a
+/// UsageError (such a caller polls the event).
 class HostDeviceBase : public Device {
  public:
   std::unique_ptr<Stream> make_stream() final;
@@ -56,9 +56,9 @@ class HostDeviceBase : public Device {
   std::atomic<std::size_t> allocations_{0}, streams_{0}, events_{0};
 };
 
-/// Host memory that behaves like an accelerator. Every stream has a thread of its own and really
-/// runs beside its caller, so a forgotten wait gives a wrong result or a report of ThreadSanitizer.
-/// Memory is poisoned.
+/// Host memory that behaves like an accelerator. Every stream has its own thread and really runs
+/// concurrently with its caller, so a forgotten wait gives a wrong result or a report of
+/// ThreadSanitizer. Memory is poisoned.
 class HostDevice final : public HostDeviceBase {
  public:
   std::string describe() const override { return "host threads"; }
@@ -78,11 +78,11 @@ class SeededHostDevice final : public HostDeviceBase {
 
   std::string describe() const override { return "host, seed " + std::to_string(seed_); }
 
-  /// Completes one operation: the oldest of a stream picked among those whose oldest can complete.
-  /// Returns false if there is none.
+  /// Completes one operation: the oldest of a stream picked at random among those whose oldest
+  /// operation can complete. Returns false if there is none.
   bool step();
 
-  /// Steps until nothing can complete.
+  /// Steps until no operation can complete.
   void settle() {
     while (step()) {
     }
@@ -96,7 +96,7 @@ class SeededHostDevice final : public HostDeviceBase {
   const std::uint64_t seed_;
   std::mt19937_64 generator_;
   std::vector<SeededStream*> streams_;     // in order of creation
-  std::vector<SeededStream*> candidates_;  // of one `step`; a member to reuse its memory
+  std::vector<SeededStream*> candidates_;  // for one `step`; a member to reuse its memory
 };
 
 }  // namespace kolo

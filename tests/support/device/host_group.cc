@@ -31,7 +31,7 @@ enum class Kind : std::uint8_t {
   kEnd
 };
 
-/// A `GroupTensor` that has its own counts.
+/// A `GroupTensor` that owns its counts.
 struct Tensor {
   const std::byte* source = nullptr;
   std::byte* target = nullptr;
@@ -65,10 +65,10 @@ struct Call {
   std::size_t count = 0;
   const std::byte* source = nullptr;
   std::byte* target = nullptr;
-  std::vector<Tensor> tensors = {};                 ///< Where there are parts.
-  std::vector<GroupPart> sent = {}, received = {};  ///< In an exchange.
+  std::vector<Tensor> tensors = {};                 ///< For calls with parts.
+  std::vector<GroupPart> sent = {}, received = {};  ///< For an exchange.
 
-  /// Between the ranks `mine` and `theirs` of so many.
+  /// Whether the calls match between the ranks `mine` and `theirs`.
   bool matches(const Call& other, std::size_t mine, std::size_t theirs, std::size_t ranks) const {
     return kind == other.kind && dtype == other.dtype && op == other.op && count == other.count &&
            std::ranges::equal(tensors, other.tensors, {}, &Tensor::counts, &Tensor::counts) &&
@@ -112,7 +112,7 @@ struct Call {
 }  // namespace
 
 /// The current call and the ranks that have arrived at it. Calls compute under the lock, so that no
-/// memory is touched after an abort has returned.
+/// memory is accessed after an abort has returned.
 class HostGroupHub::Table {
  public:
   explicit Table(std::vector<int> members)
@@ -126,7 +126,7 @@ class HostGroupHub::Table {
     check(!std::exchange(seat(rank).taken, true), "the rank was taken before");
   }
 
-  /// Arrives with the rank's `number`-th call. Returns true if nothing is left to wait for.
+  /// Arrives with the rank's `number`-th call. Returns true if there is nothing left to wait for.
   bool attempt(int rank, std::uint64_t number, const Call& call) {
     const MutexLock lock(mutex_);
     if (seat(rank).released || number < completed_) return true;
@@ -149,7 +149,7 @@ class HostGroupHub::Table {
     return failure_.has_value();
   }
 
-  /// The first failure as `rank` sees it; its own abort does not count.
+  /// The first failure from the point of view of `rank`, ignoring its own abort.
   std::optional<Error> failure(int rank) const {
     const MutexLock lock(mutex_);
     if (!failure_ || failure_->peer == member(rank)) return std::nullopt;
@@ -158,7 +158,7 @@ class HostGroupHub::Table {
     return seen;
   }
 
-  /// Completes the calls of `rank`, and fails those of the others unless they have failed.
+  /// Completes the calls of `rank`, and fails calls of the others unless they have failed.
   void release(int rank) {
     const MutexLock lock(mutex_);
     seat(rank).released = true;
@@ -256,7 +256,7 @@ class HostGroupHub::Table {
     }
   }
 
-  /// What rank `from` sends goes to those for whom it is.
+  /// Delivers the data that rank `from` sends to its receivers.
   void hand_out(std::size_t from, DType dtype) KOLO_REQUIRES(mutex_) {
     const std::vector<GroupPart>& sent = seats_[from].call->sent;
     for (std::size_t i = 0; i < sent.size(); ++i) {

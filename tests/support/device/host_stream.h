@@ -17,9 +17,9 @@ namespace kolo {
 
 /// One operation of a host stream: a callable `bool()` that returns true when it is complete. An
 /// operation that cannot complete yet (an event is not reached, a peer has not arrived) returns
-/// false without a side effect and is called again later. It never blocks.
+/// false without side effects and is called again later. It never blocks.
 ///
-/// The callable lies inside the task, so enqueueing does not allocate. Move-only.
+/// The callable is stored inside the task, so enqueueing does not allocate. Move-only.
 class StreamTask {
  public:
   /// Large enough for a reduction of `kMostReduceSources` sources.
@@ -55,7 +55,7 @@ class StreamTask {
  private:
   struct Operations {
     bool (*call)(void*);
-    void (*move)(void* from, void* to) noexcept;  // ends the life of `from`
+    void (*move)(void* from, void* to) noexcept;  // also destroys `from`
     void (*destroy)(void*) noexcept;
   };
 
@@ -82,7 +82,7 @@ class StreamTask {
   alignas(std::max_align_t) std::byte storage_[kCapacity];
 };
 
-/// First in, first out. Its memory grows to the largest number of tasks held and is reused.
+/// A FIFO queue. Its memory grows to the largest number of tasks held and is reused.
 class TaskQueue {
  public:
   bool empty() const { return count_ == 0; }
@@ -118,14 +118,14 @@ class TaskQueue {
 /// Progress of a host stream: shared by the stream, the events recorded on it and the waits for
 /// them, which may outlive it.
 ///
-/// Threads: the thread that runs the stream writes; any thread reads. Everything that ran before
-///          `complete_one` is visible after `reached` has returned true; nothing else gives an
-///          order.
+/// Threads: one thread, which runs the stream, writes; any thread reads. Once `reached` returns
+/// true,
+///          work before the corresponding `complete_one` is visible; nothing else orders memory.
 class StreamProgress {
  public:
   void complete_one() { completed_.fetch_add(1, std::memory_order_release); }
 
-  /// The stream will run nothing more. Call it at most once.
+  /// Marks the stream as failed: it runs nothing more. Call it at most once.
   void fail(Error error) {
     failure_ = std::move(error);
     failed_.store(true, std::memory_order_release);
@@ -160,7 +160,7 @@ class HostEvent final : public Event {
     progress_ = std::move(progress);
     position_ = position;
   }
-  /// Before the first record: nothing to wait for.
+  /// Back to the state before the first record, with nothing to wait for.
   void clear() { set(nullptr, 0); }
 
   const std::shared_ptr<const StreamProgress>& progress() const { return progress_; }
@@ -172,7 +172,7 @@ class HostEvent final : public Event {
 };
 
 /// A queue of operations in host memory that behaves like a stream of an accelerator: operations
-/// run later, in order, concurrently with everything that they were not told to wait for. Kernels
+/// run later, in order, concurrently with everything that they do not explicitly wait for. Kernels
 /// and collectives of the host are operations on it.
 ///
 /// Errors: an operation that throws fails the stream. Later operations are dropped; `done` of later

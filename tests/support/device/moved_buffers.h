@@ -16,8 +16,8 @@
 
 namespace kolo::test {
 
-/// Calls visit(buffer, bytes, is_input) for both buffers of a tensor, which may point them
-/// elsewhere. One that lies in the other goes along with it.
+/// Calls visit(buffer, bytes, is_input) for both buffers of a tensor; the visitor may redirect
+/// them. A buffer inside the other one moves along with it.
 template <typename Visit>
 void visit_both(void*& result, std::size_t result_bytes, const void*& input,
                 std::size_t input_bytes, Visit visit) {
@@ -43,7 +43,7 @@ void visit_both(void*& result, std::size_t result_bytes, const void*& input,
 }
 
 /// Calls visit(buffer, bytes, is_input) for each buffer of an operation that `rank` of `ranks`
-/// gives or gets, which may point it elsewhere.
+/// reads or writes; the visitor may redirect it.
 template <typename Visit>
 void for_each_buffer(Operation& operation, int rank, int ranks, Visit visit) {
   struct Sizes {
@@ -68,15 +68,15 @@ void for_each_buffer(Operation& operation, int rank, int ranks, Visit visit) {
   }
 }
 
-/// Turns operations on host memory into operations on device memory, so that a test of the former
-/// is one of the latter. A stream of the caller writes the contents to the device, late.
+/// Converts operations on host memory to operations on device memory, so that a test of the former
+/// also tests the latter. A stream of the caller writes the contents to the device, late.
 ///
 /// Threads: one.
 class MovedBuffers {
  public:
   explicit MovedBuffers(DeviceHeap& heap) : heap_(heap) {}
 
-  /// Moves what `rank` of `ranks` gives and gets. `stream`, its caller's, belongs to `device`.
+  /// Moves the buffers that `rank` of `ranks` uses. `stream`, its caller's, belongs to `device`.
   void move(Operation& operation, int rank, int ranks, SeededHostDevice& device, Stream& stream) {
     operation.memory = MemoryKind::kDevice;
     Moved moved{.is_over = [ticket = operation.ticket] { return ticket->done(); }, .buffers = {}};
@@ -90,7 +90,7 @@ class MovedBuffers {
     moved_.push_back(std::move(moved));
   }
 
-  /// The same of a message, which is over once `is_over` holds.
+  /// As above, for a message that is complete once `is_over` holds.
   void move(Message& message, std::function<bool()> is_over, SeededHostDevice& device,
             Stream& stream) {
     Moved moved{.is_over = std::move(is_over), .buffers = {}};
@@ -108,7 +108,7 @@ class MovedBuffers {
     moved_.push_back(std::move(moved));
   }
 
-  /// Writes the results of what is over back to where they would have been. Errors:
+  /// Copies the results of completed operations back to the original buffers. Errors:
   /// std::runtime_error if an input has changed.
   void finish() {
     bool is_any_left = false;

@@ -2,7 +2,7 @@
 
 #include "comm/base/half.h"
 
-/// CUDA's bfloat16. A NaN becomes 0x7fff, as the conversion of a GPU makes it.
+/// CUDA's bfloat16. A NaN becomes 0x7fff, as in a GPU's conversion.
 
 struct __nv_bfloat16 {
   kolo::BFloat16 value;

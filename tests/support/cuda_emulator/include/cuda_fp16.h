@@ -2,7 +2,7 @@
 
 #include "comm/base/half.h"
 
-/// CUDA's float16. A NaN becomes 0x7fff, as the conversion of a GPU makes it.
+/// CUDA's float16. A NaN becomes 0x7fff, as in a GPU's conversion.
 
 struct __half {
   kolo::Float16 value;
