@@ -32,7 +32,7 @@ std::vector<const Algorithm*> serving(const CompileContext& context) {
   return found;
 }
 
-/// Cheapest first; those that cannot do it are left out.
+/// Sorts by price, cheapest first, and drops algorithms that cannot reach the goal.
 std::vector<Choice> by_price(const std::vector<const Algorithm*>& candidates,
                              const CompileContext& context) {
   std::vector<Choice> priced;
@@ -125,7 +125,7 @@ double mirror_us(const Goal& goal, DType dtype, int ranks, const LinkCost& stagi
   return copy_us(std::ranges::max(given)) + copy_us(std::ranges::max(got));
 }
 
-// Which hierarchy it will be may be open, and most of them do not sum in one place.
+// Which hierarchy will be used may be open, and most of them do not sum in one place.
 std::size_t cheapest_bucket_bytes(std::size_t bytes, MemoryKind memory, const ProcessGrid& grid,
                                   const CompileOptions& options) {
   const Goal goal = Goal::all_reduce(grid.world_size());
@@ -144,7 +144,7 @@ std::size_t cheapest_bucket_bytes(std::size_t bytes, MemoryKind memory, const Pr
     const Price price = choice_of(bucket, stable).price;
     const double buckets =
         static_cast<double>(bytes) / static_cast<double>(std::max<std::size_t>(bucket, 1));
-    // The work that is left after the last gradient, and the time that all buckets keep busy.
+    // The time after the last gradient, plus the time that all buckets keep resources busy.
     return price.us + buckets * price.busy_us;
   };
   const std::vector<std::size_t> sizes = sizes_for(bytes, kSmallestChunk);

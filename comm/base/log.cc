@@ -21,8 +21,8 @@ std::optional<spdlog::level::level_enum> level_of(std::string_view name) {
   return std::nullopt;
 }
 
-// Made on first use and never destroyed: a runtime in a static variable was made before, and so
-// ends, and logs, after everything that its life has made.
+// Created on first use and never destroyed: a runtime in a static variable is constructed earlier,
+// so it is destroyed, and logs, after everything created later.
 spdlog::logger& logger() {
   static spdlog::logger* const instance = [] {
     auto* const made =
@@ -53,7 +53,7 @@ void report(Error& error) {
   if (error.logged) return;
   error.logged = true;
   Error shown = error;
-  if (shown.rank == own_rank()) shown.rank = -1;  // Every line begins with it.
+  if (shown.rank == own_rank()) shown.rank = -1;  // every line begins with this rank
   logger().error("{}", shown.to_string());
 }
 

@@ -37,8 +37,8 @@ Coordinator::Coordinator(Transport& transport, const ProcessGrid& grid, const Cl
       close_key_(name_key(kCloseName)),
       watch_(options_.peer_timeout) {}
 
-/// The leader's memory counts the local arrivals of each bucket, and behind those how many of its
-/// iterations all nodes have released.
+/// The leader's memory counts the local arrivals of each bucket, followed by counters of the
+/// iterations that all nodes have released.
 std::uint32_t Coordinator::released_counter(BucketId bucket) const {
   return options_.buckets + bucket;
 }
@@ -77,8 +77,8 @@ Topic Coordinator::vote_on_end(std::string_view vote, std::string_view name,
   return topic;
 }
 
-/// At the decision itself, so that what comes behind it on any edge is about new uses. Where a rank
-/// is yet to come to a use that others have given up, all go on counting.
+/// Done at the decision itself, so that later frames on any edge concern new uses. If a rank has
+/// yet to reach a use that others have given up, all ranks continue counting.
 void Coordinator::end_name(const Frame& accepted) {
   const auto proposal = proposals_.find(accepted.topic);
   if (proposal == proposals_.end() || !proposal->second.ends || !ends(accepted)) return;
@@ -101,7 +101,8 @@ void Coordinator::arrive(BucketId bucket, std::uint64_t iteration, const Subject
   if (invites_) invite(arrivals_.back());
   const std::uint64_t count = transport_.arrive(leader_, bucket);
   if (count % local_size_ != 0) return;
-  // The last arrival of the node: alone it releases everybody, else the leader forwards.
+  // The node's last arrival: with a single node it releases all ranks, otherwise the leader
+  // forwards it.
   if (grid_.num_nodes() == 1) {
     for (int peer : grid_.ranks_of_node(grid_.node(transport_.rank()))) {
       if (peer != transport_.rank()) transport_.ring(peer);
@@ -113,7 +114,7 @@ void Coordinator::arrive(BucketId bucket, std::uint64_t iteration, const Subject
 
 void Coordinator::begin(BucketId bucket, std::uint64_t iteration, const Subject& subject) {
   if (ended_.size() <= bucket) ended_.resize(bucket + std::size_t{1});
-  // Filled where it stays: a copy would wait until the stores to the original are done.
+  // Filled in place: a copy would wait for the stores to the original.
   Pending& pending = begun_.emplace_back();
   pending.topic = {bucket_key(bucket), iteration};
   pending.text = subject.text;
@@ -128,7 +129,7 @@ void Coordinator::end(BucketId bucket) {
   const auto it = std::find_if(begun_.begin(), begun_.end(), [&](const Pending& pending) {
     return pending.topic.key == bucket_key(bucket);
   });
-  if (it == begun_.end()) return;  // It was agreed on, or rejected.
+  if (it == begun_.end()) return;  // it was agreed on or rejected
   ended_[bucket] = it->topic.round + 1;
   *it = begun_.back();
   begun_.pop_back();
@@ -144,7 +145,7 @@ bool Coordinator::poll() {
   const std::size_t before = decisions_.size() + agreed_.size();
   receive();
   flush();  // A decision that came before a failure still counts.
-  // A peer that left because of a failure has said which: that comes before its own absence.
+  // A peer that left because of a failure has reported it: that error comes before its own absence.
   if (const auto error = transport_.failure()) fail_with(*error);
   if (failure_) return true;
   count_arrivals();
@@ -174,7 +175,7 @@ void Coordinator::answer_pings() {
   }
 }
 
-/// Whether the topic is of a bucket that there can be: its counters are in memory that ranks share.
+/// Whether the topic belongs to a valid bucket number: its counters are in memory shared by ranks.
 bool Coordinator::has_bucket(const Topic& topic) const {
   const BucketId bucket = bucket_of(topic.key);
   return topic.key == bucket_key(bucket) && bucket < options_.buckets;
@@ -185,7 +186,7 @@ void Coordinator::hear(int peer) {
   if (!mute_.empty()) mute_.erase(peer);
 }
 
-/// Takes a frame that is not for a group.
+/// Takes a frame that does not belong to a group.
 bool Coordinator::receive_own(ControlFrame& frame) {
   while (transport_.receive_control(frame)) {
     if (switch_ == nullptr || !switch_->take(frame)) return true;
@@ -222,7 +223,7 @@ void Coordinator::handle(int peer, const Frame& frame) {
       break;
     case FrameKind::kQuery:
       if (peer != tree_.parent) return turn_away(peer, kStray);
-      // The report may take long: a rank below may be lost.
+      // The report may take long, since a rank below may be lost.
       if (!tree_.children.empty()) send(peer, {.kind = FrameKind::kPong});
       inquire(frame);
       break;
@@ -251,14 +252,14 @@ void Coordinator::handle(int peer, const Frame& frame) {
       [[fallthrough]];
     case FrameKind::kInvite:
     case FrameKind::kDecline:
-      flush();  // Decisions go first: invitations that are passed on may follow from them.
+      flush();  // Decisions go first: forwarded invitations may follow from them.
       if (!invitations_.receive(peer, frame)) return turn_away(peer, kStray);
       pass_on_invitations();
       break;
     case FrameKind::kRecall:
     case FrameKind::kAsk:
     case FrameKind::kNothing:
-      if (frame.topic != join_topic()) break;  // Whoever asked has since joined, too.
+      if (frame.topic != join_topic()) break;  // the asking rank has since joined, too
       [[fallthrough]];
     case FrameKind::kOffer:
     case FrameKind::kTake:
@@ -275,8 +276,8 @@ void Coordinator::handle(int peer, const Frame& frame) {
   }
 }
 
-/// Answers a frame that this peer does not send. Over the network a stranger may have sent it, and
-/// it must not end the job; within a node only ranks of the job can write, so there it is their
+/// Handles a frame that this peer must not send. Over the network it may come from a stranger and
+/// must not end the job; within a node only ranks of the job can write, so there it is a peer's
 /// fault.
 void Coordinator::turn_away(int peer, std::string what) {
   if (!transport_.is_mapped(peer)) return foreign_.drop(peer, what);
@@ -353,9 +354,10 @@ void Coordinator::count_arrivals() {
   }
 }
 
-/// With an iteration of an eager bucket all of them are forgotten: ranks may be in different ones.
-/// So are those of a name, if some ranks may have missed one: their proposals do not come to it.
-/// Not so if earlier ones end well.
+/// Forgets all iterations of an eager bucket with the topic, because ranks may be in different
+/// ones, and the uses of a name with it if some ranks may have missed one, because their proposals
+/// would not match. If earlier ones still end well (`ends_earlier` is false), only this and later
+/// iterations are forgotten.
 bool Coordinator::forget(const Topic& topic, bool ends_earlier) {
   const auto is_meant = [&](const Pending& p) {
     if (!ends_earlier) return p.topic.key == topic.key && p.topic.round >= topic.round;
@@ -370,9 +372,9 @@ bool Coordinator::forget(const Topic& topic, bool ends_earlier) {
          0;
 }
 
-/// A rank that had none of these topics pending was busy, and will come to the same use of the
-/// name: it then fails like those of the other ranks. One that has joined will not, and one
-/// that closes does so once.
+/// A rank that had none of these topics pending was busy, and will reach the same use of the name
+/// later, which then fails as on other ranks. A joined rank will not reach it, and a rank that
+/// closes does so once.
 void Coordinator::forget_rejected(const Frame& decision) {
   bool was_waiting = false;
   const bool ends_earlier = !is_by_closed(decision.error);
@@ -400,7 +402,8 @@ void Coordinator::leave(const Error& error) {
   if (!failure_) tell(error, -1);
 }
 
-/// Ends the job here and passes the notice on. An error of the job names no rank of a group.
+/// Ends the job on this rank and forwards the notice. An error of the job does not name ranks of a
+/// group.
 void Coordinator::tell(const Error& error, int teller) {
   failure_ = error;
   const int lost = error.group == options_.group ? error.peer : -1;

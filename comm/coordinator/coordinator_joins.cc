@@ -1,4 +1,4 @@
-// The coordinator while some ranks have run out of data, or wait for the end.
+// The coordinator while some ranks have joined or closed.
 
 #include <algorithm>
 #include <span>
@@ -11,7 +11,7 @@
 namespace kolo {
 
 Topic Coordinator::join(const Waited& waited) {
-  // The uses of names that others have given up, to which this rank does not come.
+  // Counts uses of names that other ranks have given up, and that this rank does not reach.
   for (const auto& [key, error] : refused_) ++rounds_[key];
   refused_.clear();
   flush();
@@ -23,13 +23,13 @@ Topic Coordinator::join(const Waited& waited) {
 }
 
 void Coordinator::close() {
-  if (refused_.contains(close_key_)) return;  // Others have given it up.
+  if (refused_.contains(close_key_)) return;  // other ranks have given it up
   flush();
   invitations_.close(transport_.rank(), close_topic().round);
   pass_on_invitations();
 }
 
-/// Ranks that have joined cast votes by themselves, and those that close agree on that.
+/// Joined ranks cast votes on their own, and closing ranks agree on closing.
 bool Coordinator::is_open_to_all(const Pending& pending) const {
   const bool is_vote = pending.sequence == 0 && !is_bucket_key(pending.topic.key);
   return !is_vote && pending.topic.key != close_key_;
@@ -73,7 +73,7 @@ void Coordinator::decline(const Topic& topic, Error error) {
   pass_on_invitations();
 }
 
-/// Before: frames that were made earlier have left.
+/// Before: frames made earlier have left.
 void Coordinator::pass_on_invitations() {
   const bool invites = invitations_.are_wanted();
   if (invites && !invites_) invite_to_everything();
@@ -82,7 +82,7 @@ void Coordinator::pass_on_invitations() {
     send(outgoing.peer, outgoing.frame);
   }
   for (Invitations::Declined& declined : invitations_.take_declined()) {
-    // Whatever is begun without ranks that have closed fails alike: one line says so.
+    // All operations begun without closed ranks fail alike: one log line is enough.
     if (!is_by_closed(declined.error) || !std::exchange(has_reported_closed_, true)) {
       log::report(declined.error);
     }
@@ -100,13 +100,13 @@ Invitation Coordinator::invitation_to(const Pending& pending) {
 
 void Coordinator::invite(const Pending& pending) {
   const Invitation invitation = invitation_to(pending);
-  flush();  // May forget what is pending.
+  flush();  // may forget pending topics
   invitations_.invite(invitation);
   pass_on_invitations();
 }
 
-/// Topics that have ended here count, too, because a rank that has joined may have left them out.
-/// Uses of a bucket come before a new agreement on its name.
+/// Includes topics that have ended on this rank, because a joined rank may have missed them. Uses
+/// of a bucket come before a new agreement on its name.
 void Coordinator::invite_to_everything() {
   std::vector<Topic> topics;
   for (std::size_t bucket = 0; bucket < ended_.size(); ++bucket) {

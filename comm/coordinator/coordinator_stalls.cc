@@ -1,4 +1,4 @@
-// What a coordinator does when nothing moves: it complains, inquires, reports and pings.
+// How a coordinator handles a lack of progress: it complains, inquires, reports and pings.
 
 #include <algorithm>
 #include <chrono>
@@ -22,15 +22,15 @@ Duration check_interval(const CoordinatorOptions& options) {
   return std::min(complaint_interval(options) / 4, options.peer_timeout / 16);
 }
 
-/// A rank that owes an answer for this long is taken for mute: others no longer wait for its
-/// report. With the same limits the watchdog of a stuck rank says so.
+/// A rank that owes an answer for this long counts as mute: others no longer wait for its report.
+/// With the same limits, the watchdog of a stuck rank reports that it is stuck.
 Duration mute_after(const CoordinatorOptions& options) {
   return std::min(options.warn_after, options.peer_timeout / 2);
 }
 
 double in_seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
-/// `verb`: in which the rank is stuck, if it has said so.
+/// `verb`: the verb in which the rank is stuck, if it has reported one.
 std::string tell_silence(int rank, Duration silence, const std::string& verb) {
   std::string text = fmt::format("rank {} has been silent for {:.3g} s", rank, in_seconds(silence));
   if (!verb.empty())
@@ -40,15 +40,15 @@ std::string tell_silence(int rank, Duration silence, const std::string& verb) {
 
 }  // namespace
 
-/// Each makes the root ask all ranks. It does not grow with the age of what is pending, so a rank
-/// that freezes late is noticed as soon as any other; and it is short beside the limit of a stall,
-/// whose time is counted from the first one.
+/// Each complaint makes the root ask all ranks. The interval does not grow with the age of pending
+/// topics, so that a rank that freezes late is noticed as soon as any other; and it is short
+/// compared to the stall limit, which is counted from the first complaint.
 Duration complaint_interval(const CoordinatorOptions& options) {
   return std::min({options.mismatch_after, options.peer_timeout / 8, options.stall_after / 8});
 }
 
 void Coordinator::inquire(const Frame& query) {
-  // The root asks about everything that is pending, so there is no need to complain as well.
+  // The root asks about all pending topics, so it need not complain as well.
   next_complaint_ = later(clock_.now(), complaint_interval(options_));
   last_.look(clock_.now());
   inquiry_.begin(query.least, report(query));
@@ -61,7 +61,7 @@ void Coordinator::inquire(const Frame& query) {
   answer();
 }
 
-/// They still owe a sign of life, and may be lost later.
+/// Mute children still owe a sign of life, and may be lost later.
 void Coordinator::give_up_mute_children() {
   for (const int child : std::set<int>(inquiry_.silent_children())) {
     const Duration silence = watch_.silence(child);
@@ -73,13 +73,13 @@ void Coordinator::give_up_mute_children() {
   }
 }
 
-/// The verb that the rank says it is stuck in; empty: it has not said so where this one can read
-/// it.
+/// The verb in which the rank reports to be stuck; empty if it has not reported one that this rank
+/// can read.
 std::string Coordinator::stuck_in(int rank) const {
   return transport_.is_mapped(rank) ? transport_.stuck_in(rank) : std::string();
 }
 
-/// Hands the report of this rank's subtree on when it is complete.
+/// Forwards the report of this rank's subtree when it is complete.
 void Coordinator::answer() {
   auto report = inquiry_.take_complete();
   if (!report) return;
@@ -126,7 +126,7 @@ std::string Coordinator::describe_wait() const {
   return text.empty() ? "no agreement" : text;
 }
 
-/// All that is left to a rank that closes is what it has pending.
+/// A closing rank reports only what it has pending.
 JointReport Coordinator::report(const Frame& query) const {
   std::vector<PendingTopic> topics;
   std::map<const Waited*, int> waiters;
@@ -159,8 +159,8 @@ bool Coordinator::is_check_due(bool runs) {
   return false;
 }
 
-/// A rank that owes a report may have frozen after an older frame of its own seemed to answer, so
-/// it is pinged like the others.
+/// A rank that owes a report is pinged like the others, because it may have frozen after an earlier
+/// frame of its own that looked like an answer.
 void Coordinator::check_peers(std::span<const int> awaited) {
   const TimePoint now = clock_.now();
   next_check_ = later(now, check_interval(options_));
@@ -196,7 +196,7 @@ void Coordinator::warn_of_silence() {
   }
 }
 
-/// One complaint stands for everything that is pending here: the root asks about all of it.
+/// One complaint represents everything pending on this rank: the root asks about all of it.
 void Coordinator::complain(TimePoint now) {
   const Pending* oldest = nullptr;
   for_each_pending(*this, [&](Pending& pending) {
@@ -207,8 +207,8 @@ void Coordinator::complain(TimePoint now) {
   if (now >= next_complaint_) pass_complaint(oldest->topic);
 }
 
-/// At most one complaint in an interval goes up from a subtree: the inquiry asks about everything.
-/// That of a child may come a little early, since clocks tick.
+/// A subtree sends at most one complaint per interval, because the inquiry asks about everything. A
+/// child's complaint may come slightly early, since clocks tick.
 void Coordinator::take_complaint(const Topic& topic) {
   if (later(clock_.now(), complaint_interval(options_) / 2) >= next_complaint_) {
     pass_complaint(topic);

@@ -27,7 +27,7 @@ void Invitations::pass_on(const Frame& frame, int from) {
   }
 }
 
-/// Returns whether it is news.
+/// Returns whether the invitation is new.
 bool Invitations::note(const Invitation& invitation) {
   const auto [latest, is_new] = latest_.try_emplace(invitation.topic.key, invitation);
   if (!is_new) {
@@ -55,8 +55,8 @@ void Invitations::close(int rank, std::uint64_t attempt) {
 void Invitations::begin(int rank) {
   has_joined_ = true;
   joined_.insert(rank);
-  // A new use of a name comes after the uses of the bucket that the name has had. Keys of buckets
-  // are greater than those of names.
+  // A new use of a name comes after the uses of its previous bucket. Bucket keys are greater than
+  // name keys.
   const auto first_bucket = latest_.lower_bound(kBucketKeyBit);
   for (auto it = first_bucket; it != latest_.end(); ++it) fresh_.push_back(it->second);
   for (auto it = latest_.begin(); it != first_bucket; ++it) fresh_.push_back(it->second);
@@ -113,7 +113,7 @@ bool Invitations::receive(int peer, const Frame& frame) {
       return true;
     case FrameKind::kClosed:
       if (!is_neighbour(peer)) return false;
-      if (frame.greatest < attempt_) return true;  // It was rejected meanwhile.
+      if (frame.greatest < attempt_) return true;  // the attempt has been rejected meanwhile
       if (!joined_.insert(static_cast<int>(frame.least)).second) return false;
       closed_.insert(static_cast<int>(frame.least));
       pass_on(frame, peer);

@@ -12,8 +12,8 @@ namespace {
 
 // --- Combining ----------------------------------------------------------------------------------
 
-/// Forgets the topics from `bound` on. A rank may then wait for something that nobody knows, so
-/// nobody may conclude that it is stuck.
+/// Omits the topics from `bound` on. A rank may then wait for an unknown topic, so it must not be
+/// considered stuck.
 void cut(AlikeRanks& alike, const Topic& bound) {
   const auto first = std::ranges::lower_bound(alike.pending, bound, {}, &PendingTopic::topic);
   if (std::any_of(first, alike.pending.end(), [](const auto& entry) { return entry.blocking; })) {
@@ -28,7 +28,7 @@ void add_acts(std::vector<RankAct>& acts, std::vector<RankAct> others) {
   if (acts.size() > AlikeRanks::kMostActs) acts.resize(AlikeRanks::kMostActs);
 }
 
-/// One entry for all ranks that report the same.
+/// Merges entries of ranks with equal reports.
 void unite(std::vector<AlikeRanks>& entries) {
   std::vector<AlikeRanks> united;
   for (AlikeRanks& entry : entries) {
@@ -45,7 +45,7 @@ void unite(std::vector<AlikeRanks>& entries) {
   entries = std::move(united);
 }
 
-/// The first topic that is too many.
+/// The first topic beyond the limit.
 std::optional<Topic> topic_beyond(const std::vector<AlikeRanks>& entries, std::size_t most) {
   std::set<Topic> topics;
   for (const AlikeRanks& entry : entries) {
@@ -55,7 +55,8 @@ std::optional<Topic> topic_beyond(const std::vector<AlikeRanks>& entries, std::s
   return *std::next(topics.begin(), static_cast<std::ptrdiff_t>(most));
 }
 
-/// Stragglers, which lack the most, and those that most ranks are like, tell the most.
+/// Keeps the most informative entries: stragglers, which lack the most, and entries that represent
+/// most ranks.
 void leave_out_kinds(std::vector<AlikeRanks>& entries) {
   if (entries.size() <= JointReport::kMostKinds) return;
   const auto half = static_cast<std::ptrdiff_t>(JointReport::kMostKinds / 2);
@@ -82,7 +83,7 @@ constexpr std::size_t kLeastMuteBytes = 16;
 constexpr std::size_t kLeastEntryBytes = 28;  // of the table
 constexpr std::size_t kLeastKindBytes = 21;
 
-/// How a kind of ranks has a topic of the table.
+/// The state of a topic of the table in one entry.
 enum class Having : std::uint8_t { kNot, kPending, kBlocking, kPast };
 constexpr Having kAllHavings[] = {Having::kNot, Having::kPending, Having::kBlocking, Having::kPast};
 

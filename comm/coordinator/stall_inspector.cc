@@ -24,7 +24,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// The tensor that all lines `line_of(each)` are about; empty if they are about several, or none.
+/// The tensor that all lines `line_of(each)` concern; empty if they concern several, or none.
 template <typename All, typename LineOf>
 std::string common_tensor(const All& all, LineOf line_of) {
   std::string tensor;
@@ -89,7 +89,7 @@ std::optional<Frame> StallInspector::next_query(TimePoint now) {
   }
   is_due_ = false;
   is_complaint_ = !stalled_.empty();
-  // A rank keeps no list of the iterations that have ended there, so it is told which to report.
+  // A rank keeps no list of ended iterations, so it is told which ones to report.
   const auto ask = [&](const Topic& topic) {
     if (is_bucket_key(topic.key)) asked_.insert(topic);
   };
@@ -130,7 +130,7 @@ std::optional<StallInspector::Finding> StallInspector::conclude(TimePoint now) {
   } else if (is_confirmed(suspicion, now)) {
     finding = explain(suspicion);
   }
-  // What nobody complained of has not been asked about yet.
+  // Topics without complaints have not been asked about yet.
   if (is_complaint_ && !finding &&
       std::any_of(blocked_.begin(), blocked_.end(),
                   [&](const Topic& t) { return is_bucket_key(t.key) && !asked_.contains(t); })) {
@@ -227,7 +227,7 @@ StallInspector::Suspicion StallInspector::find_disagreement() const {
 // --- Deadlock -----------------------------------------------------------------------------------
 
 StallInspector::Suspicion StallInspector::find_deadlock() const {
-  Suspicion stuck;  // what all threads of some ranks wait for
+  Suspicion stuck;  // topics that all threads of some ranks wait for
   for (const AlikeRanks& ranks : report_.alike) {
     if (!ranks.all_wait) continue;
     for (const PendingTopic& entry : ranks.pending) {
@@ -238,7 +238,7 @@ StallInspector::Suspicion StallInspector::find_deadlock() const {
     return std::any_of(stuck.pending.begin(), stuck.pending.end(),
                        [&](const auto& other) { return !has_submitted(*other.first, topic); });
   };
-  // What remains is the greatest set of ranks in which nobody can go on.
+  // The remaining set is the largest in which no rank can proceed.
   while (std::erase_if(stuck.pending, [&](const auto& ranks) {
            return !std::all_of(ranks.second.begin(), ranks.second.end(), is_hopeless);
          }) > 0) {
@@ -246,7 +246,7 @@ StallInspector::Suspicion StallInspector::find_deadlock() const {
   return stuck;
 }
 
-/// Whether an inquiry long enough ago showed the same of each of these ranks.
+/// Whether an inquiry long enough ago showed the same for each of these ranks.
 bool StallInspector::is_confirmed(const Suspicion& suspicion, TimePoint now) {
   std::vector<Suspect> suspects;
   for (const auto& [ranks, topics] : suspicion.pending) suspects.push_back({ranks->ranks, topics});
@@ -309,7 +309,7 @@ bool StallInspector::is_crossed(const Topic& topic) const {
   });
 }
 
-/// A stall is due once by itself, and then whenever the longest wait of the last table has doubled.
+/// A table is due once per stall, and then whenever the longest wait of the last table has doubled.
 bool StallInspector::is_table_due(TimePoint now) const {
   if (limits_.warn_after == Duration::max()) return false;
   return std::ranges::any_of(stalls_, [&](const auto& entry) {
@@ -319,7 +319,7 @@ bool StallInspector::is_table_due(TimePoint now) const {
   });
 }
 
-/// Of all that is waited for in vain, the longest wait first.
+/// All topics waited for in vain, the longest wait first.
 std::string StallInspector::make_table(TimePoint now) {
   std::vector<StalledTensor> tensors;
   Duration longest{};
@@ -353,7 +353,7 @@ std::string StallInspector::make_table(TimePoint now) {
          (report_.mute.empty() || left_out.empty() ? left_out : "\n " + left_out);
 }
 
-/// What a topic that some ranks wait for is called.
+/// The name of a topic that some ranks wait for.
 std::string StallInspector::text_of(const Topic& topic) const {
   for (const AlikeRanks& ranks : report_.alike) {
     if (waits(ranks, topic)) return first_line(find_pending(ranks, topic)->text);
@@ -376,7 +376,7 @@ std::string StallInspector::describe_stalls(const std::vector<Topic>& topics) co
   return text + ranks_unheard();
 }
 
-/// Ends a text about a report that does not know of all ranks.
+/// End of a text based on a report that does not cover all ranks.
 std::string StallInspector::ranks_left_out() const {
   const std::size_t known = report_.ranks() + report_.mute.size();
   if (known >= world_size_) return {};
@@ -384,7 +384,7 @@ std::string StallInspector::ranks_left_out() const {
                               : fmt::format(" (nothing is known of {} more)", world_size_ - known);
 }
 
-/// The same, of an error or a warning in one line.
+/// As above, for an error or a warning in one line.
 std::string StallInspector::ranks_unheard() const {
   RankSet ranks;
   for (const MuteRank& mute : report_.mute) ranks.add(mute.rank);

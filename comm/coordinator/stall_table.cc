@@ -51,7 +51,7 @@ std::string line_of(const MuteRank& rank) {
   return text;
 }
 
-/// Ends a list of which `shown` entries at most are given.
+/// The end of a list of which at most `shown` entries are shown.
 std::string rest_of(std::size_t size, std::size_t shown) {
   return size <= shown ? "" : fmt::format("\n  ... and {} more", size - shown);
 }

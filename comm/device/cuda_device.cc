@@ -107,7 +107,7 @@ std::string describe_gpu(int index) {
   require_cuda(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
   char bus_id[32] = {};
   require_cuda(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, index), "cudaDeviceGetPCIBusId");
-  std::string lower(bus_id);  // The spelling of the kernel and of hwloc.
+  std::string lower(bus_id);  // the spelling used by the kernel and hwloc
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return fmt::format("cuda:{} ({}, {})", index, properties.name, lower);
@@ -117,13 +117,13 @@ DeviceMemory::Free free_with(int index, cudaError_t (*free)(void*), const char* 
   return [index, free, call](void* data) { close_on(index, [=] { log_cuda(free(data), call); }); };
 }
 
-/// An event of a capture belongs to its graph: no other stream can wait for it, and it tells
-/// nothing.
+/// An event recorded during capture belongs to the graph: other streams cannot wait for it, and
+/// querying it is meaningless.
 void check_no_capture(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const cudaError_t answer = cudaStreamIsCapturing(stream, &status);
   if (answer == cudaErrorStreamCaptureImplicit) {
-    (void)cudaGetLastError();  // It is no error of the next CUDA call.
+    (void)cudaGetLastError();  // not an error of the next CUDA call
     status = cudaStreamCaptureStatusActive;
   } else {
     require_cuda(answer, "cudaStreamIsCapturing");

@@ -15,9 +15,9 @@ namespace kolo {
 namespace {
 
 enum class FoundingMessage : std::uint8_t {
-  kCome,     ///< Member to the first one: its proposal.
-  kFounded,  ///< First one to members: all places.
-  kRefused,  ///< First one to members: the error.
+  kCome,     ///< Member to the collecting rank: its proposal.
+  kFounded,  ///< Collecting rank to members: all places.
+  kRefused,  ///< Collecting rank to members: the error.
 };
 
 constexpr std::size_t kPlaceBytes = 20;
@@ -47,7 +47,7 @@ void write(ByteWriter& writer, const GroupProposal& proposal) {
   if (proposal.obstacle) write_error(writer, *proposal.obstacle);
 }
 
-/// Empty if these bytes are none.
+/// Empty if the bytes are not a proposal.
 std::optional<GroupProposal> read_proposal(ByteReader& reader) {
   GroupProposal proposal;
   proposal.name = reader.text();
@@ -129,7 +129,7 @@ void GroupFounder::receive(int peer, std::span<const std::byte> bytes) {
   turn_away();
 }
 
-// --- The rank that collects ---------------------------------------------------------------------
+// --- The collecting rank ------------------------------------------------------------------------
 
 void GroupFounder::come(int peer, Coming coming) {
   const Key key{coming.proposal.name, ascending(coming.proposal.ranks)};
@@ -146,7 +146,7 @@ void GroupFounder::come(int peer, Coming coming) {
   if (gathering.came.empty() && gathering.missed.empty()) gatherings_.erase(key);
 }
 
-/// Before: all have come.
+/// Before: all proposals have come.
 void GroupFounder::conclude(Gathering& gathering) {
   const GroupProposal& own = gathering.came.at(rank_).front().proposal;
   std::vector<GroupPlace> places;
@@ -175,7 +175,7 @@ void GroupFounder::conclude(Gathering& gathering) {
   settle(gathering, std::move(places));
 }
 
-/// Those who are late get the error when they come.
+/// Late members get the error when their proposals come.
 void GroupFounder::refuse(Gathering& gathering, Error error, const std::vector<int>& late) {
   const auto own = gathering.came.find(rank_);
   const auto& first = own != gathering.came.end() ? own->second : gathering.came.begin()->second;
@@ -185,7 +185,7 @@ void GroupFounder::refuse(Gathering& gathering, Error error, const std::vector<i
   settle(gathering, std::move(error));
 }
 
-/// Ends the first proposal of each rank that has come.
+/// Removes the first proposal of each rank whose proposal has come.
 void GroupFounder::settle(Gathering& gathering,
                           const std::variant<std::vector<GroupPlace>, Error>& result) {
   for (auto it = gathering.came.begin(); it != gathering.came.end();) {
@@ -214,7 +214,7 @@ void GroupFounder::answer(int peer, std::uint64_t id,
   }
 }
 
-/// A proposal may have ended otherwise by now.
+/// The proposal may have ended for another reason by now.
 void GroupFounder::decide(std::uint64_t id, std::variant<std::vector<GroupPlace>, Error> result) {
   if (proposed_.erase(id) > 0) outcomes_.push_back({.id = id, .result = std::move(result)});
 }

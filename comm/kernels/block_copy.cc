@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-// Sanitizers do not see what inline assembly reads and writes.
+// Sanitizers do not see the reads and writes of inline assembly.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define KOLO_HAS_REP_MOVSB 1
 #include <cpuid.h>
@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 
-/// "Enhanced" and "fast short" REP MOVSB, by which Linux decides, too, how it copies. Source: Intel
-/// 64 and IA-32 Architectures Software Developer's Manual, volume 2A, CPUID, leaf 7.
+/// "Enhanced" and "fast short" REP MOVSB, the features by which Linux chooses its copy routines.
+/// Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2A, CPUID, leaf 7.
 bool is_advertised() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
@@ -35,7 +35,7 @@ bool has_block_copy() {
 }
 
 void block_copy(void* dst, const void* src, std::size_t bytes) {
-  // Some processors copy to misaligned lines many times slower.
+  // Some processors copy to misaligned lines many times more slowly.
   const std::size_t misaligned = (kLine - reinterpret_cast<std::uintptr_t>(dst) % kLine) % kLine;
   const std::size_t head = std::min(misaligned, bytes);
   std::memcpy(dst, src, head);

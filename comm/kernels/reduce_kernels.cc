@@ -108,7 +108,7 @@ void sum_rows(const RowGroups& groups, const std::byte* rows, std::size_t width,
 
 void spread_rows(std::span<const std::int64_t> indices, const std::byte* rows,
                  std::size_t row_bytes, std::byte* table) {
-  if (row_bytes == 0) return;  // rows of no columns may lie nowhere: null
+  if (row_bytes == 0) return;  // rows without columns may have a null address
   for (const std::int64_t index : indices) {
     std::memcpy(table + static_cast<std::size_t>(index) * row_bytes, rows, row_bytes);
     rows += row_bytes;

@@ -51,7 +51,7 @@ T to_integer(double value) {
   return static_cast<T>(value);
 }
 
-/// The one rounding, from the type of the computation to the stored type. Every NaN becomes the
+/// The only rounding, from the type of the computation to the stored type. Every NaN becomes the
 /// same one, because machines differ in which operand's NaN they return.
 template <typename T, typename Wide>
 T round_to(Wide value) {
@@ -66,7 +66,7 @@ T round_to(Wide value) {
   }
 }
 
-/// The same, with saturation in place of overflow.
+/// As above, saturating instead of overflowing to infinity.
 template <typename T, typename Wide>
 T round_within(Wide value) {
   const T rounded = round_to<T>(value);
@@ -110,7 +110,7 @@ void convert_as(void* dst, const void* src, std::size_t count, double scale) {
   for (std::size_t i = 0; i < count; ++i) out[i] = round_to<To>(widen<Wide>(in[i]) * factor);
 }
 
-/// Calls run(type identity) for one of the two wires.
+/// Calls run(type identity) for the wire's type.
 template <typename Run>
 auto visit_wire(DType wire, Run run) {
   return wire == DType::kFloat16 ? run(std::type_identity<Float16>())

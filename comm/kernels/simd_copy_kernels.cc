@@ -18,7 +18,7 @@ namespace HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
-// No vectors: the reference is as fast.
+// Without vectors: the reference is as fast.
 bool convert_on_target(DType, void*, DType, const void*, std::size_t, double, Stores) {
   return false;
 }
@@ -43,7 +43,8 @@ std::size_t convert_steps(D d, typename To::Stored* dst, const typename From::St
   return i;
 }
 
-// Converts in steps of 4 vectors past the cache, and returns the first element left.
+// Converts in steps of 4 vectors past the cache, and returns the index of the first remaining
+// element.
 template <class To, class From, class D>
 std::size_t convert_streaming(D d, typename To::Stored* dst, const typename From::Stored* src,
                               std::size_t count, hn::Vec<D> scale) {
@@ -77,7 +78,7 @@ bool convert_lanes(void* dst, const void* src, std::size_t count, double scale, 
     }
   }
   for_each_block(i, count, 4 * hn::Lanes(full), sizeof(*out), [&](std::size_t end) HWY_ATTR {
-    // To narrower elements more is read than written, and that is what takes the time.
+    // When converting to narrower elements, more is read than written, and reading takes the time.
     if constexpr (sizeof(*out) >= sizeof(*in)) own_lines(out + i, out + end);
     i = convert_steps<To, From, 4>(full, out, in, i, end, hn::Set(full, factor));
   });
@@ -129,7 +130,7 @@ bool convert_on_target(DType dst_dtype, void* dst, DType src_dtype, const void* 
 }
 
 // Exchanges in steps of kUnroll vectors, with `store` for the writes to `out`, and returns the
-// first byte left.
+// index of the first remaining byte.
 template <int kUnroll, class D, class Store>
 std::size_t exchange_steps(D d, std::uint8_t* out, std::uint8_t* slot, const std::uint8_t* in,
                            std::size_t i, std::size_t bytes, const Store& store) {

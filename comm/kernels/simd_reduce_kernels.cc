@@ -29,7 +29,7 @@ const char* target_name() { return hwy::TargetName(HWY_TARGET); }
 
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
-// No vectors: the reference is as fast.
+// Without vectors: the reference is as fast.
 bool reduce_on_target(DType, ReduceOp, Outputs, Sources, std::size_t, double, Overflow, Stores) {
   return false;
 }
@@ -47,7 +47,7 @@ typename L::Stored* at(void* output, std::size_t i) {
   return static_cast<typename L::Stored*>(output) + i;
 }
 
-// Writes four vectors to element i on of every output.
+// Writes four vectors to every output, from element i on.
 template <class L, class D, class V, class To>
 void store_everywhere(D d, V a, V b, V c, V e, const To& outputs, std::size_t i) {
   for (void* output : outputs) {
@@ -77,9 +77,9 @@ void combine(D d, const From& sources, std::size_t first, std::size_t i, V& accu
   }
 }
 
-// Reduces in steps of 4 * lanes elements while they fit, and returns the first element left. Each
-// output is written after all inputs at its place were read, so an output may be a source. Outputs
-// and sources are spans of pointers, or arrays, which stay in registers.
+// Reduces in steps of 4 * lanes elements while they fit, and returns the index of the first
+// remaining element. Each output is written after all inputs at its place were read, so an output
+// may be a source. Outputs and sources are spans of pointers, or arrays, which stay in registers.
 template <class L, class Op, class By, class D, class To, class From>
 std::size_t reduce_registers(D d, const To& outputs, const From& sources, std::size_t i,
                              std::size_t count, hn::Vec<D> scale) {
@@ -95,7 +95,7 @@ std::size_t reduce_registers(D d, const To& outputs, const From& sources, std::s
   return i;
 }
 
-// The same for any number of sources, in blocks of kBlock elements: reads kMaxStreams sources at a
+// As above for any number of sources, in blocks of kBlock elements: reads kMaxStreams sources at a
 // time and keeps the unrounded partial sums in L1 in between.
 template <class L, class Op, class By, class D>
 std::size_t reduce_blocks(D d, Outputs outputs, Sources sources, std::size_t i, std::size_t count,
@@ -150,7 +150,7 @@ void reduce_singly(Outputs outputs, Sources sources, std::size_t i, std::size_t 
   }
 }
 
-// Reduces in steps while they fit, and returns the first element left.
+// Reduces in steps while they fit, and returns the index of the first remaining element.
 template <class L, class Op, class By>
 std::size_t reduce_steps(Outputs outputs, Sources sources, std::size_t i, std::size_t count,
                          typename L::Accum factor) {
@@ -170,7 +170,7 @@ std::size_t reduce_steps(Outputs outputs, Sources sources, std::size_t i, std::s
   return reduce_registers<L, Op, By>(d, outputs, sources, i, count, hn::Set(d, factor));
 }
 
-// Lines that are also read are in the cache already, and outputs that are not aligned alike have no
+// Lines that are also read are already in the cache, and differently aligned outputs have no
 // element from which all are aligned.
 template <class L>
 bool can_stream(Outputs outputs, Sources sources, std::size_t count) {
@@ -211,7 +211,7 @@ bool reduce_lanes(Outputs outputs, Sources sources, std::size_t count, double sc
     reduce_by<L, Op, Times>(outputs, sources, count, operand, stores);
     return true;
   }
-  // Averages are; other results that are divided are rare.
+  // Averages are of floats; other divided results are rare.
   constexpr bool kIsFloat = std::is_floating_point_v<typename L::Accum>;
   if constexpr (std::is_same_v<Op, combine::Sum> && kIsFloat) {
     reduce_by<L, Op, Over>(outputs, sources, count, operand, stores);
@@ -232,7 +232,7 @@ bool reduce_float(ReduceOp op, Outputs outputs, Sources sources, std::size_t cou
   });
 }
 
-// Bits have no width of their own. Sums wrap, so they are the same for signed and unsigned.
+// Bitwise operations work at any width. Sums wrap, so they are the same for signed and unsigned.
 template <typename T>
 bool reduce_integer(ReduceOp op, Outputs outputs, Sources sources, std::size_t count, double scale,
                     Stores stores) {

@@ -23,7 +23,7 @@ using Largest = std::optional<std::uint16_t>;
 
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
-// No vectors: the reference is as fast.
+// Without vectors: the reference is as fast.
 TooLarge to_wire_on_target(DType, void*, DType, const void*, std::size_t, int) { return {}; }
 Largest from_wire_on_target(DType, void*, DType, const void*, std::size_t, int, Stores) {
   return {};

@@ -96,9 +96,9 @@ void MessageMatching::forget_if_empty(std::unordered_map<std::uint64_t, Line>::i
 
 namespace {
 
-/// No memory is larger.
+/// Larger than any memory.
 constexpr std::uint64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
-/// If there are more tensors, a text describes only the first that differs.
+/// With more tensors, a text describes only the first that differs.
 constexpr std::size_t kMostTensorsInText = 16;
 
 OfferedTensor offered(const BufferView& tensor) {
@@ -128,7 +128,7 @@ std::string text_of(std::span<const OfferedTensor> tensors) {
   return fmt::format("{}", fmt::join(each, " + "));
 }
 
-/// Two lists that differ and look alike, because they are long: where they differ first.
+/// The first difference between two long lists whose texts would look alike.
 std::string difference(const std::vector<OfferedTensor>& sent,
                        const std::vector<OfferedTensor>& received) {
   if (sent.size() <= kMostTensorsInText || sent.size() != received.size()) return {};

@@ -17,7 +17,7 @@ constexpr std::size_t kMostInText = 3;
 
 bool came_unasked(const Offer& offer) { return offer.delivery != Delivery::kOnDemand; }
 
-/// The label of a data message. The order of two with one label is that of their offers.
+/// The tag of a data message. Messages with equal tags keep the order of their offers.
 Tag data_tag(BucketId bucket, int source, std::uint64_t number) {
   return {
       .source = static_cast<std::uint32_t>(source),
@@ -25,7 +25,7 @@ Tag data_tag(BucketId bucket, int source, std::uint64_t number) {
       .ordinal = static_cast<std::uint32_t>(number & std::numeric_limits<std::uint32_t>::max())};
 }
 
-/// Takes the place of a receive that refuses a message which comes nevertheless.
+/// Stands in for a receive that refuses a message which arrives nevertheless.
 class Discarded final : public Message {
  public:
   explicit Discarded(std::size_t bytes) : memory_(bytes) { kind = Kind::kReceive; }
@@ -85,7 +85,7 @@ Delivery Messages::delivery(const Peer& to, const Message& message) const {
   const std::size_t bytes = message.bytes();
   if (bytes > to.room) return Delivery::kOnDemand;
   if (bytes <= kMostInOffer) return Delivery::kInOffer;
-  // Inside a node the question costs less than a second copy of what comes before its receive.
+  // Inside a node, asking costs less than a second copy of a message that precedes its receive.
   const bool goes_ahead = bytes <= kMostBehindOffer && !transport_.is_mapped(message.peer);
   return goes_ahead ? Delivery::kBehindOffer : Delivery::kOnDemand;
 }
@@ -98,7 +98,7 @@ void Messages::start_sending(Message& message, std::uint64_t number) {
   count_sent(message.peer, data.size());
 }
 
-/// Its elements in one piece, which it keeps until it is answered.
+/// Its elements in one contiguous range, which it keeps until it is answered.
 std::span<const std::byte> Messages::outgoing(Message& message) {
   if (const auto piece = in_one_piece(message.parts())) return *piece;
   const std::size_t bytes = message.bytes();
@@ -122,7 +122,7 @@ void Messages::refused(int peer, std::uint64_t number, const Error& error) {
     const Message& message = *transfer.message;
     const bool is_it = message.kind == Message::Kind::kSend && message.peer == peer;
     if (!is_it || transfer.number != number) continue;
-    transfer.refusal = error;  // Its buffer is not the caller's yet.
+    transfer.refusal = error;  // its buffer is still in use
     return;
   }
   log::error(error.to_string());
@@ -189,7 +189,7 @@ void Messages::start_receiving(int source, std::uint64_t number, std::span<std::
   transport_.irecv(source, data_tag(bucket_, source, number), data, message.transfer);
 }
 
-/// Memory for the elements, in one piece.
+/// Contiguous memory for the elements.
 std::span<std::byte> Messages::incoming(Message& receive, std::size_t bytes) {
   if (const auto piece = in_one_piece(receive.parts())) return piece->first(bytes);
   receive.packed = allocate_aligned(bytes);
@@ -223,7 +223,7 @@ void Messages::refuse(int source, const Offer& offer, Message& receive) {
                 .error = error});
 }
 
-/// Tells the sender in time, so that it never finds less than half of the room for want of news.
+/// Informs the sender early enough that it never lacks more than half of its room for want of news.
 void Messages::owe(int peer, std::size_t bytes) {
   Peer& from = peers_[peer];
   from.owed += bytes;
@@ -290,7 +290,7 @@ bool Messages::poll() {
   return any;
 }
 
-/// Its elements are where they belong, or have left.
+/// Completes the message: its elements have been delivered or sent.
 void Messages::answer(Message& message) {
   if (const AlignedMemory packed = std::move(message.packed);
       packed != nullptr && message.kind == Message::Kind::kReceive) {

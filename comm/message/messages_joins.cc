@@ -1,4 +1,4 @@
-// Messages while some ranks have run out of data, or wait for the end.
+// Messages while some ranks have joined or closed.
 
 #include <algorithm>
 #include <memory>
@@ -18,7 +18,7 @@ void Messages::end_hopeless(const std::set<int>& joined, const std::set<int>& cl
   const auto is_hopeless = [&](const Message& receive) {
     bool are_silent = true, are_closed = true;
     const auto look = [&](int peer) {
-      are_silent &= joined.contains(peer) && is_silent(peer, join);  // Each is asked.
+      are_silent &= joined.contains(peer) && is_silent(peer, join);  // asks each rank
       are_closed &= closed.contains(peer);
     };
     if (receive.peer != kAnyRank) {
@@ -35,11 +35,11 @@ void Messages::end_hopeless(const std::set<int>& joined, const std::set<int>& cl
   }
 }
 
-/// Asks for the sends that wait for receives which do not come.
+/// Recalls sends that wait for receives that will not come.
 void Messages::recall(const std::set<int>& joined, const std::set<int>& closed, const Topic& join) {
   for (auto& [peer, state] : peers_) {
     if (!joined.contains(peer)) continue;
-    // To this rank itself they are refused at once, and so leave the list.
+    // Sends to this rank itself are refused at once and so leave the list.
     std::vector<std::uint64_t> numbers;
     for (Unanswered& waits : state.unanswered) {
       const bool is_due = closed.contains(peer) || waits.message->is_awaited();
@@ -53,7 +53,7 @@ void Messages::recall(const std::set<int>& joined, const std::set<int>& closed, 
   }
 }
 
-/// Whether all that `peer` sent before it joined is here.
+/// Whether all messages that `peer` sent before it joined have arrived.
 bool Messages::is_silent(int peer, const Topic& join) {
   Peer& from = peers_[peer];
   if (from.asked != join) {
@@ -88,7 +88,8 @@ Error Messages::hopeless(const Message& receive, const std::set<int>& closed) co
               is_any ? "send" : "sends", transport_.rank(), receive.describe())};
 }
 
-/// This rank has joined, or closed. If the message has a receive, its sender hears of that.
+/// Handles a recall on this rank, which has joined or closed. If the message has a receive, the
+/// sender is told.
 void Messages::recalled(int peer, const Frame& frame) {
   const auto early = matching_.withdraw_offer(peer, frame.least);
   if (!early) return;

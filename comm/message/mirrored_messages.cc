@@ -8,9 +8,9 @@
 namespace kolo {
 namespace {
 
-/// Mirrors come in multiples of this, so that messages of similar sizes share them.
+/// Sizes of mirrors are multiples of this, so that messages of similar sizes can share them.
 constexpr std::size_t kMirrorUnit = std::size_t{64} << 10;
-/// Mirrors that are kept for later messages.
+/// Number of mirrors kept for later messages.
 constexpr std::size_t kMostMirrors = 16;
 
 }  // namespace
@@ -42,7 +42,7 @@ class MirroredMessages::Mirrored final : public Message {
   void complete() noexcept override {
     is_complete_ = true;
     if (kind == Kind::kReceive) return;
-    mirror_->drain();  // Nothing goes up, so this only ends its use.
+    mirror_->drain();  // nothing is copied up, so this only ends its use
     end();
   }
   void fail(const Error& error) noexcept override {
@@ -50,13 +50,13 @@ class MirroredMessages::Mirrored final : public Message {
   }
   bool is_awaited() const override { return message_->is_awaited(); }
 
-  /// The host has done its part.
+  /// Whether the message of the host is complete.
   bool is_complete() const { return is_complete_; }
   const std::shared_ptr<Message>& message() const { return message_; }
   bool is_full() { return mirror_->is_full(); }
   bool is_copying() const { return mirror_->is_copying(); }
 
-  /// Of a receive: whether it is answered, after its elements have been copied up.
+  /// For a receive: answers it after its elements have been copied up. Returns whether it did.
   bool finish() {
     if (is_over_) return true;
     if (!is_complete_ || !mirror_->drain_first(received_bytes())) return false;
@@ -82,7 +82,7 @@ class MirroredMessages::Mirrored final : public Message {
 
 std::shared_ptr<PinnedMirror> MirroredMessages::take_mirror(std::size_t bytes) {
   const auto is_unused = [](const auto& mirror) { return mirror.use_count() == 1; };
-  // What failed in the middle of a use is not used again.
+  // A mirror that failed during a use is not reused.
   std::erase_if(mirrors_, [&](auto& mirror) { return is_unused(mirror) && !mirror->is_idle(); });
   for (const auto& mirror : mirrors_) {
     const bool fits = bytes <= mirror->bytes() && mirror->bytes() <= 2 * bytes + kMirrorUnit;
@@ -146,7 +146,7 @@ void MirroredMessages::fail_all(const Error& error) noexcept {
   for (const auto& receive : receives_) {
     if (receive->is_complete()) receive->fail(error);
   }
-  receives_.clear();  // The transport may go on with others, which are not forgotten there.
+  receives_.clear();  // the transport may still use others, which it keeps alive
 }
 
 }  // namespace kolo

@@ -56,8 +56,8 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::split(int color, int rank) {
   connecting_ = std::make_shared<NcclCommunicator>(device_, deadline_);
   ncclConfig_t config = non_blocking();
   ncclResult_t result = ncclCommSplit(comm_, color, rank, &connecting_->comm_, &config);
-  // NCCL fills in the child once the parent has settled, whatever the call answered; the child
-  // settles on its own.
+  // NCCL fills in the child once the parent has settled, whatever the call returned; the child
+  // settles separately.
   if (result == ncclSuccess || result == ncclInProgress) result = settle(ncclInProgress);
   if (result == ncclSuccess) result = connecting_->settle(ncclInProgress);
   if (result != ncclSuccess) {

@@ -41,7 +41,7 @@ class Calls {
   ncclResult_t result_ = ncclSuccess;
 };
 
-/// Collects what `make_calls` calls, and hands it to NCCL together.
+/// Submits the calls of `make_calls` to NCCL as one group.
 template <typename MakeCalls>
 ncclResult_t in_one_launch(MakeCalls make_calls) {
   Calls calls;
@@ -56,7 +56,7 @@ bool are_equal(std::span<const std::size_t> counts) {
   return std::ranges::adjacent_find(counts, std::ranges::not_equal_to()) == counts.end();
 }
 
-/// Memory that NCCL moves fastest: allocated and registered by NCCL where possible.
+/// Memory for the fastest transfers by NCCL: allocated and registered by NCCL where possible.
 struct CommunicatorMemory {
   std::shared_ptr<NcclCommunicator> communicator;
   bool is_from_nccl = false;
@@ -64,7 +64,7 @@ struct CommunicatorMemory {
 
   void operator()(void* data) const {
     close_on(communicator->device(), [&] {
-      // The registrations went with the communicator.
+      // Registrations end with the communicator.
       if (registration != nullptr && communicator->get() != nullptr) {
         log_nccl(ncclCommDeregister(communicator->get(), registration), "ncclCommDeregister");
       }
@@ -129,7 +129,8 @@ DeviceMemory NcclGroup::allocate(std::size_t bytes) {
   memory.is_from_nccl = allocated == ncclSuccess;
   if (!memory.is_from_nccl) {
     log::debug(nccl_error(allocated, nullptr, "ncclMemAlloc, so cudaMalloc is used").to_string());
-    (void)cudaGetLastError();  // NCCL's error, which the next CUDA call would report as its own.
+    (void)cudaGetLastError();  // clears NCCL's error, which the next CUDA call would otherwise
+                               // report
     require_cuda(cudaMalloc(&data, size), fmt::format("cudaMalloc of {} bytes", size));
   }
   const ncclComm_t comm = communicator_->get();
@@ -183,8 +184,8 @@ void NcclGroup::all_gather(Stream& stream, const void* part, void* whole, std::s
   });
 }
 
-// Each tensor takes a call, or one for each part where parts have different lengths. All calls go
-// in one launch.
+// Each tensor takes one call, or one per part if parts have different lengths. All calls go in one
+// launch.
 
 void NcclGroup::reduce_parts(Stream& stream, std::span<const GroupTensor> tensors, DType dtype,
                              ReduceOp op) {

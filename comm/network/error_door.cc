@@ -19,7 +19,7 @@ namespace kolo {
 namespace {
 
 constexpr std::size_t kDoorKeyBytes = 16;
-/// A visitor who connects and says nothing is forgotten after this long.
+/// A visitor that connects and sends nothing is dropped after this time.
 constexpr int kSilentVisitorSeconds = 5;
 
 std::string door_key() {
@@ -50,7 +50,7 @@ std::optional<Error> read_knock(std::span<const std::byte> bytes, const std::str
 
 ErrorDoor::ErrorDoor(std::string host)
     : host_(std::move(host)), key_(door_key()), listener_(listen_on(host_, 0)) {
-  // The kernel wakes nobody, and gives no connection, until a visitor has said something.
+  // The kernel reports no connection until the visitor has sent data.
   const int seconds = kSilentVisitorSeconds;
   ::setsockopt(listener_.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds);
 }
@@ -67,7 +67,7 @@ std::string ErrorDoor::address() const {
 std::optional<Error> ErrorDoor::answer() {
   for (;;) {
     const FileDescriptor visitor(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!visitor) return std::nullopt;  // Or there is no descriptor left, which ends no job here.
+    if (!visitor) return std::nullopt;  // also if no descriptor is left, which ends no job here
     std::array<std::byte, 2 * kMostBytes> bytes;
     const ssize_t count = ::recv(visitor.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (count <= 0) continue;

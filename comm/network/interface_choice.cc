@@ -29,7 +29,7 @@ struct FreeInterfaces {
   void operator()(ifaddrs* list) const { ::freeifaddrs(list); }
 };
 
-/// The address as text; empty for those that no other machine can use without naming a link.
+/// The address as text; empty for addresses that are only valid together with a link.
 std::string numeric_address(const sockaddr* address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const void* bytes = nullptr;
@@ -97,7 +97,7 @@ std::string to_string(const NetworkInterface& interface) {
 
 namespace {
 
-/// An error that names more pairs than these helps nobody.
+/// Limit of pairs in an error; more would not help.
 constexpr int kPairsInError = 4;
 
 class Chooser {
@@ -125,8 +125,8 @@ class Chooser {
     return reaches(a, of_a, b, of_b) && reaches(b, of_b, a, of_a);
   }
 
-  /// Number of other nodes that reach this one through the interface, and it them: those that have
-  /// chosen, through what they chose; all, through any interface of theirs.
+  /// Number of other nodes that are mutually reachable through the interface: nodes with a choice
+  /// through their chosen interface; in total, through any of their interfaces.
   std::pair<int, int> partners(int node, int index) const {
     int agreed = 0;
     int possible = 0;

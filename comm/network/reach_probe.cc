@@ -24,7 +24,7 @@
 namespace kolo {
 namespace {
 
-/// The text that a listener sends. It fits the buffer of every socket.
+/// The text that a listener sends. It fits into the buffer of every socket.
 std::string greeting(const std::string& job_id, int node) {
   return fmt::format("kolo reach 1 {} {}\n", job_id, node);
 }
@@ -77,7 +77,7 @@ class Attempt {
   short awaited() const { return connected_ ? POLLIN : POLLOUT; }
   const std::string& why() const { return why_; }
 
-  /// Returns whether there is something to wait for.
+  /// Returns whether the attempt is in progress.
   bool begin() {
     const SocketAddress address = SocketAddress::of(
         target_->interfaces[static_cast<std::size_t>(interface_)].address, target_->port);
@@ -91,7 +91,7 @@ class Attempt {
 
   enum class Outcome : std::uint8_t { kPending, kReached, kFailed };
 
-  /// After `poll` found the socket ready.
+  /// Call after `poll` has found the socket ready.
   Outcome advance(const std::string& expected) {
     if (!connected_) {
       int error = 0;
@@ -138,7 +138,7 @@ class Probe {
   Probe(const std::string& job_id, const std::vector<NetworkInterface>& mine,
         const std::vector<ReachTarget>& targets, const ReachLimits& limits)
       : job_id_(job_id), mine_(mine), targets_(targets), limits_(limits) {
-    // The first address of each target before the second of any.
+    // Tries the first address of every target before the second of any.
     for (std::size_t i = 0, left = 1; left > 0; ++i) {
       left = 0;
       for (const ReachTarget& target : targets) {
@@ -227,7 +227,7 @@ class Probe {
   }
 
   std::string failures_of(const ReachTarget& target) const {
-    // The loopback never leads to another machine: that it did not is no news.
+    // The loopback never leads to another machine, so its failure is not worth reporting.
     const bool has_others = !std::ranges::all_of(target.interfaces, &NetworkInterface::is_loopback);
     std::string text;
     for (const auto& [whose, interface, why] : failures_) {
@@ -248,7 +248,7 @@ class Probe {
   std::deque<Attempt> waiting_;
   std::vector<Attempt> active_;
   std::vector<Way> ways_;
-  std::size_t reached_ = 0;  // targets with a way
+  std::size_t reached_ = 0;  // number of targets that have answered
   std::vector<std::tuple<const ReachTarget*, int, std::string>> failures_;
 };
 

@@ -124,7 +124,7 @@ namespace {
       Error{.code = ErrorCode::kConfig, .verb = {}, .bucket = {}, .what = std::move(what)});
 }
 
-/// "fd00::1" of "[fd00::1]", as an address of IPv6 stands before a port.
+/// The IPv6 address without brackets: "fd00::1" for "[fd00::1]".
 std::string without_brackets(std::string host) {
   const bool has_brackets = host.starts_with('[') && host.ends_with(']');
   return has_brackets ? host.substr(1, host.size() - 2) : host;
@@ -146,7 +146,7 @@ class LaunchDetector {
     return mpi(rank ? rank : optional_number("PMI_RANK"), optional_number("PMI_SIZE"));
   }
 
-  /// MPICH's mpiexec and Intel's tell rank and size, and the user where to meet.
+  /// MPICH's and Intel's mpiexec set rank and size; the user sets the address of rank 0.
   std::optional<Launch> pmi_and_place() const {
     if (!get("PMI_RANK") || !get("PMI_SIZE") || !get("MASTER_ADDR")) return std::nullopt;
     const int rank = number("PMI_RANK", 0, kMaxTcpRanks);
@@ -167,7 +167,7 @@ class LaunchDetector {
     const int rank = number("RANK", 0, kMaxTcpRanks);
     const int size = number("WORLD_SIZE", 1, kMaxTcpRanks);
     if (size == 1) return Launch{};
-    // torchrun's own store listens at MASTER_PORT while the ranks run; the next port is ours.
+    // torchrun's own store listens at MASTER_PORT while the ranks run; Kolo uses the next port.
     const int shift = get("TORCHELASTIC_USE_AGENT_STORE") == "True" ? 1 : 0;
     const int port = number("MASTER_PORT", 1, kMaxPort - shift) + shift;
     return tcp(rank, size, "WORLD_SIZE", required("MASTER_ADDR"), port,
@@ -242,8 +242,8 @@ class LaunchDetector {
     return parse_hostlist(of_step ? *of_step : required("SLURM_JOB_NODELIST")).front();
   }
 
-  /// Equal on all ranks of a step, and most likely another one for other steps; below the ports
-  /// that Linux hands out by itself (32768 and up).
+  /// Equal on all ranks of a step, and most likely different for other steps; below the ports that
+  /// Linux assigns by itself (32768 and up).
   static int slurm_port(std::string_view job) {
     constexpr std::uint64_t kFirst = 16'384;
     constexpr std::uint64_t kCount = 16'384;

@@ -34,7 +34,7 @@ void check_mpi(int status, const char* call) {
   fail(ErrorCode::kPeerLost, fmt::format("{}: {}", call, text.data()));
 }
 
-/// Ends the process if a call of MPI that nothing can interrupt takes longer than `limit`.
+/// Ends the process if an uninterruptible MPI call takes longer than `limit`.
 class CallLimit {
  public:
   CallLimit(const char* call, std::chrono::milliseconds limit)
@@ -56,7 +56,7 @@ class CallLimit {
   CallLimit& operator=(const CallLimit&) = delete;
 
  private:
-  /// Not by `exit`, whose handlers would wait for the same call.
+  /// Does not call `exit`, whose handlers would wait for the same call.
   [[noreturn]] static void end_process(const char* call, std::chrono::milliseconds limit) {
     log::error(
         fmt::format("rendezvous: not all ranks came within {} ms ({}); connect_timeout sets "
@@ -76,9 +76,9 @@ struct StartedMpi {
   std::chrono::milliseconds limit;
 };
 
-/// At the end of a process that has started MPI, or was forked from one. MPI_Finalize waits for all
-/// ranks. A rank that ends with an error leaves it out, and mpirun ends the others; a forked child
-/// is no rank.
+/// Runs at the end of a process that has started MPI, or was forked from one. MPI_Finalize waits
+/// for all ranks. A rank that ends with an error skips it, and mpirun ends the others; a forked
+/// child is not a rank.
 void finalize_at_exit(int status, void* started) {
   const auto& [process, limit] = *static_cast<const StartedMpi*>(started);
   int finalized = 0;
@@ -99,7 +99,7 @@ void start_mpi(std::chrono::milliseconds timeout) {
     const CallLimit within("MPI_Init", timeout);
     int provided = 0;
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
-    static StartedMpi started{::getpid(), timeout};  // MPI starts once in a process.
+    static StartedMpi started{::getpid(), timeout};  // MPI starts only once per process
     ::on_exit(finalize_at_exit, &started);
     return;
   }
@@ -114,7 +114,7 @@ void start_mpi(std::chrono::milliseconds timeout) {
 
 }  // namespace
 
-/// A duplicate of MPI_COMM_WORLD, so that no message of the user's can meet ours.
+/// A duplicate of MPI_COMM_WORLD, which separates these messages from the user's.
 class MpiRendezvous::Communicator {
  public:
   explicit Communicator(std::chrono::milliseconds timeout) : timeout_(timeout) {
@@ -134,8 +134,8 @@ class MpiRendezvous::Communicator {
   ~Communicator() {
     int finalized = 0;
     MPI_Finalized(&finalized);
-    if (failed_) static_cast<void>(exchange_.release());  // MPI may still write there.
-    // Collective, so not while an error of this rank unwinds.
+    if (failed_) static_cast<void>(exchange_.release());  // MPI may still write to it
+    // Collective, so not while an exception of this rank is in flight.
     const bool is_unwinding = std::uncaught_exceptions() > exceptions_;
     if (!failed_ && !is_unwinding && finalized == 0) MPI_Comm_free(&handle_);
   }
@@ -192,7 +192,7 @@ class MpiRendezvous::Communicator {
     std::string all;
   };
 
-  /// Collectives of MPI have no deadline; testing an asynchronous one has. One that failed is left
+  /// MPI's collectives have no deadline; testing a non-blocking one has. A failed one is left
   /// pending, and no other is begun.
   void wait(int started, MPI_Request& request, const char* call) {
     constexpr int kQuickTests = 1000;

@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// The status of a call that is done when it returns; it then calls nobody back.
+/// Status of a call that has completed on return and does not use its callback.
 constexpr PmixStatus kPmixDoneAtOnce = -157;
 
 PmixInfo argument(std::string_view key, PmixType type) {
@@ -41,8 +41,8 @@ using OwnedValue = std::unique_ptr<PmixValue, ReleaseValue>;
                    .what = fmt::format("rendezvous: {}: {}", call, pmix.error_string(status))});
 }
 
-/// PMIx in this process, from the first rendezvous until the process ends. A process that left it
-/// in between would be missing in a fence that quicker ones have already begun.
+/// PMIx in this process, from the first rendezvous until the process ends. A process that left PMIx
+/// in between would be missing in a fence that other ranks have already begun.
 class PmixSession {
  public:
   static const PmixSession& of_process() {
@@ -66,7 +66,7 @@ class PmixSession {
   PmixProcess self_{};
 };
 
-/// Values stay with PMIx: each rendezvous of this process has keys of its own.
+/// PMIx keeps values for ever, so each rendezvous of this process has its own keys.
 unsigned next_rendezvous() {
   static std::atomic<unsigned> count{0};
   return count++;
@@ -117,8 +117,8 @@ class PmixRendezvous::Client {
     require(pmix_.commit(), "PMIx_Commit");
   }
 
-  /// Returns when all ranks have come; they then have all that each had put before. A thread of
-  /// PMIx says so, perhaps when nobody waits any more.
+  /// Returns when all ranks have come; each rank then sees everything that was put before. A thread
+  /// of PMIx signals completion, possibly when no thread waits any more.
   void fence() {
     PmixInfo collect = argument(kPmixCollectData, PmixType::kBool);
     collect.value.flag = true;
@@ -133,7 +133,7 @@ class PmixRendezvous::Client {
     const PmixStatus begun = pmix_.fence_nb(&all, 1, &collect, 1, set_status, done.get());
     if (begun == kPmixDoneAtOnce) return;
     require(begun, "PMIx_Fence_nb");
-    static_cast<void>(done.release());  // `set_status` has it.
+    static_cast<void>(done.release());  // now owned by `set_status`
     if (status.wait_for(timeout_) != std::future_status::ready) {
       throw KoloError({.code = ErrorCode::kTimeout,
                        .what = fmt::format("rendezvous: not all ranks joined within {} ms; did "

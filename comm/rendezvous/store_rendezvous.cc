@@ -53,8 +53,8 @@ std::vector<std::string> decode_contributions(ByteReader& reader) {
   return contributions;
 }
 
-/// How long other ranks wait for rank 0, which may come later than they, and then tells them who
-/// is missing.
+/// How long other ranks wait for rank 0, which may come later than they and then still has to tell
+/// which ranks are missing.
 milliseconds patience(milliseconds timeout) {
   constexpr milliseconds kLeastExtra{1'000};
   return timeout + std::max(timeout / 4, kLeastExtra);

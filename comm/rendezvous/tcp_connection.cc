@@ -190,7 +190,7 @@ void TcpConnection::send_queued() {
 }
 
 void TcpConnection::receive() {
-  // A peer is at most one frame ahead of us; more than that was never asked for.
+  // A peer is at most one frame ahead; anything beyond that is invalid.
   const std::size_t most = 2 * (kFrameHeaderBytes + max_frame_bytes_);
   std::array<char, kReadBytes> buffer;
   for (;;) {
@@ -234,7 +234,7 @@ std::optional<TcpConnection::Frame> TcpConnection::take_frame() {
 
 bool progress_until(TimePoint until, int listener, std::span<TcpConnection* const> connections) {
   std::vector<pollfd> polled;
-  polled.push_back({.fd = listener, .events = POLLIN, .revents = 0});  // Ignored if negative.
+  polled.push_back({.fd = listener, .events = POLLIN, .revents = 0});  // ignored if negative
   for (const TcpConnection* connection : connections) {
     const int events = POLLIN | (connection->has_unsent() ? POLLOUT : 0);
     polled.push_back({.fd = connection->fd(), .events = static_cast<short>(events), .revents = 0});

@@ -16,11 +16,11 @@
 namespace kolo {
 namespace {
 
-/// Strangers that may be silent at once beside the ranks, each of which is one until its hello
+/// Limit of silent strangers in addition to the ranks, each of which is a stranger until its hello
 /// comes.
 constexpr std::size_t kMostStrangers = 64;
-/// Those who come when all ranks have joined can only say that they are a second one, and the job
-/// needs the descriptors.
+/// Limit once all ranks have joined: later connections can only be duplicates, and the job needs
+/// the descriptors.
 constexpr std::size_t kMostLateStrangers = 4;
 constexpr int kMostWarnings = 20;
 
@@ -84,7 +84,7 @@ void TcpLobby::let_in() {
     try {
       socket = accept_from(listener_.get());
       if (!socket) return;
-    } catch (const KoloError&) {  // Descriptors have run out.
+    } catch (const KoloError&) {  // descriptors have run out
       if (strangers_.empty() && is_complete()) return listener_.reset();
       if (strangers_.empty()) throw;
       drop_oldest_stranger("descriptors have run out");
@@ -120,7 +120,7 @@ void TcpLobby::hear_strangers() {
     const std::string_view arrived = connection.arrived();
     if (!may_be_hello(arrived)) {
       drop(connection, "it is not a rank of Kolo");
-    } else if (!connection.is_open()) {  // Even if its hello is complete: it has gone.
+    } else if (!connection.is_open()) {  // closed, even if its hello is complete
       drop(connection, connection.why_closed());
     } else if (arrived.size() >= kHelloBytes) {
       const std::optional<Hello> hello = decode_hello(arrived.substr(0, kHelloBytes));
@@ -165,7 +165,8 @@ void TcpLobby::introduce(TcpConnection connection, const Hello& hello) {
   contradictions_.erase(rank);
 }
 
-/// Anybody can say so: the true rank may still come. If it does not, this is why.
+/// Notes a contradiction. Since anyone can send it, the true rank may still come; if it does not,
+/// this is the reason.
 void TcpLobby::contradict(TcpConnection& connection, int rank, const std::string& contradiction) {
   reject(connection, contradiction);
   if (rank < options_.size && !members_.contains(rank)) contradictions_[rank] = contradiction;

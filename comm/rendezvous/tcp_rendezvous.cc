@@ -17,9 +17,9 @@
 namespace kolo {
 namespace {
 
-// --- Any rank but 0 -----------------------------------------------------------------------------
+// --- Ranks other than 0 -------------------------------------------------------------------------
 
-/// How much longer than rank 0 the others wait: its error names who is missing, ours cannot.
+/// Additional time that other ranks wait: only the error of rank 0 names the missing ranks.
 constexpr std::chrono::seconds kGrace{2};
 
 [[noreturn]] void fail(ErrorCode code, const TcpOptions& options, std::string_view what,
@@ -75,13 +75,13 @@ TcpConnection join(const TcpOptions& options) {
        fmt::format("rank 0 did not answer within {} ms", options.timeout.count()), why);
 }
 
-/// Any rank but 0 of a TCP rendezvous.
+/// A rank other than 0 of a TCP rendezvous.
 ///
-/// Threads: one. Errors: those of rank 0, which names the ranks they are about; KoloError(kTimeout
-///          or kPeerLost) about rank 0 itself. A failed rendezvous fails again on every later call.
+/// Threads: one. Errors: those of rank 0, which names the ranks concerned; KoloError(kTimeout or
+///          kPeerLost) about rank 0 itself. Every later call on a failed rendezvous fails again.
 class TcpClient final : public Rendezvous {
  public:
-  /// Connects to rank 0, again and again if need be, and blocks until all ranks have joined.
+  /// Connects to rank 0, repeatedly if necessary, and blocks until all ranks have joined.
   explicit TcpClient(const TcpOptions& options);
 
   int rank() const override { return options_.rank; }
@@ -112,13 +112,14 @@ std::vector<std::string> TcpClient::all_gather(const std::string& mine) {
 
 // --- Rank 0 -------------------------------------------------------------------------------------
 
-/// Rank 0 of a TCP rendezvous: collects what the others give and sends all of it to each.
+/// Rank 0 of a TCP rendezvous: collects the contributions and sends all of them to each rank.
 ///
-/// Threads: one. Errors: the first failure is told to all members and thrown by every later call.
+/// Threads: one. Errors: the first failure is sent to all members and thrown by every later call.
 /// Cost:    2(n-1) messages and n(n-1) contributions sent per `all_gather`, all from this rank.
 class TcpServer final : public Rendezvous {
  public:
-  /// Blocks until all ranks have joined; the errors of `TcpLobby` go to all that have joined.
+  /// Blocks until all ranks have joined; errors of `TcpLobby` are sent to the ranks that have
+  /// joined.
   TcpServer(FileDescriptor listener, const TcpOptions& options);
 
   int rank() const override { return 0; }
@@ -156,7 +157,7 @@ std::vector<std::string> TcpServer::all_gather(const std::string& mine) {
 
 std::vector<std::string> TcpServer::collect(const std::string& mine, TimePoint deadline) {
   std::map<int, std::string> given{{0, mine}};
-  step(SteadyClock{}.now());  // Sees who has come since the last exchange.
+  step(SteadyClock{}.now());  // accepts connections made since the last exchange
   for (;;) {
     for (auto& [rank, connection] : lobby_.members()) {
       if (!given.contains(rank)) {
@@ -210,7 +211,7 @@ void TcpServer::distribute(const std::vector<std::string>& contributions, TimePo
   }
 }
 
-/// Answers those, too, who come when all have joined.
+/// Also answers connections that come after all ranks have joined.
 void TcpServer::step(TimePoint until) {
   try {
     lobby_.step(until);

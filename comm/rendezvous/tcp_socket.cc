@@ -31,7 +31,7 @@ struct AddressDeleter {
 };
 using AddressList = std::unique_ptr<addrinfo, AddressDeleter>;
 
-/// Addresses of a host; all local ones for an empty host. Null, and why, if there are none.
+/// Addresses of a host; all local ones for an empty host. Null if there are none, with the reason.
 AddressList resolve(const std::string& host, std::uint16_t port, std::string& why) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -59,7 +59,7 @@ FileDescriptor listen_at(const addrinfo& address, std::string& why) {
   FileDescriptor socket = open_socket(address.ai_family);
   if (socket) {
     set_flag(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-    // One socket for both families where the system has both.
+    // One socket for both address families where the system supports it.
     if (address.ai_family == AF_INET6) set_flag(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
     if (::bind(socket.get(), address.ai_addr, address.ai_addrlen) == 0 &&
         ::listen(socket.get(), SOMAXCONN) == 0) {
@@ -99,8 +99,8 @@ FileDescriptor connect_at(const addrinfo& address, TimePoint deadline, std::stri
   return {};
 }
 
-/// Where nobody listens at a port of the ephemeral range, the kernel may choose that very port for
-/// our end: then both ends of the connection are the same.
+/// If no process listens at a port of the ephemeral range, the kernel may choose that port for this
+/// end: then both ends of the connection are the same.
 bool is_connected_to_itself(int socket) {
   sockaddr_storage mine{};
   sockaddr_storage theirs{};
@@ -157,7 +157,7 @@ FileDescriptor connect_to(const std::string& host, std::uint16_t port, TimePoint
                           std::string& why) {
   const AddressList addresses = resolve(host, port, why);
   for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
-    // One address that swallows packets must not keep us from trying the next.
+    // An unresponsive address must not prevent trying the next one.
     const TimePoint next = SteadyClock{}.now() + kConnectTimeout;
     FileDescriptor socket = connect_at(*at, std::min(deadline, next), why);
     if (!socket) continue;

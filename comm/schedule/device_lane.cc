@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-/// A message beside those of a schedule and the turns of its launches.
+/// Ordinal of the invitation, distinct from messages of a schedule and the turns of its launches.
 constexpr std::uint32_t kInvitation = (std::uint32_t{1} << kTagOrdinalBits) - 1;
 
 }  // namespace
@@ -60,7 +60,7 @@ void LateGroup::give_up() {
 
 namespace {
 
-/// Asking a group for errors takes a lock of its library, so not every poll does.
+/// Asking a group for errors takes a lock in its library, so only some polls do so.
 constexpr unsigned kPollsPerGroupCheck = 32;
 constexpr std::chrono::milliseconds kAbortWithin{5'000};
 
@@ -82,7 +82,8 @@ void make_missing(Streams& streams, Device& device) {
 
 void DeviceLane::PendingQueue::pop() {
   ++first_;
-  // Moved to the front while that is cheap, so that a queue that never runs dry does not grow.
+  // Moves items to the front while that is cheap, so that a queue that never runs empty does not
+  // grow.
   if (first_ * 2 >= items_.size()) {
     items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(first_));
     first_ = 0;
@@ -114,7 +115,7 @@ DeviceLane::~DeviceLane() = default;
 Stream& DeviceLane::stream(DeviceLine line) { return *streams_[static_cast<std::size_t>(line)]; }
 
 std::unique_ptr<DeviceRun> DeviceLane::prepare(const Schedule& schedule, const Binding& binding) {
-  make_missing(streams_, access_.device);  // A group has none until it needs them.
+  make_missing(streams_, access_.device);  // a group creates streams only when needed
   for (const Step& step : schedule.steps) {
     if (step.kind != StepKind::kNative) continue;
     const bool has_group = step.group == NativeGroup::kNode ? has_node_group() : has_world_group();
@@ -199,7 +200,7 @@ void DeviceLane::launch_native(DeviceRun& run, const Step& step, DeviceRun::Part
                                Stream& on) {
   LocalGroup* const group = group_of(step);
   const DType dtype = run.schedule.layout.dtype;
-  // An average is divided once, by the step that finishes.
+  // An average is divided once, by the step that completes it.
   const ReduceOp op = run.schedule.layout.op == ReduceOp::kAverage && !step.finishes
                           ? ReduceOp::kSum
                           : run.schedule.layout.op;
@@ -283,7 +284,7 @@ bool DeviceLane::busy() const {
 
 void DeviceLane::abort() {
   if (late_world_) late_world_->give_up();
-  // Begun on all before any is waited for: each may wait for kernels of the others.
+  // Begins all aborts before waiting for one, because each may wait for kernels of the others.
   for (LocalGroup* group : groups_) group->abort(std::chrono::milliseconds(0));
   for (LocalGroup* group : groups_) group->abort(kAbortWithin);
   for (PendingQueue& queue : pending_) queue.clear();

@@ -43,7 +43,7 @@ void Executor::add(Schedule schedule, Binding binding) {
   }
 }
 
-/// Room for the most that one `compute_next` does.
+/// Reserves memory for the largest `compute_next`.
 void Executor::reserve_pieces(const Schedule& schedule) {
   std::size_t most_moved = 0;
   for (const Step& step : schedule.steps) {
@@ -172,7 +172,7 @@ bool Executor::advance(Run& run) {
   if (run.binding.mirror != nullptr && !run.binding.mirror->is_full()) return false;
   bool moved = false;
   std::size_t bytes = 0;
-  // Messages and flags of peers may have arrived already: one call then does all of a small bucket.
+  // Messages and flags of peers may have arrived already: then one call completes a small bucket.
   for (bool goes_on = true; goes_on; moved |= goes_on) {
     goes_on = complete_pending(run);
     goes_on |= issue_ready(run);
@@ -283,13 +283,13 @@ void Executor::issue(Run& run, StepId id) {
       run.host->offer(step);
       run.progress.complete(id);
       break;
-    default:  // Kernels, and steps on a device.
+    default:  // kernels, and steps on a device
       break;
   }
 }
 
-// Kernels that are ready do not depend on each other, so several may run at the same time. Alone,
-// one after the other: peers wait for what follows the first.
+// Ready kernels do not depend on each other, so several may run concurrently. A single thread runs
+// one at a time, because peers wait for the steps that follow the first.
 std::size_t Executor::compute_next(Run& run) {
   const std::size_t limit = threads_ * kKernelBytesPerPoll / run.element_bytes;
   std::size_t written = 0;  // elements
@@ -406,7 +406,7 @@ bool Executor::let_go() {
 
 void Executor::cancel() {
   for (const auto& run : runs_) {
-    // A number without messages may have belonged to a bucket with some, whose strays count.
+    // The number may have belonged to an earlier bucket with messages, whose strays count.
     if (!run || !has_messages(run->schedule)) continue;
     transport_.abandon(
         {.bucket = run->binding.bucket, .iteration = static_cast<std::uint32_t>(run->iteration)});

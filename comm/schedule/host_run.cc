@@ -10,7 +10,8 @@
 namespace kolo {
 namespace {
 
-/// Contributions that are packed before they are summed, at a time: they stay in the first cache.
+/// Contributions packed at a time before they are summed, so that they stay in the first-level
+/// cache.
 constexpr std::size_t kPackedBytes = std::size_t{16} << 10;
 
 Range part(Range range, std::size_t first, std::size_t count) {
@@ -29,7 +30,7 @@ bool is_tensor(const Range& range) {
   return range.region == Region::kUser || range.region == Region::kInput;
 }
 
-/// An operand in the caller's tensors, if there is one; all of them are the same elements.
+/// An operand in the caller's tensors, if there is one; all such operands are the same elements.
 std::optional<Range> tensor_operand(const Step& step) {
   if (is_tensor(step.target)) return step.target;
   for (const Range& source : step.sources) {
@@ -84,7 +85,7 @@ bool HostRun::runs(const Schedule& schedule, const Step& step) {
 
 void HostRun::begin(std::uint64_t iteration) {
   turn_offset_ = binding_.staging_offset + iteration % schedule_.staging_turns * turn_bytes_;
-  // Whether a peer could read memory of a device library is that library's secret.
+  // Whether a peer could read memory of a device library is unknown.
   is_open_ = binding_.mirror == nullptr && transport_.is_open_to_peers();
 }
 
@@ -122,7 +123,7 @@ void HostRun::leave_note(const Step& step, const std::byte* tensor) {
   note_of_loan.writers.store(0, std::memory_order_relaxed);
 }
 
-// Scaled contributions are nowhere yet.
+// Scaled contributions do not exist in memory yet.
 void HostRun::lend(const Step& step) {
   const Range& lent = step.target;
   const Packer::Piece tensor = binding_.packer->piece(lent.offset, lent.count);
@@ -333,7 +334,7 @@ void HostRun::exchange(const KernelPiece& piece) {
   }
 }
 
-/// An exchange of contributions that are packed.
+/// An exchange of contributions that have to be packed.
 void HostRun::unpack_and_pack(const KernelPiece& piece) {
   const Step& step = *piece.step;
   std::byte* const slot = address(part(step.target, piece.first, piece.count));
@@ -342,7 +343,7 @@ void HostRun::unpack_and_pack(const KernelPiece& piece) {
   binding_.packer->pack(step.sources[1].offset + piece.first, piece.count, slot, Stores::kCached);
 }
 
-/// Whether a sum goes to nothing but tensors.
+/// Whether a sum is written only to tensors.
 bool HostRun::is_result(const Step& sum) const {
   const auto is_in_tensor = [this](const Range& range) {
     return range.region == Region::kUser ||

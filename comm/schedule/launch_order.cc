@@ -5,7 +5,7 @@
 namespace kolo {
 namespace {
 
-/// Turns are messages beside those of the schedule, so they have the upper half of the ordinals.
+/// Messages for turns use the upper half of the ordinals, separate from messages of the schedule.
 constexpr std::uint32_t kFirstTurn = std::uint32_t{1} << (kTagOrdinalBits - 1);
 
 }  // namespace

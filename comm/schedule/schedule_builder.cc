@@ -116,7 +116,7 @@ void ScheduleBuilder::move(const Range& target, const Range& source,
                            std::optional<StepId> earlier) {
   if (target.count == 0) return;
   const bool packs = source.region == Region::kUser || source.region == Region::kInput;
-  // Tensors on a device whose elements are as they are in the bucket are copied as it is.
+  // Unscaled tensors on a device with the bucket's dtype are copied as they are.
   const StepKind kind = layout().is_in_tensors(MemoryKind::kDevice) ? StepKind::kCopy
                         : target.region == Region::kUser            ? StepKind::kUnpack
                         : packs                                     ? StepKind::kPack
@@ -337,7 +337,7 @@ void ScheduleBuilder::append(Step step, const std::vector<Range>& read,
 
   const StepId id = narrow<StepId>(schedule_.steps.size());
   for (const Range& range : writes) {
-    // Whoever comes after this write and would wait for something it covers waits for it instead.
+    // Later steps depend on this write instead of the accesses it covers.
     Touches& touches = touched_[{range.rank, range.region}];
     touches.erase_inside(range);
     touches.add(id, range, Access::kWrite);

@@ -32,7 +32,7 @@ void append_pieces(const KernelPiece& whole, std::size_t element_bytes,
 
 namespace {
 
-/// Lends a contribution, or takes what was offered.
+/// Whether the step lends a contribution, or ends an offer.
 bool is_handover(const Step& kernel) {
   return kernel.target.region == Region::kLent ||
          (kernel.kind == StepKind::kUnpack && kernel.sources[0].region == Region::kOffered);

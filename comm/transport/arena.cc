@@ -23,17 +23,17 @@ namespace {
 
 constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 
-/// Names of the files that tell of one version of control groups.
+/// File names of one version of control groups.
 struct GroupFiles {
   const char* limit;
   const char* usage;
-  const char* cached;  ///< In memory.stat: the part of the usage that the kernel gives back.
+  const char* cached;  ///< In memory.stat: the part of the usage that the kernel can reclaim.
 };
 constexpr GroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes",
                                "total_inactive_file"};
 constexpr GroupFiles kVersion2{"memory.max", "memory.current", "inactive_file"};
 
-/// The number that a file consists of; nothing if there is none, as in "max".
+/// The number in a file that holds nothing else; empty if it holds no number, as with "max".
 std::optional<std::size_t> number_in(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::size_t number = 0;
@@ -41,7 +41,7 @@ std::optional<std::size_t> number_in(const std::filesystem::path& path) {
   return number;
 }
 
-/// The number behind `key` in a file of lines "KEY NUMBER ...".
+/// The number after `key` in a file of lines "KEY NUMBER ...".
 std::optional<std::size_t> number_of(const std::filesystem::path& path, const std::string& key) {
   std::ifstream file(path);
   std::string word, rest;
@@ -55,8 +55,8 @@ void take_least(AvailableMemory& least, std::size_t bytes, const std::string& li
   if (bytes < least.bytes) least = {bytes, limit};
 }
 
-/// Takes the limits of a group and its parents into account. A container may see its own group as
-/// the top of the hierarchy whatever the name says: groups that are not there are passed over.
+/// Applies the limits of a group and its parents. A container may see its own group as the root of
+/// the hierarchy, whatever its name: missing groups are skipped.
 void take_group(AvailableMemory& least, const std::filesystem::path& hierarchy,
                 const std::filesystem::path& name, const GroupFiles& files) {
   for (std::filesystem::path group = name.relative_path();; group = group.parent_path()) {
@@ -73,7 +73,7 @@ void take_group(AvailableMemory& least, const std::filesystem::path& hierarchy,
   }
 }
 
-/// Whether "cpu,memory" names the controller of memory.
+/// Whether a list such as "cpu,memory" contains the memory controller.
 bool controls_memory(const std::string& controllers) {
   return ("," + controllers + ",").find(",memory,") != std::string::npos;
 }
@@ -104,13 +104,13 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-/// MADV_POPULATE_WRITE of Linux 5.14, which older headers do not name and older kernels refuse.
+/// MADV_POPULATE_WRITE of Linux 5.14, which older headers do not define and older kernels reject.
 constexpr int kPopulateWrite = 23;
 /// MADV_COLLAPSE of Linux 6.1, likewise.
 constexpr int kCollapse = 25;
 
-/// The system clears some GB/s, and less than 1 where a virtual machine has to get its memory
-/// first. To ask what is available takes less than a hundredth of that.
+/// The system clears some GB/s, and less than 1 GB/s if a virtual machine has to obtain its memory
+/// first. Querying the available memory takes less than a hundredth of that time.
 constexpr std::size_t kPartBytes = std::size_t{16} << 20;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -122,7 +122,7 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   throw_error(ErrorCode::kResources, what + ": " + std::strerror(errno));
 }
 
-/// The bytes of a range that have pages already.
+/// Bytes of the range that already have pages.
 std::size_t allocated_bytes(int fd, std::size_t offset, std::size_t bytes) {
   const auto end = static_cast<off_t>(offset + bytes);
   std::size_t sum = 0;
@@ -159,8 +159,8 @@ Arena Arena::adopt(FileDescriptor fd, std::size_t bytes) {
 }
 
 Arena::Arena(FileDescriptor fd, std::size_t bytes) : fd_(std::move(fd)) {
-  // A huge page is mapped as one only where file and addresses are aligned alike: a little more is
-  // reserved, of which the aligned part stays.
+  // Huge pages can be mapped only if file and addresses are aligned alike: a little more is
+  // reserved, and the aligned part is kept.
   void* reserved = ::mmap(nullptr, bytes + kHugePage, PROT_NONE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   void* memory = MAP_FAILED;
@@ -182,7 +182,7 @@ Arena::Arena(FileDescriptor fd, std::size_t bytes) : fd_(std::move(fd)) {
                     " bytes; see ulimit -v and the arena size");
   }
   ::madvise(memory, bytes, MADV_DONTFORK);
-  ::madvise(memory, bytes, MADV_HUGEPAGE);  // Refused by kernels that have none.
+  ::madvise(memory, bytes, MADV_HUGEPAGE);  // kernels without huge pages refuse
   memory_ = {static_cast<std::byte*>(memory), bytes};
 }
 
@@ -214,11 +214,12 @@ bool Arena::populate(std::size_t offset, std::size_t bytes) {
   };
   const std::size_t first = (begin + kHugePage - 1) / kHugePage * kHugePage;
   const std::size_t last = end / kHugePage * kHugePage;
-  // The kernel makes a huge page of a small one by clearing the rest. It would copy 512 small ones.
+  // The kernel makes a huge page from a single small page by clearing the rest, but would copy 512
+  // small ones.
   for (std::size_t page = first; page < last; page += kHugePage) {
     if (!write(page, page + kPage)) return false;
   }
-  if (first < last) ::madvise(data() + first, last - first, kCollapse);  // If it can be had.
+  if (first < last) ::madvise(data() + first, last - first, kCollapse);  // if possible
   return write(begin, end);
 }
 
@@ -269,8 +270,8 @@ void Arena::commit(std::size_t offset, std::size_t bytes, const Pause& pause,
                                            " bytes and is limited to " + std::to_string(size()));
   }
   if (bytes == 0 || is_committed(offset, offset + bytes)) return;
-  // The kernel would rather end a process than refuse what does not fit: ask first, and again
-  // before each part, because other ranks take memory at the same time.
+  // The kernel would rather kill a process than refuse memory that does not fit: check first, and
+  // again before each part, because other ranks take memory at the same time.
   int failed = populate_in_parts(offset, bytes, pause, root) ? 0 : 1;
   while (failed != 0) {
     failed = ::fallocate(fd(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));

@@ -39,7 +39,7 @@ struct Address {
   explicit Address(std::string_view name) {
     check(name.size() <= kLongestSocketName, "the name of a local socket is too long");
     socket.sun_family = AF_UNIX;
-    std::copy(name.begin(), name.end(), socket.sun_path + 1);  // A leading 0: abstract.
+    std::copy(name.begin(), name.end(), socket.sun_path + 1);  // a leading 0 marks an abstract name
     size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   }
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&socket); }
@@ -87,7 +87,7 @@ FileDescriptor connect_local(std::string_view name, TimePoint deadline) {
     if (TimePoint(std::chrono::steady_clock::now()) >= deadline) {
       throw_timeout("nobody listens on the local socket '" + std::string(name) + "'");
     }
-    ::poll(nullptr, 0, kRetryMs);  // Its owner is still starting.
+    ::poll(nullptr, 0, kRetryMs);  // its owner is still starting
   }
 }
 
@@ -159,7 +159,7 @@ std::optional<Packet> receive_packet(int socket, std::size_t longest, TimePoint 
       packet.descriptors.emplace_back(fd);
     }
   }
-  // The system leaves out descriptors for which this process has no room.
+  // The system drops descriptors for which this process has no room.
   if ((message.msg_flags & MSG_CTRUNC) != 0 && packet.descriptors.size() < kMostDescriptors) {
     errno = EMFILE;
     throw_errno("cannot take the memory of a rank of this node");

@@ -38,7 +38,7 @@ int PeerMemory::read(std::uint64_t address, std::span<std::byte> to) const {
 }
 
 int PeerMemory::write(std::uint64_t address, std::span<const std::byte> from) const {
-  // The call takes what it reads as it takes what it writes.
+  // The call takes source and destination as the same type.
   return move(::process_vm_writev, address, const_cast<std::byte*>(from.data()), from.size());
 }
 
@@ -85,7 +85,7 @@ constexpr unsigned long kPageMapScan = _IOWR('f', 16, PageScan);
 constexpr std::uint64_t kIsHuge = 1U << 6;
 
 constexpr std::uint64_t kSmallPage = 4096;
-/// As far as it is looked ahead: neighbours are asked for next.
+/// Look-ahead: neighbouring memory is usually queried next.
 constexpr std::uint64_t kLookAhead = std::uint64_t{64} << 20;
 
 }  // namespace
@@ -98,7 +98,7 @@ bool PageMap::are_huge(std::span<const std::byte> memory) {
                     .end = (begin + memory.size() + kSmallPage - 1) / kSmallPage * kSmallPage};
   if (huge_.holds(range)) return true;
   if (small_.holds(range)) return false;
-  // Huge pages are looked through in no time, small ones are not.
+  // Scanning huge pages takes no time, unlike small ones.
   if (huge_part(range).holds(range)) {
     huge_ = huge_part({range.begin, range.begin + kLookAhead});
     return true;

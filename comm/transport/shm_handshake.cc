@@ -57,7 +57,7 @@ bool send_handshake(const NodeMembership& me, int socket, const NodeOffer& offer
   return send_packet(socket, bytes, descriptors);
 }
 
-/// In time that does not depend on where the two differ.
+/// Compares in time that does not depend on where the two differ.
 bool is_equal_in_constant_time(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   unsigned difference = 0;
@@ -72,7 +72,7 @@ KoloError handshake_error(const NodeMembership& me, ErrorCode code, int peer, st
   return KoloError(Error{.code = code, .rank = me.rank, .peer = peer, .what = std::move(what)});
 }
 
-/// The handshake in a packet, if it is one of a rank that knows the secret.
+/// The handshake in a packet; empty unless it comes from a rank that knows the secret.
 std::optional<Handshake> parse_handshake(const NodeMembership& me, Packet packet) {
   Handshake handshake;
   if (packet.bytes.size() < sizeof handshake.header || packet.descriptors.size() != 2) {
@@ -105,7 +105,7 @@ void check_agreement(const NodeMembership& me, const HandshakeHeader& theirs) {
   require(mine.counters, theirs.counters, "counters");
 }
 
-/// The error of a wait for this peer.
+/// The error of a timed-out wait for this peer.
 KoloError late_error(const NodeMembership& me, int rank) {
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(me.connect_within);
   return handshake_error(me, ErrorCode::kTimeout, rank,
@@ -173,7 +173,7 @@ Handshake accept_handshake(const NodeMembership& me, int listener, TimePoint dea
       if (!packet) continue;
       handshake = parse_handshake(me, std::move(*packet));
     } catch (const KoloError& error) {
-      if (error.error().code == ErrorCode::kResources) throw;  // No fault of who connects.
+      if (error.error().code == ErrorCode::kResources) throw;  // not the connecting side's fault
       log::warn("turned away a local connection: " + error.error().what);
       continue;
     }
@@ -217,10 +217,10 @@ std::vector<std::optional<NodePeer>> meet_node_peers(const NodeMembership& me,
                 std::to_string(handshake.header.rank));
       continue;
     }
-    // The answer goes out even if limits differ, so that both sides can say what differs.
+    // The answer is sent even if limits differ, so that both sides can report the difference.
     const bool answered = send_handshake(me, handshake.peer.socket.get(), offer);
     check_agreement(me, handshake.header);
-    if (!answered) continue;  // It went away; another of that rank may come.
+    if (!answered) continue;  // the peer went away; another process of that rank may come
     peers[index] = std::move(handshake.peer);
     --missing;
   }

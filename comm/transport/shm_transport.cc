@@ -27,7 +27,7 @@ struct ShmTransport::Peer {
         socket(std::move(connection)),
         segment(arena.data(), layout, limits.flags_per_peer) {}
 
-  /// Connects the two ends that this rank has: it writes into the peer's memory, reads its own.
+  /// Connects this rank's two ends of the rings: it writes to the peer's memory and reads its own.
   void open_streams(const ShmSegment& own, std::size_t own_index, std::size_t peer_index) {
     data_out.emplace(segment.data_ring(own_index));
     control_out.emplace(segment.control_ring(own_index));
@@ -41,16 +41,16 @@ struct ShmTransport::Peer {
   const int rank;
   Arena arena;
   FileDescriptor bell_fd;
-  FileDescriptor socket;  ///< None for this rank itself.
+  FileDescriptor socket;  ///< Invalid for this rank itself.
   ShmSegment segment;
   std::optional<MessageWriter> data_out;
   std::optional<MessageWriter> control_out;
   std::optional<MessageReader> data_in;
   std::optional<MessageReader> control_in;
-  std::optional<PostedReceive> receive;  ///< Of the message that is arriving.
-  UnexpectedMessage unexpected;          ///< The message that is arriving, if there is no receive.
+  std::optional<PostedReceive> receive;  ///< For the message that is arriving.
+  UnexpectedMessage unexpected;          ///< The arriving message, if it has no receive.
   PeerMemory private_memory;
-  ControlFrame frame;  ///< The control frame that is arriving.
+  ControlFrame frame;  ///< The arriving control frame.
   bool said_goodbye = false;
   TrafficCounters traffic;
 };
@@ -97,7 +97,7 @@ ShmTransport::ShmTransport(const Config& config, int world_size)
   }
 }
 
-/// Finds out whether this rank can read memory of the peer, and tells it.
+/// Tests whether this rank can read memory of the peer, and tells the peer.
 void ShmTransport::try_memory(Peer& peer, const MemoryToken& token) const {
   peer.private_memory = PeerMemory(peer.socket.get());
   const Reads reads = peer.private_memory.holds(token) ? Reads::kYes : Reads::kNo;
@@ -217,7 +217,7 @@ void ShmTransport::set_counter(std::uint32_t counter, std::uint64_t value) {
 
 bool ShmTransport::poll() {
   if (closed_) return false;
-  // The end of a peer is noticed first, so that what it wrote before is read in the same poll.
+  // A peer's end is checked first, so that data it wrote before is read in the same poll.
   const bool found = (check_due_ || quiet_polls_ >= kPollsPerCheck) && check_sockets();
   const std::uint32_t news = own_bell().answer();
   if (news == 0) {
@@ -246,7 +246,7 @@ std::string ShmTransport::stuck_in(int peer) const {
   return peer_of(peer).segment.error().stuck_in();
 }
 
-/// Of peers whose driving thread is stuck.
+/// Reads the errors of peers whose driving thread is stuck.
 void ShmTransport::read_errors() {
   for (const auto& peer : peers_) {
     if (peer->rank == rank_ || failure_) continue;
@@ -269,7 +269,7 @@ void ShmTransport::disarm() {
 void ShmTransport::say_goodbye() {
   if (closed_) return;
   for (const auto& peer : peers_) {
-    // A peer that has gone already needs no goodbye.
+    // A peer that has gone needs no goodbye.
     if (!peer->socket) continue;
     ::send(peer->socket.get(), kGoodbye.data(), kGoodbye.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
@@ -295,7 +295,7 @@ void ShmTransport::shutdown(bool orderly) {
   }
 }
 
-/// What peers sent before they agreed to the end is in the rings, or its beginning is.
+/// Messages sent before the agreed end are in the rings, at least their beginnings.
 void ShmTransport::tell_strays() {
   for (const auto& peer : peers_) read_data(*peer);
   const UnexpectedMessage* stray = matcher_.find_stray(abandoned_);
@@ -358,7 +358,7 @@ void ShmTransport::read_data(Peer& peer) {
       peer.receive->done->state = Completion::State::kDone;
       peer.receive.reset();
     } else if (const auto posted = matcher_.take_receive(index, header.tag)) {
-      // Posted while the message arrived.
+      // The receive was posted while the message arrived.
       deliver(peer, std::exchange(peer.unexpected, {}).bytes, *posted);
     } else {
       matcher_.keep(index, std::exchange(peer.unexpected, {}));
@@ -367,7 +367,7 @@ void ShmTransport::read_data(Peer& peer) {
   const std::size_t taken = peer.data_in->read(begin, end);
   if (taken == 0) return;
   if (peer.data_in->ring().take_writer_waits()) peer.ring(Doorbell::News::kMail);
-  if (taken >= ShmLayout::kDataRingBytes) ring(rank_);  // There may be more: poll again.
+  if (taken >= ShmLayout::kDataRingBytes) ring(rank_);  // there may be more: poll again
 }
 
 void ShmTransport::read_control(Peer& peer) {
@@ -418,7 +418,7 @@ void ShmTransport::read_socket(Peer& peer) {
   std::array<char, kGoodbye.size()> packet;
   for (;;) {
     const ssize_t count = ::recv(peer.socket.get(), packet.data(), packet.size(), MSG_DONTWAIT);
-    // A reset stands before packets that are still there, and is reported once.
+    // A reset is reported once, before packets that are still there.
     if (count < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
     if (count < 0 && errno == EAGAIN) return;
     if (count <= 0) break;

@@ -32,7 +32,7 @@ SharedLibrary::Config ucx_config(const std::string& file) {
 }
 
 /// Two copies of UCX in one process would patch the same memory functions. It stays loaded: a
-/// runtime in a static variable ends after the statics that its life has made.
+/// runtime in a static variable ends after statics that were created later.
 struct LoadedUcx {
   Mutex mutex;
   std::string file KOLO_GUARDED_BY(mutex);
@@ -70,8 +70,8 @@ const UcxLibrary& load_ucx(const std::string& file) {
 
 namespace {
 
-/// UCX opens about 20 for itself and then some for each peer, and ends the process when it finds
-/// none left.
+/// UCX opens about 20 descriptors for itself and some for each peer, and ends the process if none
+/// is left.
 constexpr std::size_t kUcxDescriptors = 32;
 
 void set_default(const UcxLibrary& ucx, ucp_config_t* config, const std::string& key,
@@ -80,16 +80,17 @@ void set_default(const UcxLibrary& ucx, ucp_config_t* config, const std::string&
   require_ucs(ucx, ucx.ucp_config_modify(config, key.c_str(), value), "UCX: setting " + key);
 }
 
-/// Whether this machine has a network device that moves data by itself (InfiniBand, RoCE, EFA ...).
-/// Where it has none, messages travel over TCP.
+/// Whether this machine has an RDMA network device (InfiniBand, RoCE, EFA ...). Without one,
+/// messages use TCP.
 bool has_rdma_device() {
   std::error_code none;
   const std::filesystem::directory_iterator devices("/sys/class/infiniband", none);
   return !none && devices != std::filesystem::directory_iterator();
 }
 
-/// An environment variable that is set while this lives, unless the user has set it. For settings
-/// of single transports: versions of UCX differ in their keys, and warn of those of others.
+/// An environment variable that is set during this object's lifetime, unless the user has set it.
+/// For settings of single transports: versions of UCX differ in their keys, and warn of unknown
+/// ones.
 class VariableDefault {
  public:
   VariableDefault(const char* name, const char* value)
@@ -107,7 +108,7 @@ class VariableDefault {
   bool absent_;
 };
 
-/// The environment belongs to the process: contexts and workers are made one after another.
+/// The environment belongs to the process, so contexts and workers are created one at a time.
 Mutex& environment() {
   static Mutex mutex;
   return mutex;
@@ -136,10 +137,10 @@ UcpContext make_ucp_context(const UcxLibrary& ucx, int world_size, const std::st
   require_ucs(ucx, ucx.ucp_config_read(nullptr, nullptr, &read), "UCX: reading its settings");
   const UcpConfig config(read, ucx.ucp_config_release);
   set_default(ucx, config.get(), "TLS", "^sm");
-  // An idle job sends nothing. The coordinator asks peers that something waits for.
+  // An idle job sends nothing. The coordinator pings peers that work waits for.
   set_default(ucx, config.get(), "KEEPALIVE_INTERVAL", "inf");
-  // Over TCP a rendezvous saves nothing, and its answer waits behind the data in the same
-  // direction: two ranks then send alternately instead of simultaneously.
+  // Over TCP a rendezvous saves nothing, and its reply waits behind data in the same direction: two
+  // ranks would then send alternately instead of simultaneously.
   if (!has_rdma_device()) set_default(ucx, config.get(), "RNDV_THRESH", "inf");
   if (!interface.empty()) set_default(ucx, config.get(), "NET_DEVICES", interface.c_str());
   ucp_params_t params{};
@@ -149,7 +150,7 @@ UcpContext make_ucp_context(const UcxLibrary& ucx, int world_size, const std::st
   params.estimated_num_eps = static_cast<std::size_t>(world_size);
   params.name = "kolo";
   const MutexLock lock(environment());
-  // An interface with addresses of both families: UCX takes IPv4, which may not reach the others.
+  // If an interface has addresses of both families, UCX takes IPv4, which may not reach the others.
   std::optional<VariableDefault> family;
   if (address.find(':') != std::string::npos) family.emplace("UCX_TCP_AF_PRIO", "inet6,inet");
   ucp_context_h context = nullptr;
@@ -172,10 +173,11 @@ UcpWorker make_ucp_worker(const UcxLibrary& ucx, ucp_context_h context) {
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   ucp_worker_h worker = nullptr;
   const MutexLock lock(environment());
-  // To connect to a host that does not answer must not block a rank that others wait for.
+  // Connecting to a host that does not answer must not block a rank that others wait for.
   const VariableDefault no_blocking("UCX_TCP_CONN_NB", "y");
   const VariableDefault no_keepalive("UCX_TCP_KEEPIDLE", "inf");
-  // One system call moves as much as a receiver's buffer takes; UCX's own 64 KiB halve the rate.
+  // One system call moves as much as fits the receiver's buffer; UCX's default of 64 KiB halves the
+  // rate.
   const VariableDefault long_segments("UCX_TCP_RX_SEG_SIZE", "256k");
   require_ucs(ucx, ucx.ucp_worker_create(context, &params, &worker),
               "UCX: opening network transports");

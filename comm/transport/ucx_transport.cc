@@ -16,8 +16,8 @@ namespace kolo {
 
 namespace {
 
-/// Control frames carry a source that no data message has; their real source and kind stand
-/// in the lowest bits.
+/// Control frames carry a source that no data message has; their real source and kind are in the
+/// lowest bits.
 ///
 ///   63..48   47..17  16        15..0
 ///   0xffff   0       goodbye?  source
@@ -30,8 +30,8 @@ constexpr std::uint64_t kWholeTag = ~std::uint64_t{0};
 
 constexpr std::uint64_t kGoodbyeBit = std::uint64_t{1} << kTagSourceBits;
 
-/// Bounds the time for what has arrived from a peer that has ended, or of a receive that is given
-/// up; there is more only while other peers go on sending.
+/// Limits polls for data that has arrived from an ended peer or for a cancelled receive; there is
+/// more data only while other peers continue to send.
 constexpr int kPollsBeforeAnEnd = 1'000;
 
 class UcxTransportImpl final : public UcxTransport {
@@ -66,7 +66,7 @@ class UcxTransportImpl final : public UcxTransport {
 
   int rank() const override { return config_.rank; }
   int world_size() const override { return config_.world_size; }
-  /// As the installed UCX says; it finds out for itself what memory a message lies in.
+  /// As the installed UCX reports; UCX detects a message's kind of memory by itself.
   bool takes_device_memory() const override { return takes_device_memory_; }
   void expect_messages_in(std::span<std::byte> memory) override { memory_.add(memory); }
 
@@ -82,7 +82,7 @@ class UcxTransportImpl final : public UcxTransport {
   void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) override {
     Peer& from = peers_[peer];
     if (closed_) return;
-    // Only a rank that has an endpoint learns that the peer's process ended.
+    // Only a rank with an endpoint learns that the peer's process has ended.
     peers_.endpoint(from, UcxLane::kData);
     done.state = Completion::State::kPending;
     Operation& operation = begin(peer, &done);
@@ -99,16 +99,18 @@ class UcxTransportImpl final : public UcxTransport {
   bool cancel(Completion& done) override {
     if (done.state != Completion::State::kPending) return true;
     const auto operation = std::ranges::find(operations_, &done, &Operation::done);
-    if (operation == operations_.end()) return true;  // Not one of the network.
-    if (!operation->receives) return false;           // UCX gives up receives only.
+    if (operation == operations_.end()) return true;  // not an operation of the network
+    if (!operation->receives) return false;           // UCX cancels only receives
     if (operation->request != nullptr) {
       ucx_.ucp_request_cancel(worker_.get(), operation->request);
       for (int i = 0; operation->request != nullptr && i < kPollsBeforeAnEnd; ++i) {
         ucx_.ucp_worker_progress(worker_.get());
       }
-      if (operation->request != nullptr) return false;  // Its message is arriving.
+      if (operation->request != nullptr) return false;  // its message is arriving
     }
-    if (done.state != Completion::State::kPending) return true;  // It had come by then.
+    if (done.state != Completion::State::kPending)
+      return true;  // the message has arrived
+                    // meanwhile
     done.state = Completion::State::kIdle;
     end(*operation);
     return true;
@@ -127,7 +129,7 @@ class UcxTransportImpl final : public UcxTransport {
   bool poll() override {
     if (closed_) return false;
     bool moved = ucx_.ucp_worker_progress(worker_.get()) != 0;
-    // A peer may have said why it ends: that is read before its end is noted.
+    // A peer may have announced why it ends: read that before noting its end.
     for (int i = 0; peers_.has_broken() && i < kPollsBeforeAnEnd; ++i) {
       if (ucx_.ucp_worker_progress(worker_.get()) == 0) break;
     }
@@ -151,7 +153,7 @@ class UcxTransportImpl final : public UcxTransport {
     return {event_fd_};
   }
 
-  /// A peer that only sends here would report the end of its connection as well.
+  /// Without it, a peer that only sends to this rank would also report the end of its connection.
   void say_goodbye() override {
     if (closed_) return;
     say_goodbye_on_connections();
@@ -177,7 +179,7 @@ class UcxTransportImpl final : public UcxTransport {
     if (orderly) peers_.flush(deadline);
     peers_.close(deadline);
     drop_unclaimed(orderly);
-    worker_.reset();  // Nothing touches a user's buffer after this.
+    worker_.reset();  // afterwards no user buffer is accessed
     memory_.clear();
     for (Operation& operation : operations_) {
       if (operation.done != nullptr) operation.done->state = Completion::State::kIdle;
@@ -194,7 +196,7 @@ class UcxTransportImpl final : public UcxTransport {
  private:
   using Peer = UcxPeers::Peer;
 
-  /// One UCX request of ours. In use while `done` or `arrival` is set or a copy is being sent.
+  /// One UCX request. In use while `done` or `arrival` is set or a copy is being sent.
   struct Operation {
     UcxTransportImpl* owner = nullptr;
     int peer = -1;
@@ -234,7 +236,7 @@ class UcxTransportImpl final : public UcxTransport {
   void send(Peer& peer, UcxLane lane, std::uint64_t tag, std::span<const std::byte> data,
             Operation& operation) {
     const ucp_ep_h endpoint = peers_.endpoint(peer, lane);
-    if (endpoint == nullptr) return;  // Stays pending; `poll` reports why.
+    if (endpoint == nullptr) return;  // stays pending; `poll` reports why
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
     param.user_data = &operation;
@@ -275,14 +277,14 @@ class UcxTransportImpl final : public UcxTransport {
     end(operation);
   }
 
-  /// On every connection, so that its goodbye is there before its end.
+  /// Uses every connection, so that the goodbye arrives before the end.
   void say_goodbye_on_connections() {
     peers_.for_each_open(
         [&](Peer& peer, UcxLane lane) { send_copy(peer, lane, kControlTag | kGoodbyeBit, {}); });
   }
 
-  /// Takes what nobody has taken, since UCX warns of it otherwise. Control messages may come too
-  /// late to matter, but after an agreed end a data message has lost its receive.
+  /// Takes unclaimed messages, of which UCX would warn. Control messages may come too late to
+  /// matter, but after an agreed end a data message without a receive is an error.
   void drop_unclaimed(bool orderly) {
     ucx_.ucp_worker_progress(worker_.get());
     ucp_tag_recv_info_t info{};
@@ -308,8 +310,8 @@ class UcxTransportImpl final : public UcxTransport {
 
   // --- Receiving ------------------------------------------------------------------------------
 
-  /// The callback is asked for even when the message is there: UCX 1.13 tells its length nowhere
-  /// else. It may then run before the call that starts the receive returns.
+  /// The callback is required even if the message is there: UCX 1.13 reports its length only to the
+  /// callback, which may run before the call that starts the receive returns.
   static ucp_request_param_t receive_param(Operation& operation) {
     ucp_request_param_t param{};
     param.op_attr_mask =
@@ -337,7 +339,7 @@ class UcxTransportImpl final : public UcxTransport {
   }
 
   void finish_receive(Operation& operation, ucs_status_t status, std::size_t bytes) {
-    if (status == UCS_ERR_CANCELED) return;  // By shutdown, which makes it idle.
+    if (status == UCS_ERR_CANCELED) return;  // cancelled by shutdown, which makes it idle
     if (status == UCS_ERR_MESSAGE_TRUNCATED) {
       if (!failure_) {
         failure_ = message_too_long(config_.rank, operation.peer, bytes, operation.capacity);
@@ -412,7 +414,7 @@ class UcxTransportImpl final : public UcxTransport {
   const bool takes_device_memory_;
   UcxMemory memory_;
   UcpWorker worker_;
-  int event_fd_ = -1;  ///< The worker's.
+  int event_fd_ = -1;  ///< of the worker
   UcxPeers peers_;
   std::deque<Operation> operations_;
   std::vector<Operation*> unused_;

@@ -11,7 +11,7 @@ HappensBefore::Node HappensBefore::add_node() {
   return before_.size() - 1;
 }
 
-// Kahn's algorithm; what is left over waits for itself.
+// Kahn's algorithm; the remaining nodes are in cycles or behind them.
 std::optional<HappensBefore::Node> HappensBefore::sort() {
   order_.clear();
   std::vector<std::vector<Node>> after(before_.size());

@@ -49,7 +49,7 @@ bool is_one_payload(const Range& range, const Schedule& schedule) {
   return schedule.payloads_in(range).size() == 1;
 }
 
-// How long the target is, for sources of these lengths.
+// Whether the target's length fits the lengths of the sources.
 bool has_fitting_target(const Step& step) {
   const auto equals = [&](const Range& source) { return source.count == step.target.count; };
   switch (step.verb) {
@@ -68,7 +68,8 @@ bool has_fitting_target(const Step& step) {
   }
 }
 
-/// The error in a step's payloads: only messages and codec steps touch them, and whole ones only.
+/// The error in a step's payloads: only messages and codec steps may access them, and only whole
+/// ones.
 Complaint check_payloads(const Step& step, const Schedule& schedule) {
   const bool is_message = step.kind == StepKind::kSend || step.kind == StepKind::kRecv;
   const auto check_one = [&](const Range& range) -> Complaint {
@@ -86,8 +87,8 @@ Complaint check_payloads(const Step& step, const Schedule& schedule) {
   return std::nullopt;
 }
 
-/// The error in a codec step by itself: its bucket, and its ranges, of which the verb says what
-/// they hold.
+/// The error in a codec step considered alone: its bucket, and its ranges, whose contents depend on
+/// the verb.
 Complaint check_codec(const Step& step, const Schedule& schedule) {
   if (schedule.layout.memory != MemoryKind::kHost) return "codes a bucket that is not the host's";
   const Form form = form_of(step.verb);
@@ -208,7 +209,7 @@ Complaint check_user_range(const Step& step, const Range& range, Access access,
   return "works in the caller's tensors";
 }
 
-// Peers read them as they are, and whoever lends them says which they are.
+// Peers read them as they are, and the lender determines which elements they are.
 Complaint check_lent_range(const Step& step, const Range& range, Access access,
                            const Schedule& schedule) {
   const Loan loan = Loan::of(range, schedule.layout);
@@ -264,7 +265,7 @@ Complaint check_range(const Step& step, const Range& range, Access access, const
   return std::nullopt;
 }
 
-// Elements of the caller's tensors as they are, through a slot of this rank.
+// Elements of the caller's tensors, unchanged, through a slot of this rank.
 Complaint check_exchange(const Step& step, const Schedule& schedule) {
   if (step.sources.size() != 2 || step.mirrors.size() != 1) return "has not two ways";
   const Range& target = step.mirrors[0];
@@ -279,7 +280,7 @@ Complaint check_exchange(const Step& step, const Schedule& schedule) {
   return std::nullopt;
 }
 
-// A kernel reads a few elements ahead of what it writes.
+// A kernel reads a few elements ahead of its writes.
 Complaint check_outputs(const Step& step, const Schedule& schedule) {
   if (step.kind == StepKind::kExchange) return check_exchange(step, schedule);
   if (!step.mirrors.empty() && step.kind != StepKind::kReduce) return "has mirrors";
@@ -313,8 +314,8 @@ bool overlaps_any(const Range& output, std::span<const Range> ranges) {
   return std::ranges::any_of(ranges, [&](const Range& range) { return range.overlaps(output); });
 }
 
-// Outputs lie apart from each other and from all that is read, but for this rank's own part, which
-// may be in place.
+// Outputs must not overlap each other or any input, except for this rank's own part, which may be
+// in place.
 Complaint check_native_outputs(const Step& step, std::size_t position, std::size_t members) {
   for (std::size_t i = 0; i < step.mirrors.size(); ++i) {
     const Range& output = step.mirrors[i];
@@ -335,8 +336,8 @@ Complaint check_native_outputs(const Step& step, std::size_t position, std::size
   return std::nullopt;
 }
 
-// For each tensor, a range for each of the ranks that meet; and but in an exchange, one that is
-// this rank's alone.
+// For each tensor: a range for each member, and except in an exchange also a range for this rank
+// alone.
 Complaint check_native_parts(const Step& step, std::size_t position, std::size_t members) {
   const bool exchanges = step.native == NativeOp::kExchange;
   const bool gathers = step.native == NativeOp::kGatherParts;
@@ -354,7 +355,7 @@ Complaint check_native_parts(const Step& step, std::size_t position, std::size_t
   return check_native_outputs(step, position, members);
 }
 
-// With p ranks the whole is p equal parts, of which the rank's is in its place.
+// With p ranks the whole consists of p equal parts; the rank's own part is in its place.
 Complaint check_native(const Step& step, const Schedule& schedule, const ProcessGrid& grid) {
   const std::vector<int> members = meeting_members(step, schedule.rank, grid);
   const auto position = static_cast<std::size_t>(

@@ -14,7 +14,7 @@
 namespace kolo {
 namespace {
 
-/// Whether each source's lowest rank is above that of the one before.
+/// Whether each source's lowest rank is above that of the previous one.
 bool ascend(const std::vector<SymbolicRuns>& sources) {
   const auto lowest = [](const SymbolicRuns& source) {
     const auto& counts = source.front().value.counts;
@@ -25,9 +25,8 @@ bool ascend(const std::vector<SymbolicRuns>& sources) {
          }) == sources.end();
 }
 
-/// Puts what a codec step writes into `result`, where `sources` is what it reads, and returns what
-/// is wrong with that, as the end of a sentence. Contributions must be merged in the order of
-/// ranks.
+/// Computes the output of a codec step from `sources` into `result`. Returns the error, if any, as
+/// the end of a sentence. Contributions must be merged in rank order.
 std::optional<std::string> play_codec_step(const Step& step,
                                            const std::vector<SymbolicRuns>& sources,
                                            SymbolicRuns& result) {
@@ -144,7 +143,7 @@ class Play {
         .value = contribution_of(static_cast<std::size_t>(rank), schedules_.size()),
         .element = extent.offset};
     contents_[{rank, input_region()}].write(extent.offset, {run});
-    // What is to stay where it lies is seen there, too.
+    // Parts that stay in place are checked there, too.
     if (schedules_[0].layout.replaces_inputs) {
       contents_[{rank, result_region()}].write(extent.offset, {run});
     }
@@ -182,8 +181,8 @@ class Play {
     return std::nullopt;
   }
 
-  /// Lends; makes an offer; or writes where one was made: then the elements are in the slot or in
-  /// the tensors, which held something until then, and the offer is over.
+  /// Lends; or makes an offer; or writes to an offer: then the elements are in the slot or in the
+  /// tensors, whose contents were undefined until then, and the offer ends.
   std::optional<std::string> play_loan(Node node, SymbolicRuns result) {
     const Range& range = steps_[node].target;
     const Range elements = Loan::elements(range, schedules_[0].layout.dtype);
@@ -201,7 +200,7 @@ class Play {
     return write(node, std::move(result), elements);
   }
 
-  /// Writes the results of a native step: that of its target, or its mirrors'.
+  /// Writes the results of a native step to its target or its mirrors.
   std::optional<std::string> write_native(Node node, std::vector<SymbolicRuns>& results) {
     const Step& line = steps_[node];
     const std::vector<Range> outputs =
@@ -212,7 +211,7 @@ class Play {
     return std::nullopt;
   }
 
-  /// Computes what a codec step writes. Returns the error, if any, as the end of a sentence.
+  /// Computes the output of a codec step. Returns the error, if any, as the end of a sentence.
   std::optional<std::string> play_codec(Node node, SymbolicRuns& result) {
     std::vector<SymbolicRuns> sources;
     for (const Range& source : steps_[node].sources) sources.push_back(read(source));
@@ -227,7 +226,7 @@ class Play {
     return sum;
   }
 
-  /// Computes what each of `steps` writes, in the order of `write_native`.
+  /// Computes the output of each of `steps`, in the order of `write_native`.
   void play_meeting(const std::vector<Node>& steps,
                     std::map<Node, std::vector<SymbolicRuns>>& results) {
     const NativeOp op = steps_[steps.front()].native;
@@ -241,7 +240,7 @@ class Play {
       for (Node node : steps) results[node] = {gathered};
       return;
     }
-    for (Node node : steps) {  // All of it, or one's own part of it.
+    for (Node node : steps) {  // the whole, or this rank's part of it
       results[node].resize(1);
       const std::size_t skipped = steps_[node].target.offset - steps_[node].sources[0].offset;
       for (Node other : steps) {
@@ -264,7 +263,7 @@ class Play {
       std::vector<SymbolicRuns>& result = results[steps[i]];
       result.resize(steps_[steps[i]].mirrors.size());
       for (std::size_t target = 0; target < result.size(); ++target) {
-        if (op == NativeOp::kReduceParts) {  // One's own part of tensor `target`.
+        if (op == NativeOp::kReduceParts) {  // this rank's part of tensor `target`
           for (Node other : steps) {
             const Range& part = steps_[other].sources[target * ranks + i];
             combine_into(result[target], other == steps.front(), read(part));
@@ -287,7 +286,7 @@ class Play {
     return contents_[{range.rank, range.region}].read(range.offset, range.count);
   }
 
-  /// What the tensors hold, if that is what was copied to the slot.
+  /// The contents of the tensors, if these were copied to the slot.
   SymbolicRuns read_lent(const Range& range) {
     const SymbolicRuns tensors = read(Loan::of(range, schedules_[0].layout).tensors);
     const SymbolicRuns copy = read(Loan::elements(range, schedules_[0].layout.dtype));
@@ -306,7 +305,7 @@ class Play {
   std::span<const Schedule> schedules_;
   const Goal& goal_;
   std::map<std::pair<int, Region>, Contents> contents_;
-  std::map<std::pair<int, std::size_t>, Range> offers_;  // by rank and slot; those that are open
+  std::map<std::pair<int, std::size_t>, Range> offers_;  // open offers, by rank and slot
 };
 
 }  // namespace

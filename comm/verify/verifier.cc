@@ -87,7 +87,7 @@ class Verification {
     return std::nullopt;
   }
 
-  // Flags become edges between ranks; messages do in `check_circles`.
+  // Flags become edges between ranks; `check_circles` adds edges for messages.
   std::optional<std::string> pair_up() {
     using Key =
         std::tuple<bool, std::size_t, std::size_t, std::uint32_t>;  // message?, from, to, ordinal
@@ -136,7 +136,7 @@ class Verification {
     return std::nullopt;
   }
 
-  // A payload travels as it is, and so must find the memory that was planned for it.
+  // A payload is sent as it is, so source and destination must be planned with equal memory.
   std::optional<std::string> check_capacities(Node send, Node recv) const {
     const Range& source = step(send).sources[0];
     const Range& target = step(recv).target;
@@ -147,8 +147,8 @@ class Verification {
     return at(recv) + " and " + at(send) + " are not planned alike";
   }
 
-  // Native steps of one number meet: none is over before all could start.
-  // The meeting is a node between what comes before any of them and each of them.
+  // Matching native steps meet: none ends before all can start. The meeting is a node between all
+  // predecessors of these steps and the steps themselves.
   std::optional<std::string> gather_meetings() {
     using Key = std::tuple<NativeGroup, int, std::uint32_t>;  // group, node of it, ordinal
     std::map<Key, std::vector<Node>> meetings;
@@ -182,8 +182,8 @@ class Verification {
     return std::nullopt;
   }
 
-  /// Whether `node` does what the first of `steps`, which meet, does; in an exchange, whether all
-  /// give each other as much as they take.
+  /// Whether `node` does the same work as the first of `steps`, which meet; in an exchange, whether
+  /// all ranks send what their peers receive.
   bool is_same_work(const std::vector<Node>& steps, Node node) const {
     const Step& a = step(steps.front());
     const Step& b = step(node);
@@ -214,8 +214,8 @@ class Verification {
     return native.native == NativeOp::kAllGather ? native.target : native.sources[0];
   }
 
-  // A network may hold a send back until its receive is posted, which other steps may depend on,
-  // but need not: so that is asked of circles and of nothing else.
+  // A network may delay a send until its receive is posted, but need not do so. So other steps must
+  // not rely on this order; it is only considered when searching for cycles.
   std::optional<std::string> check_circles() {
     HappensBefore slow = timing_;
     for (const Message& message : messages_) {
@@ -234,7 +234,7 @@ class Verification {
     return at(shown) + " waits in a circle" + when;
   }
 
-  // A device runs what it is given in the order in which it is given it.
+  // A device runs its work in the order of launches.
   std::optional<std::string> check_launch_order() const {
     for (std::size_t rank = 0; rank < schedules_.size(); ++rank) {
       std::map<std::uint32_t, Node> natives;
@@ -255,8 +255,9 @@ class Verification {
     return std::nullopt;
   }
 
-  // The first rank of a group launches a native step when it is ready there, and the others in the
-  // same order, among steps of other buckets. So what any of them waits for, the first does, too.
+  // The first rank of a group launches a native step when it is ready there, and the others follow
+  // in the same order, among steps of other buckets. So the first rank's step must depend on
+  // everything that the others' steps depend on.
   std::optional<std::string> check_first_ranks() const {
     const auto waits_for = [&](Node node, Node meeting) {
       return std::ranges::any_of(ready_.at(node),
@@ -306,7 +307,7 @@ class Verification {
     return std::nullopt;
   }
 
-  // Where results replace contributions, all of these are read before.
+  // If results replace contributions, all contributions must be read before.
   std::optional<std::string> check_inputs() const {
     if (!schedules_.front().layout.replaces_inputs) return std::nullopt;
     for (std::size_t rank = 0; rank < schedules_.size(); ++rank) {
@@ -328,8 +329,8 @@ class Verification {
     return std::nullopt;
   }
 
-  // Memory of a rank that others touch is as it should be only from where the rank begins an
-  // iteration to where it ends it.
+  // Memory of a rank is valid for other ranks only between the beginning and the end of the rank's
+  // iteration.
   std::optional<std::string> check_visits() const {
     for (Node node = 0; node < steps_.size(); ++node) {
       const std::size_t visitor = rank_of(node);
@@ -351,7 +352,7 @@ class Verification {
     return std::nullopt;
   }
 
-  // What is lent or offered for copies may lie where peers can only copy.
+  // Memory lent or offered for copies may be accessible to peers only by copying.
   std::optional<std::string> check_copies() const {
     std::map<std::tuple<Region, int, std::size_t>, std::vector<Range>> for_copies;
     const auto is_for_copies = [&](const Range& range) {
@@ -382,8 +383,8 @@ class Verification {
     return std::nullopt;
   }
 
-  /// Whether `owner` waits in a later iteration, before it uses the turn again, for a flag that a
-  /// peer raises after `visit`.
+  /// Whether `owner` waits in a later iteration, before it reuses the turn, for a flag that a peer
+  /// raises after `visit`.
   bool is_told_later(std::size_t owner, Node visit) const {
     return std::ranges::any_of(late_awaits_, [&](const LateAwait& await) {
       return await.rank == owner && rank_of(await.signal) == rank_of(visit) &&
@@ -402,7 +403,7 @@ class Verification {
   struct Message {
     Node send, recv;
   };
-  /// Waits for what `signal` did in an earlier iteration, so it orders no steps of one.
+  /// Waits for a `signal` of an earlier iteration, so it orders no steps within one iteration.
   struct LateAwait {
     std::size_t rank;
     Node signal;
@@ -417,7 +418,7 @@ class Verification {
   std::vector<Message> messages_;
   std::vector<LateAwait> late_awaits_;
   Meetings meetings_;
-  std::map<Node, std::vector<Node>> ready_;  // What a native step waits for, but for its meeting.
+  std::map<Node, std::vector<Node>> ready_;  // dependencies of native steps, without their meetings
 };
 
 }  // namespace

@@ -82,8 +82,8 @@ std::vector<Extent> pieces_of(const CompileContext& context, const FlatAllReduce
   return own ? host_pieces(layout, *own) : host_pieces(layout, context.grid, context.options);
 }
 
-/// The share of the sums that each node makes, for an algorithm that leaves this open. A host
-/// bucket's sums are made in group order wherever they are made, so no bit follows from shares.
+/// The share of the sums that each node makes, for an algorithm that leaves it open. Sums of host
+/// buckets are made in group order on whichever node, so shares change no bit.
 std::vector<double> shares_between_nodes(const CompileContext& context,
                                          const AllReduce& all_reduce) {
   const int nodes = context.grid.num_nodes();
@@ -182,8 +182,8 @@ Price AllReduce::price(const CompileContext& context) const {
              : model.host_price(*this, host_bucket(context.layout));
 }
 
-// Where the sizes of chunks decide the order of sums, they must not depend on costs measured in
-// this run: otherwise two equal runs could differ in their bits.
+// If chunk sizes decide the order of sums, they must not depend on costs measured in this run:
+// otherwise two equal runs could differ in their bits.
 std::size_t AllReduce::chunk_bytes(const CompileContext& context) const {
   if (context.layout.is_on_device()) return context.options.chunk_bytes;
   const LinkCosts costs = sums_in_one_place() ? context.options.link_costs : LinkCosts{};
@@ -199,8 +199,8 @@ void AllReduce::append(ScheduleBuilder& builder, const CompileContext& context) 
     stages.push_back({.group = ranks, .extent = piece, .node_shares = shares});
   }
   if (context.layout.is_on_device()) {
-    // A launch packs many tensors at once, and packing a piece overlaps the collectives of the
-    // last.
+    // One launch packs many tensors, and packing a piece overlaps the collectives of the previous
+    // piece.
     for (const Stage& stage : stages) {
       builder.load(builder.bucket(stage.extent.offset, stage.extent.count));
     }

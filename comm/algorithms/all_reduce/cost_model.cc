@@ -7,14 +7,15 @@
 namespace kolo {
 namespace {
 
-/// Messages that a rank handles for the agreement on a bucket between nodes: it receives and sends
-/// one going up the tree, and again going down.
+/// Messages that a rank handles for agreement on a bucket between nodes: it receives and sends one
+/// going up the tree, and one going down.
 constexpr int kAgreementMessages = 4;
 
-/// Chunks of a bucket: planning takes time for each, in which an engine answers no peer.
+/// Limit of chunks per bucket: each chunk takes planning time, in which an engine answers no peer.
 constexpr std::size_t kMostChunks = 4096;
 
-/// Messages of a device bucket between all ranks: their bytes are copied to the host and back.
+/// Time of a device bucket's messages between all ranks, whose bytes are copied to the host and
+/// back.
 double staged_us(const FlatAllReduce& entry, const ProcessGrid& grid, const LinkCosts& costs,
                  double bytes) {
   if (grid.world_size() == 1) return 0;

@@ -14,8 +14,8 @@ namespace {
 //   owner     0   1   2          sums a0 + a1 + a2, sends the sum to ranks 0 and 2
 //
 // The order of summation, and so every bit, is the same for any n, chunk and fusion limit.
-/// `for_each_peer` for receives. Through staging memory messages pass one after the other, so what
-/// is sent in one round must be received in the same round, or ranks wait in a circle:
+/// `for_each_peer` for receives. Messages share the staging memory in turn, so a rank must receive
+/// in the same round in which its peer sends; otherwise ranks could deadlock:
 ///
 ///   round i     rank p sends to p + i and receives from p - i
 template <typename Visit>
@@ -52,8 +52,8 @@ void all_gather_by_message(ScheduleBuilder& builder, const Stage& stage) {
   });
 }
 
-/// The ranks of a single node sum a host bucket in mapped memory: where it lies if that is in the
-/// arena, else through a window of staging slots.
+/// Whether the ranks of a single node sum a host bucket in mapped memory: in place if it is in the
+/// arena, otherwise through a window of staging slots.
 bool is_mapped(const CompileContext& context) {
   return context.grid.num_nodes() == 1 && context.layout.memory == MemoryKind::kHost;
 }
@@ -74,7 +74,7 @@ void append(ScheduleBuilder& builder, const std::vector<Stage>& stages,
   }
 }
 
-// In place nothing is packed or sent, so there is nothing that chunks could overlap.
+// In place nothing is packed or sent, so chunks would overlap nothing.
 std::optional<std::size_t> piece_bytes(const CompileContext& context) {
   if (!is_mapped(context)) return std::nullopt;
   const CompileOptions& options = context.options;
@@ -85,7 +85,7 @@ std::optional<std::size_t> piece_bytes(const CompileContext& context) {
   return std::min({options.chunk_bytes, options.slot_bytes, slot});
 }
 
-// Each rank reads its part in all buckets and writes the sum there: one trip before, one after.
+// Each rank reads its part of all buckets and writes the sum there: one trip before, one after.
 Passage price_in_memory(const HostLinks& links, double bytes) {
   const double ranks = links.ranks();
   return {.wait_us = 2 * links.costs().memory.latency_us,
@@ -119,9 +119,9 @@ Passage price(const HostLinks& links, double bytes) {
   return slowest;
 }
 
-// On a single node the parts of others go through their slots: written, read, overwritten with the
-// sum, read back. Tensors that do not fit the cache push the slots out of it. With a cast the own
-// part goes through a slot as well, so that it is rounded like the others, but stays with its core.
+// On a single node, parts owned by peers go through slots: written, read, overwritten with the sum,
+// read back. Tensors that do not fit the cache evict the slots. With a cast, the own part also goes
+// through a slot, so that it is rounded like the others, but stays with its core.
 Passage packing_price(const HostLinks& links, double bytes, Packing packing) {
   if (packing == Packing::kNone || links.grid().num_nodes() > 1) {
     return links.packing(bytes, packing);

@@ -3,20 +3,21 @@
 namespace kolo {
 namespace {
 
-/// "auto" does not choose `flat` beyond: it stages a bucket whole, twice, and each rank reads all
-/// of it, so that a mistaken price would cost much memory as well as time.
+/// "auto" does not choose `flat` for larger buckets: it stages a whole bucket twice, and each rank
+/// reads all of it, so a wrong price would cost much memory as well as time.
 constexpr std::size_t kLargest = std::size_t{256} << 10;
 
-// Everybody reads everybody: a rank lays out a copy of its contribution, tells all, and sums all
-// copies in group order. Ranks of the same node read the copy where it lies, others get it by
-// message. For nodes {0, 1} and {2}, what rank 1 does:
+// Every rank reads every contribution: it publishes a copy of its own contribution, signals all
+// ranks, and sums all copies in group order. Ranks of the same node read the copy in place, others
+// get it by message. For nodes {0, 1} and {2}, rank 1 does this:
 //
 //   staging of rank 0   a0 a1 a2      flag from rank 0, read in place
 //   staging of rank 1   b0 b1 b2      own
 //   scratch             c0 c1 c2      message from rank 2
 //
-// One trip, where owners of parts need two. A peer may read the copy after its rank has finished;
-// hence two copies, used in turn: a peer that tells of its next iteration has read the last one.
+// One trip, where part owners need two. A peer may read the copy after its rank has finished; hence
+// two copies, used in turn: a peer's signal of the next iteration implies that it has read the last
+// copy.
 void append_stage(ScheduleBuilder& builder, const Stage& stage, const ProcessGrid& grid) {
   const std::size_t own = stage.position(builder.rank());
   const Placement placement = builder.layout().placement;
@@ -63,7 +64,7 @@ void append(ScheduleBuilder& builder, const std::vector<Stage>& stages,
   }
 }
 
-// Each rank copies its bucket to where others read it, and after one trip reads all copies.
+// Each rank copies its bucket to memory that others can read, and after one trip reads all copies.
 Passage price_in_memory(const HostLinks& links, double bytes) {
   const double ranks = links.ranks();
   return {.wait_us = links.costs().memory.latency_us,
@@ -89,7 +90,7 @@ Passage price(const HostLinks& links, double bytes) {
   return slowest;
 }
 
-// It packs anyway, and unpacks nothing.
+// The algorithm packs in any case, and unpacks nothing.
 Passage packing_price(const HostLinks&, double, Packing) { return {}; }
 
 }  // namespace

@@ -6,14 +6,14 @@
 namespace kolo {
 namespace {
 
-// With n = 2^k ranks, round by round each rank gives the half of its interval that its partner
-// keeps and adds what it gets for its own half; then the intervals grow back together. For n = 4,
-// the parts that rank 2 holds and its partners:
+// With n = 2^k ranks, in each round a rank sends the half of its interval that its partner keeps,
+// and adds the half that it receives to its own; then the intervals grow again in reverse. For n =
+// 4, the parts that rank 2 holds, and its partners:
 //
 //   0 1 2 3  --0-->  2 3  --3-->  2  --3-->  2 3  --0-->  0 1 2 3
 //
 // With n between powers of two, each rank beyond the power adds its whole extent to the rank that
-// many below, sits out, and gets the result from it.
+// many positions below, sits out, and gets the result from it.
 //
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 2005.
 struct Interval {
@@ -84,7 +84,8 @@ Passage price(const HostLinks& links, double bytes) {
   double part = bytes;
   for (int distance = power / 2; distance >= 1; distance /= 2) {
     part = std::max(part / 2, std::min(bytes, static_cast<double>(kWireAlignment)));
-    // The ranks that give parts from `first` on, and later get them back; none if they are empty.
+    // The ranks that send parts from `first` on, and later receive them; none if the parts are
+    // empty.
     Round round(links);
     for (int rank = 0; rank < power; ++rank) {
       const int first = (rank ^ distance) & ~(distance - 1);

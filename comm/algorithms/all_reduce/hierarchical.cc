@@ -5,7 +5,7 @@
 namespace kolo {
 namespace {
 
-// Where the parts of any node begin or end. For nodes of 2 and 3 ranks and 12 units:
+// The points where the parts of any node begin or end. For nodes of 2 and 3 ranks and 12 units:
 //
 //   node 0    |  r0   |  r1   |        r0 owns pieces 0 and 1, r1 pieces 2 and 3
 //   node 1    | r2 | r3  | r4 |        piece 1 is summed by r0 and r3, piece 2 by r1 and r3
@@ -76,7 +76,7 @@ void append_hierarchical(ScheduleBuilder& builder, const std::vector<Stage>& sta
   if (!stages.empty()) local.all_gather(builder, inside_node(builder, stages.back(), grid));
 }
 
-// All parts travel at once over each node's link: as if one rank per node had all the bytes.
+// All parts cross each node's link concurrently, as if one rank per node had all the bytes.
 Passage hierarchical_price(const HostLinks& links, const LocalHalves& local, HostPrice cross,
                            double bytes) {
   const ProcessGrid& grid = links.grid();
@@ -87,8 +87,8 @@ Passage hierarchical_price(const HostLinks& links, const LocalHalves& local, Hos
   return halves + cross(HostLinks(nodes, links.costs(), links.bucket_bytes(), groups), bytes);
 }
 
-// A round with 3 peers takes the latency of 4 copies: those of 3 messages to the host, and that of
-// the last one from it.
+// A round with 3 peers takes the latency of 4 copies: 3 messages to the host, and the last one from
+// it.
 //
 //   down   -0- -1- -2-
 //   up         -0- -1- -2-
@@ -98,7 +98,7 @@ StagedExchange staged_exchange(const ProcessGrid& grid, const LinkCosts& costs, 
   counting.memory.latency_us = counting.network.latency_us = counting.network.message_us = 1;
   const Passage counted = price(HostLinks(grid, counting, bytes), bytes);
   const double rounds = counted.wait_us;
-  const double sent = counted.processor_us / 2;  // messages; as many are received
+  const double sent = counted.processor_us / 2;  // messages sent; equally many are received
   const double latency_us =
       grid.num_nodes() > 1 ? costs.network.latency_us : costs.memory.latency_us;
   return {

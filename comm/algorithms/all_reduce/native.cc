@@ -6,8 +6,8 @@
 namespace kolo {
 namespace {
 
-// The parts of a padded extent are equal, which is what the device's own library asks for. A rank
-// alone on its node has nothing to launch.
+// The parts of a padded extent are equal, as the device's native library requires. A rank alone on
+// its node has nothing to launch.
 Range part(const ScheduleBuilder& builder, const Stage& stage) {
   const Extent own =
       part_of(stage.extent, stage.size(), stage.position(builder.rank()), builder.layout().dtype);
@@ -58,8 +58,8 @@ double native_us(const ProcessGrid& grid, const LinkCosts& costs, double bytes) 
   const double moved = 2 * (n - 1) / n * bytes;
   const double inside = grid.largest_node() > 1 ? moved / costs.device.bytes_per_us : 0;
   if (grid.num_nodes() == 1) return costs.device.latency_us + inside;
-  // Two nodes exchange halves as two trees; more of them are cheapest to reach by rings through all
-  // ranks, which cross each node's link with all but their own part.
+  // Two nodes exchange halves along two trees; more nodes are reached most cheaply by rings through
+  // all ranks, which send all but their own part over each node's link.
   const double crossed = grid.num_nodes() == 2 ? bytes : moved;
   const auto depth =
       static_cast<double>(std::bit_width(static_cast<unsigned>(grid.num_nodes() - 1)));

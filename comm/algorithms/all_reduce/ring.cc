@@ -3,8 +3,8 @@
 namespace kolo {
 namespace {
 
-// Part k of the extent travels the ring once, growing at each rank, until rank k holds the whole
-// sum; then the sums travel on to everybody. For n = 4, what rank p sends in round t:
+// Part k of the extent travels around the ring once, growing at each rank, until rank k holds the
+// whole sum; then the sums travel on to all ranks. For n = 4, rank p sends in round t:
 //
 //   reduce-scatter   p-1  p-2  p-3        all-gather   p  p-1  p-2
 //   rank 1 holds     0+1  at the end: part 1 of ranks 2, 3, 0, 1 in this order
@@ -60,7 +60,7 @@ void exchange(ScheduleBuilder& builder, const Stage& stage) {
   all_gather(builder, stage);
 }
 
-// Part by part around the ring of `ranks`, twice; of `round` each passes one.
+// Part by part around the ring of `ranks`, twice; `round` passes one part.
 Passage price_of(const HostLinks& links, const Round& round, double ranks, double bytes) {
   const double part = bytes / ranks;
   Passage all = 2.0 * (ranks - 1) * round.passage(part);

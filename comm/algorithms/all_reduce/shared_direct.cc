@@ -5,8 +5,8 @@
 namespace kolo {
 namespace {
 
-// As between nodes, every rank owns the part at its position and sums it in group order; but it
-// reads the contributions where they are.
+// As between nodes, every rank owns the part at its position and sums it in group order, but reads
+// the contributions in place.
 
 void reduce_scatter_in_memory(ScheduleBuilder& builder, const Stage& stage) {
   const std::size_t own = stage.position(builder.rank());
@@ -39,8 +39,8 @@ void all_gather_in_memory(ScheduleBuilder& builder, const Stage& stage) {
   for_each_peer(stage, own, [&](std::size_t peer) { builder.await(stage.group[peer], mine); });
 }
 
-// Each rank combines its part, later copies the results of the others, and is done when nobody
-// reads its own any more: three trips.
+// Each rank combines its part, then copies the other ranks' results, and is done when no rank reads
+// its part any more: three trips.
 Passage halves_price(const HostLinks& links, double bytes) {
   const double local = links.largest_node();
   if (local == 1) return {};
@@ -55,15 +55,15 @@ constinit const LocalHalves kSharedDirect{.reduce_scatter = reduce_scatter_in_me
                                           .all_gather = all_gather_in_memory,
                                           .host_price = halves_price};
 
-// The owner of a part writes the sum back to where it has read the contributions. For n = 3, what
-// rank 1 does:
+// The owner of a part writes the sum back to all contributions' places. For n = 3, rank 1 does
+// this:
 //
 //   part          0 | 1 | 2
 //   rank 0          | * |           reads part 1 of all three buckets,
 //   rank 1          | * |           writes the sum to part 1 of all three
 //   rank 2          | * |
 //
-// No rank copies, and only the owner touches its part between the two flags.
+// No rank copies, and only the owner accesses its part between the two flags.
 void append_shared_direct(ScheduleBuilder& builder, const Stage& stage) {
   const std::size_t own = stage.position(builder.rank());
   if (stage.size() == 1) return;

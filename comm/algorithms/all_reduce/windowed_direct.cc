@@ -5,28 +5,27 @@
 namespace kolo {
 namespace {
 
-// One chunk of a bucket that lies in the caller's tensors, through one slot of everybody's staging
-// memory. The parts are those of `append_shared_direct`; a slot holds the chunk but for the part
-// that its own rank sums, which stays where it is. For n = 3, what rank 1 does:
+// One chunk of a bucket in the caller's tensors, through one slot of every rank's staging memory.
+// The parts are those of `append_shared_direct`; a slot holds the chunk except for the part that
+// its own rank sums, which stays in the tensors. For n = 3, rank 1 does this:
 //
 //   part            0 | 1 | 2
 //   user of rank 1  a |   | c       packs a and c into its slot, tells ranks 0 and 2
 //   slot of rank 0    | * |         reads part 1 there and in its own tensors,
 //   user of rank 1    | * |         writes the sum to all three places, tells ranks 0 and 2
 //   slot of rank 2    | * |
-//   slot of rank 1  a |   | c       when told by ranks 0 and 2, unpacks their sums, and packs what
-//                                   the next chunk of this slot has there, in one pass
+//   slot of rank 1  a |   | c       when told by ranks 0 and 2, unpacks their sums and packs the
+//                                    next chunk for this slot, in one pass
 //
-// Where the tensors have another dtype, part 1 goes through the slot of rank 1, too, and packing is
-// a pass of its own. Out of place, what is packed and summed is read from other tensors than those
-// that are written; a rank that is alone has nothing to sum then, and takes its part through the
-// slot to copy it.
+// If the tensors have another dtype, part 1 also goes through the slot of rank 1, and packing is a
+// separate pass. Out of place, contributions are read from other tensors than results are written
+// to; a single rank then has nothing to sum, and copies its part through the slot.
 class Chunk {
  public:
   Chunk(ScheduleBuilder& builder, const Stage& stage, const Range& slot)
       : builder_(builder), stage_(stage), slot_(slot), own_(stage.position(builder.rank())) {}
 
-  /// Gives peers what they sum.
+  /// Packs the parts that peers sum.
   void pack() {
     for_each_peer(stage_, own_, [&](std::size_t peer) {
       builder_.move(in_slot(peer), input(peer));
@@ -34,7 +33,7 @@ class Chunk {
     });
   }
 
-  /// Sums this rank's part of it.
+  /// Sums this rank's part.
   void sum() {
     if (is_through_slot()) {
       builder_.move(in_slot(own_), input(own_));
@@ -45,7 +44,7 @@ class Chunk {
     }
   }
 
-  /// Takes what peers have summed.
+  /// Unpacks the parts that peers have summed.
   void unpack() {
     for_each_peer(stage_, own_, [&](std::size_t peer) {
       await_sum(peer);
@@ -68,13 +67,13 @@ class Chunk {
   }
 
  private:
-  /// Whether the part that this rank sums is.
+  /// Whether the part that this rank sums goes through its slot.
   bool is_through_slot() const {
     return builder_.layout().placement == Placement::kStaged ||
            (stage_.size() == 1 && builder_.layout().out_of_place);
   }
 
-  /// `peer` may sum what is packed for it; this rank sums what `peer` has packed.
+  /// Lets `peer` sum the part packed for it; this rank then sums the part that `peer` has packed.
   void hand_over(std::size_t peer) {
     builder_.signal(stage_.group[peer], in_slot(peer), Access::kWrite);
     builder_.await(stage_.group[peer], in_slot_of(peer));
@@ -134,7 +133,7 @@ void append_windowed_direct(ScheduleBuilder& builder, const std::vector<Stage>& 
     chunks.emplace_back(builder, stages[i], slots[i % slots.size()]);
   }
   for (std::size_t i = 0; i < slots.size(); ++i) chunks[i].pack();
-  // A slot is packed again when its former chunk is unpacked, which follows from the ranges.
+  // A slot is packed again after its previous chunk is unpacked; this follows from the ranges.
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     chunks[i].sum();
     if (i + slots.size() < chunks.size()) {

@@ -11,17 +11,17 @@
 namespace kolo {
 namespace {
 
-// One collective of the device's own library. Nothing is packed, unless sums are made of what is in
-// a bucket. Parts may have any lengths; those of several tensors go in one launch. The library sums
-// in an order of its own, which is the same in every run.
+// One collective of the device's native library. Nothing is packed, except for sums of
+// contributions in a bucket. Parts may have any lengths; the parts of several tensors go in one
+// launch. The library sums in an order of its own, which is the same in every run.
 //
 //   a sum for all                   all-reduce                        native
 //   sums into one place each        reduce, reduce-scatter            reduce_parts
 //   one contributor, all receive    broadcast, all-gather             gather_parts
 //   one contributor, one receiver   gather, scatter, all-to-all       exchange_parts
 
-/// The extent of each rank's part of a tensor, side by side; `rank_of` gives the only contributor
-/// or receiver.
+/// The extents of all ranks' parts of a tensor; `rank_of` gives a part's only contributor or
+/// receiver.
 template <typename RankOf>
 std::vector<Extent> extents(const Goal& goal, std::size_t tensor, int ranks, RankOf rank_of) {
   std::vector<Extent> all(static_cast<std::size_t>(ranks));
@@ -82,7 +82,7 @@ Range copy_of(ScheduleBuilder& builder, const Range& source) {
 void append_exchange(ScheduleBuilder& builder, const Goal& goal, int ranks) {
   const bool replaces_inputs = builder.layout().replaces_inputs;
   const auto size = static_cast<std::size_t>(ranks);
-  // By tensor and rank. A rank may get from itself what it gives where it lies: that stays.
+  // By tensor and rank. Data that a rank sends to itself in the same place stays there.
   std::vector<Range> given(goal.tensors() * size, Range{builder.rank(), Region::kScratch});
   std::vector<Range> got = given;
   for (std::size_t i = 0; i < goal.tensors(); ++i) {
@@ -90,7 +90,7 @@ void append_exchange(ScheduleBuilder& builder, const Goal& goal, int ranks) {
       const Goal::Part part = goal.part(i * goal.parts_of_tensor() + each);
       const int from = part.contributors.front();
       const int to = part.receivers.front();
-      if (from == to && replaces_inputs) continue;  // It is there.
+      if (from == to && replaces_inputs) continue;  // already in place
       if (from == builder.rank()) {
         const Range source = builder.input(part.extent.offset, part.extent.count);
         given[i * size + static_cast<std::size_t>(to)] =
@@ -132,8 +132,8 @@ void append(ScheduleBuilder& builder, const CompileContext& context) {
   append_exchange(builder, goal, ranks);
 }
 
-/// What the busiest of `places`, ranks or nodes, sends or receives, relative to the bytes of all
-/// parts.
+/// The share of the bytes of all parts that the busiest of `places` (ranks or nodes) sends or
+/// receives.
 double busiest_share(GoalKind kind, double places) {
   if (kind == GoalKind::kAllReduce) return 2 * (places - 1) / places;
   if (has_pairs(kind)) return (places - 1) / (places * places);
@@ -141,7 +141,7 @@ double busiest_share(GoalKind kind, double places) {
   return places > 1 ? 1 : 0;
 }
 
-/// Messages between nodes that follow each other: the library sums and copies along rings.
+/// Number of consecutive messages between nodes: the library sums and copies along rings.
 double hops(GoalKind kind, double nodes) {
   const bool is_exchange = !reduces(kind) && !is_to_all(kind);
   return is_exchange ? std::min(nodes - 1, 1.0) : nodes - 1;
@@ -154,7 +154,7 @@ double predict_us(const HostLinks& links, const GoalSize& size, const CompileOpt
   const double nodes = price.nodes();
   if (!options.native_spans_nodes) return std::numeric_limits<double>::infinity();
   if (size.kind == GoalKind::kAllReduce) {
-    // As that of a bucket.
+    // As the price of a bucket.
     const auto bytes = static_cast<std::size_t>(size.bytes);
     return CostModel(links.grid(), costs).device_price(find_all_reduce("native"), bytes).us;
   }

@@ -20,7 +20,7 @@ Blocks::Blocks(ScheduleBuilder& builder, const Goal& goal, const ProcessGrid& gr
   if (has_pairs(goal.kind) && (goal.tensors() > 1 || !goal.has_equal_parts())) {
     pairs_.resize(given_.size() * given_.size());
   }
-  std::size_t of_all = 0;  // contributed by every rank
+  std::size_t of_all = 0;  // elements contributed by every rank
   for (std::size_t i = 0; i < goal.size(); ++i) {
     const Goal::Part part = goal.part(i);
     if (part.extent.count == 0) continue;
@@ -48,7 +48,7 @@ void Blocks::count(const Goal::Part& part) {
   got_[static_cast<std::size_t>(to)] += elements;
 }
 
-/// Those of the blocks of this node that are in the part.
+/// Appends the items of this node's blocks that lie in the part.
 void Blocks::append_items(std::size_t index, const Goal::Part& part) {
   const auto append = [&](int from, int to) {
     const std::span<const int> ranks = members_of(grid_, from, part.contributors);
@@ -138,7 +138,7 @@ void Blocks::fill(const std::map<int, std::size_t>& targets) {
   builder_.await(head(node_), mine);
 }
 
-// A rank that is no head lays out its contributions in the order of `targets` and their items.
+// A rank that is not a head lays out its contributions in the order of `targets` and their items.
 void Blocks::contribute(const std::map<int, std::size_t>& targets) {
   std::vector<Transfer> packs;
   std::size_t place = memory_.offset;
@@ -157,8 +157,9 @@ void Blocks::contribute(const std::map<int, std::size_t>& targets) {
 }
 
 void Blocks::take(const std::map<int, std::size_t>& targets) {
-  std::map<int, std::size_t> places;               // of the next contribution, by rank
-  std::map<int, std::vector<Transfer>> transfers;  // of what is not summed here, by rank
+  std::map<int, std::size_t> places;               // offset of the next contribution, by rank
+  std::map<int, std::vector<Transfer>> transfers;  // transfers of data that is not summed here, by
+                                                   // rank
   for (const auto& [target, offset] : targets) {
     std::size_t next = at(offset, 0).offset;
     for (const Item& item : items(node_, target)) {
@@ -205,7 +206,7 @@ void Blocks::deliver(const std::map<int, std::size_t>& sources) {
 }
 
 void Blocks::receive(const std::map<int, std::size_t>& sources) {
-  /// Places of what is in a part, by first contributor.
+  /// Offsets of data in a part, by first contributor.
   std::map<std::size_t, std::map<int, std::size_t>> parts;
   for (const auto& [source, offset] : sources) {
     std::size_t next = at(offset, 0).offset;

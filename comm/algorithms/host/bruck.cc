@@ -10,20 +10,20 @@
 namespace kolo {
 namespace {
 
-// Among n nodes in log2 n rounds, for any n. A node numbers blocks from itself on: block j is that
-// of the node j places on.
+// Among n nodes in log2 n rounds, for any n. A node numbers blocks relative to itself: block j
+// belongs to the node j places ahead.
 //
-// All-gather: in the round of distance d a node sends its first d blocks to the node d places
-// back, and so has the first 2d.
+// All-gather: in the round of distance d, a node sends its first d blocks to the node d places
+// back, after which that node has its first 2d blocks.
 //
 //   4 nodes, node 0     0 . . . | 0 1 . . | 0 1 2 3
 //
-// All-to-all: block j has j places to go. In the round of distance d it goes d places if the number
-// j has that bit; what a node sends in one round travels in one message.
+// All-to-all: block j has to go j places. In the round of distance d it goes d places if j has that
+// bit set; all blocks that a node sends in one round form one message.
 //
-//   4 nodes, node 0     sends 1, 3 to 1 | sends 2, 3 to 2: the 3 is what node 3 had for node 2
+//   4 nodes, node 0     sends 1, 3 to 1 | sends 2, 3 to 2: this 3 goes from node 3 to node 2
 //
-// A reduce-scatter is an all-to-all of the sums of nodes, which the receivers add up.
+// A reduce-scatter is an all-to-all of node sums, which the receivers add up.
 //
 // Source: Bruck, Ho, Kipnis, Upfal and Weathersby, IEEE TPDS 1997.
 int wrapped(int node, int nodes) { return (node % nodes + nodes) % nodes; }
@@ -32,7 +32,7 @@ void append_all_gather(ScheduleBuilder& builder, const Goal& goal, const Process
   Blocks blocks(builder, goal, grid);
   const int nodes = blocks.nodes();
   const auto node_at = [&](int j) { return wrapped(blocks.node() + j, nodes); };
-  std::vector<std::size_t> begin{0};  // of each block, from this node on
+  std::vector<std::size_t> begin{0};  // of each block, starting with this node's
   for (int j = 0; j < nodes; ++j) {
     begin.push_back(begin.back() + blocks.count(node_at(j), blocks.node()));
   }
@@ -52,7 +52,7 @@ void append_all_gather(ScheduleBuilder& builder, const Goal& goal, const Process
   blocks.deliver(places);
 }
 
-/// Where the blocks of one node are after each round of an all-to-all.
+/// Locations of one node's blocks after each round of an all-to-all.
 class BlockPlaces {
  public:
   BlockPlaces(const Blocks& blocks, int node) : blocks_(blocks), node_(node) {
@@ -61,11 +61,13 @@ class BlockPlaces {
 
   struct Message {
     int to = 0, from = 0;        ///< Nodes.
-    std::vector<Extent> blocks;  ///< In the order of their numbers, before it.
-    Extent sent, received;       ///< In the head's memory, side by side.
+    std::vector<Extent> blocks;  ///< Their locations before the message, in the order of their
+                                 ///< numbers.
+    Extent sent, received;       ///< Contiguous in the head's memory.
   };
 
-  /// The round in which blocks go `distance` places; the next is that of twice the distance.
+  /// Performs the round in which blocks go `distance` places; the next round has twice the
+  /// distance.
   Message round(int distance) {
     Message message{.to = wrapped(node_ + distance, blocks_.nodes()),
                     .from = wrapped(node_ - distance, blocks_.nodes()),
@@ -87,14 +89,14 @@ class BlockPlaces {
     return message;
   }
 
-  /// Where block j is now.
+  /// Current location of block j.
   const Extent& place(int j) const { return places_[static_cast<std::size_t>(j)]; }
-  /// Elements of memory so far.
+  /// Elements of memory used so far.
   std::size_t used() const { return used_; }
 
  private:
-  /// The elements of block j here before the round of `distance`: it has gone the places of its
-  /// lower bits.
+  /// Elements of block j on this node before the round of `distance`: the block has gone the places
+  /// of its lower bits.
   std::size_t count_before(int j, int distance) const {
     const int from = wrapped(node_ - j % distance, blocks_.nodes());
     return blocks_.count(from, wrapped(from + j, blocks_.nodes()));

@@ -15,8 +15,8 @@ namespace {
 
 using SliceNumbers = std::vector<std::optional<std::size_t>>;
 
-/// What is added up for each share: all contributions, or the sums of nodes. Each node sends its
-/// sums to the next node first, so that not all send to the same one.
+/// The addends of each share: all contributions, or the sums of nodes. Each node sends its sums to
+/// the next node first, so that nodes do not all send to the same one.
 std::vector<SliceNumbers> add_up_nodes(Slices& slices, const PieceRound& round,
                                        std::span<const std::vector<Addends>> handed) {
   struct NodeSum {
@@ -47,10 +47,9 @@ std::vector<SliceNumbers> add_up_nodes(Slices& slices, const PieceRound& round,
   return addends;
 }
 
-// What is moved takes the shortest path: a receiver of the node reads the contributor's slot, and a
-// piece enters each other node once. What is summed goes to its receiver, which sums in the order
-// of ranks, or first to a rank of its node, which adds up what its node contributes:
-//
+// Data that is only moved takes the shortest path: a receiver of the node reads the contributor's
+// slot, and a piece enters each other node once. Contributions to sums go to the receiver, which
+// sums in rank order, or first to a rank of their node, which adds up the node's contributions:
 //   moved     contributor's slot -> receivers of its node
 //             contributor's slot -> slot of one receiver in another node -> the others there
 //   summed    contributors' slots -> the receiver
@@ -80,9 +79,10 @@ void append_round(Slices& slices, const PieceRound& round) {
   }
 }
 
-/// The only receiver of a large sum would sum and receive all of it, while other processors and
-/// links are idle. In arenas of one node shares are made where they belong as soon as one is worth
-/// an offer. Elsewhere a share passes two slots, and two ranks are faster without.
+/// The only receiver of a large sum would receive and sum all of it, while other processors and
+/// links are idle. With arenas on one node, shares are summed directly at their destination once a
+/// share is worth an offer. Otherwise a share passes through two slots, and two ranks are faster
+/// without shares.
 bool takes_shares(const CompileContext& context) {
   const auto& [goal, layout, grid, options] = context;
   if (goal.kind != GoalKind::kReduce) return false;
@@ -93,7 +93,7 @@ bool takes_shares(const CompileContext& context) {
   return contributors > 2 && layout.bytes() > slot_bytes(layout.bytes(), options);
 }
 
-/// While the root of a reduce on one node adds up a piece, the others pack the next. A few pieces
+/// While the root of a reduce on one node sums a piece, the others pack the next one. A few pieces
 /// suffice, and smaller ones are not worth their flags.
 std::size_t most_piece_bytes(const CompileContext& context) {
   constexpr std::size_t kPieces = 16, kLeastBytes = std::size_t{8} << 10;
@@ -103,8 +103,8 @@ std::size_t most_piece_bytes(const CompileContext& context) {
                      : std::numeric_limits<std::size_t>::max();
 }
 
-/// Also a reduce-scatter of elements that are cast. Others that sum would add up the sums of nodes
-/// one by one, and round each time.
+/// Includes a reduce-scatter of cast elements. Other sums of cast elements would add up the sums of
+/// nodes one by one, and round each time.
 bool serves(const CompileContext& context) {
   const auto& [goal, layout, grid, options] = context;
   if (goal.kind == GoalKind::kAllReduce) return false;

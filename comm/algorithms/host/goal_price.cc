@@ -57,14 +57,15 @@ double GoalPrice::direct_bytes() const {
 }
 
 double GoalPrice::copies_us() const {
-  double moved = size_.bytes;  // Read and written, by all ranks of the busiest node.
+  double moved = size_.bytes;  // Bytes read and written by all ranks of the busiest node.
   double packed_us = 0;
   if (has_pairs(size_.kind)) moved = 2 * size_.bytes / nodes();
   if (is_to_all(size_.kind)) {
     moved = (local() + 1) * size_.bytes;
   }
   if (reduces(size_.kind)) {
-    // Ranks of a node hand over all but what they add up themselves; nodes, their sums.
+    // Ranks of a node hand over everything that they do not sum themselves; nodes hand over their
+    // sums.
     moved = nodes() > 1 ? 2 * size_.bytes : 0;
     packed_us = links_.memory().packed_us((local() - 1) * size_.bytes);
   }
@@ -95,7 +96,7 @@ double GoalPrice::blocks_us(const Passage& all, double held, const CompileOption
   Passage one = all;
   // Each block is copied to the head's memory and from it.
   one.processor_us += copies_us() + links_.memory().own_us(2 * held);
-  // From members to the head, and back; a root needs one of these.
+  // From members to the head, and back; a rooted collective needs only one of these.
   one.wait_us += (has_root() ? 1 : 2) * handed_on_us();
   return rounds_us(one, 1);
 }

@@ -11,20 +11,20 @@
 namespace kolo {
 namespace {
 
-/// Pieces in flight between a pair of ranks, so that the next are there when one is done.
+/// Pieces in flight between a pair of ranks, so that the next ones are ready when one is done.
 constexpr std::size_t kPiecesInSlot = 8;
 
 /// A rank sends one piece in a round, and receives one.
 constexpr std::size_t kSlotsOfMoves = 2;
 
-/// How many times the loss of crowded links an all-to-all in rounds loses. Nothing holds back a
-/// rank that is ahead, so it meets the round before at the link of its next peer, and meanwhile has
-/// nobody else to send to. A root's link has one peer at a time. Source: four hosts, 16 MiB: 23 to
-/// 29 % above the time of the wire, `direct` 3 to 4 %.
+/// Factor by which an all-to-all in rounds multiplies the loss of crowded links. A rank that is
+/// ahead is not held back, so it meets messages of the previous round at the link of its next peer,
+/// and has no other peer to send to meanwhile. A root's link has one peer at a time. Source: four
+/// hosts, 16 MiB: 23 to 29 % above the time of the wire; `direct` 3 to 4 %.
 constexpr double kLossOfRounds = 4;
 
-// In round d each rank sends to the rank d places on and receives from the one d places back, all
-// pieces, before the next round begins. So a link has one peer at a time in each direction.
+// In round d each rank sends all pieces to the rank d places ahead and receives from the rank d
+// places back, before the next round begins. So a link has one peer at a time in each direction.
 //
 //   all-to-all, 4 ranks     0->1 1->2 2->3 3->0 | 0->2 1->3 2->0 3->1 | 0->3 1->0 2->1 3->2
 //   scatter from 0          0->1                | 0->2                | 0->3
@@ -37,9 +37,10 @@ void append_moves(Slices& slices, const PieceRound& round) {
   }
 }
 
-// In turn t the nodes whose numbers add up to t exchange sums of what their ranks contribute. So a
-// receiver adds them in the order of nodes as they come, and holds one sum, not n addends: pieces
-// can be large however many nodes there are. The turns of the next piece begin when slots are free.
+// In turn t, the nodes whose numbers add up to t exchange the sums of their ranks' contributions.
+// So a receiver adds sums in node order as they arrive, and holds one sum instead of n addends:
+// pieces can be large for any number of nodes. The turns of the next piece begin when slots are
+// free.
 //
 //   3 nodes, a < b: what a has for b     0<0 | 1<0 0<1 | 2<0 1<1 0<2 | 2<1 1<2 | 2<2
 void append_sums(Slices& slices, const PieceRound& round) {
@@ -68,9 +69,9 @@ void append_sums(Slices& slices, const PieceRound& round) {
   }
 }
 
-/// In a turn a rank hands over a contribution, or sends the node's sum of them, for each receiver
-/// of one node, receives one and adds it to the sum of the turn before. So slots of two turns are
-/// in use, and as many let the next turns begin.
+/// In a turn a rank hands over a contribution, or sends the node's sum of contributions, for each
+/// receiver of one node; it receives one sum and adds it to the sum of the previous turn. So slots
+/// of two turns are in use, and as many more let the next turns begin.
 std::size_t slots_of_sums(const ProcessGrid& grid) {
   return 4 * (static_cast<std::size_t>(grid.largest_node()) + 2);
 }
@@ -91,7 +92,7 @@ double predict_sums_us(const HostLinks& links, const GoalSize& size, double piec
   const GoalPrice price(links, size);
   const double pieces = std::max(1.0, price.part_bytes() / std::max(piece, 1.0));
   const double bytes = price.local() * price.part_bytes() / pieces;
-  // The last node has nothing for the first one's turns, nor the first for the last one's.
+  // The last node sends nothing in the first node's turns, nor the first in the last node's.
   const double turns = (price.nodes() - 1) * (pieces + 1);
   Passage one = links.messages(2);
   one.link_us = one.one_way_us = price.link_us(bytes, true);
@@ -133,7 +134,7 @@ double predict_us(const HostLinks& links, const GoalSize& size, const CompileOpt
   const double pairs = price.ranks() - price.local();
   const double rounds = pairs * std::max(1.0, price.part_bytes() / piece);
   Passage one = links.messages(price.direct_messages() / pairs);
-  // A root handles one half of each message, and the first or last waits for the other half.
+  // A root handles one half of each message; the first or last rank waits for the other half.
   if (price.has_root()) one.wait_us += links.costs().network.message_us;
   const double bytes = price.direct_bytes();
   double link_us = price.link_us(bytes, false);

@@ -11,8 +11,8 @@
 namespace kolo {
 namespace {
 
-// A piece passes from node to node, each of which sends it on, so that a node receives from one
-// other and sends to one other. Pieces follow each other, so that time tends to that of the bytes.
+// A piece passes from node to node, so that a node receives from one node and sends to one node.
+// Pieces follow each other, so the total time approaches the time of the bytes.
 //
 //   all-gather, 4 nodes     0 -> 1 -> 2 -> 3     1 -> 2 -> 3 -> 0     2 -> 3 -> 0 -> 1   ...
 //   broadcast from 1        1 -> 2 -> 3 -> 0
@@ -43,7 +43,7 @@ void append_moves(Slices& slices, const PieceRound& round) {
     std::size_t number = 0;
     Slice slice;
   };
-  std::vector<Hop> hops;  // of those that are kept
+  std::vector<Hop> hops;  // of kept slices
   for (const Move& move : round.moves) {
     const SumShare& share = round.shares[move.share];
     if (share.sums()) continue;
@@ -56,7 +56,7 @@ void append_moves(Slices& slices, const PieceRound& round) {
       }
     }
   }
-  // Hop by hop: what a node receives first it sends on first.
+  // Hop by hop: a node first forwards the piece that it received first.
   std::ranges::stable_sort(hops, {}, &Hop::number);
   for (Hop& hop : hops) slices.add(std::move(hop.slice));
 }
@@ -96,12 +96,12 @@ double predict_us(const HostLinks& links, const GoalSize& size, double piece) {
   const double rounds = std::max(1.0, price.part_bytes() / std::max(piece, 1.0));
   const double bytes = price.part_bytes() / rounds;
   const bool gathers = size.kind == GoalKind::kAllGather;
-  // The root of a sum is rarely its last node.
+  // The root of a sum is rarely the last node of the ring.
   const double hops = price.nodes() - (size.kind == GoalKind::kReduce ? 0 : 1);
   Passage one = gathers ? hops * links.messages(2) : hops * links.message_pair(1);
   one.link_us = hops * links.link_us(bytes * (gathers ? price.local() : 1));
   one.one_way_us = gathers ? one.link_us : one.link_us / hops;
-  if (!gathers) {  // One hop after the other, and those of later pieces at the same time.
+  if (!gathers) {  // One hop after the other, overlapping with hops of later pieces.
     const double pace_us = links.messages(2).processor_us;
     one.wait_us += std::max(0.0, one.processor_us - pace_us);
     one.processor_us = pace_us;

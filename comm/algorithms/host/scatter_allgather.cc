@@ -9,13 +9,14 @@
 namespace kolo {
 namespace {
 
-/// A share takes at least the time of so many bytes: headers and the handling of a packet do not
-/// shrink with it. Four times as much or as little makes choices at most 1.13 times as slow on 3
+/// A share takes at least the time of this many bytes: headers and packet handling do not shrink
+/// with it. With a value four times as large or small, choices are at most 1.13 times as slow on 3
 /// and 4 nodes, 1.6 times on 8 (kolo-sim collective, 4 B to 64 KiB, 1 to 100 Gbit/s).
 constexpr double kPacketBytes = 512;
 
-// The root sends each other node a share of a piece, and these send it to each other: each link
-// carries the bytes about once, as in a ring, and all have arrived after two messages in a row.
+// The root sends each other node a share of a piece, and these nodes send it to each other: each
+// link carries the bytes about once, as in a ring, and all data arrives after two consecutive
+// messages.
 //
 //   broadcast from 0, 4 nodes     0 -> 1 (a), 0 -> 2 (b), 0 -> 3 (c)
 //                                 1 -> 2, 3 (a)   2 -> 3, 1 (b)   3 -> 1, 2 (c)
@@ -69,7 +70,7 @@ double predict_us(const HostLinks& links, const GoalSize& size, double piece) {
   const double others = price.nodes() - 1;
   const double share = std::max(size.bytes / others, kPacketBytes);
   const double rounds = std::max(1.0, share / std::max(piece, 1.0));
-  // A node gets a share, and exchanges shares with all but itself and the root.
+  // A node receives one share, and exchanges shares with all nodes except itself and the root.
   Passage one = links.messages(1 + 2 * (others - 1));
   one.wait_us += links.costs().network.latency_us;
   one.one_way_us = price.link_us(others * share / rounds, true);

@@ -16,7 +16,7 @@
 namespace kolo {
 namespace {
 
-/// Appends what the builder's rank does with the slices of its node, which have their slots.
+/// Appends the steps of the builder's rank for the slices of its node, which have slots.
 class Writer {
  public:
   Writer(ScheduleBuilder& builder, const Slices& slices) : builder_(builder), slices_(slices) {}
@@ -95,14 +95,14 @@ class Writer {
     builder_.reduce(target, std::move(sources), slice.finishes);
   }
 
-  /// The holder's contribution to a sum; if it is cast, in the place of the sum.
+  /// The holder's contribution to a sum; if it is cast, it is first moved to the place of the sum.
   Range own_addend(const Slice& slice, const Range& target) {
     if (!slices_.are_cast()) return input(slice);
     builder_.move(target, input(slice));
     return target;
   }
 
-  /// `adder` has added up the slice.
+  /// Called when `adder` has summed the slice.
   void read_by(int adder, const Slice& slice) {
     if (contains(slice.readers, adder)) reply(slice, adder);
   }
@@ -127,7 +127,7 @@ class Writer {
     if (slices_.is_lent(slice)) {
       return builder_.lent(slice.holder, piece.offset, piece.count, slot);
     }
-    // Behind the note, as what is lent or offered: notes are nothing but notes.
+    // Behind the note, as for a loan, because the memory of notes holds only notes.
     return Loan::elements({slice.holder, Region::kStaging, 0, piece.count, slot.offset},
                           builder_.layout().dtype);
   }
@@ -143,7 +143,7 @@ class Writer {
   std::vector<Range> ranges_;  // slots
 };
 
-/// Whose shares a part is cut into; one rank has it whole.
+/// The ranks among which a part is cut into shares; a single rank has all of it.
 std::vector<int> owners_of(const Goal::Part& part, const ProcessGrid& grid) {
   const int contributor = part.contributors.front();
   if (part.sums()) {
@@ -158,9 +158,8 @@ std::vector<int> owners_of(const Goal::Part& part, const ProcessGrid& grid) {
   return owners.empty() ? std::vector{part.receivers.front()} : owners;
 }
 
-/// Who copies how much of what ranks of one node have for each other and for themselves, if
-/// receivers do: a rank that would copy less than others can put some of its contributions where
-/// they go.
+/// How the ranks of one node share the copying of the node's data if receivers copy: a rank that
+/// would copy less than others can write some of its contributions directly to their destinations.
 class CopyLoad {
  public:
   CopyLoad(const Goal& goal, const BucketLayout& layout, const ProcessGrid& grid)
@@ -178,8 +177,8 @@ class CopyLoad {
     for (const Elements& elements : ranks_) mean_ += elements.copied / grid.world_size();
   }
 
-  /// The share of a part that its contributor puts, so that all copy alike. The root of a broadcast
-  /// among n ranks puts 1 / n, those that contribute to a gather put all.
+  /// The share of a part that its contributor writes directly, so that all ranks copy equally much.
+  /// Of n ranks, the root of a broadcast writes 1 / n, contributors to a gather write everything.
   double put_share(const Goal::Part& part) const {
     const int contributor = part.contributors.front();
     if (of(contributor).copied >= mean_) return 0;
@@ -194,20 +193,21 @@ class CopyLoad {
  private:
   struct Elements {
     double copied = 0;
-    double received = 0;  ///< From others.
+    double received = 0;  ///< From other ranks.
   };
 
   const Elements& of(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
 
   std::vector<Elements> ranks_;
-  double mean_ = 0;  // of what is copied
+  double mean_ = 0;  // mean bytes copied per rank
 };
 
 void append_filled(const SumShare& share, std::vector<SumShare>& shares) {
   if (share.extent.count > 0) shares.push_back(share);
 }
 
-/// A part as a whole, or as two: one of as much as its contributor puts, if that is worth a flag.
+/// Appends a part as a whole, or cut in two: one piece for its contributor to write directly, if
+/// that is worth a flag.
 void append_moved(const Goal::Part& part, const BucketLayout& layout, double put_share,
                   std::size_t least_put, std::vector<SumShare>& shares) {
   SumShare copied{part, part.receivers.front(), 0};
@@ -226,9 +226,9 @@ void append_moved(const Goal::Part& part, const BucketLayout& layout, double put
   append_filled(rest, shares);
 }
 
-// An all-to-all has a move for every pair of ranks, and so has a reduce-scatter. So a rank makes no
-// list of all of them: it goes through them a few at a time to count the slots of all ranks, and
-// keeps those of its node.
+// An all-to-all has a move for every pair of ranks, and so has a reduce-scatter. Therefore a rank
+// does not list all moves: it goes through a few at a time to count the slots of all ranks, and
+// keeps the moves of its node.
 class SlicePlan {
  public:
   SlicePlan(int rank, const CompileContext& context, const SliceRules& rules)
@@ -239,7 +239,7 @@ class SlicePlan {
         node_(context.grid.node(rank)),
         least_lent_(least_lent(context.options.link_costs)) {
     if (rules.puts) load_.emplace(goal_, layout_, grid_);
-    // Inside a node each piece costs flags, and few are in slots at all: the larger ones.
+    // Inside a node each piece costs flags, and only a few, larger pieces are in slots.
     const std::size_t memory = grid_.num_nodes() == 1
                                    ? context.options.slot_bytes
                                    : slot_bytes(layout_.bytes(), context.options);
@@ -251,8 +251,8 @@ class SlicePlan {
     make_those_of_node();
     const std::size_t slot = std::max<std::size_t>(1, all.slot_count() * size_of(layout_.dtype));
     if (all.most_used() * slot <= memory) {
-      // Pieces stay until the next iteration has begun everywhere, of which their holder hears
-      // anyway; see Schedule::staging_turns.
+      // Pieces stay until the next iteration has begun everywhere, which their holder learns in any
+      // case; see Schedule::staging_turns.
       slices_.give_slots(all.most_used(), all.slot_count(), 2);
     } else {
       const std::size_t most = context.options.window * std::max(in_a_round, memory / slot);
@@ -270,12 +270,12 @@ class SlicePlan {
 
   bool is_near(const RankRange& ranks) const { return !members_of(grid_, node_, ranks).empty(); }
 
-  /// Appends those of one part that are not empty.
+  /// Appends the non-empty shares of one part.
   void append_shares(const Goal::Part& part, std::vector<SumShare>& shares) const {
     if (part.receivers.empty() || part.contributors.empty()) return;
     if (!rules_.in_shares) {
       const double put_share = load_ && !part.sums() ? load_->put_share(part) : 0;
-      // Through a slot a peer gets it no sooner.
+      // Through a slot a peer would not get it sooner.
       const std::size_t least_put = layout_.in_arenas
                                         ? least_lent_.mapped
                                         : std::max(least_lent_.mapped, least_lent_.unmapped);
@@ -289,7 +289,7 @@ class SlicePlan {
     }
   }
 
-  /// The slots that all ranks use, as if none were used twice.
+  /// Counts the slots that all ranks would use if none were reused.
   Slices counted() const {
     Slices slices(layout_, grid_, std::nullopt, least_lent_);
     std::vector<SumShare> of_part, shares;
@@ -327,7 +327,7 @@ class SlicePlan {
         moves.push_back({distance(shares[i], contributor), i, contributor});
       }
     }
-    // They ascend by share.
+    // Moves are already sorted by share.
     moves = by_number(by_number(std::move(moves), &Move::contributor), &Move::distance);
     if (!rules_.by_distance) return append_rounds(slices_, shares, moves);
     for (auto begin = moves.begin(); begin != moves.end();) {
@@ -341,7 +341,7 @@ class SlicePlan {
     }
   }
 
-  /// In the order of a number that is at most that of ranks, and otherwise as before.
+  /// Sorts stably by a number that is at most the number of ranks.
   std::vector<Move> by_number(std::vector<Move> moves, int Move::*number) const {
     std::vector<std::size_t> next(static_cast<std::size_t>(grid_.world_size()) + 2);
     for (const Move& move : moves) ++next[static_cast<std::size_t>(move.*number) + 1];
@@ -384,7 +384,7 @@ class SlicePlan {
   int node_;
   LeastLent least_lent_;
   std::optional<CopyLoad> load_;
-  // While slots are counted a share is one piece.
+  // While slots are counted, a share is a single piece.
   std::size_t piece_bytes_ = std::numeric_limits<std::size_t>::max() / 2;
   Slices slices_{layout_, grid_, node_, least_lent_};
 };

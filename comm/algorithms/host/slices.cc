@@ -80,7 +80,7 @@ void spread(Slices& slices, Slice slice, const RankRange& receivers) {
   const int receiver = receivers.front();
   const bool is_kept = slices.keeps(slice.holder) || slices.keeps(receiver);
   if (slice.is_contribution() && receivers.size() == 1 && receiver != slice.holder && !is_kept) {
-    // As below, and soon over: there may be as many as pairs of ranks.
+    // As below; kept short, because there may be as many slices as pairs of ranks.
     slices.count(slice.piece, slice.holder);
     if (!grid.same_node(slice.holder, receiver)) slices.count(slice.piece, receiver);
     return;

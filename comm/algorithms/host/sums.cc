@@ -9,8 +9,8 @@
 namespace kolo {
 namespace {
 
-/// The rank that adds up what the ranks of `node` contribute to the share: that of the share, or on
-/// another node one of these. Before: some rank of the node contributes.
+/// The rank that sums the contributions of the ranks of `node` to the share: the share's adder, or
+/// on another node one of the contributors. Before: some rank of the node contributes.
 int adder_of_node(const Slices& slices, const SumShare& share, int node) {
   const ProcessGrid& grid = slices.grid();
   if (sums_in_one_place(slices.layout()) || node == grid.node(share.adder)) return share.adder;
@@ -18,7 +18,7 @@ int adder_of_node(const Slices& slices, const SumShare& share, int node) {
   return peers[static_cast<std::size_t>(share.adder) % peers.size()];
 }
 
-/// The contribution of `from`, for `to` to add up.
+/// Hands the contribution of `from` to `to` for summing.
 std::size_t hand_over(Slices& slices, const Extent& piece, int from, int to) {
   const bool is_near = slices.grid().same_node(from, to);
   std::size_t handed = slices.kept().size();
@@ -35,10 +35,11 @@ std::size_t hand_over(Slices& slices, const Extent& piece, int from, int to) {
   return slices.kept().size();
 }
 
-/// A contribution, and its slice if it does not stay where it is.
+/// A contribution, and its slice unless it stays where it is.
 struct Handed {
   std::size_t share = 0;
-  int group = 0;  ///< Of contributions that one rank adds up: their node, if nodes make sums.
+  int group = 0;  ///< Contributions summed by one rank form a group: their node, if nodes make
+                  ///< sums.
   int contributor = 0;
   int adder = 0;
   std::optional<std::size_t> slice = {};
@@ -47,7 +48,7 @@ struct Handed {
 }  // namespace
 
 bool sums_in_one_place(const BucketLayout& layout) {
-  // On a device, staged elements are packed as they are.
+  // On a device, staged elements are packed without a cast.
   const bool is_cast = layout.placement == Placement::kStaged && !layout.is_on_device();
   return !is_cast && layout.rounds();
 }

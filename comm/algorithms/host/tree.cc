@@ -13,13 +13,13 @@
 namespace kolo {
 namespace {
 
-// A binomial tree of nodes, numbered from the root's on, whose edges carry the blocks of all nodes
-// behind them: log2 n messages at the root in place of n - 1.
+// A binomial tree of nodes, numbered from the root's node on, whose edges carry the blocks of all
+// nodes below them: log2 n messages at the root instead of n - 1.
 //
 //   gather, 6 nodes      1->0 3->2 5->4 | 2 and 3: 2->0 | 4 and 5: 4->0
 //   scatter              the reverse
 //
-// What a tree gathers for a sum is added up at the root, in the order of nodes.
+// Blocks gathered for a sum are added up at the root, in node order.
 class Tree {
  public:
   Tree(ScheduleBuilder& builder, const Goal& goal, const ProcessGrid& grid)
@@ -73,11 +73,12 @@ class Tree {
   int node_at(int place) const { return (root_ + place) % blocks_.nodes(); }
   int head_at(int place) const { return blocks_.head(node_at(place)); }
   std::size_t begin(int place) const { return begin_[static_cast<std::size_t>(place)]; }
-  /// Whether this node has an edge of that length to a node behind it, if there are so many.
+  /// Whether this node has an edge of that length to a lower node, if there are that many nodes.
   bool is_above(int distance) const {
     return distance < blocks_.nodes() && (place_ & distance) == 0;
   }
-  /// The blocks of the node at `place` and of those behind it, along edges shorter than `distance`.
+  /// The blocks of the node at `place` and of the nodes below it along edges shorter than
+  /// `distance`.
   Range behind(int place, int distance) const {
     const int end = std::min(place + distance, blocks_.nodes());
     return blocks_.at(begin(place), begin(end) - begin(place));
@@ -91,7 +92,7 @@ class Tree {
   Blocks blocks_;
   int root_;
   int place_;
-  std::vector<std::size_t> begin_;  // of each block, from the root on
+  std::vector<std::size_t> begin_;  // of each block, starting with the root's
 };
 
 void append_broadcast_in_pieces(ScheduleBuilder& builder, const CompileContext& context) {
@@ -104,7 +105,7 @@ void append_broadcast_in_pieces(ScheduleBuilder& builder, const CompileContext& 
 bool serves(const CompileContext& context) {
   const auto& [goal, layout, grid, options] = context;
   if (goal.kind == GoalKind::kBroadcast) {
-    // On one node there is no tree: what slots can hold goes through them.
+    // On one node there is no tree: data that fits in slots uses them.
     const bool is_for_slots = grid.num_nodes() == 1 && layout.is_in_tensors(MemoryKind::kHost);
     return !layout.is_on_device() && !is_for_slots;
   }
@@ -124,7 +125,7 @@ void append(ScheduleBuilder& builder, const CompileContext& context) {
   }
 }
 
-/// The messages along the edges of a tree, length by length.
+/// Time of the messages along the edges of a tree, length by length.
 Passage hops(const HostLinks& links) {
   const int nodes = links.grid().num_nodes();
   Passage all;

@@ -13,10 +13,11 @@ namespace kolo {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBytesInFlight = 64;  // Of loads, per thread.
-constexpr int kMostInFlight = 8;    // Loads.
+constexpr int kBytesInFlight = 64;  // bytes of loads in flight per thread
+constexpr int kMostInFlight = 8;    // limit of loads in flight
 
-/// Equal dtypes without scale: bits move. T is an unsigned integer unless values are checked.
+/// Copies bits between equal dtypes without scale. T is an unsigned integer unless values are
+/// checked.
 template <typename T>
 struct CopyBits {
   using To = T;
@@ -29,8 +30,8 @@ template <typename ToType, typename FromType>
 struct CastAndScale {
   using To = ToType;
   using From = FromType;
-  // For the dtype pairs of gradients the larger side has accesses of 16 bytes, the smaller one of
-  // fewer: the threads of a warp then touch neighbouring bytes on both.
+  // For the dtype pairs of gradients, accesses have 16 bytes on the larger side and fewer on the
+  // smaller: the threads of a warp then access neighbouring bytes on both.
   static constexpr bool kVectors =
       std::is_same_v<To, From> || std::is_same_v<element::Common<To, From>, float>;
   static constexpr int kGroup = kVectors ? access::kBytes / std::max(sizeof(To), sizeof(From)) : 1;
@@ -107,7 +108,7 @@ __global__ void __launch_bounds__(kThreads)
       bad |= copy_piece(static_cast<To*>(chunk.tensor), place, chunk.count, map);
     }
   }
-  if (bad && non_finite != nullptr) *non_finite = 1;  // All writers write the same value.
+  if (bad && non_finite != nullptr) *non_finite = 1;  // all writers write the same value
 }
 
 template <typename Map>

@@ -8,8 +8,8 @@
 
 namespace kolo {
 
-/// Elements that a thread loads, computes and stores together: several of 4, 8 or 16 bytes in all,
-/// or one.
+/// Elements that a thread loads, computes and stores together: several, of 4, 8 or 16 bytes in
+/// total, or a single one.
 template <typename T, int kCount>
 struct Group {
   static constexpr std::size_t kBytes = sizeof(T) * kCount;
@@ -34,8 +34,8 @@ __device__ Group<T, kCount> load_wide(const T* from) {
   return group;
 }
 
-/// Loads the groups at from, from + stride, ... that lie in the next `left` elements, all in flight
-/// together. `stride` is a multiple of a group's bytes; `from` need not be.
+/// Loads the groups at from, from + stride, ... within the next `left` elements, all in flight at
+/// once. `stride` is a multiple of a group's bytes; `from` need not be.
 template <typename T, int kCount, int kUnroll>
 __device__ void load(Group<T, kCount> (&groups)[kUnroll], const T* from, std::size_t stride,
                      std::size_t left) {
@@ -56,7 +56,7 @@ __device__ void load(Group<T, kCount> (&groups)[kUnroll], const T* from, std::si
   }
 }
 
-/// Stores to a multiple of the group's bytes.
+/// Stores to an address that is a multiple of the group's bytes.
 template <typename T, int kCount>
 __device__ void store(T* to, const Group<T, kCount>& group) {
   if constexpr (Group<T, kCount>::kWide) {

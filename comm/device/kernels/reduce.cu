@@ -16,8 +16,8 @@ namespace kolo {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kLoadsInFlight = 4;                         // Per thread and source.
-constexpr std::size_t kTile = kThreads * kLoadsInFlight;  // Groups that a block handles at a time.
+constexpr int kLoadsInFlight = 4;                         // per thread and source
+constexpr std::size_t kTile = kThreads * kLoadsInFlight;  // groups that a block handles at a time
 
 struct Sources {
   const void* data[kMostReduceSources];

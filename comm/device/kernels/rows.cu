@@ -14,10 +14,10 @@ namespace kolo {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kRowsInFlight = 4;  // Per thread, and the positions of as many.
+constexpr int kRowsInFlight = 4;  // per thread, with their positions
 
-/// The words of a matrix that a thread takes, from the first one on: the threads of a launch take
-/// them round-robin, so that neighbours touch neighbouring bytes, however short a row is.
+/// The words of a matrix that a thread handles, beginning with its first: the threads of a launch
+/// take words round-robin, so that neighbours access neighbouring bytes, however short a row is.
 class Walk {
  public:
   __device__ explicit Walk(std::size_t words_per_row) : words_(words_per_row) {
@@ -43,7 +43,7 @@ class Walk {
   std::size_t words_, row_step_, word_step_;
 };
 
-/// RowGroups in memory that the device reads.
+/// RowGroups in memory that the device can read.
 struct Lists {
   const std::size_t* positions;  // null: group i is row i
   const std::size_t* ends;
@@ -65,7 +65,7 @@ __device__ Group<T, kGroup> load_one(const T* from) {
   }
 }
 
-/// The sum of the rows at places `begin` to `end` of the lists, of kGroup elements of each.
+/// The sum of kGroup elements of the rows at places `begin` to `end` of the lists.
 template <typename T, int kGroup>
 __device__ Group<T, kGroup> sum_group(const Lists& lists, std::size_t begin, std::size_t end,
                                       const T* rows, std::size_t width,
