@@ -31,13 +31,13 @@ std::string time_text(double us) {
 
 bool pays(double instead_us, double us) { return us > 0 && kLeastGain * instead_us <= us; }
 
-/// One choice of paths for all groups of a set, of methods up to `last`.
+/// A choice of paths for all groups of a set, with methods up to `last`.
 struct Way {
   const CompressionMethod* last;
   std::vector<ReducePath> paths = {};
   double exchange_us = 0;
   double work_us = 0;  // including work on shared cores
-  double last_us = 0;  // of the last group, if it is sparse
+  double last_us = 0;  // time of the last group, if it is sparse
 
   void add(const ReducePath& path, const GroupExchange& group) {
     paths.push_back(path);
@@ -103,7 +103,7 @@ double predict_us(const ReducePath& path, const CompressionGroupShape& group,
   const double others = group.ranks - 1;
   const double rounds = log_step_rounds(group.ranks);
   const double work = work_us(path, group, costs);
-  // Rounds of so many messages each.
+  // Time of rounds with `messages` messages each.
   const auto link = [&](double of_rounds, double messages, double bytes) {
     return of_rounds * (costs.link.latency_us + messages * costs.message_us) +
            bytes / costs.link.bytes_per_us;
@@ -111,7 +111,7 @@ double predict_us(const ReducePath& path, const CompressionGroupShape& group,
   const ExchangeNeeds needs = path.method->needs(group, costs);
   const double to_owners = needs.contribution_bytes * others / group.ranks;
   const double back = needs.result_bytes * others / group.ranks;
-  // Chunk by chunk, while other chunks are in flight.
+  // Chunks overlap with other chunks in flight.
   if (!path.route) return link(2 * rounds, 1, 0) + std::max(work, link(0, 0, to_owners + back));
   switch (*path.route) {
     case ExchangeRoute::kAllGather:

@@ -140,7 +140,7 @@ void CompressedGroup::fold(const CodecElements& elements) {
 }
 
 void CompressedGroup::inspect(const CodecElements& finished) {
-  if (step_ == Step::kNone) begin(Step::kSparse);  // A rank with an empty shard.
+  if (step_ == Step::kNone) begin(Step::kSparse);  // a rank with an empty shard
   const auto look = [&](std::size_t offset, std::size_t count) {
     if (finished.data != nullptr) {
       return are_finite({reinterpret_cast<const float*>(finished.data) + offset, count});
@@ -165,7 +165,7 @@ void CompressedGroup::begin_sparse(const CodecElements& contribution) {
 }
 
 void CompressedGroup::spoil() {
-  // In an element that `inspect` reads on all ranks.
+  // Written to an element that `inspect` reads on all ranks.
   places_.front()[0] = std::numeric_limits<float>::quiet_NaN();
 }
 

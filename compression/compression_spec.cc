@@ -39,13 +39,14 @@ Number read_number(std::string_view text, std::string_view number) {
   return value;
 }
 
-/// One text that may stand behind the density, or one that ends with a number.
+/// A text that may follow the density, or one that ends with a number.
 struct Setting {
-  std::string_view name;   ///< "rule="; empty if `value` says all.
+  std::string_view name;   ///< "rule="; empty if `value` is the whole text.
   std::string_view value;  ///< "quota", "STEPS".
   /// False if `argument` is not this setting. Errors quote the whole `text`.
   std::function<bool(CompressionSpec&, std::string_view text, std::string_view argument)> read;
-  std::function<std::string(const CompressionSpec&)> print;  ///< Empty: as by default.
+  std::function<std::string(const CompressionSpec&)> print;  ///< Empty: the setting has its
+                                                             ///< default.
 };
 
 template <typename Value>
@@ -89,7 +90,7 @@ bool read_momentum(CompressionSpec& spec, std::string_view text, std::string_vie
   fail(text, fmt::format("momentum {} is not between 0 and 1", value));
 }
 
-/// In the order of texts; those of one name side by side.
+/// Sorted as in texts; settings of one name are adjacent.
 const std::vector<Setting>& settings() {
   using Spec = CompressionSpec;
   using Route = std::optional<ExchangeRoute>;

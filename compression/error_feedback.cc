@@ -15,11 +15,11 @@
 namespace kolo {
 namespace {
 
-/// Numbers between two checks for a bad one: without a branch for each number, compilers vectorise
-/// the loop.
+/// Numbers between two checks for bad values: without a branch per number, compilers vectorise the
+/// loop.
 constexpr std::size_t kNumbersPerCheck = 1024;
 
-/// Works on floating-point numbers as `Bits`; infinities and NaN have all bits of `exponent` set.
+/// Treats floating-point numbers as `Bits`; infinities and NaN have all bits of `exponent` set.
 template <typename Bits>
 bool all_below(const void* data, std::size_t count, Bits exponent) {
   const std::span bits(static_cast<const Bits*>(data), count);
@@ -36,8 +36,8 @@ bool all_below(const void* data, std::size_t count, Bits exponent) {
 // Elements folded between two checks for values that are not finite.
 constexpr std::size_t kFoldBlock = 1024;
 
-// Folds all elements of a step whose only candidates are sums that are not finite. Returns true if
-// there are none.
+// Folds all elements of a step in which only non-finite sums are candidates. Returns true if there
+// are none.
 bool fold_all(FoldScan scan, std::size_t count) {
   std::array<std::uint32_t, kFoldBlock + kCandidateSlack> indices;
   std::array<float, kFoldBlock + kCandidateSlack> values;

@@ -71,10 +71,10 @@ Schedule finished(ScheduleBuilder builder, const ProcessGrid& grid, const Sparse
   return schedule;
 }
 
-/// Appends the exchange of one shard among the ranks of a layout, one of which is the builder's.
-/// The shard, in its bucket or its home, holds the contribution before and the result after. All
-/// these ranks call it with layouts that differ only in their own place. Requests memory for
-/// payloads that a step produces or consumes together in succession.
+/// Appends the exchange of one shard among the ranks of a layout, including the builder's. The
+/// shard, in its bucket or its home, holds the contribution before and the result after. All these
+/// ranks call it with layouts that differ only in their own position. Allocates payloads that a
+/// step produces or consumes together in succession.
 ///
 ///     all-gather   encode · contributions to all · merge as every owner · decode
 ///     else         encode · shares to the owners · merge · results to all · decode
@@ -108,7 +108,7 @@ class Exchange {
   }
   std::size_t count_of(int owner) const { return layout_.plan.ownership().local_count(owner); }
   Range& result_of(int owner) { return results_[static_cast<std::size_t>(owner)]; }
-  /// Calls visit(position) for every other rank, staggered.
+  /// Calls visit(position) for every other rank, starting after this one.
   template <typename Visit>
   void for_others(Visit visit) const {
     for (int i = 0; i + 1 < ranks_; ++i) visit(pairwise_destination(ranks_, own_, i));
@@ -119,7 +119,7 @@ class Exchange {
     return all;
   }
 
-  /// Results of owners first, first + 1, ..., modulo the number of owners.
+  /// Makes results of owners first, first + 1, ..., modulo the number of owners.
   void make_results(int first) {
     results_.resize(static_cast<std::size_t>(ranks_));
     for (int i = 0; i < ranks_; ++i) {
@@ -178,7 +178,7 @@ class Exchange {
   }
 
   std::vector<Range> pass_on(const std::vector<Range>& shares) {
-    std::map<std::pair<int, int>, Range> held;  // By source and destination.
+    std::map<std::pair<int, int>, Range> held;  // by source and destination
     for (int owner = 0; owner < ranks_; ++owner) {
       held[{own_, owner}] = shares[static_cast<std::size_t>(owner)];
     }
@@ -260,7 +260,7 @@ std::optional<double> density_at(const WarmUp& warm_up, double density, std::siz
 std::size_t pairs_to_keep(double density, std::size_t count) {
   check(density > 0 && density <= 1, "a density lies above 0 and does not exceed 1");
   if (count == 0) return 0;
-  // 0.1 * 30 is a little more than 3, and means 3.
+  // 0.1 * 30 is slightly more than 3, but means 3.
   constexpr double kSlightlyLess = 1 - 1e-12;
   const double pairs = std::ceil(density * static_cast<double>(count) * kSlightlyLess);
   return std::clamp<std::size_t>(static_cast<std::size_t>(pairs), 1, count);

@@ -222,7 +222,7 @@ void split(const SparsePlan& plan, const Contribution& contribution, Shares& sha
   std::partial_sum(shares.begins.begin(), shares.begins.end(), shares.begins.begin());
   shares.pairs.indices.resize(shares.begins.back());
   shares.pairs.values.resize(shares.begins.back());
-  // Each start moves to its end, which is where the next one started.
+  // Advances each start to its end, which is the start of the next owner.
   for_pairs(plan, contribution, [&](std::size_t t, std::size_t j, std::size_t element) {
     const std::size_t place = shares.begins[owner_of(element)]++;
     shares.pairs.indices[place] = ownership.local(element);

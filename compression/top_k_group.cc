@@ -162,7 +162,7 @@ class TopKGroup final : public CompressedGroup {
   const PayloadPlan share_plan_, result_plan_, contribution_plan_;
   SparsePlan step_plan_;  // with the k of this step
 
-  // Memory of a step.
+  // Memory used within a step.
   Contribution contribution_;
   Shares shares_;
   Share whole_;

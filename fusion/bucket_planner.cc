@@ -31,7 +31,7 @@ std::size_t align_up(std::size_t count, DType dtype) {
   return round_up(count, kWireAlignment / size_of(dtype));
 }
 
-/// Where the gradient would be if it had a bucket to itself.
+/// The placement of the gradient in a bucket of its own.
 Placement placement_of(const GradientSpec& gradient, DType bucket_dtype) {
   if (gradient.element_type() != bucket_dtype) return Placement::kStaged;
   if (gradient.data == nullptr) return Placement::kInPlace;
@@ -40,8 +40,8 @@ Placement placement_of(const GradientSpec& gradient, DType bucket_dtype) {
 
 bool is_in_place(Placement placement) { return placement == Placement::kInPlace; }
 
-/// Properties that all gradients of a bucket share. On the host, 16-bit gradients do not share a
-/// bucket with gradients that are cast to their dtype, because a wire follows other rules; see
+/// Properties shared by all gradients of a bucket. On the host, 16-bit gradients do not share a
+/// bucket with gradients that are cast to their dtype, because casts follow other rules; see
 /// `WirePacker`.
 struct Kind {
   DType dtype;
@@ -63,7 +63,7 @@ Kind kind_of(const GradientSpec& gradient, DType dtype) {
 
 using Gradients = std::vector<std::size_t>;
 
-/// The bucketed gradients of each kind, in an order of all.
+/// The bucketed gradients by kind, in the order given for all gradients.
 std::map<Kind, Gradients> by_kind(std::span<const GradientSpec> gradients,
                                   const GradientOptions& options,
                                   std::span<const std::size_t> order) {
@@ -90,7 +90,7 @@ void append(PlannedBucket& bucket, std::size_t index, const GradientSpec& gradie
   layout.count = offset + gradient.count() + lanes_of(layout);
 }
 
-/// Fills buckets of gradients that may share one.
+/// Fills buckets with gradients that may share one.
 void fill_greedily(std::vector<PlannedBucket>& buckets, std::span<const GradientSpec> gradients,
                    const Kind& kind, const Gradients& members, std::size_t most_bytes,
                    ReduceOp op) {
@@ -109,7 +109,8 @@ void fill_greedily(std::vector<PlannedBucket>& buckets, std::span<const Gradient
   }
 }
 
-/// Sorts buckets by the time at which their last gradient is ready; `order` is that of gradients.
+/// Sorts buckets by the time at which their last gradient is ready; `order` is the order of
+/// gradients.
 void sort_by_readiness(std::vector<PlannedBucket>& buckets, std::span<const std::size_t> order) {
   std::vector<std::size_t> turn(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) turn[order[i]] = i;

@@ -61,7 +61,7 @@ void DevicePacker::Table::upload_before(Stream& stream) {
     stream.record(*upload_);
     is_uploaded_ = true;
   } else if (!upload_->done()) {
-    stream.wait(*upload_);  // Another stream uploaded it.
+    stream.wait(*upload_);  // another stream uploaded it
   }
 }
 

@@ -21,7 +21,8 @@ namespace {
 /// As many float64 elements as a pointer difference can span.
 constexpr std::size_t kMostElements = PTRDIFF_MAX / sizeof(double);
 
-/// Two gradients would be summed twice, or one while another rank reads the other.
+/// Gradients must not overlap: they would be summed twice, or one while another rank reads the
+/// other.
 void check_apart(std::span<const GradientSpec> gradients) {
   std::vector<UsedMemory> ranges;
   for (std::size_t i = 0; i < gradients.size(); ++i) {

@@ -19,8 +19,8 @@ constexpr int kRoomToGrow = 6;
 constexpr int kMostRoomForRanks = 8;
 constexpr int kMoreRoom = 3;
 constexpr int kMostRoom = 24;
-// Values that became zero were below float16's least value, 2^-24; raised by this, none is too
-// large.
+// Values that became zero were below float16's smallest value, 2^-24; with the exponent raised by
+// this, none is too large.
 constexpr int kStride = 24;
 
 }  // namespace
@@ -59,7 +59,7 @@ void WireScale::step(const WireReport& report) {
     next = is_settled ? std::min(wanted, used + 1) : wanted;
     is_settled = true;
   } else if (report.was_too_large) {
-    next = used - kMoreRoom;  // Contributions cancel, so their size is unknown.
+    next = used - kMoreRoom;  // contributions cancel, so their size is unknown
   } else if (report.was_too_small) {
     next = used + kStride;
   }

@@ -36,7 +36,7 @@ std::string host_name() {
   return name.data();
 }
 
-/// Machine-wide random number of this boot; empty where the kernel has none.
+/// Random number of this boot, equal for the whole machine; empty if the kernel has none.
 std::string boot_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -168,7 +168,7 @@ std::vector<CacheKind> caches_of(hwloc_topology_t topology) {
   return kinds;
 }
 
-/// The kind of a device that Kolo uses, if it is one. Classes: PCI Code and ID Assignment
+/// The kind of a device, if Kolo uses such devices. Classes: PCI Code and ID Assignment
 /// Specification, base class in the high byte.
 std::optional<PciDevice::Kind> kind_of(unsigned pci_class) {
   constexpr unsigned kNetworkClass = 0x02;
@@ -239,7 +239,7 @@ std::vector<PciDevice> devices_of(hwloc_topology_t topology) {
     device.link_gb_per_s = static_cast<double>(pci.linkspeed);
     devices.push_back(std::move(device));
   }
-  // A name the system gave may hang below the device at any depth, as with virtio cards.
+  // A name given by the system may be at any depth below the device, as with virtio cards.
   for (hwloc_obj_t object = hwloc_get_next_osdev(topology, nullptr); object != nullptr;
        object = hwloc_get_next_osdev(topology, object)) {
     hwloc_obj_t owner = object->parent;
@@ -289,7 +289,7 @@ std::string short_node_name(const std::string& identity) {
   const std::string boot = identity.substr(colon + 1);
   if (!boot.empty() && (boot.size() != kBootId || boot[kFirstHyphen] != '-')) return identity;
   const std::string host = identity.substr(0, colon);
-  // An address in place of a name has no domain to leave out.
+  // An address used as a name has no domain to omit.
   const bool is_address = host.find_first_not_of("0123456789.") == std::string::npos;
   return is_address ? host : host.substr(0, host.find('.'));
 }
@@ -310,7 +310,7 @@ std::string link_identity(const std::string& cards) {
   std::vector<std::string> links;
   std::error_code error;
   for (const fs::directory_entry& card : fs::directory_iterator(cards, error)) {
-    // Bridges and pairs of virtual cards come and go without a change of any link.
+    // Virtual bridges and pairs of cards come and go without a change of any link.
     if (!fs::exists(card.path() / "device", error)) continue;
     if (line_of(card.path() / "operstate") != "up") continue;
     links.push_back(card.path().filename().string() + " " + line_of(card.path() / "speed"));

@@ -21,7 +21,7 @@ std::string pci_address(std::string_view text) {
   constexpr std::size_t kDomainDigits = 4;
   const std::size_t colon = text.find(':');
   if (colon != std::string_view::npos && colon > kDomainDigits) {
-    // More digits than four are needed only for domains that hold no GPU.
+    // More than four digits are needed only for domains without GPUs.
     const std::string_view surplus = text.substr(0, colon - kDomainDigits);
     if (surplus.find_first_not_of('0') == std::string_view::npos) {
       text.remove_prefix(surplus.size());
@@ -67,12 +67,12 @@ const char* label(PciDistance distance) {
   return "SYS";
 }
 
-// A switch is a bridge upstream and one bridge downstream for each of its ports:
+// A switch consists of one upstream bridge and one downstream bridge per port:
 //
 //   host 0000:80 - root port - upstream +- downstream - GPU
 //                                       +- downstream - network card
 //
-// so neighbours on one switch share all bridges but the last of each.
+// Devices on one switch therefore share all bridges but the last of each.
 PciDistance distance_between(const PciDevice& a, const PciDevice& b) {
   if (a.address == b.address) return PciDistance::kSelf;
   const auto shared = static_cast<std::size_t>(
@@ -89,7 +89,7 @@ PciDistance distance_between(const PciDevice& a, const PciDevice& b) {
 
 namespace {
 
-/// The GPU as hwloc saw it; without a place if it did not.
+/// The GPU in hwloc's result; without a place if hwloc did not find it.
 PciDevice device_of(const Gpu& gpu, const HardwareSnapshot& hardware) {
   const auto found =
       std::find_if(hardware.devices.begin(), hardware.devices.end(),
@@ -117,13 +117,13 @@ std::vector<int> network_cards_of(const HardwareSnapshot& hardware) {
   return cards;
 }
 
-/// Deals out network cards: nearest, then fastest, then least used.
+/// Assigns network cards: nearest, then fastest, then least used.
 class CardDealer {
  public:
   CardDealer(const std::vector<int>& cards, const HardwareSnapshot& hardware)
       : cards_(cards), hardware_(hardware), uses_(cards.size(), 0) {}
 
-  /// Place of the card in `devices`; -1 if there is none.
+  /// Index of the card in `devices`; -1 if there is none.
   int deal(const std::vector<PciDistance>& distances) {
     if (cards_.empty()) return -1;
     std::size_t best = 0;

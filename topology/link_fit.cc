@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t kParts = 8;
 
-/// The slope of the line that is nearest to the arrivals, or 0 if they are too few for one.
-/// Messages that come two at a time move it less than they would move the line through the ends.
+/// The slope of the line of best fit through the arrivals, or 0 if they are too few. Messages that
+/// come two at a time affect it less than a line through the ends.
 double slope(Arrivals arrivals) {
   const auto count = static_cast<double>(arrivals.size());
   double bytes = 0, us = 0;
@@ -57,8 +57,9 @@ std::vector<double> part_rates(Arrivals arrivals) {
 
 std::optional<StreamFit> fit_stream(Arrivals arrivals) {
   if (arrivals.empty() || arrivals.back().us <= 0) return std::nullopt;
-  constexpr double kMostAhead = 1.5;   // of the rate of all, which pauses make less
-  constexpr double kLeastBurst = 1.5;  // of the rate; a pause at the start left 1.6 and 1.9
+  constexpr double kMostAhead = 1.5;   // relative to the overall rate, which pauses reduce
+  constexpr double kLeastBurst = 1.5;  // relative to the rate; a pause at the start gave 1.6 and
+                                       // 1.9
   const double rate = quantile(part_rates(arrivals), 0.5);
   const double rate_of_all = arrivals.back().bytes / arrivals.back().us;
   if (rate <= 0 || rate > kMostAhead * rate_of_all) {
@@ -83,7 +84,7 @@ std::vector<double> times_of(const std::vector<MemorySamples::Bucket>& buckets) 
   return times_us;
 }
 
-/// Fewer samples say nothing of each other.
+/// Fewer samples cannot be compared with each other.
 constexpr std::size_t kLeastSamples = 3;
 
 std::optional<Disagreement> disagreement(std::string_view what,
@@ -94,8 +95,8 @@ std::optional<Disagreement> disagreement(std::string_view what,
   return Disagreement{.what = what, .shortest_us = shortest, .median_us = middle};
 }
 
-/// Bytes per microsecond of a node, by size of the working set: of those with enough samples to
-/// show whether they agree, if there are any.
+/// Bytes per microsecond of a node, by size of the working set; if possible only for sizes with
+/// enough samples to show whether they agree.
 std::map<double, double> rates(const std::vector<MemorySamples::Pass>& passes, double trip_us) {
   std::map<double, std::vector<double>> us_per_byte;
   for (const auto& pass : passes) {
@@ -116,14 +117,14 @@ constexpr std::array kRates = {
     &MemoryCost::shared_bytes_per_us, &MemoryCost::slot_bytes_per_us,
     &MemoryCost::packed_bytes_per_us, &MemoryCost::streamed_bytes_per_us};
 
-/// The slower of two nodes.
+/// The costs of the slower of two nodes.
 MemoryCost slower(const MemoryCost& a, const MemoryCost& b) {
   MemoryCost result{.latency_us = std::max(a.latency_us, b.latency_us)};
   for (const auto rate : kRates) result.*rate = std::min(a.*rate, b.*rate);
   return result;
 }
 
-/// A rank that is late hides bursts, and nothing makes them seem larger.
+/// A late rank hides bursts, but cannot make them seem larger.
 NetworkCost slower(const NetworkCost& a, const NetworkCost& b) {
   return {.latency_us = std::max(a.latency_us, b.latency_us),
           .bytes_per_us = std::min(a.bytes_per_us, b.bytes_per_us),
@@ -131,11 +132,11 @@ NetworkCost slower(const NetworkCost& a, const NetworkCost& b) {
           .burst_bytes = std::max(a.burst_bytes, b.burst_bytes)};
 }
 
-/// A stream of less, for which there was no time left, may be all burst: no link is that fast. Or a
-/// pause makes most of it slow, and the rest look like a burst.
+/// A shorter stream, for which there was not enough time, may consist of a burst only, which no
+/// link sustains; or a pause makes most of it slow, and the rest looks like a burst.
 constexpr std::size_t kLeastArrivals = 12;
 
-/// The slowest link of those that are known; infinite if none is.
+/// The slowest of the known links; infinite if none is known.
 double slowest_link(const std::vector<double>& node_rates) {
   double slowest = std::numeric_limits<double>::infinity();
   for (const double rate : node_rates) {
@@ -144,7 +145,7 @@ double slowest_link(const std::vector<double>& node_rates) {
   return slowest;
 }
 
-/// Whether links differ by more than measuring them twice does.
+/// Whether links differ by no more than repeated measurements of one link.
 bool are_alike(const std::vector<double>& node_rates) {
   constexpr double kAlike = 1.25;
   const double fastest = *std::max_element(node_rates.begin(), node_rates.end());
@@ -213,7 +214,7 @@ MemoryCost fit_memory(const MemorySamples& samples, const MemoryCost& defaults) 
   if (!samples.trips_us.empty()) cost.latency_us = median(samples.trips_us);
   const std::map<double, double> node_rates = rates(samples.own_passes, cost.latency_us);
   if (node_rates.empty()) return cost;
-  // Sizes that there was no time to measure have the rate of the nearest one.
+  // Sizes that could not be measured for lack of time have the rate of the nearest size.
   const auto at_most = [&](double mib) {
     const auto beyond = node_rates.upper_bound(mib * (1 << 20));
     return beyond == node_rates.begin() ? beyond->second : std::prev(beyond)->second;
@@ -224,8 +225,8 @@ MemoryCost fit_memory(const MemorySamples& samples, const MemoryCost& defaults) 
   cost.bytes_per_us = at_most(64);
 
   if (samples.ranks < 2) return cost;
-  // Trips and what each rank moves in its own lines take what they take; the rest is what lines
-  // that move between cores take, which is never less than in one's own.
+  // The times of trips and of each rank's own lines are known; the rest is the time of lines that
+  // move between cores, which is at least that of a rank's own lines.
   const double ranks = samples.ranks;
   const auto rate_of = [&](const std::vector<MemorySamples::Bucket>& buckets, double times,
                            double trips, double own_passes, double moved_passes) {
@@ -240,7 +241,7 @@ MemoryCost fit_memory(const MemorySamples& samples, const MemoryCost& defaults) 
     cost.shared_bytes_per_us = rate_of(samples.gathers, times, times + 1, 4, ranks * (ranks - 1));
   }
   if (!samples.slots.empty()) cost.slot_bytes_per_us = rate_of(samples.slots, 1, 4, 2, ranks - 1);
-  // All of it counts, so that nothing but its own samples decides which way is faster.
+  // Includes all of the time, so that only its own samples decide which way is faster.
   const auto handed_rate = [&](const std::vector<MemorySamples::Bucket>& buckets) {
     const double us = undisturbed(times_of(buckets));
     return (ranks - 1) * buckets.front().bytes / std::max(us - 3 * cost.latency_us, us / 2);
@@ -254,8 +255,8 @@ NetworkCost fit_network(const NetworkSamples& samples, const NetworkCost& defaul
   NetworkCost cost = defaults;
   if (samples.round_trips_us.empty()) return cost;
   const double round_trip = undisturbed(samples.round_trips_us);
-  // Half of it is sending, the wire, and receiving. What keeps a rank from the next message can be
-  // more than its part of that, where the kernel works on after the program has been answered.
+  // Half of it is sending, the wire, and receiving. A rank may be kept from the next message for
+  // longer than its part of that, if the kernel continues to work after answering the program.
   double message_us = cost.message_us;
   if (!samples.bursts_us.empty() && samples.burst_messages > 1) {
     message_us =

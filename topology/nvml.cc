@@ -8,8 +8,9 @@
 namespace kolo {
 namespace {
 
-// The part of NVML's interface that is used here, as nvml.h declares it; no toolkit needs to bring
-// that header. Source: NVIDIA, "NVML API Reference Guide", structures of version 2 and later.
+// The part of NVML's interface that is used here, as nvml.h declares it, so that no toolkit with
+// this header is needed. Source: NVIDIA, "NVML API Reference Guide", structures of version 2 and
+// later.
 using Status = int;
 constexpr Status kSuccess = 0;
 constexpr unsigned kMaxLinks = 36;

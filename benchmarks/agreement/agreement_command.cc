@@ -27,10 +27,10 @@ struct AgreementOptions {
 struct AgreementRow {
   std::size_t bytes = 0;  ///< Size of the bucket in flight.
   Summary time_us = {};   ///< Times of the slowest rank.
-  bool beside = true;     ///< On some rank the bucket was in flight for the whole time.
+  bool beside = true;     ///< On some rank the bucket was in flight all the time.
 };
 
-/// Successive barriers beside an all-reduce of `bytes`.
+/// Successive barriers during an all-reduce of `bytes`.
 AgreementRow measure(Runtime& runtime, std::size_t bytes, const AgreementOptions& options) {
   std::vector<float> bucket(bytes / sizeof(float));
   AgreementRow row{.bytes = bytes};
@@ -39,7 +39,7 @@ AgreementRow measure(Runtime& runtime, std::size_t bytes, const AgreementOptions
   for (std::size_t round = 0; round <= options.rounds; ++round) {
     runtime.barrier().wait();
     Ticket ticket = runtime.all_reduce("agreement's bucket", {bucket.data(), bucket.size()});
-    // Until the network is full.
+    // Waits until the network is full.
     if (bytes > 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     std::vector<double> round_us;
     for (std::size_t i = 0; i < options.agreements; ++i) {

@@ -1,7 +1,7 @@
-// The kernels of sums, selection and casts relative to the memory bandwidth, beside memcpy and
-// kernels that move the same bytes with almost no work (streaming_*). bytes_per_second counts every
-// byte read and every byte written, per second of CPU time: the kernels are single-threaded, so a
-// busy machine disturbs little. Those of a team are timed by the clock.
+// The kernels of sums, selection and casts relative to the memory bandwidth, compared with memcpy
+// and with kernels that move the same bytes with almost no work (streaming_*). bytes_per_second
+// counts every byte read and every byte written, per second of CPU time: the kernels are
+// single-threaded, so a busy machine disturbs little. Kernels of a team are timed by the clock.
 
 #include <benchmark/benchmark.h>
 
@@ -28,8 +28,8 @@ namespace {
 constexpr std::int64_t kCacheBytes = std::int64_t{256} << 10;
 constexpr std::int64_t kMemoryBytes = std::int64_t{64} << 20;
 
-// Touched when made, so that no page is mapped while the clock runs. The bytes are a normal number
-// in every dtype.
+// Written when created, so that no page is mapped while the clock runs. The bytes are a normal
+// number in every dtype.
 std::vector<std::byte> buffer(std::size_t bytes) {
   return std::vector<std::byte>(bytes, std::byte{0x3c});
 }
@@ -79,8 +79,8 @@ void reduce_in_place(benchmark::State& state, DType dtype, std::size_t num_buffe
   report(state, 2 * num_buffers * bytes);
 }
 
-// The same by several threads, as for a rank with helpers: cut and shared like a kernel of the
-// executor. Timed by the clock, because that is the time that helpers can save.
+// As above with several threads, as for a rank with helpers: cut and shared like a kernel of the
+// executor. Timed by the clock, because helpers can only save elapsed time.
 void reduce_with_team(benchmark::State& state, std::size_t num_buffers) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   std::vector<bench::HostMemory> buffers;
@@ -110,7 +110,7 @@ void reduce_with_team(benchmark::State& state, std::size_t num_buffers) {
   report(state, 2 * num_buffers * bytes);
 }
 
-// The bound of the kernels above: the same streams on huge pages, without dtypes, scale or rules
+// Upper bound of the kernels above: the same streams on huge pages, without dtypes, scale or rules
 // for NaN.
 void streaming_sum_in_place(benchmark::State& state, std::size_t num_buffers) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
@@ -142,7 +142,7 @@ void convert_buffer(benchmark::State& state, DType to, DType from, double scale)
   report(state, src.size() + dst.size());
 }
 
-// A cast to the type of a wire, or back, with the exponent that a tensor may have there.
+// A cast to a wire dtype, or back, with an exponent that a tensor may have there.
 void cast_for_wire(benchmark::State& state, DType wire, bool narrows) {
   const std::size_t count = static_cast<std::size_t>(state.range(0)) / sizeof(float);
   const int exponent = wire == DType::kFloat16 ? 6 : 0;
@@ -160,7 +160,7 @@ void cast_for_wire(benchmark::State& state, DType wire, bool narrows) {
   report(state, 6 * count);
 }
 
-// The bound of these casts.
+// Upper bound of these casts.
 void streaming_cast(benchmark::State& state, bool narrows) {
   const std::size_t count = static_cast<std::size_t>(state.range(0)) / sizeof(float);
   std::vector<float> wide(count, 1.0f);
@@ -176,8 +176,8 @@ void streaming_cast(benchmark::State& state, bool narrows) {
   report(state, 6 * count);
 }
 
-// Top-k of one element in range(1). It meets gradients in rotation, more than a branch predictor
-// can learn; the next one begins a cache line later.
+// Top-k of one element in range(1). Gradients are used in rotation, with more of them than a branch
+// predictor can learn; each begins a cache line later than the previous one.
 void select_top_k(benchmark::State& state) {
   constexpr std::size_t kGradients = 61, kNext = 16;
   const std::size_t count = static_cast<std::size_t>(state.range(0)) / sizeof(float);

@@ -99,7 +99,7 @@ ErrorStats compare(DType wire, std::span<const Wire> sent, const Wire& result) {
   return error;
 }
 
-/// The largest node of at most eight ranks of which there are several, if there is one.
+/// The largest of several equal nodes of at most eight ranks each, if there is one.
 int ranks_per_node(int ranks) {
   for (int size = std::min(8, ranks / 2); size > 1; --size) {
     if (ranks % size == 0) return size;

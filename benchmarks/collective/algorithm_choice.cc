@@ -9,7 +9,7 @@
 namespace kolo::bench {
 namespace {
 
-/// A case in the numbers that travel.
+/// A case in the form in which it is exchanged.
 struct Request {
   Goal goal;
   BucketLayout layout;
@@ -28,7 +28,7 @@ struct Request {
   }
 };
 
-/// Number of ranks of each node. Collective.
+/// The grid, from the number of ranks of each node. Collective.
 ProcessGrid grid_of(Runtime& runtime) {
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(runtime.num_nodes()));
   sizes[static_cast<std::size_t>(runtime.node())] = 1;

@@ -28,20 +28,20 @@ struct ChoiceOptions {
       .sizes = {}, .seconds = 0.3, .warmup = 3, .rounds = 60, .fresh = false};
 };
 
-/// The result of "auto" for one case, and those of all algorithms.
+/// The result of "auto" for one case, and the results of all algorithms.
 struct ChoiceRow {
-  CollectiveRow chosen;               ///< "auto" itself.
-  std::vector<CollectiveRow> forced;  ///< One that does not hold the case is left out.
-  std::size_t best = 0;               ///< Index of the best one that was not chosen.
-  PairedRatio ratio = {};             ///< "auto" relative to that one.
-  /// "auto" relative to its choice, forced by name: the same schedule, so a difference from 1 is
-  /// noise.
+  CollectiveRow chosen;               ///< Result of "auto".
+  std::vector<CollectiveRow> forced;  ///< Without algorithms that do not support the case.
+  std::size_t best = 0;               ///< Index of the best algorithm that was not chosen.
+  PairedRatio ratio = {};             ///< "auto" relative to the best one.
+  /// "auto" relative to its choice, forced by name: the schedule is the same, so a difference from
+  /// 1 is noise.
   std::optional<PairedRatio> noise = std::nullopt;
 };
 
-/// `rows` begin with that of "auto"; those of `names` follow.
+/// `rows` begins with the row of "auto", followed by the rows of `names`.
 ChoiceRow judge(std::vector<CollectiveRow> rows, const std::vector<std::string>& names) {
-  // Where iterations are long, there are fewer than rounds; the first rounds have one each.
+  // Long iterations are fewer than rounds; the first rounds then have one each.
   std::size_t rounds = rows.front().rounds_us.size();
   for (const CollectiveRow& row : rows) rounds = std::min(rounds, row.rounds_us.size());
   for (CollectiveRow& row : rows) row.rounds_us.resize(rounds);
@@ -50,7 +50,7 @@ ChoiceRow judge(std::vector<CollectiveRow> rows, const std::vector<std::string>&
   for (std::size_t i = 1; i < rows.size(); ++i) {
     const bool is_chosen = names[i - 1] == result.chosen.algorithm;
     if (rows[i].what.verb != Verb::kAllReduce && rows[i].algorithm != names[i - 1]) continue;
-    // The algorithm that was chosen is not its own rival.
+    // The chosen algorithm is not its own rival.
     rivals.push_back(is_chosen ? RoundTimes{} : rows[i].rounds_us);
     if (is_chosen) result.noise = paired_ratio(result.chosen.rounds_us, rows[i].rounds_us);
     result.forced.push_back(std::move(rows[i]));
@@ -138,7 +138,7 @@ bool run(ChoiceOptions& options, const CLI::App& command) {
   const CollectiveCase& what = options.bench.what;
   Peers peers({});
   peers.keep_launcher();
-  // A runtime has one algorithm, so there are several runtimes; only the first one's costs matter.
+  // Each runtime has one algorithm, so there are several; only the first one's costs matter.
   std::deque<Runtime> runtimes;
   Runtime& runtime = runtimes.emplace_back(Runtime::from_environment(options.runtime));
   expect_output(runtime, options.json);
@@ -160,7 +160,7 @@ bool run(ChoiceOptions& options, const CLI::App& command) {
     forced.calibrate = "off";
     systems.push_back(make_kolo_system(runtimes.emplace_back(Runtime::from_environment(forced))));
   }
-  // A root that hears nothing from others would be several calls ahead of them.
+  // A root that receives nothing from others would be several calls ahead of them.
   const int ranks = runtime.world_size();
   options.bench.together = options.bench.together || !what.goal(ranks).is_mutual();
 
@@ -183,7 +183,7 @@ bool run(ChoiceOptions& options, const CLI::App& command) {
   return right;
 }
 
-/// Calls that only one algorithm serves have no choice.
+/// Collectives served by only one algorithm have no choice.
 std::vector<std::string> verbs_with_choice() {
   std::vector<std::string> names;
   for (const Verb verb : kAllVerbs) {

@@ -15,11 +15,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Algorithms that are this many times slower than the best of their system are not measured
-/// further.
+/// Algorithms that are this many times slower than the best of their system are dropped.
 constexpr double kHopeless = 1.5;
 
-/// Enough for stable figures at small sizes, not too long at large ones.
+/// Enough iterations for stable figures at small sizes, but not too long at large ones.
 int iterations_by_size(std::size_t bytes) {
   constexpr std::size_t kBytesPerRow = std::size_t{1} << 29;
   return static_cast<int>(
@@ -32,9 +31,9 @@ struct Contender {
   CollectiveCase what = {};
   std::unique_ptr<CollectiveRun> run = nullptr;
   int iterations = 0;
-  /// Times of this rank, until they are reduced over the ranks.
+  /// Times on this rank, before they are reduced over the ranks.
   std::vector<double> times_us = {};
-  std::vector<std::size_t> round_ends = {};  ///< In `times_us`.
+  std::vector<std::size_t> round_ends = {};  ///< Indices in `times_us`.
   double mean_us = 0;
   std::uint64_t wire_bytes = 0;
   std::uint64_t wrong = 0;
@@ -65,7 +64,7 @@ class SizeBench {
     }
     std::vector<std::size_t> order(contenders_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::mt19937_64 random(order.size());  // The same on all ranks.
+    std::mt19937_64 random(order.size());  // equal on all ranks
     for (int round = 0; round < options_.rounds; ++round) {
       std::shuffle(order.begin(), order.end(), random);
       for (const std::size_t i : order) {
@@ -149,11 +148,11 @@ class SizeBench {
     }
   }
 
-  /// Makes a row for each case of a system: that of its best algorithm which was not dropped, with
-  /// the wrong elements of all.
+  /// Makes a row for each case of a system: the row of its best algorithm that was not dropped,
+  /// with the wrong elements of all algorithms.
   std::vector<CollectiveRow> best_rows() {
     std::vector<CollectiveRow> rows;
-    const Contender* best = nullptr;  // That of the last row.
+    const Contender* best = nullptr;  // of the last row
     for (const Contender& contender : contenders_) {
       CollectiveRow row = summarised(contender);
       if (best == nullptr || !contender.rivals(*best)) {

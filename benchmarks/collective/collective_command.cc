@@ -31,7 +31,7 @@ Home parse_home(const std::string& text) {
   refuse("--memory takes arena, user, device and device-user, not '" + text + "'");
 }
 
-/// Options of the runtime that concern the chunks of all-reduces.
+/// Runtime options that concern chunks of all-reduces.
 constexpr std::array<std::string_view, 3> kOfAllReduce = {"chunk_bytes", "device_chunk_bytes",
                                                           "network_window"};
 
@@ -42,7 +42,7 @@ std::string subject(Verb verb) {
   return fmt::format("{} {}", name.starts_with('a') ? "an" : "a", name);
 }
 
-/// The flag that adds the place in which a collective is not measured unless asked.
+/// The flag that adds the placement in which a collective is not measured by default.
 const char* other_place_name(Verb verb) {
   return traits_of(verb).in_place ? "--out-of-place" : "--in-place";
 }
@@ -58,7 +58,7 @@ const char* sizes_help(Verb verb) {
              : "Bytes, comma-separated, with suffixes K, M and G; rounded down to whole elements";
 }
 
-/// The names of those of `all` that are wanted.
+/// The names of the wanted values among `all`.
 template <typename Values, typename IsWanted>
 std::string names_of(const Values& all, const IsWanted& is_wanted) {
   std::vector<std::string_view> names;
@@ -76,7 +76,7 @@ std::string dtype_help(Verb verb) {
          });
 }
 
-/// Empty where elements are only moved.
+/// Empty if elements are only moved.
 std::optional<std::string_view> op_of(const CollectiveCase& what) {
   return reduces(what.verb) ? std::optional(to_string(what.op)) : std::nullopt;
 }
@@ -209,7 +209,7 @@ class CollectiveCommand {
 
  private:
   void resolve();
-  /// In place of gradients, which do not take the case.
+  /// Measures direct calls, because gradients do not support the case.
   void measure_calls();
 
   void add_memory();
@@ -259,7 +259,7 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
       other_place_name(verb), other_place_,
       traits.in_place ? "Also measure with contribution and result in separate buffers"
                       : "Also measure with contribution and result in one buffer, as peers do it");
-  if (!has_other_place(verb)) place->group("");  // It is refused with the reason.
+  if (!has_other_place(verb)) place->group("");  // refused with the reason
   add_loop_options();
   command_.add_option("--json", json_, "Write the rows to this file");
   command_.add_option("--label", label_, "Text that every row of the JSON carries");

@@ -28,7 +28,7 @@ GradientSet register_one(Runtime& runtime, const CollectiveCase& what, void* dat
       {.op = what.op, .wire_dtype = what.wire, .compression = "none"});
 }
 
-/// By a call of its own.
+/// A run that makes a direct call.
 class CallRun final : public MemoryRun {
  public:
   CallRun(Runtime& runtime, const CollectiveCase& what, std::string algorithm)
@@ -74,7 +74,7 @@ class CallRun final : public MemoryRun {
       case Verb::kSendRecv:
         return ping_pong(view(memory_.contribution(), what_.count()), all);
       case Verb::kSparseRows:
-        break;  // By another run.
+        break;  // done by another run
     }
   }
 
@@ -90,7 +90,7 @@ class CallRun final : public MemoryRun {
     return what_.in_place ? Tensors(in_place) : Tensors(in, out);
   }
 
-  /// The first of two partners sends, and then the other.
+  /// The first of two partners sends, then the other.
   void ping_pong(const BufferView& out, const BufferView& in) {
     const int rank = runtime_.rank();
     const int peer = partner(rank, runtime_.world_size());
@@ -114,7 +114,7 @@ class CallRun final : public MemoryRun {
   const CaseCounts counts_;
 };
 
-/// The algorithm of a call, or the option where only the runtime knows. Collective.
+/// The algorithm of a call; the option's value if only the runtime knows. Collective.
 std::string algorithm_of(Runtime& runtime, const CollectiveCase& what) {
   const Options& options = runtime.options();
   if (what.verb == Verb::kSendRecv) return "ping-pong";
@@ -123,7 +123,7 @@ std::string algorithm_of(Runtime& runtime, const CollectiveCase& what) {
   return AlgorithmChoice(runtime).taken(what, options);
 }
 
-/// By a gradient set of one gradient, in the arena or in the caller's memory.
+/// A run by a gradient set of one gradient, in the arena or in the caller's memory.
 class GradientRun final : public CollectiveRun {
  public:
   GradientRun(Runtime& runtime, const CollectiveCase& what)
@@ -159,7 +159,7 @@ class GradientRun final : public CollectiveRun {
 
   std::shared_ptr<Place> place_;
   std::shared_ptr<void> contribution_;  ///< Null in place.
-  std::shared_ptr<void> memory_;        ///< Of the caller; null in the arena.
+  std::shared_ptr<void> memory_;        ///< The caller's; null in the arena.
   GradientSet gradients_;
 };
 

@@ -1,4 +1,4 @@
-// kolo-bench: measures what Kolo's collectives cost, beside other systems in the same run.
+// kolo-bench: measures the cost of Kolo's collectives, compared with other systems in the same run.
 
 #include <algorithm>
 #include <string>

@@ -27,7 +27,7 @@ std::vector<std::string> all_gather(Runtime& runtime, std::string_view topic,
                   {lengths.data(), lengths.size(), DType::kInt64}, ReduceOp::kSum)
       .wait();
 
-  // Everybody's bytes stand in a slot of their own, zero on all other ranks.
+  // Each rank's bytes have their own slot, which is zero on all other ranks.
   const auto slot = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
   std::vector<std::uint8_t> bytes(slot * lengths.size());
   std::copy(mine.begin(), mine.end(), bytes.begin() + static_cast<std::ptrdiff_t>(rank * slot));

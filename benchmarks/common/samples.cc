@@ -11,7 +11,7 @@
 namespace kolo::bench {
 namespace {
 
-/// One sample in a hundred lies above a 99th percentile.
+/// One sample in a hundred is above a 99th percentile.
 constexpr std::size_t kLeastForP99 = 100;
 
 constexpr double kMuchSlower = 1.1;

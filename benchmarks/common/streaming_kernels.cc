@@ -14,7 +14,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Calls `run` with a function that stores a vector as wished.
+// Calls `run` with a function that stores a vector in the requested way.
 template <class D, typename Run>
 void with_store(D d, Stores stores, const Run& run) {
   if (stores == Stores::kCached) {
@@ -56,7 +56,7 @@ void sum_on_target(std::span<const float* const> in, std::span<float* const> out
   }
 }
 
-// Calls `step` for every vector, four at a time. The sizes that are measured leave no rest.
+// Calls `step` for every vector, four at a time. The measured sizes leave no remainder.
 template <typename Step>
 void for_vectors(std::size_t lanes, std::size_t count, const Step& step) {
   for (std::size_t i = 0; i + 4 * lanes <= count; i += 4 * lanes) {

@@ -132,7 +132,7 @@ struct Report {
   }
 };
 
-/// `only`: the measurements of this name; empty: all.
+/// `only`: runs the measurements with this name; empty: all.
 int run(const std::vector<Measurement>& measurements, const std::string& only,
         std::size_t mebibytes, int iterations, const std::string& json_file) {
   CudaDevice device(0);

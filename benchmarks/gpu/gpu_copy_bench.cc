@@ -1,4 +1,4 @@
-// Packing and unpacking many tensors in one launch, beside one copy per tensor and CUB.
+// Packing and unpacking many tensors in one launch, compared with one copy per tensor and with CUB.
 
 #include <algorithm>
 #include <numeric>
@@ -45,14 +45,14 @@ std::vector<TensorSet> tensor_sets(std::size_t bytes) {
           {"GPT 124 M", gpt_counts()}};
 }
 
-/// A set of tensors and a bucket, on the device and as the processor sees them.
+/// A set of tensors and a bucket, on the device and as a copy on the processor.
 class CopyCase {
  public:
   CopyCase(GpuBench& bench, const TensorSet& set, DType bucket_dtype)
       : bench_(bench), set_(set), dtype_(bucket_dtype) {
     for (const std::size_t count : set.counts) {
       offsets_.push_back(count_);
-      count_ += (count + 63) / 64 * 64;  // As a planner aligns them.
+      count_ += (count + 63) / 64 * 64;  // aligned as by a planner
     }
     const std::vector<float> values = random_floats(count_, 1);
     const auto bytes = std::as_bytes(std::span(values));
@@ -110,7 +110,7 @@ class CopyCase {
             "cudaMemcpyAsync");
       }
     };
-    constexpr int kFewIterations = 5;  // It takes long, and varies little.
+    constexpr int kFewIterations = 5;  // it takes long and varies little
     result.peers.push_back(
         {"cudaMemcpyAsync per tensor", bench_.median_us(copy_each, kFewIterations)});
     const DeviceMemory device_sources = bench_.upload(std::as_bytes(std::span(sources)));

@@ -1,5 +1,5 @@
-// The kernels of a GPU relative to its memory bandwidth, each beside a peer on the same data. The
-// ceiling is a copy inside the device, measured in the same run.
+// The kernels of a GPU relative to its memory bandwidth, each compared with a peer on the same
+// data. The upper bound is a copy inside the device, measured in the same run.
 
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@
 namespace kolo::bench {
 namespace {
 
-/// Adding a received shard to the own one.
+/// Adds a received shard to this rank's own.
 std::vector<KernelTime> measure_reductions(GpuBench& bench) {
   std::vector<KernelTime> results;
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
@@ -81,7 +81,7 @@ std::uint32_t* words(const DeviceMemory& memory) {
 
 float* floats(const DeviceMemory& memory) { return reinterpret_cast<float*>(memory.data()); }
 
-/// Top-k of one percent with its residual, beside sorting everything.
+/// Top-k of one percent with its residual, compared with sorting all elements.
 std::vector<KernelTime> measure_top_k(GpuBench& bench) {
   const std::size_t count = bench.bytes() / sizeof(float);
   const std::size_t k = count / 100;
@@ -127,7 +127,7 @@ std::vector<KernelTime> measure_top_k(GpuBench& bench) {
       count_wrong(bench.download(found, k * 4), std::as_bytes(std::span(expected))) +
       count_wrong(bench.download(values, k * 4), std::as_bytes(std::span(expected_values))) +
       count_wrong(bench.download(device_residual, count * 4), std::as_bytes(std::span(residual)));
-  result.us = bench.median_us(run);  // The residual lives on from one to the next, as in training.
+  result.us = bench.median_us(run);  // the residual is kept between iterations, as in training
 
   const DeviceMemory device_keys = bench.upload(std::as_bytes(std::span(keys)));
   const DeviceMemory device_indices = bench.upload(std::as_bytes(std::span(indices)));

@@ -8,7 +8,7 @@
 namespace kolo::bench {
 namespace {
 
-/// CUB's functions tell the size of their temporary memory when they are given none.
+/// CUB's functions return the size of their temporary memory if they are given none.
 template <typename Function>
 CubCall with_temporary(Device& device, const char* name, Function function) {
   std::size_t bytes = 0;
@@ -38,7 +38,7 @@ CubCall cub_sort_pairs(Device& device, const std::uint32_t* keys, const std::uin
   auto* const words = reinterpret_cast<std::uint32_t*>(sorted->data());
   return with_temporary(device, "cub::DeviceRadixSort::SortPairsDescending",
                         [=](void* memory, std::size_t& bytes, cudaStream_t stream) {
-                          static_cast<void>(sorted);  // Lives as long as the call.
+                          static_cast<void>(sorted);  // lives as long as the call
                           return cub::DeviceRadixSort::SortPairsDescending(
                               memory, bytes, keys, words, indices, words + count, count, 0,
                               kKeyBits, stream);

@@ -1,5 +1,5 @@
-// The trainer's own memory-bound kernels relative to the memory bandwidth of a GPU. The ceiling is
-// a copy inside the device, measured in the same run; tests/trainer/cuda checks the results.
+// The trainer's own memory-bound kernels relative to the memory bandwidth of a GPU. The upper bound
+// is a copy inside the device, measured in the same run; tests/trainer/cuda checks the results.
 
 #include <fmt/format.h>
 
@@ -28,7 +28,7 @@ DeviceMemory upload_floats(GpuBench& bench, std::size_t count, std::uint64_t see
   return bench.upload(std::as_bytes(std::span(values)));
 }
 
-/// Norm, decision and update of one parameter that fills a buffer with float32.
+/// Norm, decision and update of one float32 parameter that fills a buffer.
 std::vector<KernelTime> measure_updates(GpuBench& bench) {
   const std::size_t count = bench.bytes() / sizeof(float);
   const DeviceMemory gradient = upload_floats(bench, count, 1);

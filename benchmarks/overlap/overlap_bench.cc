@@ -79,8 +79,8 @@ class KoloOverlap final : public OverlapSystem {
   GradientSet gradients_;
 };
 
-/// Blocking calls: one for adjacent gradients, one on a buffer into and out of which gradients in
-/// separate memory are copied, or one for each gradient. `counts` are those of the runs.
+/// Blocking calls: one for adjacent gradients; or one on a buffer to and from which separate
+/// gradients are copied; or one per gradient. `counts` belongs to the runs.
 class BlockingOverlap final : public OverlapSystem {
  public:
   BlockingOverlap(std::string name, Calls calls, std::vector<std::unique_ptr<CollectiveRun>> runs,
@@ -93,7 +93,7 @@ class BlockingOverlap final : public OverlapSystem {
         separate_(reinterpret_cast<float*>(memory_.data()), memory_ ? counts_[0] : 0) {}
 
   std::string name() const override { return name_; }
-  /// Of the largest gradient.
+  /// The algorithm of the largest gradient.
   std::string algorithm() const override {
     const auto largest = std::ranges::max_element(counts_) - counts_.begin();
     return runs_[static_cast<std::size_t>(largest)]->algorithm();
@@ -136,7 +136,8 @@ class BlockingOverlap final : public OverlapSystem {
   std::span<float> separate_;
 };
 
-/// Index of the fastest of some all-reduces of `count` numbers, by the slowest rank. Collective.
+/// Index of the fastest of several all-reduces of `count` elements, by the slowest rank.
+/// Collective.
 std::size_t fastest_of(Runtime& runtime, const std::vector<std::unique_ptr<CollectiveRun>>& runs,
                        std::size_t count) {
   const std::vector<float> ones(count, 1.0f);
@@ -156,15 +157,16 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kGradientsPerLayer = 12;
 
-/// A fixed amount of computation, in registers and the first cache, in place of a backward pass. It
-/// takes longer if communication takes the core away, which a wait for the clock would hide.
+/// A fixed amount of computation, in registers and the first-level cache, in place of a backward
+/// pass. It takes longer if communication takes the core away, which waiting for the clock would
+/// hide.
 class ComputeWork {
  public:
   /// Measures a unit while all ranks compute. Collective.
   explicit ComputeWork(Runtime& runtime) {
     values_.fill(1.0f);
-    const volatile std::size_t units = kUnitsAtOnce;  // A constant would get a loop of its own.
-    // The best of a few: the core's frequency rises first, and other processes may disturb.
+    const volatile std::size_t units = kUnitsAtOnce;  // a constant would get its own loop
+    // Takes the best of a few: the core's frequency rises first, and other processes may disturb.
     for (int i = 0; i < 5; ++i) {
       runtime.barrier().wait();
       double us = bench::time_us([&] { run(units); }) / static_cast<double>(kUnitsAtOnce);
@@ -176,11 +178,12 @@ class ComputeWork {
   /// The units that take `us` microseconds on the slowest rank; equal on all ranks.
   std::size_t units_of(double us) const { return static_cast<std::size_t>(us / unit_us_); }
 
-  /// One function for all callers: loops that are inlined differ in speed by up to two times.
+  /// One function for all callers, because inlined copies of a loop differ in speed by up to two
+  /// times.
   [[gnu::noinline]] void run(std::size_t units) {
     for (std::size_t unit = 0; unit < units; ++unit) {
       for (float& value : values_) value = value * 0.999f + 0.001f;
-      // The compiler must assume that the result is read, so it removes nothing.
+      // Makes the compiler assume that the result is read, so that it removes nothing.
       asm volatile("" : : "g"(values_.data()) : "memory");
     }
   }
@@ -225,7 +228,7 @@ class Pass {
   std::vector<std::size_t> units_, update_units_;
 };
 
-/// Microseconds that `work` takes here; all ranks begin together.
+/// Time of `work` on this rank in microseconds; all ranks begin together.
 template <typename Work>
 double time_together_us(Runtime& runtime, const Work& work) {
   runtime.barrier().wait();
@@ -260,7 +263,7 @@ void communicate(OverlapSystem& system, std::size_t gradients) {
   system.finish();
 }
 
-/// Every rank gives its number plus one.
+/// Every rank contributes its number plus one.
 std::uint64_t count_wrong(Runtime& runtime, OverlapSystem& system, Pass& pass) {
   const int ranks = runtime.world_size();
   system.fill(static_cast<float>(runtime.rank() + 1));
@@ -289,7 +292,7 @@ std::unique_ptr<OverlapSystem> make_blocking_overlap(Runtime& runtime, Collectiv
   check(calls != Calls::kBuckets, "blocking calls know no buckets");
   const std::vector<std::size_t> each =
       calls == Calls::kEach ? counts : std::vector<std::size_t>{total(counts)};
-  std::map<std::size_t, std::size_t> fastest;  // Index of the fastest variant, by count.
+  std::map<std::size_t, std::size_t> fastest;  // index of the fastest variant, by count
   std::vector<std::unique_ptr<CollectiveRun>> chosen;
   for (const std::size_t count : each) {
     auto runs = peer.prepare({.bytes = count * sizeof(float), .home = Home::kUser});

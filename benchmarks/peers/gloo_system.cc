@@ -37,11 +37,11 @@
 namespace kolo::bench {
 namespace {
 
-/// Gloo's key-value store on Kolo's exchange. All ranks set equally many keys before they get those
-/// of the others, so each `set` is collective and no `get` has to wait.
+/// Gloo's key-value store on Kolo's exchange. All ranks set the same number of keys before they get
+/// those of the others, so each `set` is collective and no `get` has to wait.
 class ExchangeStore final : public gloo::rendezvous::Store {
  public:
-  /// `name` is new for every store.
+  /// `name` must be new for every store.
   ExchangeStore(Runtime& runtime, std::string name) : runtime_(runtime), name_(std::move(name)) {}
 
   void set(const std::string& key, const std::vector<char>& data) override {
@@ -79,7 +79,7 @@ class GlooContexts {
   /// `network_address`.
   explicit GlooContexts(Runtime& runtime) : runtime_(runtime), device_(open_device(runtime)) {}
 
-  /// The connections of this name. Collective at the first use of a name.
+  /// The connections for this name. Collective at the first use of a name.
   std::shared_ptr<gloo::Context> of(const std::string& name) {
     std::shared_ptr<gloo::Context>& found = contexts_[name];
     if (found != nullptr) return found;
@@ -95,10 +95,10 @@ class GlooContexts {
  private:
   Runtime& runtime_;
   std::shared_ptr<gloo::transport::Device> device_;
-  std::map<std::string, std::shared_ptr<gloo::Context>> contexts_;  // Gloo shares them.
+  std::map<std::string, std::shared_ptr<gloo::Context>> contexts_;  // shared by Gloo's algorithms
 };
 
-/// That of the operation.
+/// Gloo's function for the operation.
 template <typename Value>
 Value of_op(ReduceOp op, Value sum, Value min, Value max, Value product) {
   return op == ReduceOp::kMin    ? min
@@ -119,13 +119,14 @@ auto function(ReduceOp op) {
   return of_op<Function>(op, &gloo::sum<T>, &gloo::min<T>, &gloo::max<T>, &gloo::product<T>);
 }
 
-/// Gloo's function for a collective, called as PyTorch calls it: options, and so buffers, are made
-/// for each call. `T` is the type of what it counts: bytes, where it only moves elements.
+/// Gloo's function for a collective, called as in PyTorch: options, including buffers, are created
+/// for each call. `T` is the element type that it counts: bytes if it only moves elements.
 template <typename T>
 class FunctionRun final : public MemoryRun {
  public:
   /// `tags`, which outlives it, is the tag of the next call. A rank may begin a call while another
-  /// is still in the previous one, so each has its own; all ranks make the same calls in one order.
+  /// is still in the previous one, so each call has its own tag; all ranks make the same calls in
+  /// the same order.
   FunctionRun(const std::shared_ptr<gloo::Context>& context, std::uint32_t& tags,
               const CollectiveCase& what, std::string name,
               gloo::AllreduceOptions::Algorithm of_all_reduce = {})
@@ -159,7 +160,7 @@ class FunctionRun final : public MemoryRun {
       case Verb::kSendRecv:
         return ping_pong();
       case Verb::kReduceScatter:
-        break;  // By another run.
+        break;  // done by another run
     }
   }
 
@@ -183,7 +184,7 @@ class FunctionRun final : public MemoryRun {
                   ? HostMemory(memory_.contribution_bytes())
                   : HostMemory()) {}
 
-  /// Gloo gathers in place from the root's own part; only the root of a broadcast has an input.
+  /// Gloo gathers in place from the root's own part; in a broadcast only the root has an input.
   bool has_input() const {
     if (what_.verb == Verb::kGather) return true;
     return !memory_.in_place() && (what_.verb != Verb::kBroadcast || context_->rank == kRoot);
@@ -227,7 +228,7 @@ class FunctionRun final : public MemoryRun {
     return all;
   }
 
-  /// The first of two partners sends, and then the other. No rank is connected with itself.
+  /// The first of two partners sends, then the other. No rank is connected with itself.
   void ping_pong() {
     const int peer = partner(context_->rank, context_->size);
     if (peer == context_->rank) {
@@ -252,13 +253,13 @@ class FunctionRun final : public MemoryRun {
   std::uint32_t& tags_;
   CollectiveCase what_;
   gloo::AllreduceOptions::Algorithm of_all_reduce_;
-  std::size_t contributed_, received_;  // of T
+  std::size_t contributed_, received_;  // elements of T
   HostMemory scratch_;
   HostMemory copy_;  ///< Copy of the contribution to an all-to-all in place, which Gloo lacks.
 };
 
-/// One of Gloo's older classes, which work in place in a buffer for the parts of all ranks, and put
-/// the result at its beginning.
+/// One of Gloo's older classes, which work in place in a buffer for the parts of all ranks, and
+/// write the result to its beginning.
 class ClassRun final : public MemoryRun {
  public:
   using Make = std::function<std::unique_ptr<gloo::Algorithm>(void*)>;
@@ -282,7 +283,7 @@ class ClassRun final : public MemoryRun {
   std::unique_ptr<gloo::Algorithm> made_;
 };
 
-/// No elements: nothing to do, which Gloo would treat as a mistake.
+/// Without elements there is nothing to do, which Gloo would treat as an error.
 class EmptyRun final : public MemoryRun {
  public:
   explicit EmptyRun(const CollectiveCase& what) : MemoryRun(CallerMemory(what, {}), "none") {}

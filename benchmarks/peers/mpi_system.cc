@@ -25,7 +25,7 @@ namespace {
 /// One of MPI's algorithms for a collective: a communicator of all ranks that uses it.
 struct MpiAlgorithm {
   std::string name;
-  std::shared_ptr<const MPI_Comm> comm;  ///< Shared by the runs that use it; freed by the last.
+  std::shared_ptr<const MPI_Comm> comm;  ///< Shared by the runs that use it; freed by the last one.
   bool works_in_place = true;            ///< The collective with MPI_IN_PLACE is safe.
 };
 
@@ -36,8 +36,8 @@ struct Numbered {
 };
 
 /// The variable of Open MPI's component `tuned` that selects the algorithm of a collective, and its
-/// values; without linear all-reduces, which are never the best, and without those for two ranks
-/// or an even number of them, which the component chooses by itself.
+/// values. Excludes linear all-reduces, which are never the best, and algorithms for two ranks or
+/// an even number of ranks, which the component chooses by itself.
 struct Tuned {
   const char* variable;
   std::vector<Numbered> algorithms;
@@ -100,7 +100,7 @@ std::shared_ptr<const MPI_Comm> duplicate_world() {
   return owned(comm);
 }
 
-/// A communicator whose collectives are those of one component of Open MPI, where it has them.
+/// A communicator whose collectives come from one component of Open MPI, where it has them.
 std::shared_ptr<const MPI_Comm> world_preferring(const char* component) {
   MPI_Info info = MPI_INFO_NULL;
   MPI_Info_create(&info);
@@ -111,13 +111,13 @@ std::shared_ptr<const MPI_Comm> world_preferring(const char* component) {
   return owned(comm);
 }
 
-/// Index of a control variable; -1 if this MPI has none of that name.
+/// Index of a control variable; -1 if this MPI has no variable of that name.
 int find_variable(const char* name) {
   int index = -1;
   return MPI_T_cvar_get_index(name, &index) == MPI_SUCCESS ? index : -1;
 }
 
-/// Whether there are several nodes and one of them has several ranks, as MPI sees them. Collective.
+/// Whether there are several nodes and one of them has several ranks, according to MPI. Collective.
 bool has_two_levels() {
   MPI_Comm node = MPI_COMM_NULL;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
@@ -139,7 +139,7 @@ bool has_two_levels() {
 std::vector<MpiAlgorithm> find_mpi_algorithms(Verb verb) {
   std::vector<MpiAlgorithm> algorithms;
   algorithms.push_back({.name = "default", .comm = duplicate_world()});
-  if (verb == Verb::kSendRecv) return algorithms;  // There is one way to send.
+  if (verb == Verb::kSendRecv) return algorithms;  // there is one way to send
   int provided = 0;
   if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return algorithms;
   MPI_T_cvar_handle handle = nullptr;
@@ -200,14 +200,14 @@ int size_of(MPI_Comm comm) {
   return size;
 }
 
-/// In place, MPI puts a rank's sums at the beginning of the buffer, and not where its part is.
+/// In place, MPI writes a rank's sums to the beginning of the buffer instead of the rank's part.
 CaseCounts counts_in_mpi(const CollectiveCase& what, MPI_Comm comm) {
   CaseCounts counts = counts_of(what, rank_of(comm), size_of(comm));
   if (what.verb == Verb::kReduceScatter) counts.received_at = 0;
   return counts;
 }
 
-/// The elements of one call, or of the part of each rank.
+/// The number of elements of one call, or of each rank's part.
 int count_in_mpi(const CollectiveCase& what, int ranks) {
   const std::size_t count = has_parts(what.verb) ? what.part(ranks) : what.count();
   constexpr std::size_t kMost = std::numeric_limits<int>::max();
@@ -256,7 +256,7 @@ class MpiRun final : public MemoryRun {
         MPI_Alltoall(in, count_, type_, out, count_, type_, comm);
         return;
       case Verb::kBroadcast:
-        memory_.copy_contribution();  // It works in place only.
+        memory_.copy_contribution();  // works only in place
         MPI_Bcast(out, count_, type_, kRoot, comm);
         return;
       case Verb::kSendRecv:
@@ -264,7 +264,7 @@ class MpiRun final : public MemoryRun {
         return;
     }
   }
-  /// UCX sends a queued message in the next call of MPI, and none follows while ranks wait for each
+  /// UCX sends a queued message in the next MPI call, and there is none while ranks wait for each
   /// other in Kolo. A barrier ensures such calls: no rank leaves it before all have entered.
   void settle() override { MPI_Barrier(*algorithm_.comm); }
   std::string algorithm() const override {
@@ -276,7 +276,7 @@ class MpiRun final : public MemoryRun {
   static constexpr int kRoot = 0;
   static constexpr int kTag = 0;
 
-  /// The first of two partners sends, and then the other.
+  /// The first of two partners sends, then the other.
   void ping_pong(MPI_Comm comm) {
     const int rank = rank_of(comm);
     const int peer = partner(rank, size_of(comm));
@@ -296,11 +296,12 @@ class MpiRun final : public MemoryRun {
     }
   }
 
-  /// Whether this rank gives and takes in one buffer: where there is a root, only the root does.
+  /// Whether this rank uses one buffer for input and output; in a rooted collective, only the root
+  /// does.
   bool has_one_buffer() const {
     return memory_.in_place() && (!has_root(verb_) || rank_of(*algorithm_.comm) == kRoot);
   }
-  /// The contribution to pass.
+  /// The input to pass to MPI.
   const void* input() {
     if (!has_one_buffer()) return memory_.contribution();
     if (copy_) {
@@ -309,7 +310,7 @@ class MpiRun final : public MemoryRun {
     }
     return verb_ == Verb::kScatter ? memory_.contribution() : MPI_IN_PLACE;
   }
-  /// Where the result goes. A root that scatters in place says so here.
+  /// The output to pass to MPI; for a root that scatters in place, MPI_IN_PLACE.
   void* output() const {
     return has_one_buffer() && !copy_ && verb_ == Verb::kScatter ? MPI_IN_PLACE : memory_.result();
   }
@@ -329,7 +330,7 @@ class MpiSystem final : public CollectiveSystem {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
     int length = 0;
     MPI_Get_library_version(text, &length);
-    // More about the build follows after a comma, or in further lines.
+    // Details about the build follow after a comma or on further lines.
     return std::string(text, std::string_view(text).find_first_of(",\n"));
   }
   std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
@@ -350,7 +351,8 @@ class MpiSystem final : public CollectiveSystem {
 }  // namespace
 
 std::shared_ptr<void> start_mpi() {
-  // Open MPI obeys a chosen algorithm only where it starts with this. Its own choice by size stays.
+  // Open MPI honours a chosen algorithm only if this is set at the start. Its default choice by
+  // size remains.
   ::setenv("OMPI_MCA_coll_tuned_use_dynamic_rules", "1", 0);
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);

@@ -43,7 +43,7 @@ Comm connect(Runtime& runtime) {
   return Comm(comm);
 }
 
-/// One of NCCL's collectives, or its sends and receives in one launch, in the caller's memory.
+/// One of NCCL's collectives, or sends and receives in one launch, in the caller's memory.
 class NcclRun final : public MemoryRun {
  public:
   NcclRun(ncclComm_t comm, int index, Runtime& runtime, Device& device, const CollectiveCase& what)
@@ -95,12 +95,12 @@ class NcclRun final : public MemoryRun {
       case Verb::kAllToAll:
         return exchange();
       case Verb::kSparseRows:
-        break;  // NCCL has no such thing.
+        break;  // not available in NCCL
     }
   }
 
   /// Each rank sends its parts in the order of its buffers. In place, the part that the root keeps
-  /// is where it belongs.
+  /// is already in place.
   void exchange() {
     check_call(ncclGroupStart());
     auto* in = static_cast<std::byte*>(memory_.contribution());
@@ -124,7 +124,7 @@ class NcclRun final : public MemoryRun {
     check_call(ncclGroupEnd());
   }
 
-  /// The first of two partners sends, and then the other; a rank alone sends to itself.
+  /// The first of two partners sends, then the other; a single rank sends to itself.
   void ping_pong() {
     const int peer = partner(rank_, ranks_);
     const bool is_alone = peer == rank_;

@@ -14,13 +14,13 @@
 namespace kolo::bench {
 namespace {
 
-/// Only a job over TCP would use it.
+/// Used only by a job over TCP.
 [[maybe_unused]] constexpr std::chrono::seconds kStartUp{60};
 
 /// A system of this build.
 struct Peer {
   std::function<std::unique_ptr<CollectiveSystem>(Runtime&)> make;
-  /// Whether it has the collective, or what stands for it.
+  /// Whether it has the collective, or an equivalent.
   bool (*has)(Verb);
 };
 
@@ -67,7 +67,7 @@ Peers::Peers(std::vector<std::string> names, Verb verb) : names_(std::move(names
 
 #if KOLO_WITH_MPI
 void Peers::use_mpi() {
-  if (mpi_.use_count() == 0) mpi_ = start_mpi();  // It points to nothing.
+  if (mpi_.use_count() == 0) mpi_ = start_mpi();  // it may be empty
 }
 #endif
 

@@ -28,12 +28,12 @@
 namespace kolo::bench {
 namespace {
 
-/// Time for which a thread of the runtime may poll after a barrier, on a core that is measured.
+/// Time for which a thread of the runtime may poll after a barrier, on a measured core.
 constexpr std::chrono::microseconds kRest{200};
 
-/// Memory of equal size of each rank of a job on one node, which all of them have mapped.
-/// Collective; `name` is new for every call. Units: bytes, a multiple of the page size; none are
-/// committed. Errors: those of `Arena`; KoloError(kIo) if a rank may not open what a peer has made.
+/// Equally large memory of each rank of a job on one node, mapped by all of them. Collective;
+/// `name` must be new for every call. Units: bytes, a multiple of the page size; nothing is
+/// committed. Errors: those of `Arena`; KoloError(kIo) if a rank may not open a peer's memory.
 std::vector<Arena> map_arenas(Runtime& runtime, std::string_view name, std::size_t bytes) {
   const auto own = static_cast<std::size_t>(runtime.rank());
   std::vector<Arena> arenas;
@@ -53,7 +53,7 @@ std::vector<Arena> map_arenas(Runtime& runtime, std::string_view name, std::size
     }
     arenas.push_back(Arena::adopt(std::move(fd), bytes));
   }
-  runtime.barrier().wait();  // Until all have opened all.
+  runtime.barrier().wait();  // until all ranks have opened all arenas
   return arenas;
 }
 
@@ -68,7 +68,7 @@ struct Stream {
 /// mapped. Threads: the main thread.
 class CaseMemory {
  public:
-  /// Collective; `name` is new for every call. Errors: those of `map_arenas`.
+  /// Collective; `name` must be new for every call. Errors: those of `map_arenas`.
   CaseMemory(Runtime& runtime, std::string_view name, const CollectiveCase& what)
       : rank_(runtime.rank()),
         ranks_(runtime.world_size()),
@@ -84,7 +84,7 @@ class CaseMemory {
     }
   }
 
-  /// Copies the contribution of this rank to where it is read.
+  /// Copies the contribution of this rank to the memory that is read.
   void write(const std::byte* elements) {
     for (std::size_t i = 0; i < goal_.size(); ++i) {
       if (!goal_.part(i).contributes(rank_)) continue;
@@ -94,7 +94,7 @@ class CaseMemory {
     }
   }
 
-  /// The work of `rank`: a share of the one sum that all contribute to, or what it receives.
+  /// The work of `rank`: a share of the common sum, or the data that it receives.
   std::vector<Stream> streams(int rank) const {
     std::vector<Stream> all;
     for (std::size_t i = 0; i < goal_.size(); ++i) {
@@ -116,8 +116,8 @@ class CaseMemory {
   }
 
  private:
-  /// Where parts begin, and the last one ends. One line lies between them, so that they do not map
-  /// to the same sets of a cache.
+  /// The offset of each part, and the end of the last one. One line separates parts, so that they
+  /// do not map to the same sets of a cache.
   std::vector<std::size_t> begins() const {
     std::vector<std::size_t> all{0};
     for (const Goal::Part& part : goal_.parts()) {
@@ -175,7 +175,7 @@ class StreamingRun final : public CollectiveRun {
   }
   void read(void*) override {}
   void read_contribution(void*) override {}
-  /// Returns when all ranks have arrived and the runtime's own threads sleep.
+  /// Returns when all ranks have arrived and the runtime's threads sleep.
   void align() override {
     runtime_.barrier().wait();
     const auto begin = std::chrono::steady_clock::now() + kRest;

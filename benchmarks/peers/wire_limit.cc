@@ -22,7 +22,7 @@
 namespace kolo::bench {
 namespace {
 
-/// Bytes of the stream that one call hands to the kernel.
+/// Bytes of the stream per system call.
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 constexpr std::chrono::seconds kPatience{30};
 
@@ -47,11 +47,11 @@ std::size_t moved(ssize_t result) {
   fail(ErrorCode::kIo, std::generic_category().message(errno));
 }
 
-/// The first rank of each node, in order of the nodes; every node has one.
+/// Whether this is the first rank of its node; every node has one.
 bool is_active(const Runtime& runtime) { return runtime.local_rank() == 0; }
 
 /// Plain TCP connections between the first ranks of neighbouring nodes, in a ring: one to the next
-/// node and one from the node before; none on other ranks.
+/// node and one from the previous node; none on other ranks.
 class WireNeighbours {
  public:
   explicit WireNeighbours(Runtime& runtime);
@@ -93,7 +93,7 @@ WireNeighbours::WireNeighbours(Runtime& runtime) {
 /// Threads: the main thread. Errors: KoloError(kIo or kPeerLost).
 class WireRun final : public CollectiveRun {
  public:
-  /// Each node sends so many bytes to the next. `neighbours` outlives it.
+  /// Each node sends this many bytes to the next. `neighbours` outlives it.
   WireRun(Runtime& runtime, const WireNeighbours& neighbours, std::size_t bytes)
       : runtime_(runtime),
         neighbours_(neighbours),

@@ -37,8 +37,8 @@ std::vector<double> ready_times(const ModelPreset& model, double compute_us) {
   return ready_us;
 }
 
-/// The model's gradients as a program of this cluster would register them. For packed tensors, any
-/// address serves.
+/// The model's gradients as a program of this cluster would register them. For packed tensors any
+/// address will do.
 std::vector<GradientSpec> gradients_of(const Cluster& cluster, const StepSpec& spec,
                                        float& somewhere) {
   std::vector<GradientSpec> gradients = spec.model.gradients;
@@ -150,7 +150,7 @@ double played_us(Cluster& cluster, const CompileContext& context, const Algorith
   return cluster.run({&cluster.schedules(context.goal, context.layout, algorithm)}, {0})[0];
 }
 
-/// The schedules of the host are played; copies down and up take their price.
+/// Simulates the schedules in host memory; copies from and to the device take their price.
 CollectiveTime by_mirrors(Cluster& cluster, const CompileContext& context) {
   BucketLayout host = context.layout;
   host.memory = MemoryKind::kHost;
@@ -209,7 +209,7 @@ MeasuredRow to_row(const nlohmann::json& json, const std::string& column) {
   return row;
 }
 
-/// Bytes of an iteration on the busiest direction of any node's link.
+/// Time of an iteration's bytes in the busiest direction of any node's link.
 double busiest_link_us(const SimulatorSchedules& schedules, const ProcessGrid& grid,
                        const LinkCosts& costs) {
   std::vector<double> out(static_cast<std::size_t>(grid.num_nodes())), in(out);

@@ -17,12 +17,12 @@
 namespace kolo::bench {
 namespace {
 
-// Limits that fit a few GB of memory and a minute.
-constexpr std::size_t kMostParts = 1 << 15;           // that one rank's schedule may name
-constexpr std::size_t kMostSteps = 80'000'000;        // that may be played
-constexpr std::size_t kMostStepsUnlike = 20'000'000;  // that may be compiled, rank by rank
+// Limits for a few GB of memory and a minute.
+constexpr std::size_t kMostParts = 1 << 15;           // limit for one rank's schedule
+constexpr std::size_t kMostSteps = 80'000'000;        // limit for a simulation
+constexpr std::size_t kMostStepsUnlike = 20'000'000;  // limit for compilation rank by rank
 
-/// A number in (0, 1] that is the same everywhere, unlike the distributions of the standard
+/// A number in (0, 1] that is equal on all platforms, unlike the distributions of the standard
 /// library.
 double next_uniform(std::mt19937_64& random) {
   return static_cast<double>((random() >> 11) + 1) * 0x1p-53;
@@ -69,7 +69,7 @@ const AllReduce& Cluster::algorithm(const BucketLayout& layout) const {
   return find_all_reduce(choose({goal, layout, grid_, spec_.compile}).algorithm->name());
 }
 
-// Every rank owns equal parts of equal chunks.
+// Pads the layout so that every rank owns equal parts of equal chunks.
 BucketLayout Cluster::padded(BucketLayout layout, CompileOptions& options) const {
   const bool on_device = layout.is_on_device();
   std::size_t& chunk_bytes = on_device ? options.device_chunk_bytes : options.chunk_bytes;

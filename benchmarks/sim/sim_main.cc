@@ -21,7 +21,7 @@
 namespace kolo::bench {
 namespace {
 
-/// Share of TCP payload in the bits of an Ethernet with frames of 1500 bytes.
+/// Share of TCP payload in the bits of Ethernet with frames of 1500 bytes.
 constexpr double kPayloadShare = 0.957;
 
 const std::map<std::string, std::pair<Placement, MemoryKind>> kMemories = {
@@ -58,7 +58,7 @@ std::size_t parse_size(std::string_view flag, const std::string& text) {
 /// One machine of the sweep.
 struct Point {
   int ranks;
-  double gbit;  // 0: as the link costs say
+  double gbit;  // 0: taken from the link costs
   std::string algorithm;
 };
 
@@ -75,7 +75,7 @@ std::vector<Point> points(const Arguments& arguments) {
   return result;
 }
 
-/// The options of a measured row, unless the command line overrides them.
+/// The link costs of a measured row, unless the command line overrides them.
 LinkCosts link_costs(const Arguments& arguments, const std::string& measured) {
   try {
     return parse_link_costs(arguments.link_costs, parse_link_costs(measured));
@@ -111,10 +111,10 @@ ClusterSpec cluster_spec(const Arguments& arguments, const Point& point) {
   return spec;
 }
 
-/// Gbit/s of a node's link.
+/// Rate of a node's link in Gbit/s.
 double gbit_of(const LinkCosts& links) { return links.network.bytes_per_us / 125 / kPayloadShare; }
 
-/// The row of a prediction: `fields`, and those that all have.
+/// The row of a prediction: `fields` plus the common fields.
 nlohmann::json row_of(const Cluster& cluster, const Arguments& arguments, nlohmann::json fields) {
   const ClusterSpec& spec = cluster.spec();
   fields.update({{"system", "sim"},
@@ -126,7 +126,7 @@ nlohmann::json row_of(const Cluster& cluster, const Arguments& arguments, nlohma
   return fields;
 }
 
-/// Errors: UsageError for an option that was given and that nothing in this call reads.
+/// Errors: UsageError for an option that was given but is not used in this call.
 void require_options_read(const CLI::App& command, const Arguments& arguments) {
   const auto has = [&](const char* flag) { return command.count(flag) > 0; };
   require_read(command, {{"--ranks", !has("--nodes"), "calls without --nodes"},
@@ -144,7 +144,7 @@ void require_options_read(const CLI::App& command, const Arguments& arguments) {
                           "--memory arena and user, but for methods without a codec"}});
 }
 
-/// `columns` stand behind those of a machine.
+/// `columns` follow the columns that describe the machine.
 Table make_table(const std::string& command, std::vector<Column> columns,
                  const std::string& first = "size") {
   std::vector<Column> all = {{first, first == "size" ? 10 : -10},
@@ -300,7 +300,7 @@ Table run_check(const Arguments& arguments) {
 
 // --- options of several commands -----------------------------------------------------------------
 
-/// Costs, sizes of chunks and the JSON file.
+/// Options for costs, chunk sizes and the JSON file.
 void add_costs(CLI::App& app, Arguments& arguments) {
   app.add_option(
       "--link-costs", arguments.link_costs,
@@ -314,7 +314,7 @@ void add_costs(CLI::App& app, Arguments& arguments) {
   app.add_option("--json", arguments.json, "Write the rows to this file");
 }
 
-/// Ranks, nodes, links and stragglers.
+/// Options for ranks, nodes, links and stragglers.
 void add_cluster(CLI::App& app, Arguments& arguments) {
   app.add_option("--ranks", arguments.ranks, "Numbers of ranks, comma-separated")
       ->delimiter(',')
@@ -348,7 +348,7 @@ void add_cluster(CLI::App& app, Arguments& arguments) {
       ->group("Stragglers");
 }
 
-/// Algorithm and memory of all-reduces.
+/// Options for algorithm and memory of all-reduces.
 void add_buckets(CLI::App& app, Arguments& arguments) {
   app.add_option("--algorithm", arguments.algorithms,
                  "Algorithm, as for kolo-train; repeat the option for several");
@@ -368,7 +368,7 @@ void add_all_reduce(CLI::App& app, Arguments& arguments) {
 
 void add_collectives(CLI::App& app, Arguments& arguments) {
   std::vector<std::string> names = goal_kind_names();
-  std::erase(names, "all-reduce");  // It has a command of its own.
+  std::erase(names, "all-reduce");  // has its own command
   app.add_option("--collective", arguments.collectives,
                  fmt::format("Collectives, comma-separated: {}", fmt::join(names, ", ")))
       ->delimiter(',')

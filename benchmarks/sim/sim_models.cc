@@ -19,7 +19,7 @@ void add(ModelPreset& model, const std::string& name, std::vector<std::size_t> s
   model.flops.push_back(flops);
 }
 
-/// A convolution whose output has `side` x `side` places, and the norm behind it.
+/// Adds a convolution with `side` x `side` outputs, and the norm after it.
 void add_convolution(ModelPreset& model, std::size_t in, std::size_t out, std::size_t kernel,
                      std::size_t side) {
   const double weights = static_cast<double>(in * out * kernel * kernel);
@@ -28,7 +28,7 @@ void add_convolution(ModelPreset& model, std::size_t in, std::size_t out, std::s
   add(model, "norm.bias", {out});
 }
 
-/// Source: He et al., CVPR 2016, with the stride in the 3 x 3 convolution as programs have it.
+/// Source: He et al., CVPR 2016, with the stride in the 3 x 3 convolution, as in common programs.
 ModelPreset resnet50() {
   ModelPreset model{.name = "resnet50", .batch = 64};
   add_convolution(model, 3, 64, 7, 112);
@@ -50,7 +50,7 @@ ModelPreset resnet50() {
   return model;
 }
 
-/// Source: Radford et al., 2019, but the output layer has weights of its own.
+/// Source: Radford et al., 2019, but with separate weights for the output layer.
 ModelPreset gpt1b() {
   constexpr std::size_t kWidth = 1792, kVocabulary = 50304, kTokens = 1024;
   ModelPreset model{.name = "gpt1b", .batch = 8};
@@ -68,7 +68,7 @@ ModelPreset gpt1b() {
   for (int block = 0; block < 22; ++block) {
     add_norm();
     add_linear("attention", kWidth, 3 * kWidth);
-    // Scores and their sums: no weights, but operations.
+    // Scores and their sums have no weights, but take operations.
     add(model, "projection.weight", {kWidth, kWidth},
         2.0 * static_cast<double>(kWidth * kWidth * kTokens) +
             4.0 * static_cast<double>(kTokens * kTokens * kWidth));

@@ -21,18 +21,18 @@ using Task = SimulatedTask;
 
 enum class EventKind : std::uint8_t {
   kStart,      // a bucket at a rank
-  kDone,       // a step, by the worker that it had
-  kMemory,     // the first of a node's kernels, unless its changes (`step`) are more by now
-  kSent,       // a send: it has left its rank's link
-  kHead,       // of a message, at the receiver's link
+  kDone,       // a step, by its worker
+  kMemory,     // the first of a node's kernels; outdated if its changes exceed `step` by now
+  kSent,       // a send that has left its rank's link
+  kHead,       // a message whose first byte is at the receiver's link
   kDelivered,  // a message or flag
-  kMet,        // a native step, by all of its ranks
+  kMet,        // a native step that all of its ranks have reached
 };
 
-/// Events of one time happen in the order of their places.
+/// Simultaneous events happen in the order of their places.
 struct Event {
   double time;
-  double tail;  // of kHead: when the last byte is there
+  double tail;  // for kHead: when the last byte arrives
   std::uint32_t bucket;
   StepId step;
   std::uint32_t place;
@@ -46,10 +46,10 @@ struct Event {
 
 /// One bucket on all ranks.
 struct Run {
-  std::vector<std::size_t> first = {};      // of each place's steps
-  std::vector<std::uint32_t> missing = {};  // what each step waits for
-  std::vector<std::size_t> remaining = {};  // steps of each place that are not complete
-  std::size_t ranks = 0;                    // that are not done
+  std::vector<std::size_t> first = {};      // index of each place's first step
+  std::vector<std::uint32_t> missing = {};  // number of unmet conditions, by step
+  std::vector<std::size_t> remaining = {};  // incomplete steps, by place
+  std::size_t ranks = 0;                    // ranks that are not done
   double finish_us = 0;
 };
 
@@ -146,7 +146,7 @@ class Simulation {
     settle(place);
   }
 
-  /// Every step waits for what its schedule says, and for its bucket to be started at its rank.
+  /// Every step waits for its predecessors, and for its bucket to be started at its rank.
   void prepare(std::uint32_t bucket) {
     Run& run = runs_[bucket];
     for (std::uint32_t place = 0; place < machine_.places(); ++place) {
@@ -173,7 +173,7 @@ class Simulation {
     settle(place);
   }
 
-  /// Draws all consequences of what is complete at a rank, and gives its workers something to do.
+  /// Processes all consequences of completed steps at a rank, and starts its idle workers.
   void settle(std::uint32_t place) {
     while (!completed_.empty()) {
       const Task task = completed_.back();
@@ -191,7 +191,7 @@ class Simulation {
     }
   }
 
-  /// Whether the worker had something to do.
+  /// Starts the worker's next step. Returns whether there was one.
   bool begin_next(Worker worker, std::uint32_t place) {
     SimulatedRank& rank = machine_.rank(place);
     if (rank.ready(worker).empty()) return false;
@@ -211,7 +211,7 @@ class Simulation {
     return true;
   }
 
-  /// A message or flag within a node.
+  /// Whether a message or flag stays within a node.
   bool is_inside(Task task, std::uint32_t place) const {
     return grid_.node(peer(task, place)) == machine_.rank(place).node;
   }
@@ -280,7 +280,7 @@ class Simulation {
     return {task.bucket, where, line.ordinal};
   }
 
-  // Collectives of a node follow each other in the order in which all its ranks are there.
+  // Collectives of a node follow each other in the order in which all its ranks have reached them.
   void meet(Task task, std::uint32_t place) {
     const PlayedStep& line = step(task, place);
     const bool is_in_node = line.group == NativeGroup::kNode;
@@ -307,7 +307,7 @@ class Simulation {
     push(end_us, EventKind::kMet, task, place);
   }
 
-  // The number of such a step is the same on all of its ranks, the number of its line is not.
+  // A native step's ordinal is equal on all of its ranks, but its index is not.
   void complete_met(Task task, std::uint32_t place) {
     const auto met = present_.extract(meeting(task, place));
     for (const auto& [member, step] : met.mapped()) complete({task.bucket, step}, member);
@@ -319,8 +319,8 @@ class Simulation {
     if (--run.ranks == 0) run.missing = {};
   }
 
-  /// Names the first step that waits for nothing but other ranks, on the first rank that has one.
-  /// (What comes before a step has lower numbers.)
+  /// Reports the first step that waits only for other ranks, on the first rank that has one.
+  /// (Predecessors of a step have lower numbers.)
   [[noreturn]] void complain(std::uint32_t bucket) const {
     std::string what = "steps wait for each other";
     int rank = -1;
@@ -348,8 +348,8 @@ class Simulation {
   std::vector<Run> runs_;             // by bucket
   std::vector<NodeMemory> memories_;  // by bucket
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  std::vector<Task> completed_;  // at the rank that is being settled
-  /// Places, with the step there, that are ready for a native step.
+  std::vector<Task> completed_;  // at the rank being settled
+  /// Places that are ready for a native step, with the step's index there.
   std::map<Meeting, std::vector<std::pair<std::uint32_t, StepId>>> present_;
 };
 

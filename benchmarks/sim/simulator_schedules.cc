@@ -9,7 +9,7 @@
 namespace kolo {
 namespace {
 
-/// What the sources of a step hold.
+/// The content of the sources of a step.
 PayloadUse use_of_sources(const Schedule& schedule, const Step& step) {
   PayloadUse all;
   for (const Range& source : step.sources) {
@@ -20,14 +20,14 @@ PayloadUse use_of_sources(const Schedule& schedule, const Step& step) {
   return all;
 }
 
-/// What a codec streams, and the entries that it updates one by one.
+/// Bytes that a codec streams, and entries that it updates one by one.
 PayloadUse codec_use(const Schedule& schedule, const Step& step) {
   const PayloadUse sources = use_of_sources(schedule, step);
   const PayloadUse target = usual_use(schedule, step.target);
   switch (step.verb) {
     case CodecVerb::kFold:
     case CodecVerb::kEncode:
-      return {.bytes = 3 * sources.bytes};  // Contribution and residual; their sum.
+      return {.bytes = 3 * sources.bytes};  // contribution, residual and their sum
     case CodecVerb::kMerge:
       return {.bytes = 0, .entries = sources.entries};
     case CodecVerb::kDecode:
@@ -41,8 +41,8 @@ PayloadUse codec_use(const Schedule& schedule, const Step& step) {
   return {};
 }
 
-/// The bytes that a rank gives to others of its group in a collective of the device's library, or
-/// gets from them, whichever is more; for an all-reduce, the bytes of the whole.
+/// The bytes that a rank sends to others of its group in a collective of the device's library, or
+/// receives from them, whichever is more; for an all-reduce, the bytes of the whole.
 std::size_t native_bytes(const Schedule& schedule, const Step& step, const ProcessGrid& grid) {
   const bool is_in_node = step.group == NativeGroup::kNode;
   const std::vector<int>& near = grid.ranks_of_node(grid.node(schedule.rank));
@@ -79,7 +79,7 @@ std::size_t native_bytes(const Schedule& schedule, const Step& step, const Proce
   return moved() * size_of(schedule.layout.dtype);
 }
 
-/// What a kernel reads and writes, what else moves.
+/// Bytes that a kernel reads and writes, or that another step moves.
 PayloadUse use_of(const Schedule& schedule, const Step& step, const ProcessGrid& grid) {
   const auto bytes_of = [&](const Range& range) { return usual_use(schedule, range).bytes; };
   switch (step.kind) {
@@ -107,8 +107,8 @@ PayloadUse use_of(const Schedule& schedule, const Step& step, const ProcessGrid&
   return {};
 }
 
-/// What is read of a peer's staging memory, which the peer writes in every iteration. (A bucket in
-/// place is the caller's, who writes it much earlier.)
+/// Elements read from a peer's staging memory, which the peer writes in every iteration. (A bucket
+/// in place belongs to the caller, who writes it much earlier.)
 std::size_t shared_elements_of(const Step& step, int rank) {
   std::size_t total = 0;
   for (const Range& source : step.sources) {
@@ -156,7 +156,7 @@ int moved_rank(const ProcessGrid& grid, NodeSymmetry symmetry, int rank, int by)
 
 /// One end of a message or flag. Both ends have the same key.
 struct End {
-  std::tuple<bool, int, int, std::uint32_t> key;  // message?, giver, taker, ordinal
+  std::tuple<bool, int, int, std::uint32_t> key;  // message?, source, destination, ordinal
   std::size_t lines;
   StepId step;
 
@@ -239,9 +239,9 @@ void SimulatorSchedules::add(const Schedule& schedule) {
   lines_.push_back(std::move(lines));
 }
 
-// Without a symmetry the ends of a message are named by their ranks. With one, node 0's message to
-// node k is the one that node 0 gets from the node that k moves to 0: the giver is moved to node 0,
-// and the taker with it.
+// Without a symmetry, the ends of a message are identified by their ranks. With one, node 0's
+// message to node k corresponds to the message that node 0 gets from the node that k moves to 0:
+// the source is moved to node 0, and the destination with it.
 void SimulatorSchedules::pair_up() {
   std::vector<End> given, taken;
   const int nodes = grid_.num_nodes();

@@ -7,7 +7,7 @@
 
 #include "compression/kernels/nth_key.h"
 
-// Includes AVX-512 of newer machines, which compresses bytes; Highway compiles for it only on
+// Includes the AVX-512 of newer machines, which can compress bytes; Highway compiles for it only on
 // request.
 #define HWY_WANT_AVX3_DL
 // Highway compiles everything up to HWY_ONCE once per instruction set.
@@ -24,7 +24,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
-// No vectors: the reference is as fast.
+// Without vectors: the reference is as fast.
 std::size_t fold_scan_on_target(const FoldScan& scan, const Candidates& out) {
   return reference::fold_scan(scan, out);
 }
@@ -91,7 +91,7 @@ constexpr std::size_t kGroup = 64;
 // The lanes' bits, the first lane lowest.
 template <class D>
 HWY_INLINE std::uint64_t bits_of(D d, hn::Mask<D> mask) {
-  std::uint8_t bytes[8] = {};  // The store may write this many.
+  std::uint8_t bytes[8] = {};  // the store may write this many bytes
   hn::StoreMaskBits(d, mask, bytes);
   std::uint16_t bits;
   std::memcpy(&bits, bytes, sizeof(bits));
@@ -128,7 +128,7 @@ HWY_INLINE std::size_t append_bits(std::uint64_t word, std::size_t first, std::u
 #else
 HWY_INLINE std::size_t append_bits(std::uint64_t word, std::size_t first, std::uint32_t* indices,
                                    std::size_t found) {
-  // At useful densities a group seldom has more.
+  // At useful densities, a group seldom has more.
   constexpr std::size_t kFew = 4;
   constexpr std::uint64_t kLast = std::uint64_t{1} << (kGroup - 1);
   const auto append_lowest = [&](std::size_t j) {

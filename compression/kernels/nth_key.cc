@@ -19,8 +19,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Keys are below 2^31, so signed comparison orders them. Four vectors divide the slack.
 using Keys = hn::CappedTag<std::int32_t, kKeySlack / 4>;
 
-// In memory, zeros follow them up to a multiple of the slack. They are never counted, because the
-// middle of a range is never zero.
+// In memory, keys are padded with zeros to a multiple of the slack. Zeros are never counted,
+// because the middle of a range is never zero.
 HWY_INLINE std::size_t padded(std::uint32_t* keys, std::size_t count) {
   const std::size_t end = (count + kKeySlack - 1) / kKeySlack * kKeySlack;
   std::fill(keys + count, keys + end, 0u);
@@ -63,7 +63,7 @@ HWY_INLINE std::size_t count_at_least(const std::uint32_t* keys, std::size_t cou
   const auto below = just_below(least);
   auto count0 = hn::Zero(d), count1 = hn::Zero(d), count2 = hn::Zero(d), count3 = hn::Zero(d);
   const auto one_if_above = [=](std::size_t i) HWY_ATTR {
-    return hn::VecFromMask(d, hn::Gt(hn::LoadU(d, as_signed(keys) + i), below));  // Minus one.
+    return hn::VecFromMask(d, hn::Gt(hn::LoadU(d, as_signed(keys) + i), below));  // -1 per such key
   };
   for (std::size_t i = 0; i < count; i += 4 * lanes) {
     count0 = hn::Sub(count0, one_if_above(i));
@@ -112,7 +112,7 @@ NthKey nth_key_on_target(std::span<const float> values, std::size_t k, std::uint
   std::uint32_t end = largest + 1;
   std::size_t inside = values.size();  // Keys in [least, end); the answer is one of them.
   std::size_t above = 0;               // Keys of `end` or more.
-  std::size_t dropped_above = 0;       // Those among them that are no longer in memory.
+  std::size_t dropped_above = 0;       // Keys of these that are no longer in memory.
   std::size_t held = padded(keys, inside);
   while (inside > 1 && end - least > 1) {
     const std::uint32_t middle = least + (end - least) / 2;

@@ -38,7 +38,8 @@ __device__ std::uint32_t* histogram(const Work& work, int of_digit) {
   return bins;
 }
 
-/// True if this block is the last of its launch to get here; it then sees the writes of all others.
+/// True if this block is the last of its launch to reach this point; it then sees the writes of all
+/// others.
 __device__ bool is_last_block(std::uint32_t* blocks_done) {
   __shared__ bool is_last;
   __threadfence();
@@ -49,8 +50,8 @@ __device__ bool is_last_block(std::uint32_t* blocks_done) {
   return is_last;
 }
 
-/// Adds a block's histogram to that of the digit; the last block finds the digit. `bins` is shared
-/// memory of the size of the digit.
+/// Adds a block's histogram to the digit's; the last block finds the digit. `bins` is shared memory
+/// of the digit's size.
 template <int kDigit>
 __device__ void finish_digit(const Work& work, std::uint32_t* bins) {
   constexpr std::uint32_t kBins = digit(kDigit).bins();
@@ -209,7 +210,7 @@ struct Survivor {
 };
 
 /// Calls `visit(survivor)` in all lanes of a warp for the survivors of a section, 32 at a time, in
-/// order. If there are more than fit the list, it visits every element of the section.
+/// order. If the list could not hold them, it visits every element of the section.
 template <typename Visit>
 __device__ void for_each_survivor(const Work& work, std::uint32_t section, const Visit& visit) {
   const std::uint32_t listed = work.survivor_counts[section];
@@ -228,7 +229,7 @@ __device__ void for_each_survivor(const Work& work, std::uint32_t section, const
   }
 }
 
-// 3. and 4. The histogram of a further digit, of the survivors that agree in the digits before.
+// 3. and 4. The histogram of a further digit, over survivors that agree in the previous digits.
 template <int kDigit>
 __global__ void __launch_bounds__(kThreads) refine(Work work) {
   __shared__ std::uint32_t bins[digit(kDigit).bins()];
@@ -248,7 +249,7 @@ __global__ void __launch_bounds__(kThreads) refine(Work work) {
 /// Replaces values[0, count) by their exclusive prefix sums, in one block.
 __device__ void exclusive_sums(std::uint32_t* values, std::uint32_t count) {
   constexpr std::uint32_t kShare =
-      16;  // Neighbours of one thread, whose loads are in flight together.
+      16;  // Neighbours per thread, whose loads are in flight together.
   __shared__ std::uint32_t sums[kThreads];
   std::uint32_t before_tile = 0;
   for (std::uint32_t tile = 0; tile < count; tile += kThreads * kShare) {

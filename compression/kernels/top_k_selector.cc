@@ -82,7 +82,7 @@ std::size_t TopKSelector::collect(Scan scan_block, FoldScan& scan, std::size_t c
 SelectionReport TopKSelector::select(const FoldSelect& task, SelectionHint& hint) {
   check_top_k(task.count, task.k);
   if (task.count == 0) return {};
-  // Even if no candidate is requested, the largest one tells whether all are finite.
+  // Even if no candidate is requested, the largest one tells whether all sums are finite.
   const std::size_t k = std::max<std::size_t>(task.k, 1);
   room_ = std::min(task.count, 3 * k + 2 * kBlock);
   if (indices_.size() < room_ + kCandidateSlack) {
