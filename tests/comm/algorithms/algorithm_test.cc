@@ -18,7 +18,8 @@
 namespace kolo {
 namespace {
 
-// The number of shapes grows fast: 16 ranks have four times as many, which take six times as long.
+// The number of shapes grows fast: 16 ranks have four times as many as 12, which take six times as
+// long.
 constexpr int kMostRanks = 12;
 
 /// Compiles on all ranks and verifies.
@@ -29,7 +30,7 @@ void expect_correct(const ProcessGrid& grid, const BucketLayout& layout,
   ASSERT_EQ(wrong, std::nullopt) << what << " count " << layout.count << ": " << *wrong;
 }
 
-/// The same, and where contributions and results lie in different tensors.
+/// As above, and with contributions and results in different tensors.
 void expect_correct_in_any_place(const ProcessGrid& grid, const BucketLayout& layout,
                                  const CompileOptions& options, const std::string& what) {
   expect_correct(grid, layout, options, what);
@@ -39,7 +40,7 @@ void expect_correct_in_any_place(const ProcessGrid& grid, const BucketLayout& la
   expect_correct(grid, apart, options, what + " out of place");
 }
 
-/// Where contributions and results lie.
+/// Location of contributions and results.
 struct Place {
   Placement placement;
   bool out_of_place = false;
@@ -52,8 +53,8 @@ constexpr Place kPlaces[] = {{Placement::kInPlace},
 // Fewer elements than ranks, and an odd count, which is cut unevenly at the larger shapes.
 constexpr std::size_t kShapeCounts[] = {1, 331};
 
-/// Up to so many ranks each shape is tried with both counts in all places. With more there are 240
-/// shapes: each takes one place, in turns, and every third one the lower count.
+/// Up to this number of ranks, each shape is tried with both counts in all places. With more ranks
+/// there are 240 shapes: each takes one place in turn, and every third one the lower count.
 constexpr int kMostRanksEverywhere = 6;
 bool takes(std::size_t shape, std::size_t which, std::size_t place) {
   return place == shape % std::size(kPlaces) && which == (shape % 3 == 0 ? 0 : 1);
@@ -120,7 +121,8 @@ TEST(Packing, BeginsWithWhatIsSentFirst) {
   }
 }
 
-// A window of one slot, of two, and of more than there are chunks; chunks that do not divide.
+// A window of one slot, of two slots, and of more slots than there are chunks; chunks that do not
+// divide evenly.
 TEST(WindowedDirect, SumsEveryElementOnceForAnyWindowAndSlot) {
   for (const int ranks : {1, 2, 3, 5, 8}) {
     const ProcessGrid grid = ProcessGrid::with_node_sizes({ranks});
@@ -152,7 +154,7 @@ TEST(WindowedDirect, NeedsNoMoreArenaThanItsWindow) {
   }
 }
 
-// Next to the core there is room for the tensors of a bucket or for long slots.
+// The core's cache has room for the tensors of a bucket or for long slots.
 TEST(WindowedDirect, HasSmallerSlotsForABucketThatStaysInTheCache) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2});
   const CompileOptions options{.algorithm = "direct",
@@ -195,7 +197,8 @@ TEST(Eager, IsWhatANodeSharesOrIsSmall) {
   EXPECT_FALSE(test::compile_all_reduce(0, device, node, options).eager);
 }
 
-// Bytes that the busiest rank sends, against the formula of algorithm.h. Counts divide evenly.
+// Bytes that the busiest rank sends, compared with the formula in algorithm.h. Counts divide
+// evenly.
 TEST(AlgorithmCost, BytesPerRankEqualTheFormula) {
   constexpr std::size_t kCount = 16 * 16 * 8;
   constexpr std::size_t kBytes = kCount * sizeof(float);
@@ -220,7 +223,8 @@ TEST(AlgorithmCost, BytesPerRankEqualTheFormula) {
   }
 }
 
-// Between nodes, a hierarchical ring sends 2(H-1)/H of each rank's 1/L part, and inside none.
+// Between nodes, a hierarchical ring sends 2(H-1)/H of each rank's 1/L part, and inside nodes
+// nothing.
 TEST(AlgorithmCost, HierarchySendsOnlyItsPartBetweenNodes) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({4, 4});
   const Schedule schedule =

@@ -126,7 +126,7 @@ TEST(CostModel, OneRankCostsNothing) {
   }
 }
 
-/// So that what the network costs is all that is predicted.
+/// Makes the network's cost the only predicted one.
 MemoryCost free_memory() {
   return {.latency_us = 0,
           .cached_bytes_per_us = 1e12,
@@ -155,7 +155,8 @@ double whole_us(const CostModel& model, const std::string& algorithm, std::size_
   return predict_us(model, algorithm, {.bytes = bytes, .chunk_bytes = bytes});
 }
 
-// By hand: trips or messages, then bytes on the link, then bytes read and written in a node.
+// Computed by hand: trips or messages, then bytes on the link, then bytes read and written in a
+// node.
 TEST(CostModel, AgreesWithTheFormulas) {
   const CostModel node(ProcessGrid::with_node_sizes({4}), round_costs());
   EXPECT_DOUBLE_EQ(whole_us(node, "direct", 400), 2 * 2 + 4 * 2 * 40);
@@ -169,7 +170,8 @@ TEST(CostModel, AgreesWithTheFormulas) {
                    2 * (100 + 300 + 100 + 150) + 3 * 30 + 3 * 15);
   EXPECT_DOUBLE_EQ(whole_us(network, "tree", 300), 4 * (100 + 300) + 2 * 3 * 30);
 
-  // Each node's link carries all parts; in the node parts are combined and the others' copied.
+  // Each node's link carries all parts; inside the node, parts are combined and other ranks' parts
+  // copied.
   const CostModel both(ProcessGrid::with_node_sizes({2, 2}), round_costs());
   EXPECT_DOUBLE_EQ(whole_us(both, "hierarchical:direct,ring", 400),
                    3 * 2 + 2 * 3 * 20 + 2 * 40 + 2 * (100 + 200) + 3 * 20);
@@ -183,7 +185,7 @@ TEST(CostModel, FasterNodesMakeMoreOfTheSums) {
   LinkCosts costs = round_costs();
   costs.node_rates = {2, 1, 2};
   const CostModel model(ProcessGrid::with_node_sizes({1, 1, 1}), costs);
-  // The slow link carries a bucket alone; in a ring it carries four thirds.
+  // The slow link carries just one bucket; in a ring it carries four thirds.
   EXPECT_DOUBLE_EQ(whole_us(model, "direct", 300), 2 * 100 + 300 + 4 * 10);
   EXPECT_DOUBLE_EQ(whole_us(model, "ring", 300), 4 * (100 + 100) + 2 * 3 * 10);
 }
@@ -207,8 +209,8 @@ TEST(CostModel, WhatALinkHasSavedUpPassesAtOnce) {
   };
   EXPECT_DOUBLE_EQ(predict_us("tree", 300, 0), 2 * (100 + 300) + 3 * 30);
   EXPECT_DOUBLE_EQ(predict_us("tree", 300, 400), 2 * (100 + 300) + 3 * 30 - 400);
-  // 600 bytes each way take 600, of which a rest of 100 has saved up 100; a twentieth of waiting
-  // and adding shows.
+  // 600 bytes each way take 600 us, of which a rest of 100 us has saved 100; a twentieth of waiting
+  // and adding is visible.
   EXPECT_DOUBLE_EQ(predict_us("tree", 600, 2000), 600 - 100 + (2 * 100 + 3 * 60) / 20.0);
   EXPECT_DOUBLE_EQ(predict_us("ring", 600, 2000), 600 - 100 + (2 * 100 + 3 * 30) / 20.0);
   // Waiting and adding take longer.
@@ -245,7 +247,7 @@ TEST(CostModel, RanksThatOutnumberCoresHandleMessagesOneAfterTheOther) {
   costs.rank_cores = 0.5;
   const CostModel shared(grid, costs);
   EXPECT_EQ(chosen(grid, costs, 4), "tree");
-  // Each rank sends and receives 3 messages; in a round of the tree at most two pairs are at work.
+  // Each rank sends and receives 3 messages; in a round of the tree at most two pairs are active.
   EXPECT_NEAR(predict_us(shared, "flat", {.bytes = 4}) - flat_alone, 6 * 7, 1e-9);
   EXPECT_NEAR(predict_us(shared, "tree", {.bytes = 4}) - tree_alone, 0, 1e-9);
 }
@@ -256,7 +258,7 @@ TEST(CostModel, ChunksFollowEachOtherAtThePaceOfTheBusiestResource) {
   EXPECT_DOUBLE_EQ(predict_us(network, "ring", {.bytes = 100, .chunk_bytes = 100}), first);
   EXPECT_DOUBLE_EQ(predict_us(network, "ring", {.bytes = 400, .chunk_bytes = 100}),
                    first + 3 * (2 * 50 + 3 * 5 / 20.0));
-  // What goes up a tree meets what comes down.
+  // Data going up the tree overlaps with data coming down.
   EXPECT_DOUBLE_EQ(predict_us(network, "tree", {.bytes = 400, .chunk_bytes = 100}),
                    2 * (100 + 100) + 3 * 10 + 3 * (100 + 3 * 10 / 20.0));
   // Combining is slower than the link.
@@ -278,7 +280,7 @@ TEST(CostModel, MemoryBeyondTheCacheIsSlower) {
   EXPECT_DOUBLE_EQ(two_buckets(32 * kMiB), us(16 * kMiB, 5));
   EXPECT_DOUBLE_EQ(two_buckets(64 * kMiB), us(32 * kMiB, 2));
   EXPECT_DOUBLE_EQ(two_buckets(256 * kMiB), us(128 * kMiB, 2));
-  // Half way between two sizes that were measured, on a scale of ratios.
+  // Half way, on a logarithmic scale, between two measured sizes.
   EXPECT_DOUBLE_EQ(two_buckets(16 * kMiB), (us(8 * kMiB, 10) + us(8 * kMiB, 5)) / 2);
 }
 
@@ -288,7 +290,8 @@ TEST(CostModel, PackingCostsWhatItMoves) {
     return predict_us(model, name, {.bytes = 400, .packing = packing, .chunk_bytes = 400}) -
            predict_us(model, name, {.bytes = 400, .chunk_bytes = 400});
   };
-  // The other's half through slots on both ranks; own halves into a slot and back, if converted.
+  // The other rank's half goes through slots on both ranks; own halves go into a slot and back if
+  // converted.
   EXPECT_DOUBLE_EQ(extra(node, "direct", Packing::kUser), 200);
   EXPECT_DOUBLE_EQ(extra(node, "direct", Packing::kCast), 200 + 2 * 40);
   EXPECT_DOUBLE_EQ(extra(node, "flat", Packing::kCast), 0);
@@ -325,7 +328,7 @@ TEST(CostModel, ChunkSizeIsTheBestOneWithinABucket) {
       }
     }
   }
-  // Inside a node nothing overlaps, between nodes local halves and exchange do.
+  // Inside a node nothing overlaps; between nodes, local halves and exchange do.
   const CostModel node(ProcessGrid::with_node_sizes({2}), {});
   EXPECT_EQ(node.chunk_bytes(find_all_reduce("direct"), {.bytes = 10 * kMiB}), 16 * kMiB);
   const CostModel cluster(ProcessGrid::with_node_sizes({4, 4}), {});
@@ -364,7 +367,7 @@ TEST(CostModel, FusionSizeGrowsWithWhatABucketCosts) {
       EXPECT_GE(chosen, previous) << bucket_us;
       previous = chosen;
     }
-    EXPECT_EQ(previous, 64 * kMiB);  // All buckets cost more than any byte.
+    EXPECT_EQ(previous, 64 * kMiB);  // all buckets cost more than any byte
   }
   const ProcessGrid node = ProcessGrid::with_node_sizes({2});
   EXPECT_EQ(fusion_bytes(node, {}, 0), 64u << 10);

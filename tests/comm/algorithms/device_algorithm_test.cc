@@ -21,8 +21,8 @@ using test::compile_all;
 using testing::HasSubstr;
 
 constexpr int kMostDeviceRanks = 12;
-/// With more ranks, each shape takes one root, in turns, or one chunk in at most a few pieces:
-/// nodes of many sizes need long padding.
+/// With more ranks, each shape takes one root in turn, or one chunk in at most a few pieces: nodes
+/// of many sizes need long padding.
 constexpr int kMostDeviceRanksOfAll = 6;
 
 BucketLayout device_layout(const ProcessGrid& grid, std::size_t units) {
@@ -40,7 +40,7 @@ void expect_correct(const std::vector<Schedule>& schedules, const ProcessGrid& g
   }
 }
 
-/// "RS0 RS1 AG0": native steps of a rank in the order of their numbers, by chunk.
+/// Native steps of a rank in the order of their numbers, by chunk: "RS0 RS1 AG0".
 std::vector<std::string> launches(const Schedule& schedule, const std::vector<Extent>& chunks) {
   std::vector<const Step*> natives;
   for (const Step& step : schedule.steps) {
@@ -149,7 +149,7 @@ TEST(DeviceAlgorithms, LaunchInOneOrderEverywhere) {
   }
 }
 
-// The device averages where its library combines all ranks; else the exchange between nodes does.
+// The device averages if its library combines all ranks; otherwise the exchange between nodes does.
 TEST(DeviceAlgorithms, ScaleInTheLibraryWhereItCombinesAllRanks) {
   const auto finishing = [](const Schedule& schedule) {
     std::vector<StepKind> kinds;
@@ -194,7 +194,7 @@ TEST(DeviceAlgorithms, RefuseWhatTheyCannotDo) {
   EXPECT_THROW(test::compile_all_reduce(0, layout, grid, {}), UsageError);
 }
 
-// An algorithm that cannot sum the bucket leaves the choice to prices.
+// If the named algorithm cannot sum the bucket, prices decide.
 TEST(ChooseForDevices, StaysWithItsKindOfMemory) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
   const BucketLayout device = device_layout(grid, 8);

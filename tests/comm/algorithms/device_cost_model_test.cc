@@ -122,8 +122,8 @@ TEST(DeviceCostModel, AgreesWithTheFormulas) {
 
   const CostModel two(ProcessGrid::with_node_sizes({2, 2}), costs);
   EXPECT_DOUBLE_EQ(predict_us(two, "native", 400),
-                   agreement + 2 + 2 * 50 + 200);  // The network is the slower part.
-  // Halves of collectives, copies of a rank's 2(H-1)/H S/2, ring between nodes: one after the
+                   agreement + 2 + 2 * 50 + 200);  // the network is the slower part
+  // Halves of collectives, copies of a rank's 2(H-1)/H S/2, and a ring between nodes, one after the
   // other. Two messages are sent and two received, each of which takes a copy and 1 us.
   const double collectives = 2 * (2 + 20), copy = 2 * 5 + 50, exchange = 2 * (100 + 200) + 4;
   const double one_unit = agreement + collectives + 2 * copy + exchange;
@@ -131,7 +131,7 @@ TEST(DeviceCostModel, AgreesWithTheFormulas) {
   // Four units: the slowest stage sets the pace of the other three.
   EXPECT_DOUBLE_EQ(ring_us(two, 1600, 400), one_unit + 3 * exchange);
 
-  // Nothing is slow alone: two units are under way, so half of a unit's time is the pace.
+  // No stage dominates: two units are in progress, so half of a unit's time is the pace.
   costs.network.latency_us = 0;
   costs.network.bytes_per_us = 8;
   const CostModel balanced(ProcessGrid::with_node_sizes({2, 2}), costs);
@@ -140,7 +140,7 @@ TEST(DeviceCostModel, AgreesWithTheFormulas) {
 
   const CostModel four(ProcessGrid::with_node_sizes({1, 1, 1, 1}), costs);
   EXPECT_DOUBLE_EQ(predict_us(four, "native", 400),
-                   agreement + 2 + 4 * 50 + 300);  // Nothing goes inside a node.
+                   agreement + 2 + 4 * 50 + 300);  // no data moves inside a node
   // In each of two rounds three messages are copied, one after the other, and then the last of them
   // to the peer's device; the bytes are 2(H-1)/H S each way.
   EXPECT_DOUBLE_EQ(predict_us(four, "hierarchical:native,direct", 400),
@@ -182,7 +182,8 @@ Goal all_gather(int ranks, std::size_t count) {
   return Goal::all_gather(std::vector<std::size_t>(static_cast<std::size_t>(ranks), count));
 }
 
-/// Whether it runs in device memory: as one call of the library on the tensors, or in a bucket.
+/// Whether it runs natively in device memory: as one call of the library on the tensors, or in a
+/// bucket.
 bool is_native(const Goal& goal, const std::vector<int>& nodes, const CompileOptions& options) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes(nodes);
   BucketLayout device = device_layout_of(goal), host = device;

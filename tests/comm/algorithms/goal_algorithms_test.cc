@@ -18,14 +18,14 @@ namespace kolo {
 namespace {
 
 constexpr int kMostGoalRanks = 12;
-/// Up to so many ranks every root, both counts and both places are tried on each shape. With
-/// more ranks there are 250 shapes: each takes one of these, in turns, and from `kManyRanks` on one
-/// third of the tests.
+/// Up to this number of ranks, every root, both counts and both places are tried on each shape.
+/// With more ranks there are 250 shapes: each takes one combination in turn, and from `kManyRanks`
+/// on one third of the tests.
 constexpr int kMostRanksOfAll = 5;
 constexpr int kManyRanks = 9;
 constexpr std::size_t kThirds = 3;
 
-/// Whatever its size and wherever it is.
+/// Lends contributions of any size and location.
 void lend_all(CompileOptions& options) {
   options.link_costs.memory.latency_us = 0;
   options.link_costs.private_read_us = 0;
@@ -37,8 +37,8 @@ std::size_t sum(const std::vector<std::size_t>& counts) {
   return total;
 }
 
-/// `counts`: elements of one part for each rank. Rank s has as many elements for rank r as both of
-/// their counts allow, or one less.
+/// `counts`: elements of one part per rank. Rank s has as many elements for rank r as the smaller
+/// of their counts, or one less.
 Goal goal_of(GoalKind kind, const std::vector<std::size_t>& counts, int root) {
   const int ranks = static_cast<int>(counts.size());
   if (!has_parts(kind)) return Goal::of(kind, root, ranks, {1, sum(counts)});
@@ -94,10 +94,10 @@ std::vector<Case> cases() {
   return all;
 }
 
-/// Holds all blocks of the goals here.
+/// Holds all blocks of the goals in this test.
 constexpr std::size_t kLargeSlot = std::size_t{1} << 20;
 
-/// Returns whether the algorithm was taken: some goals are too large for it.
+/// Whether the algorithm is used: some goals are too large for it.
 bool is_taken(const Goal& goal, const ProcessGrid& grid, const BucketLayout& layout,
               const CompileOptions& options, const Algorithm& algorithm, const std::string& what) {
   std::vector<Schedule> schedules;
@@ -112,7 +112,7 @@ bool is_taken(const Goal& goal, const ProcessGrid& grid, const BucketLayout& lay
   return true;
 }
 
-/// With larger slots, if it needs them.
+/// Uses larger slots if the algorithm needs them.
 void expect_reached(const Goal& goal, const ProcessGrid& grid, const BucketLayout& layout,
                     const CompileOptions& options, const Algorithm& algorithm,
                     const std::string& what) {
@@ -124,7 +124,7 @@ void expect_reached(const Goal& goal, const ProcessGrid& grid, const BucketLayou
       << what << " is never made by " << algorithm.name();
 }
 
-/// Nodes of these sizes, whose ranks follow each other or take turns.
+/// Nodes of these sizes, with consecutive or alternating ranks.
 ProcessGrid grid_of(std::vector<int> sizes, bool in_turns) {
   if (!in_turns) return ProcessGrid::with_node_sizes(sizes);
   std::vector<std::string> nodes;
@@ -168,7 +168,7 @@ class GoalShapes : public testing::TestWithParam<Case> {
                        std::to_string(root) + " count " + std::to_string(count));
   }
 
-  /// `third`: which of the tests this is, each of which has other options.
+  /// `third`: index of the test, each of which has different options.
   void reach(std::size_t third, const CompileOptions& options) {
     constexpr std::array<std::size_t, 2> kCounts{1, 331}, kFewer{1, 9};
     std::size_t shape = 0;
@@ -207,7 +207,7 @@ TEST_P(GoalShapes, AreReached) {
 
 TEST_P(GoalShapes, AreReachedByLending) {
   CompileOptions options{.chunk_bytes = 512, .slot_bytes = 512, .cached_slot_bytes = 512};
-  // What is cast is not lent; the last third of the shapes is for it, too.
+  // Cast elements are not lent; the last third of the shapes covers them, too.
   if (GetParam().placement != Placement::kStaged) lend_all(options);
   reach(2, options);
 }
@@ -242,7 +242,7 @@ TEST_P(GoalShapes, AreReachedInUnevenParts) {
   }
 }
 
-// In host memory they are one.
+// In host memory several tensors are one goal.
 TEST_P(GoalShapes, AreReachedForSeveralTensors) {
   if (!is_on_device()) return;
   for (const std::vector<int>& sizes : {std::vector<int>{3}, {2, 2}, {1, 1, 1}, {3, 3, 3, 3}}) {

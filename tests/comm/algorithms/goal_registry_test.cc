@@ -14,7 +14,7 @@
 namespace kolo {
 namespace {
 
-/// Of every kind but the all-reduce, with `count` elements in all.
+/// Goals of every kind except all-reduce, with `count` elements in total.
 std::vector<Goal> goals_of(int ranks, std::size_t count) {
   std::vector<Goal> goals;
   for (const GoalKind kind : kAllGoalKinds) {
@@ -60,7 +60,7 @@ TEST(GoalRegistry, EveryAlgorithmHasAPriceThatGrowsWithTheBytes) {
   }
 }
 
-// They are packed in the way that is faster.
+// They are packed in the faster way.
 TEST(GoalRegistry, SumsCostWhatContributionsTakeFromRankToRank) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2});
   const auto price = [&](const Goal& goal, double packed, double streamed) {
@@ -106,8 +106,8 @@ TEST(GoalRegistry, BlocksThatASlotDoesNotHoldLeaveTheChoice) {
   EXPECT_NE(taken(large, grid, {.algorithm = "tree"}), "tree");
 }
 
-// As measured on four hosts that are containers of one machine with two cores, by calls after a
-// rest. A root sends faster than a tree passes on, and gets messages that were sent at once.
+// As measured on four hosts that are containers of one machine with two cores, for calls after a
+// rest. A root sends faster than a tree forwards, and receives messages that were sent at once.
 TEST(GoalRegistry, AFewSmallMessagesOfARootGoStraight) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1, 1, 1});
   CompileOptions options;
@@ -135,8 +135,7 @@ TEST(GoalRegistry, AFewSmallMessagesOfARootGoStraight) {
   EXPECT_EQ(kolo::taken(wide, many, options), "tree");
 }
 
-// Where ranks share cores, blocks that one rank of each node exchanges cost less than messages of
-// all.
+// If ranks share cores, blocks exchanged by one rank per node cost less than messages of all ranks.
 TEST(GoalRegistry, SmallBlocksGoByHeadsWhereRanksShareCores) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
   CompileOptions options;
@@ -152,8 +151,8 @@ TEST(GoalRegistry, SmallBlocksGoByHeadsWhereRanksShareCores) {
   EXPECT_EQ(taken(Goal::reduce_scatter(counts), 1), "direct");
 }
 
-// Nobody measures how much crowded links lose, so it may be four times as much or as little as
-// believed: docs/decisions/0041-constants.md.
+// The loss of crowded links is not measured, so it may be four times as much or as little as
+// assumed: docs/decisions/0041-constants.md.
 TEST(GoalRegistry, AWrongLossOfCrowdedLinksHardlyMatters) {
   constexpr double kTrue = NetworkCost{}.crowded_loss;
   for (const auto& [truth, believed] :
@@ -182,7 +181,7 @@ TEST(GoalRegistry, AWrongLossOfCrowdedLinksHardlyMatters) {
   }
 }
 
-// Its engine answers no peer while it plans.
+// An engine answers no peer while it plans.
 TEST(GoalRegistry, HugeGoalsArePlannedInFewPieces) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1});
   constexpr std::size_t kCount = std::size_t{1} << 30;  // 4 GiB

@@ -1,4 +1,4 @@
-// What a window changes: how much of a bucket is under way between nodes, never the result.
+// A window limits how much of a bucket is in flight between nodes, but never changes the result.
 
 #include <gtest/gtest.h>
 

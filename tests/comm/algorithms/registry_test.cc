@@ -54,7 +54,7 @@ TEST(Registry, EveryAlgorithmAndHierarchyHasAPrice) {
   });
 }
 
-// Chunks that follow from prices, which is what a user gets who names the algorithm and no more.
+// Chunks are chosen by price, as for a user who only names the algorithm.
 TEST(Registry, EveryAlgorithmAndHierarchyHasChunks) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
   const Goal goal = Goal::all_reduce(4);
@@ -99,7 +99,7 @@ TEST(Registry, RequestsNameAlgorithmsForAllOrForOne) {
     EXPECT_EQ(AlgorithmRequest(each->name()).names_for(GoalKind::kReduce), Names{each->name()});
   }
   for (const std::string& text : algorithm_texts()) {
-    if (text.find("LOCAL") != std::string::npos) continue;  // Stands for many.
+    if (text.find("LOCAL") != std::string::npos) continue;  // a placeholder for many
     EXPECT_NO_THROW(AlgorithmRequest{text}) << text;
   }
 }
@@ -122,7 +122,7 @@ TEST(Registry, NamesWhatThereIsAndWhatIsNearest) {
   EXPECT_THAT(error_of("hierarchicaldirect,ring"), HasSubstr("hierarchical:LOCAL,CROSS"));
   EXPECT_THAT(error_of("hierarchical:tree,ring"),
               HasSubstr("LOCAL of 'hierarchical:tree,ring': 'tree' is not direct, native"));
-  // `flat` is an algorithm, but not one between nodes.
+  // `flat` is an algorithm, but not one for use between nodes.
   EXPECT_THAT(error_of("hierarchical:direct,flat"),
               HasSubstr("CROSS of 'hierarchical:direct,flat': 'flat' is not direct, ring"));
   EXPECT_THAT(error_of("hierarchical:native,native"), HasSubstr("CROSS"));

@@ -1,5 +1,5 @@
-// Nodes of different size, and with links of different rates: no link between nodes carries more
-// than the bound for nodes says.
+// Nodes of different sizes, and with links of different rates: no link between nodes carries more
+// than the bound for nodes.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ struct LinkBytes {
   std::size_t sent = 0, received = 0;
 };
 
-/// What the ranks of each node exchange with other nodes.
+/// Bytes that the ranks of each node exchange with other nodes.
 std::vector<LinkBytes> bytes_by_node(const ProcessGrid& grid, const BucketLayout& layout,
                                      const CompileOptions& options) {
   std::vector<LinkBytes> nodes(static_cast<std::size_t>(grid.num_nodes()));
@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, UnevenNodes,
                            return name.substr(name.find(',') + 1);
                          });
 
-/// Rates that leave one node of three or more without sums, with few, and with most of them.
+/// Rates that leave one node of three or more without sums, with few sums, or with most of them.
 std::vector<double> rates_for(std::size_t nodes, std::size_t seed) {
   constexpr double kRates[] = {100, 50, 80, 10, 100, 400, 70};
   std::vector<double> rates;
@@ -97,7 +97,7 @@ TEST(UnevenLinks, CarryWhatTheSharesOfNodesSay) {
                              .chunk_bytes = kBytes / kChunks};
       options.link_costs.node_rates = rates_for(nodes, static_cast<std::size_t>(ranks));
       const auto shares = node_shares(options.link_costs, static_cast<int>(nodes));
-      // As for equal shares, and half a unit more where a share is rounded.
+      // As for equal shares, plus half a unit for rounding a share.
       const std::size_t slack =
           2 * kChunks * static_cast<std::size_t>(ranks) * 2 * (nodes - 1) * kWireAlignment;
       const auto links = bytes_by_node(grid, {.count = kCount}, options);

@@ -1,4 +1,4 @@
-// The dtype of a buffer is that of its type, or it is said: nothing else makes one.
+// The dtype of a buffer follows from its type or is given explicitly; otherwise there is no view.
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 
 #include "comm/base/buffer_view.h"
 
-/// A half of another library, as a program makes it known.
+/// A half of another library, as a program registers it.
 struct OtherHalf {
   std::uint16_t bits;
 };

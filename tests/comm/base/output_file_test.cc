@@ -61,7 +61,7 @@ TEST(OutputFile, WhatCannotBeWrittenIsKnownBefore) {
   expect_refused(folder.write("file", "") / "rows.json");
 }
 
-// A file that cannot grow keeps what it held, and nothing else is left beside it.
+// A file that cannot grow keeps its contents, and no other file is left beside it.
 TEST(OutputFile, KeepsItsContentsWhereTheDiskIsFull) {
   const test::TemporaryDirectory folder;
   const std::string path = folder.write("rows.json", "[1]\n");

@@ -26,7 +26,7 @@ std::vector<CombiningTree> build_all(const ProcessGrid& grid, int arity) {
   return trees;
 }
 
-/// Every rank's view fits everybody else's, and all of them are one tree.
+/// The views of all ranks are consistent, and together they form one tree.
 void expect_consistent(const ProcessGrid& grid, int arity) {
   const std::vector<CombiningTree> trees = build_all(grid, arity);
   const auto of = [&](int rank) -> const CombiningTree& {
@@ -116,8 +116,8 @@ struct Notice {
   int rank;
 };
 
-/// How many notices each edge carries when these ranks notice by themselves that one is lost.
-/// Notices are delivered in an order of the seed. Survivors must all be told.
+/// Number of notices on each edge when the given ranks detect by themselves that one rank is lost.
+/// Notices are delivered in a seeded order. All survivors must be notified.
 std::map<std::pair<int, int>, int> spread(const ProcessGrid& grid, int lost,
                                           const std::vector<int>& noticing, unsigned seed) {
   std::mt19937 random(seed);
@@ -163,8 +163,8 @@ TEST(FailureNotice, ReachesAllAroundAnyLostRankWhoeverNotices) {
   }
 }
 
-// All notice at once: each edge carries one notice in each direction, and the neighbours of the
-// lost rank, who do not know of each other, tell each other.
+// All ranks detect the loss at once: each edge carries one notice in each direction, and the
+// neighbours of the lost rank, which do not know of each other's detection, notify each other.
 TEST(FailureNotice, IsNoFloodWhenAllNotice) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes(std::vector<int>(200, 4));
   constexpr int kLost = 4;  // leads node 1, with 3 ranks and 8 leaders below

@@ -44,7 +44,7 @@ class CoordinatorJob {
   int size() const { return hub_.grid().world_size(); }
   Coordinator& coordinator(int rank) { return *coordinators_[static_cast<std::size_t>(rank)]; }
   Transport& transport(int rank) { return *transports_[static_cast<std::size_t>(rank)]; }
-  /// Threads of the program that use the runtime of this rank.
+  /// Number of the program's threads that use this rank's runtime.
   std::atomic<int>& threads(int rank) { return threads_[static_cast<std::size_t>(rank)]; }
 
   void poll(int rank, const std::vector<int>& awaited = {}) {
@@ -53,13 +53,13 @@ class CoordinatorJob {
     if (coordinator(rank).is_check_due(!awaited.empty())) coordinator(rank).check_peers(awaited);
   }
 
-  /// All ranks poll so many times.
+  /// Polls all ranks `rounds` times.
   void poll_all(int rounds = 20) {
     for (int i = 0; i < rounds * size(); ++i) poll(i % size());
   }
 
-  /// In each tick of so long a time, calls `poll_rank` for each rank twice, since a frame takes far
-  /// less than a tick.
+  /// In each tick of `time`, calls `poll_rank` twice for each rank, since a frame takes far less
+  /// than a tick.
   template <typename PollRank>
   void play(Duration time, const PollRank& poll_rank) {
     for (const TimePoint end = clock.now() + time; clock.now() < end;) {
@@ -67,13 +67,13 @@ class CoordinatorJob {
       clock.advance(kTick);
     }
   }
-  /// All but `idle` poll; -1: all do.
+  /// Polls all ranks except `idle`; -1: all ranks.
   void play_without(int idle, Duration time) {
     play(time, [&](int rank) {
       if (rank != idle) poll(rank);
     });
   }
-  /// What is logged meanwhile.
+  /// As `play_without`; returns the log lines.
   std::string log_without(int idle, Duration time) {
     testing::internal::CaptureStderr();
     play_without(idle, time);

@@ -1,4 +1,4 @@
-// What coordinators tell a rank that has run out of data.
+// How coordinators inform a rank that has run out of data.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -69,7 +69,7 @@ TEST(CoordinatorJoin, InvitesToProposalsOnTheirTermsButNotToVotes) {
   EXPECT_THAT(invitations[1].terms, IsEmpty());
 }
 
-// What is declined is rejected on all ranks, and the next use of the name is the same one for all.
+// A declined topic is rejected on all ranks, and the next use of the name is the same one for all.
 TEST(CoordinatorJoin, WhatIsDeclinedIsRejectedEverywhere) {
   for (const int joined : {0, 3}) {
     CoordinatorJob job({2, 2});
@@ -87,7 +87,7 @@ TEST(CoordinatorJoin, WhatIsDeclinedIsRejectedEverywhere) {
       EXPECT_EQ(decisions[0].kind, FrameKind::kReject);
       EXPECT_EQ(decisions[0].error.what, "no data");
     }
-    // Ranks that are late come to the use that has failed; the one that has joined does not.
+    // Late ranks reach the failed use; the joined rank does not.
     std::vector<Topic> topics(4);
     for (int rank = 0; rank < job.size(); ++rank) {
       auto& coordinator = job.coordinator(rank);

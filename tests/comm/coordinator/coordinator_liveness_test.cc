@@ -29,9 +29,9 @@ struct Freeze {
   int waiting;
 };
 
-// A rank waits for a tensor that busy ranks do not submit. However long they have lived by then,
-// and whatever the mismatch period, a rank that freezes is named within 1.25 peer_timeout. Of ten
-// nodes node 9 hangs on node 1 in the tree, and the others on node 0.
+// A rank waits for a tensor that busy ranks do not submit. However old the job is, and whatever the
+// mismatch period, a rank that freezes is named within 1.25 peer_timeout. In the tree of ten nodes,
+// node 9 is a child of node 1, and the others are children of node 0.
 TEST(Liveness, ARankThatFreezesLateIsNoticedAsSoonAsOneThatFreezesEarly) {
   const auto expect_noticed = [](const Freeze& freeze, Duration lived,
                                  const CoordinatorOptions& options) {
@@ -74,8 +74,9 @@ struct Mute {
   std::string table;
 };
 
-// A rank stops answering. Before it is lost, those that wait for it say so, and the root logs who
-// waits for what, unless it is that rank itself. On a node of ten, rank 9 reports through rank 1.
+// A rank stops answering. Before it is lost, the ranks that wait for it log this, and the root logs
+// which ranks wait for what, unless the root itself is mute. On a node of ten, rank 9 reports
+// through rank 1.
 TEST(Liveness, WhoWaitsForAMuteRankIsLoggedBeforeItIsLost) {
   const std::vector<Mute> cases = {
       {{3},
@@ -138,7 +139,7 @@ TEST(Liveness, AnOlderFrameIsNoAnswerToAnInquiry) {
   job.coordinator(1).propose("x", 1, "'x'", wait);
   job.play_without(2, 2 * kOptions.mismatch_after);  // The query waits at rank 2.
   job.coordinator(2).propose("y", 1, "'y'", none);
-  job.coordinator(2).poll();  // Sends, but has not received.
+  job.coordinator(2).poll();  // sends, but has not received
   job.play_without(2, kTick);
   job.play_without(2, 2 * kOptions.peer_timeout);
   ASSERT_TRUE(job.coordinator(0).failure());
@@ -155,7 +156,7 @@ TEST(Liveness, TimeInWhichTheJudgeWasStoppedDoesNotCount) {
   job.poll(1);
   job.poll(0, {1});
   job.clock.advance(milliseconds(250));
-  job.poll(0, {1});  // Asks.
+  job.poll(0, {1});  // asks
   job.clock.advance(hours(1));
   job.poll(0, {1});
   EXPECT_FALSE(job.coordinator(0).failure());
@@ -165,7 +166,7 @@ TEST(Liveness, TimeInWhichTheJudgeWasStoppedDoesNotCount) {
   EXPECT_FALSE(job.coordinator(0).failure());
 }
 
-// Rank 1 says that rank 2 is lost and leaves. Rank 0 comes late and finds both.
+// Rank 1 reports that rank 2 is lost and leaves. Rank 0 polls late and finds both.
 TEST(Liveness, APeersAccountOfAFailureComesBeforeThePeersAbsence) {
   CoordinatorJob job({2, 1});
   job.coordinator(1).fail({.code = ErrorCode::kPeerLost, .rank = 1, .peer = 2, .what = "2 froze"});
@@ -213,8 +214,8 @@ TEST(Liveness, LimitsOfAnyLengthDoNotOverflow) {
   EXPECT_FALSE(job.coordinator(0).failure());
 }
 
-// As where memory is made: a rank that only answers pings for long is not lost, misses nothing, and
-// finds nobody lost.
+// As during allocation: a rank that only answers pings for a long time is not lost, misses nothing,
+// and considers no other rank lost.
 TEST(Coordinator, ARankThatOnlyAnswersPingsLives) {
   for (const int busy : {0, 1, 2}) {
     SCOPED_TRACE(busy);

@@ -1,4 +1,4 @@
-// Names that programs make up for ever: coordinators forget those that all ranks have done with.
+// Programs may invent names without end: coordinators forget names that all ranks are done with.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class CoordinatorNames : public ::testing::TestWithParam<std::vector<int>> {
     return topic;
   }
 
-  /// All ranks vote with what they have made of the name; returns whether it goes.
+  /// All ranks vote with their numbers of uses of the name; returns whether the name ends.
   bool vote(const std::string& name, const std::vector<std::optional<std::uint64_t>>& uses) {
     for (int rank = 0; rank < job_.size(); ++rank) {
       job_.coordinator(rank).vote_on_end("vote", name, uses[static_cast<std::size_t>(rank)],
@@ -43,7 +43,7 @@ class CoordinatorNames : public ::testing::TestWithParam<std::vector<int>> {
     return goes;
   }
 
-  /// The decisions of each rank, of which the last one is of this kind; returns that of rank 0.
+  /// Takes the decisions of each rank, of which the last one has this kind; returns rank 0's.
   std::vector<Frame> take_decisions(FrameKind kind) {
     std::vector<Frame> first;
     for (int rank = job_.size() - 1; rank >= 0; --rank) {
@@ -92,7 +92,7 @@ TEST_P(CoordinatorNames, StayWhereARankHasNotDone) {
   }
 }
 
-// A rank that was busy while others gave a use up comes to that use, and not to a later one.
+// A rank that was busy while others gave a use up reaches that use, and not a later one.
 TEST_P(CoordinatorNames, AreCountedOnWhileAUseThatWasGivenUpIsToCome) {
   if (job_.size() == 1) GTEST_SKIP() << "nobody can be late";
   const Topic first = propose("x");
@@ -103,7 +103,7 @@ TEST_P(CoordinatorNames, AreCountedOnWhileAUseThatWasGivenUpIsToCome) {
   for (int rank = 0; rank < late; ++rank) {
     job_.coordinator(rank).propose("x", 1, "'x'", wait_);
   }
-  wait_.count = 1;  // A thread of each rank waits for ever.
+  wait_.count = 1;  // a thread of each rank waits for ever
   for (int i = 0; i < 10000 && !job_.coordinator(0).is_decided(given_up); ++i) {
     job_.clock.advance(kTick);
     job_.poll_all(1);
@@ -121,7 +121,7 @@ TEST_P(CoordinatorNames, AreCountedOnWhileAUseThatWasGivenUpIsToCome) {
   take_decisions(FrameKind::kAccept);
 }
 
-// What was known of the former uses is not held against the new ones.
+// Knowledge of former uses does not affect the new ones.
 TEST_P(CoordinatorNames, BeginAnewForInvitationsAndErrors) {
   if (job_.size() == 1) GTEST_SKIP() << "a rank alone neither joins nor differs";
   const int joined = job_.size() - 1;

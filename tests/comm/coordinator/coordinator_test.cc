@@ -42,7 +42,7 @@ struct Step {
 struct UserThread {
   int rank;
   std::vector<Step> steps = {};
-  bool lives_on = false;  ///< After its last step it goes on computing.
+  bool lives_on = false;  ///< After its last step it continues to compute.
   std::size_t next = 0;
   TimePoint resumes{};
   std::optional<Topic> waits_for = {};
@@ -53,7 +53,7 @@ struct UserThread {
 
 std::string text_of(int tensor) { return "'tensor " + std::to_string(tensor) + "'"; }
 
-/// Runs a program: in each step a random rank polls and its threads go on.
+/// Runs a program: in each step a random rank polls and its threads continue.
 class Program {
  public:
   Program(const std::vector<int>& nodes, std::vector<UserThread> threads, unsigned seed)
@@ -64,7 +64,7 @@ class Program {
     }
   }
 
-  /// Until all threads are over, or for so long.
+  /// Runs until all threads have ended, at most for `limit`.
   void run(Duration limit) {
     testing::internal::CaptureStderr();
     const TimePoint end = now() + limit;
@@ -138,7 +138,7 @@ class Program {
   std::string log_;
 };
 
-/// The last two have ranks that hang on others than the first.
+/// In the last two shapes, tree parents differ from those in the first.
 const std::vector<std::vector<int>> kShapes = {{2},    {3},  {1, 1},
                                                {2, 1}, {10}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
 
@@ -149,8 +149,8 @@ int world_size(const std::vector<int>& nodes) {
 }
 
 /// Every rank gives each tensor to a thread of its choice, and each thread takes its tensors in
-/// ascending order: whatever threads compute in between, the first tensor that is not agreed can
-/// always go on.
+/// ascending order: whatever threads compute in between, the first tensor without agreement can
+/// always proceed.
 std::vector<UserThread> correct_program(int ranks, int threads, int tensors, std::mt19937& random) {
   std::vector<UserThread> program;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -160,7 +160,7 @@ std::vector<UserThread> correct_program(int ranks, int threads, int tensors, std
       mine[random() % mine.size()].steps.push_back({compute, tensor});
     }
     for (UserThread& thread : mine) {
-      // One without work has called the runtime, and ends later or never.
+      // A thread without work has called the runtime, and ends later or never.
       if (thread.steps.empty()) thread.lives_on = true;
       program.push_back(std::move(thread));
     }
@@ -183,7 +183,7 @@ TEST(MismatchRule, CorrectProgramsNeverFail) {
   }
 }
 
-// Two threads per rank call two operations, each rank in the other order and seconds apart.
+// Two threads per rank call two operations, each rank in the opposite order and seconds apart.
 TEST(MismatchRule, ThreadsMayCallInOppositeOrderSecondsApart) {
   for (const seconds apart : {seconds(4), seconds(100)}) {
     std::vector<UserThread> threads;
@@ -201,7 +201,7 @@ TEST(MismatchRule, ThreadsMayCallInOppositeOrderSecondsApart) {
 }
 
 // At the end of a correct program one thread of rank 1 takes two more tensors in another order than
-// those of other ranks. By then its other threads have ended.
+// other ranks' threads. By then its other threads have ended.
 TEST(MismatchRule, DeadlockedProgramsFailSoonAndNameBothTensors) {
   for (unsigned seed = 0; seed < 160; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -248,8 +248,8 @@ TEST(MismatchRule, ADeadlockIsFoundWithinAFewMismatchPeriods) {
   for (const UserThread& thread : program.threads()) EXPECT_TRUE(thread.error);
 }
 
-// A thread of rank 1 that has used the runtime goes on computing: it may still submit what rank 0
-// waits for, until the stall limit.
+// A thread of rank 1 that has used the runtime continues to compute: until the stall limit it may
+// still submit the tensor that rank 0 waits for.
 TEST(MismatchRule, AStallWarnsAllRanksAndIsAnErrorAfterTheStallLimit) {
   std::vector<UserThread> threads = {{.rank = 0, .steps = {{seconds(0), 0}}},
                                      {.rank = 1, .steps = {{seconds(0), 1}}},

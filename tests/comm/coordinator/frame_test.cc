@@ -53,7 +53,7 @@ JointReport random_report(Random& random) {
   return combine(std::move(reports));
 }
 
-/// A frame of this kind with every field filled that the kind carries.
+/// A frame of this kind in which every field that the kind carries is filled.
 Frame random_frame(FrameKind kind, Random& random) {
   Frame frame{.kind = kind,
               .topic = random_topic(random),
@@ -134,7 +134,7 @@ TEST(Frame, CutShortOrContinuedIsNoFrame) {
     for (int kind = 0; kind < kKinds; ++kind) {
       encode(random_frame(static_cast<FrameKind>(kind), random), bytes);
       for (std::size_t length = 0; length < bytes.size(); ++length) {
-        // A copy of exactly this size, so that the address sanitizer sees a read beyond it.
+        // A copy of exactly this size, so that the address sanitizer detects reads beyond it.
         const std::vector<std::byte> cut(bytes.begin(),
                                          bytes.begin() + static_cast<std::ptrdiff_t>(length));
         ASSERT_FALSE(decode(cut)) << "kind " << kind << " cut to " << length;
@@ -162,7 +162,7 @@ TEST(Frame, DamagedIsNothingOrAnotherFrameAndAllocatesNoMoreThanItsSizeExplains)
     const test::AllocationCounter allocations;
     const auto frame = decode(bytes);
     // List elements take at most four times their least encoding; a text is copied once more. Each
-    // kind of ranks in a report has a copy of the texts.
+    // entry of a report has a copy of the texts.
     const std::size_t copies =
         bytes[0] == static_cast<std::byte>(FrameKind::kReport) ? JointReport::kMostKinds + 1 : 1;
     ASSERT_LE(allocations.bytes(), 8 * copies * bytes.size() + 64) << "mutation " << mutation;
@@ -174,7 +174,7 @@ TEST(Frame, DamagedIsNothingOrAnotherFrameAndAllocatesNoMoreThanItsSizeExplains)
     ASSERT_TRUE(twice) << "mutation " << mutation;
     expect_equal(*twice, *frame);
   }
-  EXPECT_GT(survivors, 1000u);  // Else the mutations test nothing but lengths.
+  EXPECT_GT(survivors, 1000u);  // otherwise the mutations test nothing but lengths
 }
 
 TEST(Frame, ListLongerThanItsBytesIsRefusedBeforeItIsMade) {

@@ -1,4 +1,4 @@
-// Floods of invitations through trees of many shapes: every interleaving is seeded.
+// Floods of invitations through trees of many shapes, with seeded interleavings.
 
 #include "comm/coordinator/invitations.h"
 
@@ -73,7 +73,7 @@ class Party {
     }
   }
 
-  /// Frames that have crossed an edge with this topic.
+  /// Number of frames with this topic that have crossed an edge.
   std::map<std::pair<Edge, Topic>, int> crossings;
   std::vector<Topic> rejected;
 
@@ -104,8 +104,8 @@ std::vector<Topic> topics_of(const std::vector<Invitation>& invitations) {
 
 class InvitationShapes : public ::testing::TestWithParam<std::vector<int>> {};
 
-// Each rank begins the rounds of each key in order, a bit behind or ahead of others, and joins at a
-// random time. Whoever has joined learns of the last round of each key, never of an earlier one
+// Each rank begins the rounds of each key in order, slightly behind or ahead of others, and joins
+// at a random time. A joined rank learns of the last round of each key, never of an earlier one
 // after a later one, and no edge carries a topic twice in one direction.
 TEST_P(InvitationShapes, EveryJoinedRankLearnsOfEveryLastRoundInOrder) {
   constexpr std::uint64_t kKeys = 3, kRounds = 5;
@@ -128,7 +128,7 @@ TEST_P(InvitationShapes, EveryJoinedRankLearnsOfEveryLastRoundInOrder) {
       }
       return true;
     };
-    // Once it hears that somebody has joined, a rank tells what it has begun.
+    // Once a rank hears that another one has joined, it announces what it has begun.
     const auto tell = [&](int rank) {
       if (party.guest(rank).has_joined() || party.guest(rank).joined().empty()) return;
       for (std::uint64_t key = 0; key < kKeys; ++key) {
@@ -198,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(All, InvitationShapes,
                                            std::vector{2, 3}, std::vector{1, 1, 1, 1, 1, 1},
                                            std::vector{3, 1, 4}));
 
-// What came before this rank joined counts, too: the latest round of each key, buckets first.
+// Includes rounds from before this rank joined: the latest round of each key, buckets first.
 TEST(Invitations, OfEarlierTimesComeWhenTheRankJoins) {
   Party party({2});
   Random random(3);

@@ -1,4 +1,4 @@
-// Reports of many ranks in one, of bounded size, and one rank's part in an inquiry.
+// Combining the reports of many ranks into one of bounded size, and one rank's part in an inquiry.
 
 #include "comm/coordinator/joint_report.h"
 
@@ -63,8 +63,8 @@ std::vector<std::byte> bytes_of(const JointReport& report) {
   return bytes;
 }
 
-// Whatever the tree, the report of all ranks is the same: those that report the same share an
-// entry, with what the first of them did last.
+// For any tree, the report of all ranks is the same: ranks with equal reports share an entry, with
+// the last actions of the first few.
 TEST(JointReport, DoesNotDependOnTheOrderOfCombining) {
   std::vector<JointReport> reports;
   for (int rank = 0; rank < 40; ++rank) {
@@ -91,7 +91,7 @@ TEST(JointReport, DoesNotDependOnTheOrderOfCombining) {
   }
 }
 
-// A straggler and the many remain when the ranks between are of too many kinds.
+// A straggler and the majority remain if there are too many different entries in between.
 TEST(JointReport, KeepsStragglersAndTheManyWhenThereAreTooManyKinds) {
   constexpr int kPrefixes = 200;
   std::vector<PendingTopic> all;
@@ -114,7 +114,7 @@ TEST(JointReport, KeepsStragglersAndTheManyWhenThereAreTooManyKinds) {
   EXPECT_LT(report.ranks(), 2U * kPrefixes);
 }
 
-// What is known of all ranks ends at one topic, and a rank that waits for a later one may go on.
+// Knowledge of all ranks ends at one topic, and a rank that waits for a later one may proceed.
 TEST(JointReport, KnowsNothingBeyondTooManyTopics) {
   std::vector<PendingTopic> many;
   for (std::uint64_t key = 0; key < JointReport::kMostTopics + 10; ++key) {
@@ -155,11 +155,11 @@ TEST(Inquiry, IsAnsweredOnceWhenAllChildrenHave) {
   EXPECT_FALSE(inquiry.is_open());
   inquiry.begin(1, report(0));
   inquiry.report(1, 1, report(1));
-  inquiry.report(1, 1, report(1));  // Twice is once.
+  inquiry.report(1, 1, report(1));  // the repetition has no effect
   EXPECT_THAT(inquiry.silent_children(), ElementsAre(2));
   EXPECT_FALSE(inquiry.take_complete());
 
-  inquiry.begin(2, report(0));  // The first is given up.
+  inquiry.begin(2, report(0));  // gives up the first inquiry
   inquiry.report(2, 1, report(2));
   EXPECT_THAT(inquiry.silent_children(), ElementsAre(1, 2));
   inquiry.report(2, 2, report(2));
@@ -169,7 +169,7 @@ TEST(Inquiry, IsAnsweredOnceWhenAllChildrenHave) {
   EXPECT_EQ(complete->ranks(), 3U);
   EXPECT_FALSE(inquiry.take_complete());
   EXPECT_FALSE(inquiry.is_open());
-  inquiry.report(1, 2, report(1));  // After the end.
+  inquiry.report(1, 2, report(1));  // after the end
   EXPECT_FALSE(inquiry.is_open());
 }
 
@@ -181,8 +181,8 @@ TEST(Inquiry, IsAnsweredWithoutAChildThatIsGivenUp) {
   const MuteRank mute{.rank = 1, .silence = std::chrono::seconds(4), .stuck_in = "run"};
   inquiry.begin(1, report(0));
   inquiry.give_up(mute);
-  inquiry.give_up(mute);            // Twice is once.
-  inquiry.report(1, 1, report(1));  // Too late for this inquiry.
+  inquiry.give_up(mute);            // the repetition has no effect
+  inquiry.report(1, 1, report(1));  // too late for this inquiry
   EXPECT_FALSE(inquiry.take_complete());
   inquiry.report(2, 1, combine({report(2), {.mute = {{.rank = 5}}}}));
   const auto complete = inquiry.take_complete();

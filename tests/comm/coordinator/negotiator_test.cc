@@ -38,8 +38,8 @@ std::string name_of(const Frame& decision) {
   return text + " " + decision.error.what;
 }
 
-/// The negotiators of a job and the wires between them: frames between two ranks keep their order,
-/// everything else is up to the seed.
+/// The negotiators of a job and the wires between them: frames between two ranks keep their order;
+/// everything else depends on the seed.
 class Network {
  public:
   Network(ProcessGrid grid, std::uint64_t seed) : grid_(std::move(grid)), random_(seed) {
@@ -70,7 +70,7 @@ class Network {
     collect(0);
   }
 
-  /// Delivers one frame, of an edge picked by chance. Returns false if none is under way.
+  /// Delivers one frame of a random edge. Returns false if none is in flight.
   bool deliver_one() {
     if (tickets_.empty()) return false;
     std::swap(tickets_[random_() % tickets_.size()], tickets_.back());
@@ -83,7 +83,7 @@ class Network {
     while (deliver_one()) {
     }
   }
-  /// Delivers what is under way now; what that sets off waits for the next step.
+  /// Delivers the frames in flight; frames sent in response wait for the next step.
   bool deliver_step() {
     const auto edges = std::exchange(tickets_, {});
     for (const auto& edge : edges) deliver(edge);
@@ -136,7 +136,7 @@ class Network {
   std::mt19937_64 random_;
   std::vector<Negotiator> negotiators_;
   std::map<Edge, std::deque<Frame>> wires_;
-  std::vector<Edge> tickets_;  // one per frame under way
+  std::vector<Edge> tickets_;  // one per frame in flight
   std::vector<std::vector<std::string>> decisions_;
   std::vector<std::vector<Topic>> released_, conflicts_;
   std::size_t frames_sent_ = 0;
@@ -164,7 +164,7 @@ class Negotiators : public testing::TestWithParam<std::vector<int>> {
     }
   }
 
-  /// Lets every rank propose `count` topics in an order of its own, among deliveries.
+  /// Lets every rank propose `count` topics in its own order, between deliveries.
   void propose_all(Network& network, std::uint64_t count, std::uint64_t round = 0) {
     std::vector<std::pair<int, Topic>> proposals;
     for (int rank = 0; rank < network.size(); ++rank) {
@@ -241,14 +241,14 @@ TEST_P(Negotiators, ReportAConflictToTheRootAloneAndRejectItEverywhere) {
   });
 }
 
-// A rank proposes while the reject of that very topic is on its way down.
+// A rank proposes a topic while its rejection is on its way down.
 TEST_P(Negotiators, OutliveProposalsThatCrossTheirReject) {
   for_each_order([&](Network& network) {
     for (int rank = 0; rank < network.size(); ++rank) {
       if (rank % 2 == 0) network.propose(rank, topic(0));
     }
     network.deliver_all();
-    if (!network.decisions(0).empty()) return;  // One rank: nothing to cross.
+    if (!network.decisions(0).empty()) return;  // with one rank nothing can cross
     network.reject({topic(0)}, {.code = ErrorCode::kMismatch, .what = "circle"});
     for (int rank = network.size() - 1; rank > 0; --rank) {
       if (rank % 2 == 1 && network.decisions(rank).empty()) network.propose(rank, topic(0));
@@ -300,7 +300,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Negotiators,
                                          std::vector<int>{3, 1, 2}, std::vector<int>(4, 2),
                                          std::vector<int>(11, 1), std::vector<int>(20, 3)));
 
-// In whatever order ranks vote, the root first or last.
+// For any order of votes, with the root first or last.
 TEST_P(Negotiators, AVoteTellsAllTheLeastAndTheGreatestWord) {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     Network network(ProcessGrid::with_node_sizes(GetParam()), seed);
@@ -324,7 +324,7 @@ TEST_P(Negotiators, AVoteTellsAllTheLeastAndTheGreatestWord) {
   }
 }
 
-// The others say 41, the last rank a value that differs in the hint, or in more.
+// The other ranks propose 41, the last rank a value that differs in the hint, or in more.
 TEST_P(Negotiators, AHintIsTheLowestBit) {
   for (const std::uint64_t other : {40u, 43u}) {
     Network network(ProcessGrid::with_node_sizes(GetParam()), other);
@@ -343,7 +343,7 @@ TEST_P(Negotiators, AHintIsTheLowestBit) {
   }
 }
 
-// nodes {0 1} {2 3}: rank 2 hangs on 0, rank 3 on 2.
+// nodes {0 1} {2 3}: the parent of rank 2 is 0, of rank 3 is 2.
 TEST(Negotiator, RefusesWhatAPeerHasNoBusinessSending) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
   Negotiator root(CombiningTree::build(0, grid));
@@ -351,15 +351,15 @@ TEST(Negotiator, RefusesWhatAPeerHasNoBusinessSending) {
   Negotiator leaf(CombiningTree::build(3, grid));
   const auto frame = [](FrameKind kind) { return Frame{.kind = kind, .topic = topic(0)}; };
 
-  EXPECT_FALSE(root.receive(3, frame(FrameKind::kPropose)));  // Not its child.
-  EXPECT_FALSE(leaf.receive(2, frame(FrameKind::kPropose)));  // From above.
-  EXPECT_FALSE(root.receive(1, frame(FrameKind::kArrive)));   // A child, but no leader.
+  EXPECT_FALSE(root.receive(3, frame(FrameKind::kPropose)));  // not its child
+  EXPECT_FALSE(leaf.receive(2, frame(FrameKind::kPropose)));  // from above
+  EXPECT_FALSE(root.receive(1, frame(FrameKind::kArrive)));   // a child, but not a leader
   EXPECT_FALSE(leader.receive(3, frame(FrameKind::kArrive)));
   EXPECT_FALSE(leader.receive(0, frame(FrameKind::kArrive)));
   for (FrameKind down : {FrameKind::kAccept, FrameKind::kReject, FrameKind::kRelease}) {
-    EXPECT_FALSE(root.receive(1, frame(down)));  // From below.
+    EXPECT_FALSE(root.receive(1, frame(down)));  // from below
     EXPECT_FALSE(leader.receive(3, frame(down)));
-    EXPECT_FALSE(leaf.receive(0, frame(down)));  // From the leader's leader.
+    EXPECT_FALSE(leaf.receive(0, frame(down)));  // from the leader's leader
   }
   for (FrameKind other : {FrameKind::kStalled, FrameKind::kQuery, FrameKind::kReport,
                           FrameKind::kPing, FrameKind::kPong, FrameKind::kFail}) {
@@ -373,7 +373,7 @@ TEST(Negotiator, RefusesWhatAPeerHasNoBusinessSending) {
   }
 }
 
-// Agreement takes a trip up and a trip down, and no rank talks to more than its node and arity.
+// Agreement takes one trip up and one down, and no rank communicates beyond its node and arity.
 TEST(Negotiator, ScalesTo4096RanksOn512Nodes) {
   constexpr int kNodes = 512, kLocal = 8;
   Network network(ProcessGrid::with_node_sizes(std::vector<int>(kNodes, kLocal)), 1);
@@ -383,7 +383,7 @@ TEST(Negotiator, ScalesTo4096RanksOn512Nodes) {
   EXPECT_THAT(network.decisions(0), ElementsAre("accept 1.0"));
   expect_equal_decisions(network);
   EXPECT_EQ(network.frames_sent(), 2 * edges(network));
-  EXPECT_EQ(steps, 2u * (3 + 1));  // Three levels of nodes below the root, one inside a node.
+  EXPECT_EQ(steps, 2u * (3 + 1));  // three levels of nodes below the root, one inside a node
   EXPECT_LE(network.most_frames_from_one_rank(),
             static_cast<std::size_t>(CombiningTree::kDefaultArity + kLocal - 1 + 1));
 

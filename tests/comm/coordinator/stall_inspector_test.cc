@@ -29,7 +29,7 @@ PendingTopic submitted(const Topic& topic, std::string text = "") {
   return {.topic = topic, .text = std::move(text)};
 }
 
-/// What a rank reports: by default all of its threads wait if any does.
+/// The report of a rank; by default all of its threads wait if any does.
 struct Pending {
   Pending(std::initializer_list<PendingTopic> entries, bool other_thread_runs = false)
       : pending(entries),
@@ -41,7 +41,7 @@ struct Pending {
 };
 constexpr bool kAnotherThreadRuns = true;
 
-/// What the ranks of a job report together.
+/// The combined report of the ranks of a job.
 JointReport joint_report(const std::vector<Pending>& pending) {
   std::vector<JointReport> reports;
   for (const Pending& of_rank : pending) {
@@ -56,7 +56,7 @@ struct Inspection {
   explicit Inspection(int ranks, const StallInspector::Limits& limits = kStallLimits)
       : inspector(ranks, limits) {}
 
-  /// One inquiry, answered by each rank with what it has pending.
+  /// One inquiry, answered by each rank with its pending topics.
   Finding inquire(const std::vector<Pending>& pending) {
     inspector.tick(now);
     const auto query = inspector.next_query(now);
@@ -68,7 +68,7 @@ struct Inspection {
     return inspector.report(joint_report(pending), now);
   }
 
-  /// What a suspicion leads to, which is confirmed after a while.
+  /// Result of a suspicion, after the second inquiry.
   Finding confirm(const std::vector<Pending>& pending) {
     EXPECT_FALSE(inspector.has_query()) << "asks again at once";
     now += kStallLimits.confirm_after;
@@ -79,7 +79,7 @@ struct Inspection {
   TimePoint now{};
 };
 
-/// A rank that is done with an eager bucket has no more of it pending, and is not stuck for it.
+/// A rank that is done with an eager bucket no longer has it pending, and is not stuck for it.
 TEST(StallInspector, WhatIsPastAtARankIsNotMissingThere) {
   constexpr Topic kThird{bucket_key(5), 3};
   constexpr Topic kFourth{bucket_key(5), 4};
@@ -89,7 +89,7 @@ TEST(StallInspector, WhatIsPastAtARankIsNotMissingThere) {
     job.inspector.stalled(kThird);
     EXPECT_FALSE(job.inquire({{waits(kThird, "bucket 5")}, {waits(kA, "'a'"), past}}));
   }
-  // Rank 1 has not come to the next round, and waits for what rank 0 has not submitted.
+  // Rank 1 has not reached the next round, and waits for a topic that rank 0 has not submitted.
   const std::vector<Pending> stuck = {{waits(kFourth, "bucket 5")}, {waits(kA, "'a'")}};
   job.inspector.stalled(kFourth);
   EXPECT_FALSE(job.inquire(stuck));
@@ -98,8 +98,8 @@ TEST(StallInspector, WhatIsPastAtARankIsNotMissingThere) {
   EXPECT_THAT(finding->topics, ElementsAre(kA, kFourth));
 }
 
-// Nobody complained of the bucket, so no rank was asked whether it has ended there: the inspector
-// asks before it suspects.
+// There was no complaint about the bucket, so no rank was asked whether it has ended there: the
+// inspector asks before it suspects.
 TEST(StallInspector, AsksAboutABucketBeforeItMissesIt) {
   constexpr Topic kBucket{bucket_key(5), 3};
   const std::vector<Pending> stuck = {{waits(kBucket, "bucket 5")}, {waits(kA, "'a'")}};
@@ -119,7 +119,7 @@ TEST(StallInspector, FindsTwoRanksThatWaitForEachOtherInTwoInquiries) {
   job.inspector.stalled(kA);
   EXPECT_FALSE(job.inquire(pending));
   EXPECT_TRUE(job.inspector.is_busy());
-  const Finding finding = job.confirm(pending);  // Asks again by itself.
+  const Finding finding = job.confirm(pending);  // asks again by itself
   ASSERT_TRUE(finding);
   EXPECT_THAT(finding->topics, ElementsAre(kA, kB));
   EXPECT_EQ(finding->error.code, ErrorCode::kMismatch);
@@ -128,7 +128,7 @@ TEST(StallInspector, FindsTwoRanksThatWaitForEachOtherInTwoInquiries) {
             "'b': all_reduce; every thread that uses Kolo on these ranks is waiting");
   EXPECT_FALSE(job.inspector.is_busy());
 
-  // Reports that cross the rejection say the same once more: it is not found twice.
+  // Reports that cross the rejection repeat the finding, which is not reported twice.
   job.inspector.stalled(kA);
   EXPECT_FALSE(job.inquire(pending));
   EXPECT_FALSE(job.inspector.is_busy());
@@ -144,7 +144,7 @@ TEST(StallInspector, ASecondInquiryThatComesEarlyConfirmsNothing) {
   EXPECT_TRUE(job.confirm(stuck));
 }
 
-// 0 waits for a, which 1 lacks; 1 for b, which 2 lacks; 2 for c, which 0 lacks. No two of them wait
+// 0 waits for a, which 1 lacks; 1 for b, which 2 lacks; 2 for c, which 0 lacks. No two ranks wait
 // for each other.
 TEST(StallInspector, FindsADeadlockThroughAChain) {
   Inspection job(3);
@@ -178,18 +178,18 @@ TEST(StallInspector, ABusyRankBreaksEveryDeadlockHoweverOftenItIsAsked) {
   Inspection job(3);
   const std::vector<Pending> chain = {{waits(kA, "'a'"), submitted(kB)},
                                       {waits(kB, "'b'"), submitted(kC)},
-                                      {submitted(kC), submitted(kA)}};  // 2 computes.
+                                      {submitted(kC), submitted(kA)}};  // 2 computes
   const std::vector<Pending> two_wait_for_one = {{waits(kA, "'a'")}, {waits(kA, "'a'")}, {}};
   for (int i = 0; i < 5; ++i) {
     for (const auto& pending : {chain, two_wait_for_one}) {
       job.inspector.stalled(kA);
       EXPECT_FALSE(job.inquire(pending));
-      EXPECT_FALSE(job.inspector.is_busy());  // Nothing is suspected, so nothing follows.
+      EXPECT_FALSE(job.inspector.is_busy());  // nothing is suspected, so nothing follows
     }
   }
 }
 
-// Rank 1 has a thread that may still submit a: no error, but everybody is told what waits for what.
+// Rank 1 has a thread that may still submit a: no error, but all ranks are told of the waits.
 TEST(StallInspector, RanksThatWaitForEachOtherWhileAThreadRunsAreAStall) {
   Inspection job(3);
   const std::vector<Pending> pending = {{waits(kA, "'a'\nsecond line")},
@@ -235,7 +235,7 @@ TEST(StallInspector, ASetOfRanksIsStuckWhileAnotherRankRuns) {
   EXPECT_TRUE(job.confirm(stuck));
 }
 
-// Two threads per rank: one of rank 0's waits can end, so the rank may go on.
+// Two threads per rank: one of rank 0's waits can end, so the rank may proceed.
 TEST(StallInspector, ARankIsStuckOnlyIfAllItsWaitsAre) {
   Inspection job(2);
   for (int i = 0; i < 3; ++i, job.now += kStallLimits.confirm_after) {
@@ -264,7 +264,7 @@ TEST(StallInspector, OneNameWithTwoSignaturesIsAnErrorWhateverThreadsDo) {
             "ranks disagree: rank 0 submits 'x': float32 [10]; rank 1 submits 'x': float32 [20]");
 }
 
-// Rank 1 is one use ahead: it has been through the one that rank 0 still has pending.
+// Rank 1 is one use ahead: it has completed the use that rank 0 still has pending.
 TEST(StallInspector, ARankThatIsAheadDoesNotDisagree) {
   constexpr Topic kKnown{bucket_key(3), 7};
   Inspection job(2);
@@ -395,7 +395,7 @@ TEST(StallInspector, AConflictIsAskedBeforeComplaintsWhichOneInquiryAnswers) {
   const auto first = inspector.next_query({});
   ASSERT_TRUE(first);
   EXPECT_EQ(first->topic, kC);
-  EXPECT_FALSE(inspector.next_query({}));  // One inquiry at a time.
+  EXPECT_FALSE(inspector.next_query({}));  // one inquiry at a time
   inspector.report(joint_report({{}}), TimePoint{});
   const auto second = inspector.next_query({});
   ASSERT_TRUE(second);
@@ -423,7 +423,7 @@ TEST(StallInspector, NumbersItsInquiriesAndTakesOneReportToEach) {
   EXPECT_THAT(finding->error.what, StartsWith("ranks disagree: rank 0 submits x"));
 }
 
-// Of ranks and topics that a bounded report leaves out nothing is known: they lack nothing.
+// Ranks and topics omitted from a bounded report are unknown: they count as lacking nothing.
 TEST(StallInspector, WhatAReportLeavesOutIsNotMissing) {
   Inspection job(3);
   const auto ask_for_a_minute = [&](const JointReport& report) {

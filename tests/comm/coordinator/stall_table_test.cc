@@ -145,7 +145,7 @@ TEST(LastAct, StaysWhenTheBucketGetsAnotherText) {
 }
 
 /// Times of the tables that an inspector of two ranks logs within an hour, when rank 0 waits for
-/// two tensors from the start and after 40 s that rank 1 submits never.
+/// two tensors, from the start and after 40 s, that rank 1 never submits.
 std::vector<int> table_seconds(Duration warn_after) {
   StallInspector inspector(2, {.confirm_after = seconds(1), .warn_after = warn_after});
   std::vector<int> times;
@@ -172,7 +172,7 @@ std::vector<int> table_seconds(Duration warn_after) {
 }
 
 /// An inquiry of three ranks, of which rank 1 is mute, begun and answered at these seconds. Rank 0
-/// waits for 'a', which rank 2 has submitted or not.
+/// waits for 'a', which rank 2 may or may not have submitted.
 std::optional<StallInspector::Finding> ask_beside_a_mute_rank(StallInspector& inspector, int begun,
                                                               int answered, bool has_submitted) {
   const Topic a{1, 0};
@@ -187,8 +187,8 @@ std::optional<StallInspector::Finding> ask_beside_a_mute_rank(StallInspector& in
       TimePoint{} + seconds(answered));
 }
 
-// Nobody is known to lack the tensor, so the wait for a mute rank is no stall: it is lost, or its
-// watchdog ends the job.
+// No rank is known to lack the tensor, so waiting for a mute rank is no stall: the rank is lost, or
+// its watchdog ends the job.
 TEST(StallInspector, LogsATableAtOnceWhenARankIsMute) {
   StallInspector inspector(
       3, {.confirm_after = seconds(1), .warn_after = seconds(60), .stall_after = seconds(90)});
@@ -207,8 +207,8 @@ TEST(StallInspector, LogsATableAtOnceWhenARankIsMute) {
   EXPECT_THAT(times, testing::ElementsAre(5, 9, 17, 33, 65, 129));
 }
 
-// The first report is of the time when it was asked for, and so is the second: however long a mute
-// rank has been silent, a busy one has the whole limit.
+// Both reports describe the time of their inquiry: however long a mute rank has been silent, a busy
+// rank has the whole limit.
 TEST(StallInspector, AMuteRankMakesNoOtherRankLate) {
   StallInspector inspector(3, {.confirm_after = seconds(1), .stall_after = seconds(7)});
   EXPECT_FALSE(ask_beside_a_mute_rank(inspector, 1, 9, false));

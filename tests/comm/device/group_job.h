@@ -12,7 +12,7 @@
 
 namespace kolo::test {
 
-/// A group of ranks of which this process plays some, or all.
+/// A group of ranks, of which this process runs some or all.
 class GroupJob {
  public:
   using OfRank = std::function<void(int rank)>;
@@ -20,24 +20,24 @@ class GroupJob {
   virtual ~GroupJob() = default;
 
   virtual int size() const = 0;
-  /// The ranks that this process plays.
+  /// The ranks that this process runs.
   virtual std::vector<int> ranks() const = 0;
   virtual Device& device(int rank) = 0;
   /// The rank's group; a test may take it away.
   virtual std::unique_ptr<LocalGroup>& group(int rank) = 0;
 
-  /// Calls `start` once for each rank, then lets streams run until `done` holds for each. When it
-  /// returns, it holds for all ranks, here and elsewhere.
+  /// Calls `start` once for each rank, then runs streams until `done` holds for each. On return it
+  /// holds for all ranks, including those of other processes.
   virtual void run_phase(const OfRank& start, const std::function<bool(int rank)>& done) = 0;
 
-  /// The test ends or aborts the groups, so that no other test can have them.
+  /// Called if the test ends or aborts the groups, so that other tests do not reuse them.
   virtual void use_up() {}
 
-  /// Whether a collective takes milliseconds, as where ranks take turns on one device: a few
-  /// dtypes and operations then stand for all.
+  /// Whether a collective takes milliseconds, as when ranks take turns on one device: then tests
+  /// use only a few dtypes and operations.
   virtual bool is_slow() const { return false; }
 
-  /// What each rank of the group gives, by rank; `mine` is asked for the ranks played here.
+  /// The texts of all ranks of the group, by rank; `mine` is called for the ranks of this process.
   virtual std::vector<std::string> exchange(const std::function<std::string(int rank)>& mine) = 0;
 };
 
@@ -45,7 +45,7 @@ class GroupJob {
 struct GroupCase {
   std::string name;
   std::function<std::unique_ptr<GroupJob>()> make;
-  /// Says why there can be no such job here; empty if there can.
+  /// The reason why such a job is impossible here; empty if it is possible.
   std::function<std::string()> why_unavailable = [] { return std::string(); };
 };
 
@@ -61,7 +61,7 @@ inline std::vector<double> read_values(const DeviceMemory& memory, DType dtype, 
   return values;
 }
 
-/// What one rank does collectives with: memory for `capacity` bytes each way, and a stream.
+/// Resources of one rank for collectives: memory for `capacity` bytes each way, and a stream.
 struct GroupDesk {
   GroupDesk(Device& device, LocalGroup& group, std::size_t capacity)
       : given(device.allocate(capacity, MemoryKind::kPinned)),
@@ -73,7 +73,7 @@ struct GroupDesk {
 
   /// Enqueues the copy of `given` to device memory.
   void upload(const DeviceMemory& to, std::size_t bytes) { copy(*stream, to, given, bytes); }
-  /// Enqueues the copy of device memory to `taken`; `finished` comes behind it.
+  /// Enqueues the copy of device memory to `taken`, then records `finished`.
   void download(const DeviceMemory& from, std::size_t offset, std::size_t bytes) {
     copy(*stream, taken, from, bytes, offset);
     stream->record(*finished);
@@ -85,8 +85,8 @@ struct GroupDesk {
             {from.data() + from_offset, bytes, DType::kUInt8, from.kind()});
   }
 
-  DeviceMemory given, taken;    ///< Pinned.
-  DeviceMemory source, target;  ///< Of the device.
+  DeviceMemory given, taken;    ///< Pinned memory.
+  DeviceMemory source, target;  ///< Device memory.
   std::unique_ptr<Stream> stream;
   std::unique_ptr<Event> finished;
 };

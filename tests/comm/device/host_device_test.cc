@@ -26,8 +26,8 @@ INSTANTIATE_TEST_SUITE_P(Threads, LocalGroupConformance, testing::ValuesIn(threa
                          group_case_name);
 
 TEST(HostDevice, StreamsRunBesideTheirCallerAndEachOther) {
-  // Each can only go on while the other runs, and neither while the caller does nothing but wait.
-  std::atomic<int> turn{0};  // outlives the streams, which may look once more
+  // Each stream proceeds only while the other runs, and neither can while the caller only waits.
+  std::atomic<int> turn{0};  // outlives the streams, which may read it once more
   HostDevice device;
   const auto first = device.make_stream(), second = device.make_stream();
   const auto met = device.make_event();

@@ -1,6 +1,6 @@
 #pragma once
 
-// What devices in host memory do beyond the suite. Include once per binary.
+// Tests of devices in host memory beyond the suite. Include once per binary.
 
 #include <algorithm>
 #include <atomic>
@@ -18,7 +18,7 @@
 
 namespace kolo::test {
 
-/// What the devices in host memory share.
+/// Common base of the devices in host memory.
 class HostUnderTest : public DeviceUnderTest {
  public:
   NativeStream as_callers(Stream& stream) final { return {&as_host(stream)}; }
@@ -56,7 +56,7 @@ inline DeviceCase seeded_case(std::uint64_t seed) {
 
 class HostDeviceFamily : public DeviceConformance {
  protected:
-  /// The text of the KoloError that asking the event ends in.
+  /// The text of the KoloError thrown when the event is queried.
   std::string failure_of(const Event& event) {
     try {
       wait_for(event);

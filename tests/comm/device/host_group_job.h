@@ -18,10 +18,10 @@
 
 namespace kolo::test {
 
-/// All ranks of a host group. Streams that a test makes must go before the job.
+/// All ranks of a host group. A test must destroy its streams before the job.
 class HostGroupJob : public GroupJob {
  public:
-  /// Lets a test put something of its own around each rank's group.
+  /// Lets a test wrap each rank's group.
   using Wrap = std::function<std::unique_ptr<LocalGroup>(std::unique_ptr<LocalGroup>)>;
 
   int size() const override { return hub_.size(); }
@@ -54,7 +54,7 @@ class HostGroupJob : public GroupJob {
   std::vector<std::unique_ptr<LocalGroup>> groups_;
 };
 
-/// Ranks and streams on threads of their own.
+/// Each rank and stream has its own thread.
 class ThreadedGroupJob final : public HostGroupJob {
  public:
   explicit ThreadedGroupJob(int size, const Wrap& wrap = {}) : HostGroupJob(size) {
@@ -77,7 +77,7 @@ class ThreadedGroupJob final : public HostGroupJob {
   std::vector<std::unique_ptr<HostDevice>> devices_;
 };
 
-/// All ranks and streams in one thread, in an order that the seed picks.
+/// All ranks and streams in one thread, in a seeded order.
 class SeededGroupJob final : public HostGroupJob {
  public:
   SeededGroupJob(int size, std::uint64_t seed, const Wrap& wrap = {})
@@ -96,7 +96,7 @@ class SeededGroupJob final : public HostGroupJob {
     }
     const auto all_done = [&] {
       bool all = true;
-      for (const int rank : order) all &= done(rank);  // Each gets its turn.
+      for (const int rank : order) all &= done(rank);  // all ranks get their turn
       return all;
     };
     int idle = 0;
@@ -108,13 +108,13 @@ class SeededGroupJob final : public HostGroupJob {
     }
   }
 
-  /// Completes one operation of a stream; false if none can.
+  /// Completes one operation of a stream; returns false if none can complete.
   bool step() { return device_.step(); }
-  /// Lets streams run until nothing can complete.
+  /// Runs streams until no operation can complete.
   void settle() { device_.settle(); }
 
  private:
-  static constexpr int kMostIdleRounds = 1000;  // Some operations wait for a number of polls.
+  static constexpr int kMostIdleRounds = 1000;  // some operations wait for several polls
 
   const std::uint64_t seed_;
   std::mt19937_64 generator_;

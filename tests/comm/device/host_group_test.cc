@@ -119,7 +119,7 @@ TEST(HostGroup, ErrorsNameMembersByTheRanksThatTheHubWasGiven) {
   SeededHostDevice device(1);
   HostGroupHub hub({4, 6});
   const auto first = hub.group(0, device);
-  hub.group(1, device).reset();  // Not finalized, so it aborts.
+  hub.group(1, device).reset();  // not finalized, so it aborts
   ASSERT_TRUE(first->async_error());
   EXPECT_EQ(first->async_error()->rank, 4);
   EXPECT_EQ(first->async_error()->peer, 6);
@@ -143,7 +143,8 @@ TEST(HostGroup, ARanksCollectivesRunInTheOrderOfItsCallsOnAnyStreams) {
     }
     while (ranks.job.step()) {
       for (std::size_t rank = 0; rank < 2; ++rank) {
-        // Whoever arrived last at the first call has passed it before anybody passes the second.
+        // The last rank to arrive at the first call has passed it before any rank passes the
+        // second.
         EXPECT_TRUE(!events[rank]->done() || ranks.desks[0].finished->done() ||
                     ranks.desks[1].finished->done());
       }

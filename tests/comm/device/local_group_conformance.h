@@ -28,8 +28,8 @@ inline std::string group_case_name(const testing::TestParamInfo<GroupCase>& info
 
 inline constexpr std::chrono::seconds kAbortWithin{20};
 
-/// What every LocalGroup must do. A binary that includes this header and that of the collectives in
-/// parts, each once, and instantiates `LocalGroupConformance` inherits the suite.
+/// Requirements for every LocalGroup. A binary that includes this header and the one of the
+/// collectives in parts, each once, and instantiates `LocalGroupConformance` inherits the suite.
 class LocalGroupConformance : public testing::TestWithParam<GroupCase> {
  protected:
   static constexpr std::size_t kMostCount = 1023;  // of one part
@@ -51,8 +51,8 @@ class LocalGroupConformance : public testing::TestWithParam<GroupCase> {
     job_->run_phase(start, [this](int rank) { return desk(rank).finished->done(); });
   }
 
-  /// Every rank's element `i`: small numbers, whose sums and products are exact in every dtype, and
-  /// whose sums are multiples of the group's size where they must be.
+  /// Element `i` of a rank: small numbers, whose sums and products are exact in every dtype, and
+  /// whose sums are multiples of the group's size where necessary.
   double value(int rank, std::size_t i, ReduceOp op) const {
     const double small = static_cast<double>((i * 5 + static_cast<std::size_t>(rank) * 3) % 4);
     return op == ReduceOp::kAverage ? small * size() : small;
@@ -93,7 +93,7 @@ class LocalGroupConformance : public testing::TestWithParam<GroupCase> {
     }
   }
 
-  /// Calls `test` for every dtype, operation, part count and place of the result.
+  /// Calls `test` for every dtype, operation, part count and placement of the result.
   template <typename Test>
   void for_all_collectives(Test&& test) {
     std::vector<DType> dtypes(std::begin(kNumberDTypes), std::end(kNumberDTypes));
@@ -117,7 +117,7 @@ class LocalGroupConformance : public testing::TestWithParam<GroupCase> {
     }
   }
 
-  /// Elements of each rank's part: a few more for each rank, none for some, all for one.
+  /// Elements of each rank's part: increasing by rank, empty for some ranks, everything for one.
   std::vector<std::vector<std::size_t>> uneven_counts() const {
     const auto n = static_cast<std::size_t>(size());
     std::vector<std::size_t> growing, some(n), one(n);
@@ -174,7 +174,7 @@ TEST_P(LocalGroupConformance, AReduceScatterGivesEachRankItsPart) {
 TEST_P(LocalGroupConformance, AnAllGatherGivesEveryRankAllParts) {
   const auto n = static_cast<std::size_t>(size());
   for_all_collectives([&](DType dtype, ReduceOp op, std::size_t count, bool in_place) {
-    if (op != ReduceOp::kSum) return;  // It combines nothing.
+    if (op != ReduceOp::kSum) return;  // it combines nothing
     const std::size_t part_bytes = count * size_of(dtype);
     run_phase([&](int rank) {
       GroupDesk& mine = desk(rank);
@@ -242,7 +242,7 @@ TEST_P(LocalGroupConformance, SumsThatMustBeRoundedHaveTheSameBytesOnAllRanksAnd
 }
 
 TEST_P(LocalGroupConformance, CollectivesOfTwoBuffersOverlapOnStreamsThatEventsOrder) {
-  // Per buffer: upload, reduce-scatter, all-gather, download; each kind on a stream of its own.
+  // Per buffer: upload, reduce-scatter, all-gather, download; each kind has its own stream.
   struct Lines {
     std::unique_ptr<Stream> up, scatter, gather, down;
     std::vector<std::unique_ptr<Event>> events;
@@ -274,7 +274,7 @@ TEST_P(LocalGroupConformance, CollectivesOfTwoBuffersOverlapOnStreamsThatEventsO
       Event& scattered = *mine.events[4 * round + 1];
       Event& gathered = *mine.events[4 * round + 2];
       Event& downloaded = *mine.events[4 * round + 3];
-      if (round >= 2) mine.up->wait(*mine.events[4 * (round - 2) + 3]);  // The buffer is free.
+      if (round >= 2) mine.up->wait(*mine.events[4 * (round - 2) + 3]);  // the buffer is free
       GroupDesk::copy(*mine.up, buffer, desk_of_rank.given, n * part_bytes);
       mine.up->record(uploaded);
       mine.scatter->wait(uploaded);
@@ -319,7 +319,7 @@ TEST_P(LocalGroupConformance, AnAbortReleasesStreamsThatWaitForAPeer) {
     EXPECT_TRUE(group(rank).abort(kAbortWithin)) << "rank " << rank;
     EXPECT_TRUE(group(rank).abort(kAbortWithin)) << "once more changes nothing";
   });
-  run_phase([&](int rank) {  // A call does nothing now.
+  run_phase([&](int rank) {  // calls do nothing now
     GroupDesk& mine = desk(rank);
     group(rank).all_reduce(*mine.stream, mine.source.data(), mine.source.data(), 100,
                            DType::kFloat32, ReduceOp::kSum);

@@ -73,7 +73,7 @@ TEST_P(LocalGroupConformance, TensorsOfOneLaunchKeepApart) {
   for (const std::vector<std::size_t>& counts : lists) all += sum_of(counts);
   for (const bool sums : {true, false}) {
     SCOPED_TRACE(sums ? "sums" : "copies");
-    // All tensors lie side by side in the source and in the target.
+    // All tensors are adjacent in the source and in the target.
     run_phase([&](int rank) {
       GroupDesk& mine = desk(rank);
       write_values(mine.given, DType::kFloat32, values(rank, all, ReduceOp::kMax));
@@ -118,7 +118,7 @@ TEST_P(LocalGroupConformance, TensorsOfOneLaunchKeepApart) {
 TEST_P(LocalGroupConformance, AnExchangeGivesEachRankWhatTheOthersHaveForIt) {
   const auto n = static_cast<std::size_t>(size());
   constexpr std::size_t kTensors = 2;
-  // From rank s to rank r; what is for oneself, too. Some have nothing for each other.
+  // From rank s to rank r, also to itself. Some counts are zero.
   const auto count = [](std::size_t tensor, std::size_t from, std::size_t to) {
     return (from * 5 + to * 3 + tensor) % 7 * 5;
   };

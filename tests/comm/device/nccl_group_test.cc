@@ -1,5 +1,5 @@
-// Run as one rank by itself, or as several under a launcher (mpirun -np 4 nccl_group_test). With an
-// even number of ranks from 4 on, they are two nodes; else one.
+// Run as a single rank, or as several under a launcher (mpirun -np 4 nccl_group_test). An even
+// number of ranks from 4 on forms two nodes, otherwise one.
 
 #include <algorithm>
 #include <chrono>
@@ -39,9 +39,9 @@ class Launched final : public testing::Environment {
     if (!rendezvous_) rendezvous_ = rendezvous_from_environment(kLongestWait);
     return *rendezvous_;
   }
-  /// That of the test before, unless it is used up: ranks take a second to connect.
+  /// The rank of the previous test, unless it is used up: connecting takes a second.
   std::shared_ptr<Rank> rank();
-  /// The test that has it is the last one.
+  /// The current test is the last one to use this rank.
   void use_up_rank() { rank_.reset(); }
 
   void TearDown() override {
@@ -61,7 +61,7 @@ ProcessGrid grid_of(int size) {
   return ProcessGrid::with_node_sizes({size / 2, size / 2});
 }
 
-/// What this process has of a job: its device and both groups.
+/// The resources of this process in a job: its device and both groups.
 struct Rank {
   Rank() : groups(connected()) {}
 
@@ -72,7 +72,7 @@ struct Rank {
     return all;
   }
 
-  /// Calls `poll` until it holds here, then until it has held on all ranks.
+  /// Calls `poll` until it holds on this rank, then until it has held on all ranks.
   void wait_for(const std::function<bool()>& poll) {
     const auto deadline = std::chrono::steady_clock::now() + kLongestWait;
     while (!poll()) {
@@ -111,7 +111,7 @@ class NcclGroupJob final : public GroupJob {
   }
   Device& device(int) override { return *mine_->device; }
   void use_up() override { launched->use_up_rank(); }
-  bool is_slow() const override { return mine_->size > 1; }  // They may share one GPU.
+  bool is_slow() const override { return mine_->size > 1; }  // they may share one GPU
   std::unique_ptr<LocalGroup>& group(int) override {
     return which_ == Which::kNode ? mine_->groups.node : mine_->groups.world;
   }
@@ -152,7 +152,7 @@ class NcclGroups : public testing::Test {
     mine_ = launched->rank();
   }
 
-  /// A buffer of ones on the device, behind everything on `stream`.
+  /// A buffer of ones on the device, written after earlier work on `stream`.
   DeviceMemory ones(Stream& stream, std::size_t count) {
     given_ = mine_->device->allocate(count * sizeof(float), MemoryKind::kPinned);
     write_values(given_, DType::kFloat32, std::vector<double>(count, 1.0));
@@ -185,7 +185,7 @@ TEST_F(NcclGroups, BothTakeTurnsOnOneStreamAndEndInOrder) {
   GroupDesk::copy(*stream, taken, data, kCount * sizeof(float));
   stream->record(*finished);
   mine_->wait_for([&] { return finished->done(); });
-  // Each rank brings its node's size to the sum over the world.
+  // Each rank contributes its node's size to the sum over the world.
   double expected = 0;
   for (int rank = 0; rank < mine_->size; ++rank) expected += mine_->grid.local_size(rank);
   EXPECT_EQ(read_values(taken, DType::kFloat32, kCount), std::vector<double>(kCount, expected));
@@ -241,7 +241,7 @@ TEST_F(NcclGroups, AbortsReleaseAStreamThatWaitsForAPeerWhoLeft) {
   const DeviceMemory data = ones(*stream, 100);
   mine_->rendezvous.all_gather("");
   if (mine_->rank == mine_->size - 1) {
-    mine_->groups.world.reset();  // Its destructor aborts.
+    mine_->groups.world.reset();  // its destructor aborts
     mine_->groups.node.reset();
     mine_->wait_for([] { return true; });
     return;
@@ -250,7 +250,7 @@ TEST_F(NcclGroups, AbortsReleaseAStreamThatWaitsForAPeerWhoLeft) {
                                   ReduceOp::kSum);
   stream->record(*finished);
   for (LocalGroup* group : {mine_->groups.node.get(), mine_->groups.world.get()}) {
-    group->abort(std::chrono::milliseconds(0));  // Begun on both before one is waited for.
+    group->abort(std::chrono::milliseconds(0));  // begin both before waiting for one
   }
   EXPECT_TRUE(mine_->groups.world->abort(kAbortWithin));
   EXPECT_TRUE(mine_->groups.node->abort(kAbortWithin));

@@ -77,8 +77,8 @@ TEST(SeededHostDevice, AnOperationMayEnqueueAnother) {
 
 enum class Consumer { kWaits, kForgetsToWait };
 
-/// A producer fills fresh memory and a consumer on another stream reads it, beside a rank that
-/// polls. Returns whether the consumer read what was produced.
+/// A producer fills fresh memory and a consumer on another stream reads it, next to a polling rank.
+/// Returns whether the consumer read the produced values.
 bool consumes_what_was_produced(std::uint64_t seed, Consumer consumer) {
   SeededHostDevice device(seed);
   constexpr std::size_t kBytes = 64;
@@ -113,7 +113,7 @@ TEST(SeededHostDevice, AForgottenStreamWaitIsCaught) {
     EXPECT_TRUE(consumes_what_was_produced(seed, Consumer::kWaits)) << "seed " << seed;
     if (!consumes_what_was_produced(seed, Consumer::kForgetsToWait)) ++caught;
   }
-  // The consumer comes first under every second seed or so: never is as wrong as always.
+  // The consumer comes first under about every second seed: never would be as wrong as always.
   EXPECT_GT(caught, 10);
   EXPECT_LT(caught, 90);
 }

@@ -1,4 +1,4 @@
-// Members found groups in any order, and learn alike when they cannot.
+// Members found groups in any order, and all learn when they cannot.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ class Founders {
       });
     }
   }
-  /// Delivers everything, each step from a pair that the generator picks.
+  /// Delivers everything, each time from a random pair.
   void deliver(std::mt19937_64& generator) {
     for (;;) {
       for (std::size_t rank = 0; rank < founders_.size(); ++rank) {
@@ -60,7 +60,7 @@ class Founders {
     }
   }
 
-  /// Who has joined in a group with this number, and who of them for good, on all ranks the same.
+  /// By group: the ranks that have joined, and those that have closed; equal on all ranks.
   std::map<ControlSwitch::Number, std::set<int>> joined, closed;
 
   bool is_decided(int rank, std::uint64_t id) const { return results_[index(rank)].contains(id); }
@@ -251,7 +251,7 @@ TEST(GroupFounder, GivesTheErrorToThoseThatComeLateAndThenForgetsIt) {
   EXPECT_FALSE(founders.is_waiting());
 }
 
-// Whichever member it is, and however often the others ask.
+// For any joined member, and however often the others ask.
 TEST(GroupFounder, WaitsForNobodyWhoHasJoined) {
   const std::vector<int> ranks{2, 0, 1};
   for (const int joined : ranks) {
@@ -281,7 +281,7 @@ TEST(GroupFounder, WaitsForNobodyWhoHasJoined) {
   }
 }
 
-// One that has come has not joined, whatever is heard of it.
+// A member whose proposal has come does not count as joined, whatever is reported of it.
 TEST(GroupFounder, WaitsForNobodyWhoHasClosed) {
   std::mt19937_64 generator(11);
   Founders founders(3);
@@ -319,7 +319,7 @@ TEST(GroupFounder, AsksWhoHasJoinedInTheGroupThatAnotherIsFoundedFrom) {
   EXPECT_THAT(founders.error(2, waits).to_string(), HasSubstr("rank 0 of the job has joined"));
 }
 
-// They may be a stranger's.
+// They may come from a stranger.
 TEST(GroupFounder, DropsMalformedBytes) {
   std::mt19937_64 generator(6);
   for (int i = 0; i < 2000; ++i) {

@@ -1,4 +1,4 @@
-// A group sees its ranks, flags, counters, memory and messages, and nobody else's.
+// A group sees only its own ranks, flags, counters, memory and messages.
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 
 namespace kolo::testing {
 
-/// What `rank` gives in `round`: any bytes, of a length that differs between ranks and rounds.
+/// Contribution of `rank` in `round`: any bytes, of a length that differs between ranks and rounds.
 inline std::string contribution(int rank, unsigned round, std::size_t most_bytes) {
   constexpr std::size_t kPattern = 251;
   std::mt19937 random(round * 1000U + static_cast<unsigned>(rank));
@@ -23,19 +23,19 @@ inline std::string contribution(int rank, unsigned round, std::size_t most_bytes
   return bytes;
 }
 
-/// What every rendezvous must do, seen from one rank; all ranks of the job call it together, each
-/// from its own thread or process.
+/// Requirements for every rendezvous, tested from one rank; all ranks of the job call it together,
+/// each from its own thread or process.
 inline void expect_conforming(Rendezvous& rendezvous, int expected_rank, int expected_size) {
   ASSERT_EQ(rendezvous.rank(), expected_rank);
   ASSERT_EQ(rendezvous.size(), expected_size);
   unsigned round = 0;
-  // Nothing at all, short, and longer than any socket buffer.
+  // Empty, short, and longer than any socket buffer.
   for (const std::size_t most_bytes : {0U, 1U, 7U, 4096U, 70'000U, 3'000'000U, 0U, 100U, 100U}) {
     const std::vector<std::string> all =
         rendezvous.all_gather(contribution(expected_rank, round, most_bytes));
     ASSERT_EQ(all.size(), static_cast<std::size_t>(expected_size));
     for (int rank = 0; rank < expected_size; ++rank) {
-      // Without printing megabytes.
+      // Compares without printing megabytes.
       ASSERT_TRUE(all[static_cast<std::size_t>(rank)] == contribution(rank, round, most_bytes))
           << "what rank " << rank << " gave in round " << round << ", at rank " << expected_rank;
     }

@@ -23,7 +23,7 @@
 
 namespace kolo::test {
 
-/// Nodes of so many ranks, and how they sum.
+/// Nodes with these numbers of ranks, and the algorithm for their sums.
 struct Job {
   std::vector<int> nodes;
   std::string algorithm;
@@ -33,8 +33,8 @@ inline std::string text(const Job& job) {
   return test::shape_text(job.nodes) + " " + job.algorithm;
 }
 
-/// The algorithm sums every element in one place in the order of ranks, so that its bits are those
-/// of the reference kernel.
+/// Whether the algorithm sums every element in one place in rank order, so that its bits equal the
+/// reference kernel's.
 inline bool sums_in_order(const AlgorithmRequest& request) {
   const std::vector<std::string_view> names = request.names_for(GoalKind::kAllReduce);
   if (names.empty() || names.front() == kHierarchical) return false;
@@ -42,8 +42,8 @@ inline bool sums_in_order(const AlgorithmRequest& request) {
   return algorithm.flat() != nullptr && algorithm.sums_in_one_place();
 }
 
-/// What `rank` contributes to element `index`: anything if sums are in order, else 1 or 2, so that
-/// sums and products of a few ranks are exact in every dtype and order.
+/// Contribution of `rank` to element `index`: arbitrary if sums are in order, otherwise 1 or 2, so
+/// that sums and products of a few ranks are exact in every dtype and order.
 inline double contribution(bool in_order, int rank, std::size_t index, std::uint64_t iteration) {
   const std::uint64_t place =
       (static_cast<std::uint64_t>(rank) * 1'000'003 + index) * 8 + iteration;
@@ -52,11 +52,12 @@ inline double contribution(bool in_order, int rank, std::size_t index, std::uint
   return static_cast<double>(place * 0x9e3779b97f4a7c15u >> 40) / (1 << 20) - 8;
 }
 
-/// As many elements as tests fill and compare at once, since calls for each take long unoptimised.
+/// Number of elements that tests fill and compare at once, since a call per element is slow in
+/// unoptimised builds.
 inline constexpr std::size_t kMostAtOnce = 256;
 using SomeElements = std::array<double, kMostAtOnce>;
 
-/// What `rank` contributes to `count` elements from `begin` on.
+/// Contribution of `rank` to `count` elements from `begin` on.
 inline void contribute(SomeElements& values, bool in_order, int rank, std::size_t begin,
                        std::size_t count, std::uint64_t iteration) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -64,8 +65,7 @@ inline void contribute(SomeElements& values, bool in_order, int rank, std::size_
   }
 }
 
-/// The values of `count` elements of `layout` from `begin` on, as the reference kernel combines
-/// them.
+/// The values of `count` elements of `layout` from `begin` on, combined by the reference kernel.
 inline SomeElements combined(const BucketLayout& layout, bool in_order, int ranks,
                              std::size_t begin, std::size_t count, std::uint64_t iteration) {
   SomeElements values;
@@ -84,8 +84,8 @@ inline SomeElements combined(const BucketLayout& layout, bool in_order, int rank
   return values;
 }
 
-/// The caller's tensors of a bucket: of up to 45 elements each, with a gap of five before the next;
-/// out of place as many again for the contributions.
+/// The caller's tensors of a bucket, of up to 45 elements each, with a gap of five before the next
+/// one; out of place, equally many tensors for the contributions.
 class UserTensors final : public Packer {
  public:
   UserTensors(const BucketLayout& layout, DType tensor_dtype)
@@ -96,9 +96,9 @@ class UserTensors final : public Packer {
     if (layout.out_of_place) inputs_ = tensors_;
   }
 
-  /// Null for an element of a gap.
+  /// Address of an element; null in a gap.
   std::byte* element(std::size_t index) { return element(tensors_, index); }
-  /// The same of the contribution.
+  /// As `element`, for the contribution.
   std::byte* input(std::size_t index) {
     return element(inputs_.empty() ? tensors_ : inputs_, index);
   }
@@ -150,14 +150,14 @@ class UserTensors final : public Packer {
 /// One rank of a job with buckets of all kinds.
 class Rank {
  public:
-  /// `helpers` threads help it.
+  /// `helpers`: number of helper threads.
   Rank(InProcessHub& hub, int rank, int helpers = 0)
       : ranks_(hub.grid().world_size()),
         transport_(hub.transport(rank)),
         team_(helpers, WaitPolicy{}),
         executor_(*transport_, nullptr, &team_) {}
 
-  /// What is in flight refers to the executor's memory, so the transport ends first.
+  /// Work in flight refers to the executor's memory, so the transport ends first.
   ~Rank() { transport_->shutdown(false); }
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
@@ -207,7 +207,7 @@ class Rank {
     executor_.start(bucket, iteration);
   }
 
-  /// The bytes of all elements, side by side.
+  /// The bytes of all elements, in order.
   std::vector<std::byte> result(BucketId bucket) const {
     const Bucket& finished = buckets_[bucket];
     const std::size_t size = size_of(finished.dtype);
@@ -222,7 +222,7 @@ class Rank {
     return bytes;
   }
 
-  /// Empty, or what is wrong with the result of an iteration.
+  /// Describes what is wrong with the result of an iteration; empty if it is right.
   std::string wrong(BucketId bucket, std::uint64_t iteration) {
     const Bucket& finished = buckets_[bucket];
     std::string text;
@@ -242,19 +242,19 @@ class Rank {
     BucketLayout layout;
     bool in_order = false;
     DType dtype = DType::kFloat32;              // of the tensors
-    std::byte* data = nullptr;                  // of one in place
-    std::shared_ptr<UserTensors> tensors = {};  // of one that is not
+    std::byte* data = nullptr;                  // for a bucket in place
+    std::shared_ptr<UserTensors> tensors = {};  // for a bucket not in place
   };
 
-  /// Elements side by side, and the contributions to them.
+  /// Contiguous elements, and the contributions to them.
   struct Run {
     std::byte* data = nullptr;
     std::byte* input = nullptr;
     std::size_t count = 0;
   };
 
-  /// Calls `visit(run, begin)` for elements that lie side by side, a few at a time, leaving out
-  /// gaps, until it returns false.
+  /// Calls `visit(run, begin)` for a few contiguous elements at a time, skipping gaps, until it
+  /// returns false.
   template <typename Visit>
   static void for_each_run(const Bucket& bucket, const Visit& visit) {
     for (std::size_t begin = 0; begin < bucket.layout.count;) {
@@ -310,7 +310,7 @@ inline std::vector<std::unique_ptr<Rank>> make_ranks(InProcessHub& hub, int help
   return ranks;
 }
 
-/// All numbers, operations and placements. 16-bit sums are left to algorithms that round once.
+/// All number dtypes, operations and placements. 16-bit sums only for algorithms that round once.
 inline std::vector<BucketLayout> all_layouts(const Job& job) {
   const bool rounds_once = sums_in_order(job.algorithm) || job.algorithm.ends_with("direct");
   std::vector<BucketLayout> layouts;

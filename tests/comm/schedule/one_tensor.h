@@ -7,8 +7,8 @@
 
 namespace kolo::test {
 
-/// One tensor of float32 for results and one for contributions. Each pointer is where element 0 of
-/// the bucket would be.
+/// One float32 tensor for results and one for contributions. Each pointer is the virtual address of
+/// element 0 of the bucket.
 class OneTensor final : public Packer {
  public:
   OneTensor(float* data, const float* input) : data_(data), input_(input) {}
@@ -27,11 +27,11 @@ class OneTensor final : public Packer {
             .input = reinterpret_cast<const std::byte*>(input_ + offset),
             .count = count};
   }
-  /// Elements that were copied to slots.
+  /// Number of elements copied to slots.
   std::size_t packed() const { return packed_; }
-  /// Elements that were copied to the tensor from elsewhere than a tensor of its rank.
+  /// Number of elements copied to the tensor from memory outside this rank's tensors.
   std::size_t unpacked() const { return unpacked_; }
-  /// Those that went past the cache.
+  /// Number of elements copied past the cache.
   std::size_t streamed() const { return streamed_; }
 
  private:

@@ -44,7 +44,7 @@ inline std::unique_ptr<ShmTransport> shm_rank(const ProcessGrid& grid,
                                         grid.world_size());
 }
 
-/// Makes all ranks at once, each on a thread, since they wait for each other.
+/// Creates all ranks at once, each on its own thread, since they wait for each other.
 template <typename MakeRank>
 TransportJob make_together(const ProcessGrid& grid, MakeRank&& make_rank) {
   TransportJob job{.shared = nullptr, .ranks = {}};

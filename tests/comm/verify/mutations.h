@@ -45,7 +45,7 @@ inline void disarm(Schedules& schedules, Place where) {
               .after = step.after};
 }
 
-/// Damages correct schedules; returns false if there is nothing of the kind to damage.
+/// Damages correct schedules; returns false if there is nothing of this kind to damage.
 using Damage = std::function<bool(Schedules&, const ProcessGrid&, std::mt19937&)>;
 
 struct Mutation {
@@ -73,8 +73,8 @@ Damage drop_a_step(Eligible eligible) {
   };
 }
 
-/// A random step for which `eligible` holds loses a dependency on an earlier one, for which
-/// `is_needed(earlier, step)`, and nothing else orders them.
+/// A random step for which `eligible` holds loses a dependency on an earlier step for which
+/// `is_needed(earlier, step)` holds, and nothing else orders the two.
 template <typename Eligible, typename Needed>
 Damage lose_an_order(Eligible eligible, Needed is_needed) {
   return [=](Schedules& schedules, const ProcessGrid& grid, std::mt19937& random) {
@@ -96,8 +96,8 @@ Damage lose_an_order(Eligible eligible, Needed is_needed) {
   };
 }
 
-/// Expects that the verifier sees each mutation of `correct`; returns the names of those that found
-/// nothing to damage.
+/// Expects that the verifier detects each mutation of `correct`; returns the names of mutations
+/// that found nothing to damage.
 inline std::vector<std::string> expect_caught(const Schedules& correct, const ProcessGrid& grid,
                                               const Goal& goal,
                                               std::span<const Mutation> mutations) {

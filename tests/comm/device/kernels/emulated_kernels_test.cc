@@ -1,4 +1,5 @@
-// Every kernel of the data plane on the emulated device, bit for bit as its CPU reference.
+// Every kernel of the data plane on the emulated device, compared bit for bit with its CPU
+// reference.
 
 #include <algorithm>
 #include <limits>

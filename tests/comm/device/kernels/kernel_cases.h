@@ -1,7 +1,6 @@
 #pragma once
 
-// Copies and sums of the data plane, for kernels to be compared bit by bit with their CPU
-// references.
+// Copies and sums of the data plane, for comparing kernels bit by bit with their CPU references.
 
 #include <algorithm>
 #include <cstddef>
@@ -20,18 +19,18 @@ namespace kolo::test {
 
 inline constexpr std::uint32_t kKernelSeed = 11;
 inline constexpr std::size_t kMargin =
-    64;  // Elements around what a kernel may write, compared too.
+    64;  // Elements around the output of a kernel, which are compared too.
 
 /// A count of elements whose bytes are a multiple of 16.
 inline std::size_t round_up(std::size_t count) { return (count + 15) / 16 * 16; }
 
-/// A piece between tensors, which lie in one block of memory, and a bucket, at any element of both.
+/// A piece between tensors, which are in one block of memory, and a bucket, at any element of both.
 struct Piece {
   std::size_t tensor, offset, count;  // elements
   bool is_gap = false;
 };
 
-/// Pieces of these counts, everything misaligned now and then.
+/// Pieces of these counts, sometimes misaligned.
 inline std::vector<Piece> make_pieces(const std::vector<std::size_t>& counts,
                                       std::mt19937& random) {
   std::vector<Piece> pieces;
@@ -45,7 +44,7 @@ inline std::vector<Piece> make_pieces(const std::vector<std::size_t>& counts,
   return pieces;
 }
 
-/// What a copy may write.
+/// The memory that a copy may write.
 struct CopyMemory {
   std::vector<std::byte> tensors, bucket;
   std::uint32_t flag = 0;
@@ -63,8 +62,8 @@ inline std::vector<CopyChunk> chunks(const std::vector<Piece>& pieces, std::byte
   return result;
 }
 
-/// Runs `copy`, whose memory is to be filled in, on the host and by `on_device(copy, memory)`,
-/// which returns what that wrote, and compares everything.
+/// Runs `copy`, after filling in its memory, on the host and by `on_device(copy, memory)`, which
+/// returns the bytes that it wrote, and compares everything.
 template <typename OnDevice>
 void expect_equal_copies(const std::vector<Piece>& pieces, BatchedCopy copy, bool looks,
                          OnDevice on_device) {
@@ -107,9 +106,9 @@ void for_all_copies(Test test) {
   }
 }
 
-/// Sums of sources that each have an alignment of their own; the target is the first of them, or
-/// apart. `upload(bytes)` gives memory of the device, `sum(dtype, op, target, sources, count,
-/// scale)` sums there, and `download(memory, bytes)` gives what is in it then.
+/// Sums of sources with different alignments; the target is the first source, or separate.
+/// `upload(bytes)` returns device memory, `sum(dtype, op, target, sources, count, scale)` sums on
+/// the device, and `download(memory, bytes)` returns the contents of the memory afterwards.
 template <typename Upload, typename Sum, typename Download>
 void expect_equal_sums(DType dtype, ReduceOp op, std::size_t num_sources, std::size_t count,
                        std::size_t shift, double scale, Upload upload, Sum sum, Download download) {

@@ -16,9 +16,10 @@
 namespace kolo::test {
 
 constexpr std::uint32_t kRowSeed = 23;
-constexpr std::size_t kRowMargin = 64;  // Bytes around what a kernel may write, compared too.
+constexpr std::size_t kRowMargin = 64;  // Bytes around the output of a kernel, which are compared
+                                        // too.
 
-/// Rows to be added up in groups; each list of bytes begins at a multiple of 16.
+/// Rows to be summed in groups; each list of bytes begins at a multiple of 16.
 struct RowSums {
   DType dtype = DType::kFloat32;
   std::size_t width = 0;
@@ -31,7 +32,7 @@ struct RowSums {
   RowGroups groups() const { return {.count = count, .positions = positions, .ends = ends}; }
 };
 
-/// Groups of one row to hundreds, whose rows lie in any order.
+/// Groups of one to hundreds of rows, whose rows are in any order.
 inline RowSums make_row_sums(DType dtype, std::size_t width, bool is_grouped) {
   RowSums made{.dtype = dtype, .width = width};
   std::vector<std::size_t> sizes = {1, 2, 5, 211, 1, 3, 4, 8, 1, 9, 2};
@@ -52,7 +53,7 @@ inline RowSums make_row_sums(DType dtype, std::size_t width, bool is_grouped) {
   return made;
 }
 
-/// The same with both a number of elements further on, the sums between margins.
+/// A copy with rows and sums shifted by a number of elements each, and sums between margins.
 inline RowSums shifted(RowSums made, std::size_t rows_shift, std::size_t sums_shift) {
   made.rows_at = rows_shift * size_of(made.dtype);
   made.sums_at = kRowMargin + sums_shift * size_of(made.dtype);
@@ -62,8 +63,7 @@ inline RowSums shifted(RowSums made, std::size_t rows_shift, std::size_t sums_sh
   return made;
 }
 
-/// `on_device` adds up rows and returns the memory of the sums, which must be that of the
-/// reference.
+/// `on_device` sums rows and returns the memory of the sums, which must equal the reference's.
 template <typename OnDevice>
 void expect_row_sums(const OnDevice& on_device) {
   constexpr struct {
@@ -92,7 +92,7 @@ void expect_row_sums(const OnDevice& on_device) {
   }
 }
 
-/// Rows to be spread over a table, which lies between margins.
+/// Rows to be spread over a table, which is between margins.
 struct RowSpread {
   std::vector<std::int64_t> indices = {};
   std::size_t row_bytes = 0;
