@@ -49,7 +49,7 @@ std::vector<T> values_of(const Bytes& bytes) {
   return values;
 }
 
-// Infinities, NaNs of all kinds, both zeros, subnormals, ties and the edges of overflow, by bits.
+// Infinities, NaNs of all kinds, both zeros, subnormals, ties and the edges of overflow, as bits.
 template <typename T>
 std::vector<T> specials() {
   if constexpr (std::is_same_v<T, float>) {
@@ -93,7 +93,7 @@ std::vector<T> specials() {
   }
 }
 
-// One third specials, one third small numbers, one third any bits.
+// One third special values, one third small numbers, one third arbitrary bits.
 template <typename T>
 std::vector<T> random_values(std::mt19937_64& random, std::size_t count) {
   static const std::vector<T> special = specials<T>();
@@ -184,7 +184,7 @@ TEST_P(ReduceTest, AllTargetsKeepWhatIsFiniteFinite) {
 
 TEST_P(ReduceTest, LargeCounts) { expect_reference(3, kLarge, 1.0); }
 
-// One pass writes several places, of which some may be sources.
+// One pass writes several outputs, some of which may be sources.
 TEST_P(ReduceTest, AllOutputsGetTheBitsOfTheReference) {
   const auto [dtype, op] = GetParam();
   const std::size_t width = size_of(dtype);
@@ -216,7 +216,7 @@ TEST_P(ReduceTest, AllOutputsGetTheBitsOfTheReference) {
           std::vector<void*> outputs;
           for (Bytes& output : fresh) outputs.push_back(output.data() + width);
           expect_all(outputs, sources, Stores::kStreaming);
-          // As many outputs as possible are sources, each of them misaligned in its own way else.
+          // As many outputs as possible are sources; the others are misaligned, each differently.
           std::vector<Bytes> memory = inputs;
           std::vector<const void*> read;
           for (const Bytes& input : memory) read.push_back(input.data());
@@ -302,7 +302,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, ConvertTest,
                                   name(std::get<1>(param_info.param));
                          });
 
-// Lengths around the one from which the processor copies blocks itself, if it does that fast.
+// Lengths around the one from which the processor copies blocks by itself, if it does that fast.
 TEST(LongCopies, ChangeNothingBesideThem) {
   std::mt19937_64 random(kSeed);
   const Bytes input = random_bytes(random, DType::kUInt8, 5 * kLeastBlockBytes);
@@ -321,7 +321,7 @@ TEST(LongCopies, ChangeNothingBesideThem) {
   }
 }
 
-// Every alignment of the caller's memory; bytes beside what is exchanged must not change.
+// Every alignment of the caller's memory; bytes around the exchanged ones must not change.
 TEST(Exchange, AllTargetsGiveTheBytesOfTheReference) {
   for (const std::size_t bytes : {0u, 1u, 63u, 64u, 300u, 4095u, 4096u, 5001u, 40'003u}) {
     for (const std::size_t shift : {0u, 1u, 4u, 32u, 63u}) {

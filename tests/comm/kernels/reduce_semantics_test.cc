@@ -130,14 +130,14 @@ TEST(ReduceSemantics, AveragesOfEqualValuesAreThatValue) {
   expect_equal_values_stay<Float16>(DType::kFloat16, [](float value) { return to_float16(value); });
   expect_equal_values_stay<BFloat16>(DType::kBFloat16,
                                      [](float value) { return to_bfloat16(value); });
-  // 9 bits of these leave as many zeros as 300 ranks need.
+  // 9 bits leave as many zero bits as 300 ranks need.
   const auto few_bits = [](float value) { return to_float(to_bfloat16(value)); };
   expect_equal_values_stay<float>(DType::kFloat32, few_bits);
   expect_equal_values_stay<double>(DType::kFloat64,
                                    [](float value) { return static_cast<double>(value); });
 }
 
-// So an average with a scale is the same whether it is scaled at once or afterwards.
+// So a scaled average is the same whether it is scaled at once or afterwards.
 TEST(ReduceSemantics, PowersOfTwoAndAveragesCommute) {
   for (const float sum : {5.3f, 0.7f, 1e10f, 3e-20f}) {
     for (const double after : {0.25, 2.0, 8.0}) {
@@ -222,7 +222,7 @@ TEST(ConvertSemantics, FloatToIntegerTruncatesAndSaturates) {
 }
 
 TEST(ConvertSemantics, WhatIsThereIsNotWritten) {
-  static const float kReadOnly[] = {1, 2, 3};  // Writing there ends the process.
+  static const float kReadOnly[] = {1, 2, 3};  // writing there ends the process
   convert(DType::kFloat32, const_cast<float*>(kReadOnly), DType::kFloat32, kReadOnly, 3, 1.0);
   float values[] = {1, 2, 3};
   convert(DType::kFloat32, values, DType::kFloat32, values, 3, 2.0);
@@ -242,7 +242,8 @@ TEST(ConvertSemantics, DoubleToHalfIsRoundedOnce) {
   EXPECT_EQ(half[0].bits, 0x3c01);
 }
 
-// Combined with any number in either order, it leaves that number's bits alone.
+// Combined with any number, in either order, the identity element leaves that number's bits
+// unchanged.
 TEST(Neutral, ChangesNoResultOfAnyOperation) {
   for (const DType dtype : kNumberDTypes) {
     for (const ReduceOp op : kAllReduceOps) {

@@ -30,7 +30,7 @@ std::vector<std::pair<DType, int>> wires() {
   return result;
 }
 
-/// Any bits, a third of them; the rest around the limit of the wire, and around the least values.
+/// A third arbitrary bits; the rest around the limit of the wire, and around the smallest values.
 std::vector<float> random_values(std::mt19937_64& random, std::size_t count, int exponent) {
   std::uniform_real_distribution<float> near(0.999f, 1.001f);
   std::vector<float> values(count);

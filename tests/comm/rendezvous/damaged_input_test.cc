@@ -1,5 +1,5 @@
-// What strangers and damaged connections may send, and host lists that nobody meant: each is
-// refused, or read as what it then says.
+// Data that strangers and damaged connections may send, and malformed host lists: each is refused,
+// or read literally.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ constexpr int kMutations = 50'000;
 
 using Random = std::mt19937_64;
 
-/// A few bytes changed, now and then all after one cut off.
+/// A few bytes changed, and sometimes the end cut off.
 std::string damaged(std::string bytes, Random& random) {
   for (std::size_t left = random() % 4; left > 0 && !bytes.empty(); --left) {
     bytes[random() % bytes.size()] = random() % 4 == 0 ? '\xff' : static_cast<char>(random());

@@ -53,12 +53,12 @@ TEST(PmixRendezvous, ServesAllJobsOfTheProcess) {
   }
 }
 
-/// Returns when a process of this machine has ended.
+/// Returns when the given process of this machine has ended.
 void await_end(int process) {
   const FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
   pollfd ended{.fd = handle.get(), .events = POLLIN, .revents = 0};
   constexpr int kPatienceMs = 60'000;
-  if (!handle) return;  // It has ended.
+  if (!handle) return;  // it has ended
   EXPECT_EQ(::poll(&ended, 1, kPatienceMs), 1);
 }
 

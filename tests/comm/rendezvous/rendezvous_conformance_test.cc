@@ -1,4 +1,4 @@
-// Several texts of all ranks in one round.
+// All rendezvous against the conformance suite, and several texts of all ranks in one round.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::chrono::seconds kTimeout{60};
 
-/// Makes what rank threads of one job call, each for its own endpoint.
+/// Makes a function that each rank thread of one job calls for its own endpoint.
 using MakeJob = std::function<std::function<std::unique_ptr<Rendezvous>(int rank)>(int size)>;
 
 std::function<std::unique_ptr<Rendezvous>(int)> store_job(int size) {

@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 constexpr std::chrono::seconds kLong{60};
 constexpr std::chrono::milliseconds kShort{100};
 
-/// A port that rank 0 listens at, and who wants to join there.
+/// A port at which rank 0 listens, and ranks and strangers that connect to it.
 class TcpRendezvousTest : public ::testing::Test {
  protected:
   TcpOptions options(int rank, int size) const {
@@ -44,7 +44,7 @@ class TcpRendezvousTest : public ::testing::Test {
                              : make_tcp_rendezvous(options);
   }
 
-  /// Runs one rank in a thread: joins, gives its rank as a letter, returns the error if any.
+  /// Runs one rank in a thread: joins, contributes its rank as a letter, returns the error if any.
   std::future<std::optional<Error>> run(const TcpOptions& options) {
     return std::async(std::launch::async, [this, options]() -> std::optional<Error> {
       try {
@@ -61,7 +61,7 @@ class TcpRendezvousTest : public ::testing::Test {
     });
   }
 
-  /// Somebody else who connects and sends something.
+  /// A foreign client that connects and sends `bytes`.
   TcpConnection stranger(std::string_view bytes) const {
     std::string why;
     TcpConnection connection(connect_to("127.0.0.1", port_, SteadyClock{}.now() + kLong, why),
@@ -95,11 +95,11 @@ TEST_F(TcpRendezvousTest, StrangersDisturbNobody) {
   constexpr unsigned kSeed = 11;
   std::mt19937 random(kSeed);
   std::vector<TcpConnection> strangers;
-  strangers.push_back(stranger(""));                                       // Silent for ever.
-  strangers.push_back(stranger(encode_hello(hello(1, 3)).substr(0, 20)));  // Half a hello.
+  strangers.push_back(stranger(""));                                       // silent for ever
+  strangers.push_back(stranger(encode_hello(hello(1, 3)).substr(0, 20)));  // half a hello
   strangers.push_back(stranger("GET / HTTP/1.1\r\n\r\n"));
-  stranger("");                         // Connects and closes.
-  stranger(encode_hello(hello(2, 3)));  // Says hello and closes.
+  stranger("");                         // connects and closes
+  stranger(encode_hello(hello(2, 3)));  // says hello and closes
   for (int i = 0; i < 20; ++i) {
     std::string noise(random() % 300, '\0');
     for (char& byte : noise) byte = static_cast<char>(random() & 0xff);
@@ -135,7 +135,7 @@ TEST_F(TcpRendezvousTest, ImpossibleHellosAreAnsweredAndDisturbNobody) {
   EXPECT_FALSE(second.get());
 }
 
-// Nobody can tell which of them is of this job. Both are told, and so are all others.
+// Which of them belongs to this job is unknown. Both are told, and so are all others.
 TEST_F(TcpRendezvousTest, TwoProcessesOfOneRankEndTheLaunch) {
   auto first = run(options(0, 3));
   TcpConnection one = stranger(encode_hello(hello(1, 3)));
@@ -218,7 +218,7 @@ TEST_F(TcpRendezvousTest, OfTooManySilentStrangersTheOldestAreDropped) {
   auto first = run(mine);
   std::vector<TcpConnection> strangers;
   for (int i = 0; i < 200; ++i) strangers.push_back(stranger(""));
-  EXPECT_FALSE(answer(strangers[0]));  // Closed.
+  EXPECT_FALSE(answer(strangers[0]));  // closed
   auto second = run(options(1, 2));
   EXPECT_FALSE(first.get());
   EXPECT_FALSE(second.get());
@@ -238,7 +238,7 @@ TEST_F(TcpRendezvousTest, WhoeverIsSilentWhenAllHaveJoinedIsDroppedButAFew) {
   EXPECT_FALSE(first.get());
 }
 
-/// Lets this process open so many descriptors more.
+/// Lets this process open a limited number of further descriptors.
 class DescriptorLimit {
  public:
   explicit DescriptorLimit(int more) {
@@ -331,7 +331,7 @@ TEST_F(TcpRendezvousTest, HugeLengthEndsTheRankThatAnnouncedIt) {
   TcpConnection huge = stranger(encode_hello(hello(1, 2)));
   EXPECT_EQ(answer(huge)->kind, TcpFrameKind::kWelcome);
   std::string header = encode_frame(TcpFrameKind::kData, "");
-  header[kFrameHeaderBytes - 2] = '\x7f';  // The length is now near 2^55.
+  header[kFrameHeaderBytes - 2] = '\x7f';  // the length is now near 2^55
   huge.send(header);
   const auto error = first.get();
   ASSERT_TRUE(error);

@@ -19,7 +19,7 @@ using test::Job;
 using test::make_ranks;
 using test::Rank;
 
-/// Iterations of all buckets of all ranks, in one thread and its helpers, one after the other.
+/// Runs iterations of all buckets of all ranks, in one thread with helpers, one after the other.
 class Iterations {
  public:
   /// `ranks` outlive it.
@@ -48,7 +48,7 @@ class Iterations {
   std::vector<int> awaited_;
 };
 
-// One node: no message is sent, so what is counted is the executor's alone.
+// One node: no message is sent, so only the executor's allocations are counted.
 class ExecutorMemory : public testing::TestWithParam<Job> {};
 INSTANTIATE_TEST_SUITE_P(Jobs, ExecutorMemory,
                          testing::Values(Job{{2}, "direct"}, Job{{4}, "direct"}, Job{{3}, "flat"}));
@@ -64,7 +64,7 @@ TEST_P(ExecutorMemory, IsNotAllocatedInSteadyState) {
     }
   }
   Iterations iterations(ranks, layouts.size());
-  iterations.run();  // Warms up: buffers reach their size.
+  iterations.run();  // warms up: buffers reach their size
   iterations.run();
   const test::AllocationCounter allocations;
   iterations.run();
@@ -109,7 +109,7 @@ TEST(Executor, GivesTheSameBytesWithHelpers) {
         for (const auto& rank : ranks) {
           const std::vector<std::byte> bytes = rank->result(bucket);
           ASSERT_EQ(bytes.size(), alone[bucket].size());
-          // At once, and without printing megabytes.
+          // Compares at once, without printing megabytes.
           EXPECT_EQ(std::memcmp(bytes.data(), alone[bucket].data(), bytes.size()), 0)
               << "bucket " << bucket;
         }

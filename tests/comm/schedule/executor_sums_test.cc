@@ -37,8 +37,8 @@ class ExecutorJobs : public testing::TestWithParam<Job> {
   void expect_exact_with_a_thread_per_rank(const std::vector<BucketLayout>& layouts) const;
 };
 
-// Ranks wait for nobody: each starts the next iteration of a bucket some time after it has finished
-// the last, while others are behind or ahead.
+// Ranks do not wait for each other: each starts the next iteration of a bucket some time after it
+// has finished the last one, while others are behind or ahead.
 void ExecutorJobs::expect_exact_for_any_interleaving(const std::vector<BucketLayout>& layouts,
                                                      std::uint64_t seed) const {
   SCOPED_TRACE(text(GetParam()) + " seed " + std::to_string(seed));
@@ -91,7 +91,7 @@ TEST_P(ExecutorJobs, SumExactlyWithAllBucketsInFlightForAnyInterleaving) {
   }
 }
 
-// Less than an element for each rank, one more or less than that, primes, and parts that are cut.
+// Less than one element per rank, one more or less than that, primes, and cut parts.
 TEST_P(ExecutorJobs, SumAnyCountExactlyForAnyInterleaving) {
   const auto ranks = static_cast<std::size_t>(
       std::accumulate(GetParam().nodes.begin(), GetParam().nodes.end(), 0));
@@ -133,7 +133,7 @@ void ExecutorJobs::expect_exact_with_a_thread_per_rank(
         if (!wrong.empty()) throw std::runtime_error(wrong);
       }
     }
-    // A transport that ends cancels what is still on its way to others.
+    // A transport that ends cancels messages that are still on their way to others.
     ++done;
     run.poll_until([&] { return rank.transport().poll(); },
                    [&] { return done == run.world_size(); });

@@ -79,7 +79,8 @@ class GatheringRank {
   Executor executor_;
 };
 
-/// The pages of private memory that ranks of a node can read of each other, if they can.
+/// Page size of the private memory that ranks of a node can read from each other; empty if they
+/// cannot.
 class Loan : public testing::TestWithParam<std::optional<PageSize>> {
  protected:
   void open(InProcessHub& hub) const {
@@ -87,7 +88,7 @@ class Loan : public testing::TestWithParam<std::optional<PageSize>> {
   }
 };
 
-// The ranks of a node need not be alike in it.
+// The ranks of a node need not be alike in this respect.
 TEST_P(Loan, IsReadWhereItIsOrFromASlot) {
   InProcessHub hub(ProcessGrid::with_node_sizes({3, 1}));
   open(hub);
@@ -124,7 +125,7 @@ TEST_P(Loan, IsReadWhereItIsOrFromASlot) {
   EXPECT_EQ(ranks[2]->streamed(), 3 * kPart) << "only for others";
 }
 
-// The caller may write it again then.
+// Then the caller may write it again.
 TEST_P(Loan, EndsWhenItHasBeenRead) {
   InProcessHub hub(ProcessGrid::with_node_sizes({2}));
   open(hub);
@@ -145,10 +146,10 @@ INSTANTIATE_TEST_SUITE_P(Memory, Loan,
                                                                  : "in_huge_pages";
                          });
 
-// Flags and iterations of a bucket that follows another one, of which flags were raised less often.
+// Flags and iterations of a bucket that follows another one whose flags were raised less often.
 constexpr std::uint64_t kFirstIteration = 7, kFlagBase = 5;
 
-/// A rank of two that gather one element each at rank 0, through slots in turns.
+/// One of two ranks that gather one element each at rank 0, through slots in turns.
 class RankOfTwo {
  public:
   RankOfTwo(InProcessHub& hub, int rank) : transport_(hub.transport(rank)), executor_(*transport_) {
@@ -170,7 +171,7 @@ class RankOfTwo {
     input_.fill(value);
     executor_.start(0, kFirstIteration + iteration);
   }
-  /// Whether it is over after a while, without the other rank.
+  /// Whether it ends after some time, without the other rank.
   bool ends() {
     for (int i = 0; i < 100; ++i) {
       transport_->poll();

@@ -34,10 +34,11 @@ Goal goal_of(const std::string& name) {
 struct Places {
   bool results_in_arena = true;
   bool out_of_place = true;
-  bool is_scaled = false;  ///< Contributions are packed before anything else happens to them.
+  bool is_scaled = false;  ///< Contributions are packed before any other step.
 };
 
-/// One of three ranks of a node. Its contributions lie in the arena, its results there or not.
+/// One of three ranks of a node. Its contributions are in the arena, its results there or
+/// elsewhere.
 class Member {
  public:
   Member(InProcessHub& hub, int rank, const Goal& goal, const Places& places,
@@ -46,9 +47,9 @@ class Member {
     const BucketLayout layout{.count = goal.count(),
                               .placement = Placement::kUser,
                               .out_of_place = places.out_of_place,
-                              .in_arenas = true};  // Even if they are not.
+                              .in_arenas = true};  // even if they are not
     CompileOptions options;
-    options.link_costs.memory.latency_us = 0;  // Every size is worth an offer,
+    options.link_costs.memory.latency_us = 0;  // every size is worth an offer,
     options.link_costs.private_read_us = 0;    // wherever it is.
     const auto arena = transport_->memory(rank);
     input_ = reinterpret_cast<float*>(arena.data() + arena.size()) - layout.count;
@@ -76,7 +77,7 @@ class Member {
     std::fill_n(input_, elsewhere_.size(), value);
     executor_.start(0, iteration);
   }
-  /// Whether it is done.
+  /// Polls; returns whether the iteration is complete.
   bool poll() {
     transport_->poll();
     executor_.poll();
@@ -85,7 +86,7 @@ class Member {
   void abandon() { executor_.abandon(0); }
   void cancel() { executor_.cancel(); }
   Executor& executor() { return executor_; }
-  /// Of what it offers, in the first iteration.
+  /// Notes of its offers in the first iteration.
   const std::vector<LoanNote*>& notes() const { return notes_; }
   std::vector<float> results() const { return {result_, result_ + elsewhere_.size()}; }
   float result(std::size_t index) const { return result_[index]; }
@@ -127,7 +128,7 @@ struct Team {
   std::vector<std::unique_ptr<Member>> members;
 };
 
-/// What `rank` ends with in element `index`, if that is a result of it.
+/// Expected result of `rank` in element `index`, if it is one of its results.
 float expected(const std::string& name, int rank, std::size_t index, std::uint64_t iteration) {
   if (name == "gather") return Team::value(static_cast<int>(index / kOfferedPart), iteration);
   if (name == "scatter" || name == "broadcast") return Team::value(0, iteration);
@@ -173,7 +174,8 @@ TEST(OfferedResult, InSmallPagesIsCopiedFromASlot) {
   EXPECT_EQ(team.members[0]->unpacked(), 2 * kOfferedPart);
 }
 
-// What other ranks contribute to a gather they put, but for what is no whole cache line.
+// Other ranks write their contributions to a gather directly, except parts smaller than a cache
+// line.
 TEST(OfferedResult, IsCopiedOnlyFromASlot) {
   constexpr std::size_t kPut = kOfferedPart / 16 * 16;
   for (const bool is_in_arena : {false, true}) {
@@ -186,7 +188,7 @@ TEST(OfferedResult, IsCopiedOnlyFromASlot) {
   }
 }
 
-// Its memory is the caller's again.
+// Its memory belongs to the caller again.
 TEST(OfferedResult, IsNotWrittenAfterItsRankHasGivenUp) {
   for (const char* const name : {"gather", "reduce"}) {
     for (const bool is_open : {false, true}) {
@@ -207,7 +209,7 @@ TEST(OfferedResult, IsNotWrittenAfterItsRankHasGivenUp) {
   }
 }
 
-// A peer that is at it ends what it writes.
+// A peer that has begun to write completes its write.
 TEST(OfferedResult, IsTheCallersAgainOnceNoPeerWritesThere) {
   Team team("gather", {}, false);
   Member& root = *team.members[0];

@@ -29,7 +29,7 @@ TEST(ReduceTeam, DoesEachPieceOnce) {
       ReduceTeam team(helpers, policy);
       EXPECT_EQ(team.size(), static_cast<std::size_t>(helpers) + 1);
       for (const std::size_t pieces : std::initializer_list<std::size_t>{0, 1, 2, 5, 1000}) {
-        std::vector<int> done(pieces);  // Not atomic: the thread sanitizer looks on.
+        std::vector<int> done(pieces);  // not atomic, so that the thread sanitizer detects races
         for (int run = 0; run < 20; ++run) {
           team.run(pieces, [&](std::size_t piece, std::size_t) { ++done.at(piece); });
         }
@@ -50,7 +50,7 @@ TEST(ReduceTeam, MembersAreToldApart) {
   EXPECT_EQ(all, 200 * 8);
 }
 
-// Two pieces that wait for each other are over only if two threads work on them.
+// Two pieces that wait for each other end only if two threads work on them.
 TEST(ReduceTeam, HelpersHelp) {
   for (const WaitPolicy& policy : kPolicies) {
     ReduceTeam team(1, policy);
@@ -107,7 +107,7 @@ TEST(ReduceTeam, AllocatesNothing) {
   EXPECT_EQ(helpers_calls, 0u);
 }
 
-// Asleep, looking, or not begun yet.
+// Helpers may be asleep, polling, or not started yet.
 TEST(ReduceTeam, EndsWheneverNothingRuns) {
   for (const WaitPolicy& policy : kPolicies) {
     for (int i = 0; i < 20; ++i) {

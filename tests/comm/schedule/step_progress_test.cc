@@ -133,7 +133,7 @@ TEST(StepProgress, WhatHandsTensorsOverComesFirst) {
   }
 }
 
-// It may be half done.
+// The kernel may be half done.
 TEST(StepProgress, AKernelInFrontStaysThere) {
   KernelQueue kernels(3);
   kernels.push(0, /*is_handover=*/false);

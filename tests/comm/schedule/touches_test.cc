@@ -11,7 +11,7 @@
 namespace kolo {
 namespace {
 
-/// The same by looking at all of them.
+/// As `Touches`, by looking at all of them.
 struct PlainTouches {
   struct Touch {
     StepId step;

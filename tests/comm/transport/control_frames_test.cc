@@ -1,4 +1,4 @@
-// Frames of groups find their inbox, and those of the job pass by.
+// Frames of groups find their inbox, and frames of the job are left alone.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ TEST(ControlArrivals, OfEmptyBytesAreFramesAndDroppedOnesAreNot) {
   EXPECT_THAT(take_all(arrivals), IsEmpty());
 }
 
-// Whatever completes when: each peer's frames come in the order in which they were announced.
+// For any order of completion, each peer's frames come in the order in which they were announced.
 TEST(ControlArrivals, KeepTheOrderOfEachPeerForAnyOrderOfCompletion) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);

@@ -19,7 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Lets this process open only as many files as it has open, and so many more, until its end.
+/// During its lifetime, limits this process to the files it has open plus a given number.
 class DescriptorLimit {
  public:
   explicit DescriptorLimit(int more) {

@@ -23,7 +23,7 @@ class MessageStreamTest : public ::testing::Test {
     std::fill_n(memory_.get(), ByteRing::footprint(kCapacity), std::byte{0});
   }
 
-  /// Reads what the ring holds; returns the number of messages that have ended.
+  /// Reads the contents of the ring; returns the number of completed messages.
   std::size_t read() {
     std::size_t ended = 0;
     reader_.read(
@@ -39,8 +39,8 @@ class MessageStreamTest : public ::testing::Test {
 };
 
 TEST_F(MessageStreamTest, AQueueThatNeverRunsEmptyDoesNotGrow) {
-  // The ring has room for less than two messages, so the reader takes no more at a time, and some
-  // of these are always left in the queue.
+  // The ring has room for less than two messages, so the reader takes at most one at a time, and
+  // some of these messages are always left in the queue.
   constexpr std::size_t kMessages = 8, kBytes = kCapacity / 2;
   std::array<Completion, kMessages> done;
   std::array<std::byte, kBytes> sent{};

@@ -17,7 +17,7 @@
 namespace kolo::test {
 namespace {
 
-/// A network that says what memory it takes and moves nothing.
+/// A network that only reports which memory it takes, and moves no data.
 class NetworkThatTakes final : public MessageTransport {
  public:
   explicit NetworkThatTakes(bool device_memory) : device_memory_(device_memory) {}
@@ -88,7 +88,7 @@ TEST(RoutedTransport, SleepsUntilItIsRung) {
   while (routed.poll()) {
   }
   std::thread other([&] { routed.ring(0); });
-  const auto limit = std::chrono::hours(1);  // Longer than the test may last.
+  const auto limit = std::chrono::hours(1);  // longer than the test may last
   while (!routed.poll()) routed.sleep(limit);
   other.join();
 }

@@ -37,7 +37,7 @@ TEST(UcxLibrary, IsLoadedOnce) {
   EXPECT_THAT(error.what, HasSubstr("ucx_library='/opt/libucp.so.0'"));
 }
 
-// Over TCP a message is right with a handle or without one, so that it is found is tested here.
+// Over TCP a message works with or without a handle, so finding the handle is tested here.
 TEST(UcxMemory, HasAHandleForWhatLiesInOneRegion) {
   const UcxLibrary& ucx = load_ucx({});
   const UcpContext context = make_ucp_context(ucx, 1, "", "");

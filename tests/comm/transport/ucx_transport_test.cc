@@ -51,12 +51,12 @@ TEST(UcxMemoryUse, MessagesMayLieInCommittedMemoryOrNot) {
   Transport &from = *job.ranks[0], &to = *job.ranks[1];
   for (Transport* rank : {&from, &to}) {
     rank->commit(0, 300'000);
-    rank->commit(100, 1'000);        // Within the first.
-    rank->commit(200'000, 400'000);  // Reaches beyond it.
+    rank->commit(100, 1'000);        // within the first
+    rank->commit(200'000, 400'000);  // reaches beyond it
   }
   const auto text = pattern(0, 1, 400'000);
   std::copy(text.begin(), text.end(), from.memory(0).begin());
-  // In one region, across two, in memory that was never committed here.
+  // In one region, across two, in memory that was never committed.
   const std::size_t offsets[] = {0, 150'000, 190'000, 400'000};
   constexpr std::size_t kBytes = 150'000;
   std::vector<Completion> sends(4), receives(4);
@@ -81,7 +81,7 @@ TEST(UcxLanes, AControlFrameDoesNotWaitForDataOnItsWay) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1});
   const TransportJob job = ucx_job(grid, kSuiteLimits);
   Transport &from = *job.ranks[0], &to = *job.ranks[1];
-  // Both connections are made.
+  // Makes both connections.
   const auto small = pattern(0, 1, 8);
   std::vector<std::byte> got(small.size());
   Completion send, receive;
@@ -91,8 +91,8 @@ TEST(UcxLanes, AControlFrameDoesNotWaitForDataOnItsWay) {
   from.send_control(1, small);
   poll_until(from, to, [&] { return is_done({receive}) && to.receive_control(frame); });
 
-  // More than the system takes at once. The sender then does nothing more, so the rest stays where
-  // it is, and a frame behind it would, too.
+  // More than the system takes at once. The sender then stops, so the rest stays queued, and a
+  // frame behind it would, too.
   const std::vector<std::byte> large(std::size_t{64} << 20);
   std::vector<std::byte> place(large.size());
   to.irecv(0, numbered(0, 1), place, receive);
@@ -108,7 +108,7 @@ TEST(UcxLanes, AControlFrameDoesNotWaitForDataOnItsWay) {
   poll_until(from, to, [&] { return is_done({receive}) && is_done({send}); });
 }
 
-// Whoever reaches the port can write frames. Those that no peer can have sent end nothing.
+// Any client that reaches the port can write frames. Frames that no peer can have sent end nothing.
 TEST(UcxStrangers, FramesOfNoPeerAreDroppedAndCounted) {
   constexpr int kManyRanks = 10'000;
   const auto me = UcxTransport::create({.rank = 0, .world_size = 2, .longest_control_frame = 8});
@@ -195,13 +195,13 @@ TEST(UcxProcess, AKilledPeerIsNamed) {
   EXPECT_EQ(network->failure()->peer, 1);
 }
 
-// The connection to a neighbour in the tree of agreement is there before anything is said.
+// The connection to a neighbour in the tree of agreement exists before any message.
 TEST(UcxProcess, AKilledControlPeerIsNamedThoughNothingWasSaid) {
   const std::string job_id = unique_job_id();
   ChildProcess child({"--child-that-is-silent", job_id});
   const auto bootstrap = shm_rank(ProcessGrid::with_node_sizes({2}), kSuiteLimits, job_id, 0);
   const auto network = meet_over_ucx(*bootstrap, {1});
-  for (ControlFrame frame; !bootstrap->receive_control(frame);) {  // It can be reached.
+  for (ControlFrame frame; !bootstrap->receive_control(frame);) {  // it can be reached
     bootstrap->poll();
     network->poll();
   }
@@ -211,7 +211,7 @@ TEST(UcxProcess, AKilledControlPeerIsNamedThoughNothingWasSaid) {
   EXPECT_EQ(network->failure()->peer, 1);
 }
 
-// A rank that is late finds the account of a peer's failure and the peer's end together.
+// A late rank finds the report of a peer's failure together with the peer's end.
 TEST(UcxProcess, WhatAPeerSaidBeforeItsEndComesFirst) {
   const std::string job_id = unique_job_id();
   ChildProcess child({"--child-that-dies", job_id});
@@ -235,7 +235,7 @@ TEST(UcxProcess, APeerThatLeavesInOrderIsNoFailure) {
   const auto network = meet_over_ucx(*bootstrap);
   for (ControlFrame frame; !network->receive_control(frame);) network->poll();
   network->send_control(1, {});
-  while (!bootstrap->failure()) {  // Its process has ended: that one said no goodbye.
+  while (!bootstrap->failure()) {  // its process has ended without a goodbye
     bootstrap->poll();
     network->poll();
   }

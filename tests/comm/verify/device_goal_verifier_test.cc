@@ -1,4 +1,4 @@
-// Damaged schedules of the device's own collectives with a range for each rank.
+// Damaged schedules of native collectives with a range for each rank.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ struct GoalCase {
   std::string name;
   Goal goal;
   bool out_of_place = true;
-  std::vector<std::string> not_found = {};  ///< Mutations with nothing to damage here.
+  std::vector<std::string> not_found = {};  ///< Mutations that find nothing to damage in this case.
 };
 
 const std::vector<std::size_t> kParts{5, 0, 7, 4};
@@ -31,7 +31,7 @@ Step& step_of(Natives& schedules, std::mt19937& random) {
   return schedules[random() % schedules.size()].steps.at(0);
 }
 
-/// Ranges of a step of any rank that are not empty, one of them; null if there is none.
+/// A random non-empty range of a step of any rank; null if there is none.
 Range* any_range(Natives& schedules, std::mt19937& random) {
   Step& step = step_of(schedules, random);
   std::vector<Range*> all;
@@ -52,8 +52,8 @@ test::Damage change_a_range(Change change) {
   };
 }
 
-/// Where contributions and results lie apart, moves the first range that is not empty from one to
-/// the other.
+/// If contributions and results are separate, moves the first non-empty range from one to the
+/// other.
 bool misplace(const Natives& schedules, std::vector<Range>& ranges, Region region) {
   const auto range = std::ranges::find_if(ranges, [](const Range& of) { return of.count > 0; });
   if (!schedules.front().layout.out_of_place || range == ranges.end()) return false;
@@ -90,7 +90,7 @@ bool forbid_tensors(Natives& schedules, const ProcessGrid&, std::mt19937& random
   return true;
 }
 
-/// Only native steps are there.
+/// There are only native steps.
 bool is_any(const Step&) { return true; }
 
 const test::Mutation kGoalMutations[] = {

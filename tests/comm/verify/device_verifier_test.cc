@@ -25,7 +25,7 @@ using test::Schedules;
 bool is_native(const Step& step) { return step.kind == StepKind::kNative; }
 bool is_later_native(const Step& step) { return is_native(step) && step.ordinal > 0; }
 
-/// Two native steps of one rank trade places in its order of launches.
+/// Swaps two native steps of one rank in its order of launches.
 bool swap_natives(Schedules& schedules, const ProcessGrid&, std::mt19937& random) {
   const auto where = pick(schedules, random, is_later_native);
   if (!where) return false;
@@ -100,7 +100,7 @@ const Mutation kDeviceMutations[] = {
     {"drop_copy", drop_a_step([](const Step& step) {
        return step.kind == StepKind::kCopy && touches_staging(step);
      })},
-    // A slot of staging memory is used again although nothing says that its former use is over.
+    // A slot of staging memory is reused although nothing ensures that its previous use is over.
     {"reuse_slot_early",
      test::lose_an_order([](const Step& step) { return is_staging(step.target); },
                          [](const Step& earlier, const Step& step) {
@@ -119,8 +119,7 @@ const Mutation kDeviceMutations[] = {
 struct Case {
   std::vector<int> nodes;
   std::string algorithm;
-  std::vector<std::string> not_found =
-      {};  ///< Mutations for which this case has nothing to damage.
+  std::vector<std::string> not_found = {};  ///< Mutations that find nothing to damage in this case.
 };
 
 constexpr std::size_t kSlots = 4;  // per direction, of the smallest part
@@ -198,7 +197,8 @@ TEST(DeviceVerifier, FindsCirclesOfSendsThatLastUntilTheyAreReceived) {
   EXPECT_THAT(*wrong, HasSubstr("until they are received"));
 }
 
-// Node and world collectives in different orders on two ranks: each waits for the other's first.
+// Node and world collectives in different orders on two ranks: each waits for the other's first
+// one.
 TEST(DeviceVerifier, FindsContradictoryOrdersOfLaunches) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 1});
   const BucketLayout layout{.count = 64, .memory = MemoryKind::kDevice};

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Two ranks of a node lend each other their parts of an all-gather.
+/// Two ranks of a node that lend each other their parts of an all-gather.
 class LoanVerifier : public testing::Test {
  protected:
   LoanVerifier() {
@@ -28,7 +28,7 @@ class LoanVerifier : public testing::Test {
 
   static CompileOptions options() {
     CompileOptions options;
-    options.link_costs.memory.latency_us = 0;  // So that all are lent,
+    options.link_costs.memory.latency_us = 0;  // all contributions are lent,
     options.link_costs.private_read_us = 0;    // wherever they are.
     return options;
   }
@@ -70,7 +70,7 @@ TEST_F(LoanVerifier, AsksForTheFlag) {
 }
 
 TEST_F(LoanVerifier, KnowsThatTensorsAreLent) {
-  // Rank 0 receives something over what rank 1 may still read.
+  // Rank 0 receives into memory that rank 1 may still read.
   Step over = first(0, StepKind::kUnpack);
   const Step& lent = first(0, StepKind::kPack);
   over.target = lent.sources[0];
@@ -101,14 +101,14 @@ TEST_F(LoanVerifier, LendsNothingThatIsCast) {
   EXPECT_THAT(complaint(), HasSubstr("lends elements that are cast"));
 }
 
-/// Rank 1 of a node puts a part of what rank 0 gathers, or sums a share for it, where rank 0 offers
-/// to have it.
+/// Rank 1 of a node writes a part of a gather, or its share of a sum, directly to memory that rank
+/// 0 offers.
 class OfferVerifier : public testing::Test {
  protected:
   explicit OfferVerifier(Goal goal = Goal::gather(0, std::vector<std::size_t>{32, 32}))
       : goal_(std::move(goal)) {
     CompileOptions options;
-    options.link_costs.memory.latency_us = 0;  // So that every size is worth an offer,
+    options.link_costs.memory.latency_us = 0;  // every size is worth an offer,
     options.link_costs.private_read_us = 0;    // wherever it is.
     for (int rank = 0; rank < 2; ++rank) {
       schedules_.push_back(
@@ -119,13 +119,13 @@ class OfferVerifier : public testing::Test {
   std::string complaint() const { return verify(schedules_, grid_, goal_).value_or("none"); }
 
   Step& offer() { return *std::ranges::find(schedules_[0].steps, StepKind::kOffer, &Step::kind); }
-  /// The step that writes what is offered.
+  /// The step that writes to the offer.
   Step& put() {
     return *std::ranges::find_if(schedules_[1].steps, [](const Step& step) {
       return step.target.region == Region::kOffered;
     });
   }
-  /// The step that has what is offered.
+  /// The step that takes the offered elements.
   Step& take() {
     return *std::ranges::find_if(schedules_[0].steps, [](const Step& step) {
       return !step.sources.empty() && step.sources[0].region == Region::kOffered;
@@ -168,7 +168,7 @@ TEST_F(OfferVerifier, AsksForTheFlagBeforeItIsTaken) {
 
 TEST_F(OfferVerifier, KnowsThatItMayBeInTheSlot) {
   Step& step = take();
-  step.kind = StepKind::kAwait;  // The flag of another step, which is there already.
+  step.kind = StepKind::kAwait;  // the flag of another step, which has been raised already
   step.peer = 1;
   step.sources.clear();
   step.target = {};
@@ -199,7 +199,7 @@ TEST_F(OfferVerifier, OffersNothingThatIsCast) {
 }
 
 TEST_F(OfferVerifier, KnowsThatTheTensorsMayBeWritten) {
-  // Rank 0 writes what rank 1 may write at the same time.
+  // Rank 0 writes memory that rank 1 may write at the same time.
   Step over = *std::ranges::find_if(schedules_[0].steps, [](const Step& step) {
     return step.kind == StepKind::kUnpack && step.sources[0].region == Region::kInput;
   });
@@ -210,7 +210,7 @@ TEST_F(OfferVerifier, KnowsThatTheTensorsMayBeWritten) {
   EXPECT_NE(complaint(), "none");
 }
 
-/// Ranks 1 and 2 hand rank 0 a contribution, and hear in the next iteration that it was read.
+/// Ranks 1 and 2 hand rank 0 a contribution, and learn in the next iteration that it was read.
 class TurnsVerifier : public testing::Test {
  protected:
   TurnsVerifier() {
@@ -225,7 +225,7 @@ class TurnsVerifier : public testing::Test {
   Step& first(std::size_t rank, StepKind kind) {
     return *std::ranges::find(steps(rank), kind, &Step::kind);
   }
-  /// Rank 0 tells `rank` that it has read what it gave.
+  /// The step by which rank 0 tells `rank` that it has read the contribution.
   std::vector<Step>::iterator reply_to(int rank) {
     return std::ranges::find_if(steps(0), [&](const Step& step) {
       return step.kind == StepKind::kSignal && step.peer == rank;
