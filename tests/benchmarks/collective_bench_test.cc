@@ -24,7 +24,7 @@ namespace {
 
 Runtime one_rank() { return Runtime::from_environment({}); }
 
-/// After so many calls, one element of the sum is wrong.
+/// After a number of calls, one element of the sum is wrong.
 FakeCall wrong_after(int good) {
   return [good](auto&, auto& sum) mutable {
     if (good-- <= 0) sum.back() ^= std::byte{1};
@@ -46,7 +46,7 @@ std::vector<CollectiveRow> measure(Runtime& runtime, std::unique_ptr<CollectiveS
 
 constexpr int kNever = 1'000'000;
 
-/// Takes other times once it was checked and warmed up, and timed once.
+/// Takes other times once it has been checked, warmed up and timed once.
 FakeCall takes_ms(int first_ms, int later_ms) {
   return [=, calls = 0](auto&, auto&) mutable {
     constexpr int kUntilTheFirstIsTimed = 3;
@@ -57,7 +57,7 @@ FakeCall takes_ms(int first_ms, int later_ms) {
   };
 }
 
-// Its one iteration is not all that was asked for.
+// One iteration is fewer than requested.
 TEST(CollectiveBench, AnAlgorithmThatWasDroppedIsNoRow) {
   Runtime runtime = one_rank();
   std::vector<std::pair<std::string, FakeCall>> calls = {{"soon dropped", takes_ms(2, 0)},
@@ -99,7 +99,7 @@ TEST(CollectiveBench, CountsAContributionThatDidNotStayAsItWas) {
   const auto rows = measure(runtime, std::make_unique<FakeSystem>(std::move(calls)),
                             {.sizes = {64}, .places = {true, false}, .iterations = 4});
   ASSERT_EQ(rows.size(), 2u);
-  EXPECT_EQ(rows[0].wrong, 0u);  // In place nothing is left of it.
+  EXPECT_EQ(rows[0].wrong, 0u);  // in place nothing is left of it
   EXPECT_EQ(rows[1].wrong, 2u);
 }
 
@@ -116,18 +116,18 @@ TEST(CollectiveBench, KnowsNoLimitInsideANode) {
   EXPECT_THROW(make_wire_limit(runtime), KoloError);
 }
 
-// Three ranks on two nodes, the last one alone.
+// Three ranks on two nodes, with the last one alone on its node.
 TEST(CollectiveCase, KnowsTheBytesThatANodeMustMove) {
   const std::vector<int> node_of{0, 0, 1};
   const std::map<Verb, std::size_t> floats = {
-      {Verb::kAllReduce, 36},      // 2 (2 - 1) / 2 of all.
-      {Verb::kReduce, 36},         // The sum of the other node.
-      {Verb::kBroadcast, 36},      // To the other node once.
-      {Verb::kReduceScatter, 24},  // The sums of two parts.
-      {Verb::kAllGather, 24},      // Two parts.
-      {Verb::kGather, 12},         // The part of the other node.
-      {Verb::kScatter, 12},        // The same.
-      {Verb::kAllToAll, 24},       // Two parts for each rank of the other node, or from it.
+      {Verb::kAllReduce, 36},      // 2 (2 - 1) / 2 of all
+      {Verb::kReduce, 36},         // the sum of the other node
+      {Verb::kBroadcast, 36},      // to the other node once
+      {Verb::kReduceScatter, 24},  // the sums of two parts
+      {Verb::kAllGather, 24},      // two parts
+      {Verb::kGather, 12},         // the part of the other node
+      {Verb::kScatter, 12},        // the part of the other node
+      {Verb::kAllToAll, 24},       // two parts for each rank of the other node, or from it
   };
   for (const auto& [verb, expected] : floats) {
     const CollectiveCase what{.verb = verb, .bytes = 36 * sizeof(float)};
@@ -186,7 +186,7 @@ TEST(CollectiveBench, FindsEveryCollectiveRightInBothPlaces) {
   });
 }
 
-// Contribution and result of rank 1 of 3 lie in their places of one buffer, which holds 4 elements
+// Contribution and result of rank 1 of 3 are in their places of one buffer, which holds 4 elements
 // for each rank.
 TEST(CollectiveCase, InPlaceHasOneBuffer) {
   HostDevice device;
@@ -207,7 +207,7 @@ TEST(CollectiveCase, InPlaceHasOneBuffer) {
       EXPECT_EQ(in[3], 4.0F) << to_string(verb);
       memory.read_contribution(found.data());
       EXPECT_EQ(found[3], 4.0F) << to_string(verb);
-      if (verb == Verb::kReduce) continue;  // Rank 0 alone receives.
+      if (verb == Verb::kReduce) continue;  // only rank 0 receives
       out[0] = 100.0F;
       memory.read(found.data());
       EXPECT_EQ(found[0], 100.0F) << to_string(verb);

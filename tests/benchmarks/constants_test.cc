@@ -17,7 +17,7 @@
 #include "comm/algorithms/all_reduce/cost_model.h"
 #include "comm/algorithms/compile.h"
 
-// Numbers that nobody measures and nothing implies decide how buckets are summed. None of them may
+// Numbers that are neither measured nor implied decide how buckets are summed. None of them may
 // matter much: docs/decisions/0041-constants.md lists them.
 
 namespace kolo::bench {
@@ -26,7 +26,7 @@ namespace {
 constexpr std::size_t kKiB = std::size_t{1} << 10, kMiB = std::size_t{1} << 20;
 constexpr double kFactor = 4;
 
-/// What decides about a bucket: costs, as they are believed to be, and the defaults of the code.
+/// The basis of decisions about a bucket: assumed costs, and the defaults of the code.
 struct Decider {
   LinkCosts costs = {};
   CompileOptions compile = {};
@@ -37,7 +37,7 @@ struct Decider {
 struct Constant {
   std::string name;
   std::function<void(Decider&, double)> scale;
-  std::size_t most_bytes = 64 * kMiB;  ///< That are played.
+  std::size_t most_bytes = 64 * kMiB;  ///< Largest size that is simulated.
 };
 
 void scale(std::size_t& value, double factor) {
@@ -69,7 +69,7 @@ std::vector<Constant> documented_defaults() {
           {"network_window", scale_option<&CompileOptions::network_window>},
           {"device_chunk_bytes", scale_option<&CompileOptions::device_chunk_bytes>},
           {"staging_bytes", scale_option<&CompileOptions::staging_bytes>},
-          // Beyond, each chunk takes the same; to compile so many takes long.
+          // Beyond this, each chunk takes the same time; compiling so many takes long.
           {"least_chunk", [](Decider& decider, double by) { scale(decider.least_chunk, by); },
            4 * kMiB},
           {"most_chunk", [](Decider& decider, double by) { scale(decider.most_chunk, by); }},
@@ -80,7 +80,7 @@ std::vector<Constant> documented_defaults() {
           cost("staging_bytes_per_us")};
 }
 
-/// Defaults that only stand in where nothing was measured.
+/// Defaults that are only used where nothing was measured.
 std::vector<Constant> measured_costs() {
   std::vector<Constant> all;
   for (const auto& [key, value] : link_cost_values({})) {
@@ -167,7 +167,7 @@ Chosen choose(const Case& tested, const Decider& decider) {
   return {std::string(chosen->name()), best_chunk(*chosen, costs).second};
 }
 
-/// Plays what a decider chooses on machines that cost what `truth` says.
+/// Simulates a decider's choices on machines with the costs `truth`.
 class Machines {
  public:
   explicit Machines(LinkCosts truth) : truth_(std::move(truth)) {}
@@ -249,12 +249,12 @@ TEST(Constants, DefaultsForDevicesDecideWithinAQuarter) {
   }
 }
 
-// So does a cost of samples that almost disagreed, or a default that stands in for one.
+// The same holds for a cost of samples that almost disagreed, or a default that replaces one.
 TEST(Constants, CostsThatAreOffByTheMostSpreadDecideWithinAFactorOfTwo) {
   expect_tolerance(Machines({}), MemoryKind::kHost, measured_costs(), 2);
 }
 
-/// A backward pass as long as the sum of all gradients: when the last of its buckets is done.
+/// A backward pass as long as the sum of all gradients: the time at which its last bucket is done.
 double step_us(const ProcessGrid& grid, std::size_t all_bytes, std::size_t bucket_bytes) {
   const auto count = [](std::size_t bytes) { return bytes / sizeof(float); };
   const ClusterSpec spec{.nodes = grid.num_nodes(), .ranks_per_node = grid.local_size(0)};

@@ -11,7 +11,7 @@
 
 namespace kolo::bench {
 
-/// What a call of a fake does once its sum is the contribution, as it is on one rank.
+/// Called after a fake call has made its sum from the contribution, as with one rank.
 using FakeCall =
     std::function<void(std::vector<std::byte>& contribution, std::vector<std::byte>& sum)>;
 

@@ -52,7 +52,7 @@ constexpr int kRounds = 40;
 TEST(PairedRounds, WhatSlowsBothDownCancelsOut) {
   RoundTimes slow, fast;
   for (int round = 0; round < kRounds; ++round) {
-    const double drift = 1 + round;  // Up to 40 times slower.
+    const double drift = 1 + round;  // up to 40 times slower
     fast.push_back(2 * drift);
     slow.push_back(3 * drift);
   }
@@ -71,7 +71,7 @@ TEST(PairedRounds, SaysHowOftenItWasMuchSlower) {
   EXPECT_EQ(ratio.slower_share, 0.5);
 }
 
-// Of eight that are equal but for noise, the one that was luckiest is no better than the others.
+// Of eight contenders that differ only by noise, the luckiest is no better than the others.
 TEST(PairedRounds, LuckDoesNotJudge) {
   double sum = 0;
   constexpr int kRuns = 200;
@@ -158,7 +158,7 @@ std::map<std::string, ErrorStats> errors(DType wire, int ranks, std::uint64_t se
   return result;
 }
 
-// One rounding is half a unit; the rest is the float32 sum's.
+// One rounding is half a unit; the rest comes from the float32 sum.
 TEST(MeanErrorTest, OfTheFlatMeanIsOneRounding) {
   for (const DType wire : {DType::kFloat16, DType::kBFloat16}) {
     for (const int ranks : {2, 3, 6, 7, 12, 16, 32, 64}) {
@@ -182,7 +182,7 @@ TEST(MeanErrorTest, OfARingGrowsWithRanks) {
   }
 }
 
-// A third is not a 16-bit number: multiplied by it beforehand, every mean is off to one side.
+// A third is not a 16-bit number: if it is a factor beforehand, every mean is off to one side.
 TEST(MeanErrorTest, OfPremultipliedContributionsIsABias) {
   auto three = errors(DType::kBFloat16, 3, 1);
   EXPECT_GT(three["ring-premultiplied"].rms, three["direct"].rms);

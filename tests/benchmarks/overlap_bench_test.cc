@@ -15,7 +15,7 @@
 namespace kolo::bench {
 namespace {
 
-/// Writes down how it is used; sums of one rank are what went in, times `factor`.
+/// Records how it is used; with one rank, sums are the inputs times `factor`.
 class RecordingSystem final : public OverlapSystem {
  public:
   explicit RecordingSystem(float factor) : factor_(factor) {}
@@ -79,7 +79,7 @@ TEST(OverlapBench, RunsOnKoloInEitherMemory) {
   }
 }
 
-/// Waits for single gradients, and notes in which order.
+/// Waits for single gradients, and records their order.
 class WaitingSystem final : public OverlapSystem {
  public:
   std::string name() const override { return "waiting"; }

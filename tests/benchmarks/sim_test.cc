@@ -31,17 +31,17 @@ TEST(SimModels, HaveTheirParametersAndOperations) {
   const ModelPreset resnet = model_preset("resnet50");
   EXPECT_EQ(resnet.parameters(), 25'557'032u);
   EXPECT_EQ(resnet.gradients.size(), 161u);
-  EXPECT_NEAR(resnet.forward_flops() / 2, 4.1e9, 0.05e9);  // Multiply-adds of the paper's table.
+  EXPECT_NEAR(resnet.forward_flops() / 2, 4.1e9, 0.05e9);  // multiply-adds in the paper's table
   const ModelPreset gpt = model_preset("gpt1b");
   EXPECT_NEAR(static_cast<double>(gpt.parameters()), 1.03e9, 0.005e9);
-  // Two operations a weight and token, and attention's own.
+  // Two operations per weight and token, plus attention's own.
   const double weights = static_cast<double>(gpt.parameters() - 50304 * 1792);
   EXPECT_NEAR(gpt.forward_flops() / (2 * weights * 1024), 1.08, 0.02);
   EXPECT_THROW(model_preset("alexnet"), KoloError);
 }
 
-// Where one node stands for all, buckets are padded; where their parts are equal anyway, that
-// changes nothing.
+// If one node represents all, buckets are padded; if their parts are equal anyway, padding changes
+// nothing.
 TEST(SimCluster, ManyRanksPlayedByOneNodeTakeAsLongAsAllOfThem) {
   for (const char* algorithm : {"ring", "hierarchical:direct,ring", "hierarchical:native,ring",
                                 "hierarchical:native,halving_doubling", "tree"}) {
@@ -89,7 +89,7 @@ TEST(SimCluster, StragglersAreDrawnFromTheirSeed) {
   EXPECT_EQ(first.late_us, again.late_us);
   EXPECT_EQ(first.slowness, again.slowness);
   const double mean = std::accumulate(first.late_us.begin(), first.late_us.end(), 0.0) / 4096;
-  EXPECT_NEAR(mean, 100, 8);  // Five standard deviations.
+  EXPECT_NEAR(mean, 100, 8);  // five standard deviations
   const auto slow = std::count(first.slowness.begin(), first.slowness.end(), 3.0);
   EXPECT_NEAR(static_cast<double>(slow), 1024, 5 * 28);
 }
@@ -130,7 +130,7 @@ TEST(SimStep, OneRankComputesOnly) {
   EXPECT_EQ(times.efficiency(), 1);
 }
 
-// The last bucket is all that cannot be hidden: at 10 Gbit/s one of 64 MiB takes a sixth of the
+// Only the last bucket cannot be hidden: at 10 Gbit/s, a bucket of 64 MiB takes a sixth of the
 // pass.
 TEST(SimStep, BucketsOfDeviceMemoryHideNearlyAllByThemselves) {
   StepSpec spec = step_of("resnet50");
@@ -144,8 +144,8 @@ TEST(SimStep, BucketsOfDeviceMemoryHideNearlyAllByThemselves) {
   EXPECT_LT(predict_step(cluster, spec).efficiency(), 0.9);
 }
 
-// With a fast network only what follows the last gradient shows; with a slow one, all but what
-// backward hides.
+// With a fast network only the time after the last gradient is exposed; with a slow one, all but
+// the time that the backward pass hides.
 TEST(SimStep, ExposesWhatBackwardDoesNotHide) {
   const StepSpec spec = step_of("resnet50");
   ClusterSpec fast{.nodes = 8, .compile = forced("direct")};
@@ -157,7 +157,7 @@ TEST(SimStep, ExposesWhatBackwardDoesNotHide) {
   const double bytes = 4.0 * 25'557'032 * 2 * 7 / 8;
   EXPECT_LT(few.exposed_us, 0.25 * bytes / 50'000 + 500);
   EXPECT_GE(many.step_us,
-            10'000 + bytes / 1000);  // No gradient is ready before the forward is over.
+            10'000 + bytes / 1000);  // no gradient is ready before the forward pass ends
   EXPECT_LE(many.step_us, 30'000 + bytes / 1000 + 5000);
   EXPECT_GT(few.efficiency(), 0.9);
   EXPECT_LT(many.efficiency(), 0.2);
@@ -175,12 +175,12 @@ TEST(SimStep, ASlowRankShowsAsItsOwnTime) {
   EXPECT_NEAR(times.step_us - times.exposed_us, 60'000, 1e-6);
 }
 
-/// A group of one tensor of which 1 % travels.
+/// A group of one tensor of which 1 % is sent.
 SparseOptions one_percent(std::size_t count, ExchangeRoute route) {
   return {.tensors = {{.name = "weight", .count = count}}, .density = 0.01, .route = route};
 }
 
-/// Codecs and processors take no time, so that links show alone.
+/// Codecs and processors take no time, so that only links matter.
 ClusterSpec slow_links(int nodes) {
   ClusterSpec spec{.nodes = nodes};
   spec.costs.links = parse_link_costs(
@@ -203,10 +203,10 @@ TEST(SimSparse, PayloadsTakeTheBytesOfTheirPairsAndNotOfTheirElements) {
     }
     const double pairs = kPairs * (n - 1) / n;
     EXPECT_LT(static_cast<double>(sent), 14 * pairs + 200.0 * n) << n;
-    EXPECT_GT(static_cast<double>(sent), 10 * pairs) << n;  // Indices may take 16 bits.
+    EXPECT_GT(static_cast<double>(sent), 10 * pairs) << n;  // indices may take 16 bits
     const double us = cluster.run({&schedules}, {0})[0];
     EXPECT_GE(us, static_cast<double>(sent) / 100) << n;
-    // Starting, and latencies of two messages.
+    // Start, and latencies of two messages.
     EXPECT_LT(us, static_cast<double>(sent) / 100 + cluster.agreement_us() + 3 * 5 + 1) << n;
   }
 }
@@ -296,7 +296,7 @@ TEST(SimCheck, PredictsFromTheCostsThatARowCarries) {
   std::ofstream(file) << nlohmann::json{row, other};
   const std::vector<MeasuredRow> rows = read_measured(file, "median_us");
   std::remove(file.c_str());
-  ASSERT_EQ(rows.size(), 1u);  // Only Kolo's.
+  ASSERT_EQ(rows.size(), 1u);  // only Kolo's
   EXPECT_EQ(rows[0].time_us, 160);
   const CompileOptions started_at_once{.eager_bytes = 8192};
   const MachineCosts machine{.links = parse_link_costs(rows[0].link_costs)};

@@ -18,7 +18,7 @@
 namespace kolo {
 namespace {
 
-/// A node's memory that moves so many bytes in a microsecond, whoever wrote them.
+/// Memory of a node that moves a number of bytes per microsecond, whichever rank wrote them.
 MemoryCost memory_of_rate(double bytes_per_us) {
   return {.latency_us = 0.5,
           .cached_bytes_per_us = bytes_per_us,
@@ -28,7 +28,7 @@ MemoryCost memory_of_rate(double bytes_per_us) {
           .shared_bytes_per_us = bytes_per_us};
 }
 
-/// Kernels and messages cost the processor nothing, so that links show alone.
+/// Kernels and messages take no processor time, so that only links matter.
 MachineCosts only_links() {
   MachineCosts costs;
   costs.links.network = {.latency_us = 8, .bytes_per_us = 1024, .message_us = 0};
@@ -49,7 +49,7 @@ SimulatorSchedules::Compile compiler(const ProcessGrid& grid, const BucketLayout
   };
 }
 
-/// Without symmetry, all ranks starting at 0 unless told otherwise.
+/// Without symmetry; all ranks start at 0 by default.
 double all_reduce_us(const ProcessGrid& grid, const BucketLayout& layout,
                      const CompileOptions& compile, const MachineCosts& costs,
                      std::vector<double> start_us = {}) {
@@ -59,7 +59,7 @@ double all_reduce_us(const ProcessGrid& grid, const BucketLayout& layout,
   return simulate(grid, {&bucket, 1}, {.costs = costs})[0];
 }
 
-/// One whole chunk, whatever its size.
+/// One whole chunk of any size.
 CompileOptions in_one_chunk(std::string algorithm) {
   return {.algorithm = std::move(algorithm),
           .chunk_bytes = std::size_t{1} << 40,
@@ -146,7 +146,7 @@ TEST(SimulatorForms, RanksOfANodeShareItsLink) {
   // bytes, and while it passes one rank's, the other's are on their way.
   const double us = all_reduce_us(ProcessGrid::with_node_sizes({2, 2}), {.count = kCount},
                                   in_one_chunk("hierarchical:direct,ring"), only_links());
-  const double flags = 3 * 0.5;  // Contributions are there, sums are there, sums are read.
+  const double flags = 3 * 0.5;  // contributions are there, sums are there, sums are read
   EXPECT_NEAR(us, kBytes / 1024 + 8 + flags, 1e-6);
 }
 
@@ -238,8 +238,8 @@ TEST(SharedCapacityTest, JobsSlowEachOtherDownOnlyBeyondTheCapacity) {
   EXPECT_DOUBLE_EQ(wide.next_end(), 2);
 }
 
-// Every schedule there is runs to its end, not sooner than its bytes could pass the links, and not
-// later than if nothing overlapped: each message, flag and kernel after the other.
+// Every schedule runs to its end, not sooner than its bytes can pass the links, and not later than
+// without any overlap: each message, flag and kernel after the other.
 TEST(Simulator, EveryAlgorithmEndsWithinItsBounds) {
   const MachineCosts costs;
   for (int ranks = 1; ranks <= 8; ++ranks) {
@@ -274,7 +274,7 @@ TEST(Simulator, EveryAlgorithmEndsWithinItsBounds) {
               out[static_cast<std::size_t>(grid.node(rank))] += bytes;
               in[static_cast<std::size_t>(grid.node(step.peer))] += bytes;
             }
-            // Nothing costs more than 50 us, or is slower than the network.
+            // Nothing takes more than 50 us, or is slower than the network.
             all_after_another += 50 + 2 * bytes / costs.links.network.bytes_per_us;
           }
         }
@@ -288,7 +288,7 @@ TEST(Simulator, EveryAlgorithmEndsWithinItsBounds) {
   }
 }
 
-// One node stands for all of them exactly, not nearly.
+// One node represents all of them exactly, not approximately.
 TEST(Simulator, OneNodeStandsForAll) {
   const MachineCosts costs;
   int rotations = 0, exchanges = 0;
@@ -320,8 +320,8 @@ TEST(Simulator, OneNodeStandsForAll) {
       const NodeSymmetry symmetry = find_symmetry(grid, compile, nodes);
       const bool is_halving = what.find("halving") != std::string::npos;
       if (symmetry == NodeSymmetry::kNone) {
-        // Only these: ranks beyond a power of two sit out, and halves inside a node are no
-        // rotation.
+        // Other cases have no symmetry: ranks beyond a power of two sit out, and halves inside a
+        // node are no rotation.
         EXPECT_TRUE(is_halving) << what;
         continue;
       }
@@ -376,7 +376,7 @@ TEST(Simulator, RefusesWhatIsNotAlike) {
             NodeSymmetry::kNone);
 }
 
-// A schedule that lacks a step comes to a stand, and the complaint names who waits for whom.
+// A schedule that lacks a step deadlocks, and the error names which rank waits for which.
 TEST(Simulator, NamesWhatAStuckScheduleWaitsFor) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
   for (StepKind dropped : {StepKind::kSend, StepKind::kSignal}) {

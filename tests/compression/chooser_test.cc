@@ -57,7 +57,7 @@ TEST(ChooserTest, PredictsTheTableOfSparseAllReduces) {
   }
 }
 
-// Every message is paid for: all-gather and owners send one to every other rank.
+// Every message has its cost: all-gather and owners send one to every other rank.
 TEST(ChooserTest, MessagesAreThoseOfTheSchedules) {
   constexpr double kNoBytes = 1e18;
   for (const int ranks : {2, 5, 64}) {
@@ -92,7 +92,7 @@ TEST(ChooserTest, BreaksEvenAtTheDensitiesOfTheFormulas) {
   }
 }
 
-// Selecting moves 12 bytes an element, so that a link that is fast enough makes it pointless.
+// Selecting moves 12 bytes per element, so a fast enough link makes it pointless.
 TEST(ChooserTest, SelectionBandwidthBoundsTheLinksThatGain) {
   const double selector = 10'000;
   const CompressionGroupShape group = group_of(10'000'000, 0.01, 8);
@@ -106,8 +106,8 @@ TEST(ChooserTest, SelectionBandwidthBoundsTheLinksThatGain) {
   }
 }
 
-// 16 bits take their link's time or their cores', whichever is longer: 10 million elements between
-// two ranks are 20 MB on the link and 120 in memory.
+// 16 bits take the time of the link or of the cores, whichever is longer: 10 million elements
+// between two ranks are 20 MB on the link and 120 MB in memory.
 TEST(ChooserTest, CastsGoOnWhileBytesAreOnTheirWay) {
   const CompressionGroupShape group = group_of(10'000'000, 0.01, 2);
   for (const double link : {1000.0, 10'000.0}) {
@@ -163,7 +163,7 @@ TEST(ChooserTest, OneRankHasNothingToSend) {
 
 // --- Whole steps --------------------------------------------------------------------------------
 
-/// 4 million elements between 4 ranks, links of 12 MB/s: dense takes 2 s, top-k of 1 % some 35 ms.
+/// 4 million elements between 4 ranks, links of 12 MB/s: dense takes 2 s, top-k of 1 % about 35 ms.
 GroupExchange slow_exchange(double cores = 1) {
   CompressionCosts costs{.link = {.latency_us = 100, .bytes_per_us = 12}};
   costs.cores = cores;
@@ -181,8 +181,8 @@ ReducePath chosen_for(const GroupExchange& exchange, double compute_us, double e
   return choice.paths.front();
 }
 
-// The rule asks for steps 1.2 times as short: as compute grows, the same exchange stops paying, at
-// the place of the formula; first top-k instead of 16 bits, then 16 bits.
+// Steps must become 1.2 times as short: as computation grows, the same exchange stops paying, where
+// the formula says; first top-k compared with 16 bits, then 16 bits.
 TEST(ChooseStep, PaysIfStepsBecomeAFifthFaster) {
   const GroupExchange exchange = slow_exchange();
   const double dense = exchange_us(kDense, exchange);
@@ -193,7 +193,7 @@ TEST(ChooseStep, PaysIfStepsBecomeAFifthFaster) {
   const double until_16 = (dense - kLeastGain * dense16) / (kLeastGain - 1);
   ASSERT_LT(until_16, until_sparse);
   EXPECT_EQ(chosen_for(exchange, 0.99 * until_16, dense), kOwnersPairwise);
-  // From here on top-k is measured against dense itself.
+  // From here on top-k competes with dense itself.
   const double until_none = (dense - kLeastGain * sparse) / (kLeastGain - 1);
   EXPECT_EQ(chosen_for(exchange, 0.99 * until_none, dense), kOwnersPairwise);
   EXPECT_EQ(chosen_for(exchange, 1.01 * until_none, dense), kDense);
@@ -217,7 +217,7 @@ TEST(ChooseStep, WhatIsHiddenIsWorthNothing) {
   EXPECT_EQ(hidden.paths.front(), kDense);
   EXPECT_EQ(hidden.step_us, 2 * dense);
   EXPECT_THAT(hidden.reason, HasSubstr("0.0 us of it waiting"));
-  // What shows of it is all that can be saved, however slow the link is.
+  // At most the exposed time can be saved, however slow the link is.
   EXPECT_EQ(chosen_for(exchange, 2 * dense, 0.1 * dense), kDense);
   EXPECT_NE(chosen_for(exchange, 2 * dense, 0.9 * dense), kDense);
 }
@@ -234,7 +234,7 @@ TEST(ChooseStep, SaysWhatWasMeasuredAndPredicted) {
   EXPECT_THAT(choice.reason, HasSubstr("with top-k, where 1.2 times"));
 }
 
-// Selection on cores that compute needs, too, is not hidden behind it: as long as steps are short.
+// Selection on cores that computation needs is not hidden behind it, as long as steps are short.
 TEST(ChooseStep, NothingHidesWorkOnSharedCores) {
   for (const double cores : {1.0, 0.5}) {
     GroupExchange exchange = slow_exchange(cores);
@@ -242,7 +242,7 @@ TEST(ChooseStep, NothingHidesWorkOnSharedCores) {
     const GroupExchange small{.shape = group_of(1000, 0.01, 4), .costs = exchange.costs};
     const double dense = exchange_us(kDense, exchange);
     const double small_dense = exchange_us(kDense, small);
-    // 0.4 s of selection behind 1.5 s of computation, which hides all but half a second of dense.
+    // 0.4 s of selection and 1.5 s of computation, which hides all but half a second of dense.
     const double exposed = 0.5e6;
     const StepChoice choice =
         choose_step(std::vector{exchange, small}, {.step_us = 2e6, .exposed_us = exposed});
@@ -252,7 +252,7 @@ TEST(ChooseStep, NothingHidesWorkOnSharedCores) {
   }
 }
 
-// A group begins when all of it is ready: the last one has nothing to hide behind.
+// A group begins when all of it is ready: the last group has nothing to hide behind.
 TEST(ChooseStep, TheLastGroupShows) {
   const GroupExchange large = slow_exchange();
   const GroupExchange small{.shape = group_of(100'000, 0.01, 4), .costs = large.costs};

@@ -14,7 +14,7 @@
 #include "tests/compression/sparse_numbers.h"
 #include "tests/support/node_shapes.h"
 
-/// Compression groups of many shapes, all from a seed, and what their ranks hold.
+/// Compression groups of many shapes, all from a seed, and the values of their ranks.
 namespace kolo::test {
 
 inline constexpr std::uint32_t kGroupSeed = 97;
@@ -75,7 +75,8 @@ inline Sums residual_sums(CompressedJob& job, const SparseOptions& options) {
   return sums;
 }
 
-/// As many ranks as keep 1 / ranks a power of two, so that averages of lattice numbers are exact.
+/// Numbers of ranks for which 1 / ranks is a power of two, so that averages of lattice numbers are
+/// exact.
 inline std::vector<int> any_nodes(std::mt19937& random) {
   const std::vector<int> shapes[] = {{1}, {2}, {4}, {1, 1}, {2, 2}, {4, 4}, {2, 2, 2, 2}, {3, 1}};
   return shapes[random() % std::size(shapes)];

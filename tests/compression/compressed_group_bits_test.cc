@@ -1,5 +1,5 @@
-// The bits of results and residuals: those of other code, of the dense path, and the same on all
-// ranks.
+// The bits of results and residuals: equal to independent code and to the dense path, and equal on
+// all ranks.
 
 #include <algorithm>
 #include <cmath>
@@ -18,8 +18,8 @@
 namespace kolo::test {
 namespace {
 
-// I2 and I6: on all ranks, along all routes and for any interleaving the bits of plain arithmetic,
-// in results and residuals.
+// I2 and I6: on all ranks, on all routes and for any interleaving, results and residuals have the
+// bits of plain arithmetic.
 TEST_F(CompressedGroupTest, GivesTheBitsOfPlainArithmetic) {
   for (int round = 0; round < 24; ++round) {
     SparseOptions options = any_options(random_);
@@ -61,7 +61,7 @@ TEST_F(CompressedGroupTest, GivesTheBitsOfPlainArithmetic) {
   }
 }
 
-// I5, and the same between nodes, where sums of nodes are summed.
+// I5, also between nodes, where sums of nodes are summed.
 TEST_F(CompressedGroupTest, DensityOneEqualsTheDensePath) {
   for (const std::vector<int>& nodes :
        {std::vector<int>{1}, {2}, {5}, {1, 1, 1}, {2, 2}, {3, 3}, {2, 1}}) {
@@ -90,7 +90,7 @@ TEST_F(CompressedGroupTest, DensityOneEqualsTheDensePath) {
   }
 }
 
-// I6 of every method, and I11: the same on all ranks and along all routes.
+// I6 for every method, and I11: equal on all ranks and on all routes.
 TEST_F(CompressedGroupTest, Edges) {
   std::vector<Number> numbers(std::begin(kEdgeNumbers), std::end(kEdgeNumbers));
   numbers.push_back(normal);
@@ -119,8 +119,8 @@ TEST_F(CompressedGroupTest, Edges) {
   }
 }
 
-// Layers with very different gradients in one group: every one of them keeps nearly the energy of
-// its own largest sums. Ranked together, the first would keep next to nothing.
+// Layers with very different gradients in one group: each of them keeps nearly the energy of its
+// own largest sums. Ranked together, the first layer would keep next to nothing.
 TEST_F(CompressedGroupTest, QuotaKeepsNearlyTheEnergyOfTheExactChoiceOfEachTensor) {
   constexpr std::size_t kCount = 40000, kKept = kCount / 100;
   const SparseOptions options = options_of({kCount, kCount, kCount, kCount}, 0.01);

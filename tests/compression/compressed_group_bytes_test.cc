@@ -1,4 +1,4 @@
-// What transports count, by the formulas of payloads.
+// The counts of transports, compared with the formulas of payloads.
 
 #include <algorithm>
 #include <vector>
@@ -12,8 +12,8 @@
 namespace kolo::test {
 namespace {
 
-/// What a rank sends in each phase of a step, by the formulas of payloads and the pairs that it
-/// really sends; the second phase is empty by all-gather.
+/// Bytes that a rank sends in each phase of a step, by the formulas of payloads for the pairs that
+/// it really sends; the second phase is empty by all-gather.
 struct Phases {
   std::size_t shares = 0;
   std::size_t results = 0;
@@ -52,8 +52,8 @@ Phases expected_phases(int rank, ExchangeRoute route, const SparsePlan& plan,
   return phases;
 }
 
-// I13: what the transports count is what the formulas say of each phase, for the pairs that plain
-// arithmetic sends; and never more than was planned.
+// I13: the transports count the bytes that the formulas give for each phase and for the pairs of
+// plain arithmetic; never more than planned.
 TEST_F(CompressedGroupTest, CountedBytesAreThoseOfTheFormulas) {
   for (const int ranks : {2, 3, 5, 8, 16, 64, 256}) {
     const std::vector<std::size_t> counts = ranks > 64 ? std::vector<std::size_t>{20000, 48}
@@ -82,8 +82,8 @@ TEST_F(CompressedGroupTest, CountedBytesAreThoseOfTheFormulas) {
   }
 }
 
-// T5: with pairs to owners in 6 bytes and back in 8, whatever the number of ranks; headers apart.
-// Nor does anything else change: all ranks agree, and nothing is lost.
+// T5: pairs take 6 bytes to owners and 8 bytes back, for any number of ranks, apart from headers.
+// Everything else is unchanged: all ranks agree, and nothing is lost.
 TEST_F(CompressedGroupTest, BytesDoNotGrowWithTheNumberOfRanks) {
   for (const int ranks : {2, 16, 128, 256}) {
     const SparseOptions options = options_of({65536}, 0.02);
@@ -98,8 +98,8 @@ TEST_F(CompressedGroupTest, BytesDoNotGrowWithTheNumberOfRanks) {
     const std::size_t k = job.group(0).stats().k;
     for (int rank = 0; rank < ranks; ++rank) {
       ASSERT_EQ(job.rank(rank).results(), job.rank(0).results());
-      // Header, segment, padding and page count there; header, segment, page and a rounded quota
-      // back.
+      // Header, segment, padding and page count on the way there; header, segment, page and a
+      // rounded quota on the way back.
       EXPECT_LE(job.rank(rank).sent_bytes(), 14 * k + others * (16 + 8 + 2 + 4 + 16 + 8 + 4 + 8))
           << ranks << " ranks, seed " << kGroupSeed;
     }

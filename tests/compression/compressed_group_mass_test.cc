@@ -1,4 +1,4 @@
-// What residuals keep: nothing is lost, nothing appears, and a bad step changes nothing.
+// Conservation by residuals: nothing is lost, nothing appears, and a bad step changes nothing.
 
 #include <algorithm>
 #include <cmath>
@@ -50,7 +50,8 @@ TEST_F(CompressedGroupTest, WithoutFeedbackNothingIsKept) {
   EXPECT_EQ(job.group(0).residual_norm(0), 0.0);
 }
 
-// I10: one bad number on any rank, and no bit of any state has changed on any rank; all see it.
+// I10: with one bad number on any rank, no bit of any state changes on any rank; all ranks detect
+// it.
 TEST_F(CompressedGroupTest, ABadNumberOnOneRankSkipsTheStepOnAll) {
   const auto methods = coded_methods();
   for (int round = 0; round < 24; ++round) {

@@ -1,4 +1,4 @@
-// From step to step: their order, momentum, state that goes on elsewhere, and no allocation.
+// Order of steps, momentum, state that moves to other ranks, and absence of allocations.
 
 #include <memory>
 
@@ -20,7 +20,7 @@ TEST_F(CompressedGroupTest, StepsHaveAnOrder) {
   EXPECT_EQ(job.group(0).step(), 1u);
 }
 
-// Nobody's momentum is lost or counted twice: in dense steps it is that of a dense optimizer.
+// No rank's momentum is lost or counted twice: in dense steps it is that of a dense optimizer.
 TEST_F(CompressedGroupTest, CorrectedMomentumOfDenseStepsIsTheOptimizers) {
   for (const std::vector<int>& nodes : {std::vector<int>{2}, {2, 2}}) {
     SparseOptions options = options_of({160}, 1.0);
@@ -68,7 +68,7 @@ TEST_F(CompressedGroupTest, SavedStateGoesOnBitForBit) {
   }
 }
 
-// I12: among other ranks and nodes, what all residuals are worth stays the same, exactly.
+// I12: on other ranks and nodes, the total value of all residuals is preserved exactly.
 TEST_F(CompressedGroupTest, ARemappedStateIsWorthAsMuch) {
   for (int round = 0; round < 16; ++round) {
     SparseOptions options = any_options(random_);

@@ -6,7 +6,7 @@
 namespace kolo::test {
 namespace {
 
-// The same from a thread for each rank, for the thread sanitizer.
+// As above, with a thread for each rank, for the thread sanitizer.
 TEST_F(CompressedGroupTest, RanksMayBeThreads) {
   for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}}) {
     SparseOptions options = options_of({5000}, 0.02);

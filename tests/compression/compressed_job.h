@@ -64,7 +64,7 @@ class GroupTensors final : public Packer {
   std::vector<std::size_t> offsets_;
 };
 
-/// One rank of it: a bucket for sparse steps and one for dense ones.
+/// One rank of the job: a bucket for sparse steps and one for dense ones.
 class CompressedRank {
  public:
   CompressedRank(InProcessHub& hub, int rank, const SparseOptions& options, Placement placement)
@@ -78,7 +78,7 @@ class CompressedRank {
     add(compile_sparse);
     add(compile_dense_step);
   }
-  /// What is in flight refers to the executor's memory, so the transport ends first.
+  /// Work in flight refers to the executor's memory, so the transport ends first.
   ~CompressedRank() { transport_->shutdown(false); }
   CompressedRank(const CompressedRank&) = delete;
   CompressedRank& operator=(const CompressedRank&) = delete;
@@ -167,8 +167,8 @@ class CompressedJob {
   CompressedRank& rank(int i) { return *ranks_[static_cast<std::size_t>(i)]; }
   CompressedGroup& group(int i) { return *rank(i).group; }
 
-  /// One step of all ranks, in a seeded interleaving. Returns whether it was not skipped.
-  /// Errors: std::runtime_error if ranks differ about that, or it does not end.
+  /// One step of all ranks, in a seeded interleaving. Returns false if it was skipped. Errors:
+  /// std::runtime_error if ranks differ about that, or if it does not end.
   bool step(const std::vector<Tensors>& gradients) {
     for (int i = 0; i < size(); ++i) rank(i).start(gradients[static_cast<std::size_t>(i)]);
     std::vector<SeededScheduler::Pollable> pollables;

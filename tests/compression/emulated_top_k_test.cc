@@ -1,5 +1,5 @@
-// Top-k's kernels on the emulated device, bit for bit as sorting everything; its digits and its
-// plan.
+// Top-k's kernels on the emulated device, compared bit for bit with sorting everything; its digits
+// and its plan.
 
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ test::TopKAnswer on_emulator(const test::TopKCase& input, std::size_t k) {
   return answer;
 }
 
-// Its sums are what is left in the residual.
+// Its sums remain in the residual.
 test::TopKAnswer by_sorting(const test::TopKCase& input, std::size_t k) {
   test::TopKAnswer answer = test::top_k_by_sorting(input, 1.0f, k);
   for (const std::uint32_t i : answer.indices) answer.sums[i] = 0.0f;
@@ -128,7 +128,7 @@ TEST(RadixSelectTest, DigitsMakeUpAKey) {
 
 TEST(RadixSelectTest, FindsTheBinOfEveryElement) {
   const std::uint32_t counts[] = {3, 0, 2, 1, 0};
-  const std::uint32_t bin_of[] = {3, 2, 2, 0, 0, 0};  // From the top.
+  const std::uint32_t bin_of[] = {3, 2, 2, 0, 0, 0};  // from the top
   const std::uint32_t needed[] = {1, 1, 2, 1, 2, 3};
   for (std::uint32_t need = 1; need <= 6; ++need) {
     const radix::Bin bin = radix::find_bin(counts, 5, need);

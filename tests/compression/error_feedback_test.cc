@@ -33,7 +33,7 @@ std::vector<float> residual_of(const ErrorFeedback& feedback, std::size_t tensor
   return {residual.begin(), residual.end()};
 }
 
-// I8: what one rank keeps of its sums.
+// I8: the part of its sums that one rank keeps.
 TEST(ErrorFeedbackTest, WhatIsLeftIsAContraction) {
   std::mt19937 random(kFeedbackSeed);
   for (int round = 0; round < 20; ++round) {
@@ -66,7 +66,7 @@ TEST(ErrorFeedbackTest, OnlyWhatBecamePartOfTheResultLeavesTheResidual) {
   EXPECT_DOUBLE_EQ(feedback.residual_norm(0), std::sqrt(1 + 9 + 0.25));
 }
 
-// I10, with the velocity too.
+// I10, including the velocity.
 TEST(ErrorFeedbackTest, AnAbortedStepChangesNoBit) {
   std::mt19937 random(kFeedbackSeed);
   for (const bool corrected : {false, true}) {
@@ -121,7 +121,7 @@ TEST(MomentumCorrectionTest, WhatWasSentLeavesTheVelocity) {
   EXPECT_THAT(residual_of(feedback, 0), ElementsAre(0, 2));
   feedback.fold(0, std::vector<float>{0, 0}, 1.0f, 1, selected);
   EXPECT_THAT(selected.indices, ElementsAre(1));
-  EXPECT_THAT(selected.values, ElementsAre(3));  // What was left, and half the velocity.
+  EXPECT_THAT(selected.values, ElementsAre(3));  // the residual and half the velocity
 }
 
 TEST(ErrorFeedbackTest, DenseStepsSendTheResidualToo) {
@@ -136,7 +136,7 @@ TEST(ErrorFeedbackTest, DenseStepsSendTheResidualToo) {
   EXPECT_THAT(residual_of(feedback, 0), ElementsAre(0, 0));
 }
 
-// I12: also where tensors are registered in another order after a restart.
+// I12: also if tensors are registered in another order after a restart.
 TEST(FeedbackStateTest, LoadingTakesTensorsByName) {
   ErrorFeedback first({{"a", 3}, {"b", 2}}, MomentumCorrection{});
   const std::vector<std::vector<float>> gradients = {{4, 5, 6}, {8, 9}};
@@ -176,7 +176,7 @@ TEST(FeedbackStateTest, RefusesWhatDoesNotFit) {
   }
 }
 
-// Parts of a tensor, cut in two on four ranks, become whole ones on two, and those thirds on three.
+// Parts of a tensor cut in two on four ranks become whole on two, and these become thirds on three.
 TEST(FeedbackStateTest, PartsAreCutAnew) {
   const auto part = [](std::size_t first, std::vector<float> residual) {
     return FeedbackState{

@@ -1,4 +1,4 @@
-// What exchanges are made of: owners, routes, sums of owners, the threshold of all.
+// Parts of exchanges: owners, routes, sums of owners, and the common threshold.
 
 #include <cmath>
 #include <initializer_list>

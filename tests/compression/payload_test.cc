@@ -77,8 +77,8 @@ void expect_exact_split(const std::vector<float>& values, const std::vector<floa
   }
 }
 
-// I1. What is sent is zero or near the value, so that their difference is exact in float64. Numbers
-// of all magnitudes in even rounds, of about one magnitude in odd ones.
+// I1. A sent value is zero or near the original, so that their difference is exact in float64. Even
+// rounds have numbers of all magnitudes, odd ones of about one magnitude.
 TEST(ValueCodecTest, WhatIsSentAndWhatIsLeftAddUpExactly) {
   std::mt19937 random(kPayloadSeed);
   std::normal_distribution<float> normal;
@@ -179,7 +179,7 @@ TEST(IndexCodecTest, RefusesWhatIsNoEncoding) {
   std::vector<std::byte> bytes(index_bytes(IndexCoding::kU16Pages, 70001, 2));
   encode_indices(IndexCoding::kU16Pages, 70001, indices, bytes);
   std::vector<std::uint32_t> decoded(2);
-  bytes[0] = std::byte{2};  // Two in the first page, one in the second.
+  bytes[0] = std::byte{2};  // two in the first page, one in the second
   EXPECT_THROW(decode_indices(IndexCoding::kU16Pages, 70001, bytes, decoded), KoloError);
   bytes[0] = std::byte{0};
   EXPECT_THROW(decode_indices(IndexCoding::kU16Pages, 70001, bytes, decoded), KoloError);
@@ -246,7 +246,7 @@ TEST(PayloadTest, GivesBackEveryPair) {
   }
 }
 
-// I13, per payload: 16 for the header, 8 a tensor, then the pairs.
+// I13, per payload: 16 bytes for the header, 8 per tensor, then the pairs.
 TEST(PayloadTest, TakesTheBytesOfTheFormula) {
   const PayloadPlan narrow{.wire = DType::kFloat16,
                            .coding = IndexCoding::kU16Pages,
@@ -283,7 +283,7 @@ TEST(PayloadTest, RefusesOtherShapes) {
   EXPECT_THROW(decode_payload(other, bytes, decoded), KoloError);
 }
 
-// Bytes that are not what was sent: refused, or pairs that the plan allows.
+// Bytes other than those sent are refused, or decode to pairs that the plan allows.
 TEST(PayloadTest, DamagedIsRefusedOrHoldsPairsOfItsPlan) {
   constexpr std::uint64_t kDamageSeed = 8;
   constexpr int kMutations = 30'000;
@@ -309,7 +309,7 @@ TEST(PayloadTest, DamagedIsRefusedOrHoldsPairsOfItsPlan) {
       bytes[random() % bytes.size()] =
           random() % 4 == 0 ? std::byte{0xff} : static_cast<std::byte>(random());
     }
-    // A copy of exactly this size, so that the address sanitizer sees a read beyond it.
+    // A copy of exactly this size, so that the address sanitizer detects reads beyond it.
     const std::vector<std::byte> sent(
         bytes.begin(),
         bytes.begin() + static_cast<std::ptrdiff_t>(random() % 8 == 0 ? random() % bytes.size()

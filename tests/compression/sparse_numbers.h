@@ -36,7 +36,7 @@ inline float lattice(std::mt19937& random) {
 }
 inline float normal(std::mt19937& random) { return std::normal_distribution<float>()(random); }
 
-/// Nothing to choose, nothing but signs, nothing but equals, nothing that is normal.
+/// All zero, signs only, all equal, and no normal numbers.
 inline constexpr Number kEdgeNumbers[] = {
     [](std::mt19937&) { return 0.0f; }, [](std::mt19937&) { return -0.0f; },
     [](std::mt19937&) { return -2.5f; },
@@ -44,7 +44,7 @@ inline constexpr Number kEdgeNumbers[] = {
       return std::bit_cast<float>(static_cast<std::uint32_t>(random()) & 0x807fffffu);
     }};
 
-/// Infinity and not a number by turns.
+/// Alternately infinity and NaN.
 inline float bad_number(int round) {
   return round % 2 == 0 ? std::numeric_limits<float>::infinity()
                         : std::numeric_limits<float>::quiet_NaN();
@@ -60,7 +60,7 @@ inline SparseOptions options_of(const std::vector<std::size_t>& counts, double d
   return options;
 }
 
-/// All methods with a codec: what their groups have in common is tested with each.
+/// All methods with a codec, each of which is tested for the common properties of groups.
 inline std::vector<const CompressionMethod*> coded_methods() {
   std::vector<const CompressionMethod*> methods;
   for (const CompressionMethod* method : compression_methods()) {
@@ -80,7 +80,7 @@ inline std::vector<SparseOptions> all_ways(const SparseOptions& options) {
   return ways;
 }
 
-/// Those of every method.
+/// The cases of every method.
 inline std::vector<SparseOptions> all_ways_of_all_methods(SparseOptions options) {
   std::vector<SparseOptions> all;
   for (const CompressionMethod* method : coded_methods()) {
@@ -91,7 +91,7 @@ inline std::vector<SparseOptions> all_ways_of_all_methods(SparseOptions options)
   return all;
 }
 
-/// The most that a rank sends in the exchange of a sparse step.
+/// The most bytes that a rank sends in the exchange of a sparse step.
 inline ScheduleTraffic planned_exchange(int rank, const ProcessGrid& grid,
                                         const SparseOptions& options) {
   const BucketLayout bucket = sparse_bucket(options, ReduceOp::kSum, Placement::kUser);

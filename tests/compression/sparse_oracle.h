@@ -22,7 +22,7 @@ class SparseOracle {
     residuals_.assign(ranks(), zeros);
   }
 
-  /// Tensors in succession.
+  /// Tensors, one after the other.
   const std::vector<float>& output() const { return output_; }
   const Tensors& residual(int rank) const { return residuals_[static_cast<std::size_t>(rank)]; }
   /// Pairs of the last step, from a rank to an owner, and from an owner to all.
@@ -90,7 +90,7 @@ class SparseOracle {
     }
   }
 
-  /// Of each tensor, each owner keeps its largest sums.
+  /// Each owner keeps its largest sums of each tensor.
   void drop_beyond_quotas() {
     std::size_t begin = 0;
     for (const std::size_t count : plan_.tensor_counts) {

@@ -47,7 +47,7 @@ TEST(SparseSchedules, AreProvedForAllShapesRoutesAndRules) {
   for (int ranks = 1; ranks <= 6; ++ranks) {
     test::for_each_node_shape(ranks, [&](const std::vector<int>& nodes) {
       const ProcessGrid grid = ProcessGrid::with_node_sizes(nodes);
-      // One with an owner for every rank; one that has fewer blocks than ranks; one element.
+      // A group with an owner for every rank; one with fewer blocks than ranks; one element.
       for (const std::vector<std::size_t>& counts :
            {std::vector<std::size_t>{1000, 37}, {130}, {1}}) {
         for (const SparseOptions& options :
@@ -73,7 +73,7 @@ TEST(SparseSchedules, TwoLevelsWhereNodesAreEvenAndHaveSeveralRanks) {
   EXPECT_THAT(layout({2, 2, 2}, 3).ranks, ElementsAre(1, 3, 5));
   EXPECT_EQ(layout({2, 2, 2}, 3).position, 1);
   EXPECT_EQ(layout({2, 2, 2}, 3).shard.offset, 512u);
-  EXPECT_EQ(layout({2, 2, 2}, 3).plan.k, 49u);  // Of 1000 - 512 elements.
+  EXPECT_EQ(layout({2, 2, 2}, 3).plan.k, 49u);  // of 1000 - 512 elements
   EXPECT_EQ(layout({2, 2, 2}, 3).parts[0].first, 512u);
   for (const std::vector<int>& nodes : {std::vector<int>{4}, {1, 1, 1, 1}, {3, 1}}) {
     EXPECT_FALSE(layout(nodes, 0).is_two_level) << test::shape_text(nodes);
@@ -107,7 +107,7 @@ TEST(CompressionGroups, AreFullButNeverCutATensor) {
               ElementsAre(ElementsAre(0), ElementsAre(1, 2), ElementsAre(3)));
 }
 
-// I13: what a schedule may send at most, by the formulas of payloads, for any number of ranks.
+// I13: the limit of bytes sent by a schedule, by the formulas of payloads, for any number of ranks.
 TEST(SparseSchedules, PlanTheBytesOfTheFormula) {
   for (const int ranks : {2, 3, 8, 13}) {
     const ProcessGrid grid =
@@ -126,7 +126,7 @@ TEST(SparseSchedules, PlanTheBytesOfTheFormula) {
       EXPECT_EQ(gathered.bytes, others * plan.contribution().capacity());
       options.route = ExchangeRoute::kLogStep;
       const auto rounds = static_cast<std::size_t>(log_step_rounds(ranks));
-      std::size_t passed = 0;  // Shares, over all rounds.
+      std::size_t passed = 0;  // shares, over all rounds
       for (int round = 0; round < log_step_rounds(ranks); ++round) {
         passed += log_step_forwards(ranks, 0, round).size();
       }
@@ -150,7 +150,7 @@ void disarm(Step& step) {
   step = Step{.kind = StepKind::kCopy, .sources = {Range{.rank = rank}}, .after = step.after};
 }
 
-/// Damages one step of those that it fits.
+/// Damages one step of the fitting ones.
 struct Mutation {
   const char* name;
   bool (*fits)(const Step&);
@@ -183,7 +183,7 @@ constexpr Mutation kMutations[] = {
     {"merge_in_another_order", merges_several, swap_two},
     {"merge_twice", is_merge,
      [](Step& step, Schedule&, std::mt19937&) { step.sources.push_back(step.sources.back()); }},
-    // Two payloads of one length change places on their way.
+    // Two payloads of equal length are swapped on their way.
     {"mistake_payloads",
      [](const Step& step) {
        return (is_codec(step, CodecVerb::kJoin) || is_codec(step, CodecVerb::kDecode)) &&
@@ -208,7 +208,7 @@ constexpr Mutation kMutations[] = {
        }
      }}};
 
-/// Returns false if there is nothing of the kind to damage.
+/// Returns false if there is nothing of this kind to damage.
 bool damage(const Mutation& mutation, std::vector<Schedule>& schedules, std::mt19937& random) {
   std::vector<std::pair<Schedule*, Step*>> found;
   for (Schedule& schedule : schedules) {
@@ -222,7 +222,7 @@ bool damage(const Mutation& mutation, std::vector<Schedule>& schedules, std::mt1
   return true;
 }
 
-/// Loses one dependency that nothing else stands for; returns false if it finds none.
+/// Drops one dependency that nothing else implies; returns false if there is none.
 bool lose_dependency(std::vector<Schedule>& schedules, const ProcessGrid& grid,
                      std::mt19937& random) {
   for (int attempt = 0; attempt < 100; ++attempt) {
@@ -241,7 +241,7 @@ bool lose_dependency(std::vector<Schedule>& schedules, const ProcessGrid& grid,
 }
 
 TEST(SparseSchedules, MutationsAreCaught) {
-  constexpr std::size_t kCount = std::size(kMutations) + 1;  // The last one loses a dependency.
+  constexpr std::size_t kCount = std::size(kMutations) + 1;  // the last one drops a dependency
   std::vector<std::size_t> damaged_by(kCount);
   const auto name = [](std::size_t m) {
     return m + 1 < kCount ? kMutations[m].name : "lose_dependency";

@@ -29,7 +29,7 @@ struct TopKAnswer {
   std::vector<float> values;
 };
 
-/// Bit for bit.
+/// Compares bit for bit.
 inline void expect_equal(const TopKAnswer& actual, const TopKAnswer& expected) {
   ASSERT_EQ(actual.indices, expected.indices);
   ASSERT_EQ(bits_of(actual.values), bits_of(expected.values));

@@ -1,4 +1,4 @@
-// Top-k on a GPU against the one on the processor, bit by bit.
+// Top-k on a GPU, compared bit by bit with the one on the processor.
 
 #include <vector>
 

@@ -47,8 +47,8 @@ Selected selected(TopKSelector& selector, const test::TopKCase& input, float sca
   return result;
 }
 
-// I7: the selection depends on the sums and k only. One selector serves all sizes in turn, so that
-// what an earlier selection left in its memory would show.
+// I7: the selection depends only on the sums and k. One selector serves all sizes in turn, so that
+// remains of an earlier selection in its memory would show.
 TEST(TopKSelectorTest, EqualsTheOracleForAnyHintOnEveryInstructionSet) {
   const std::vector<std::int64_t> targets = test::simd_targets();
   std::vector<TopKSelector> selectors(targets.size());
@@ -133,7 +133,7 @@ TEST(TopKSelectorTest, AscendingAndDescendingMagnitudes) {
   }
 }
 
-// What comes after a cut has to exceed the k-th so far, be it by one last bit.
+// Values after a cut have to exceed the k-th so far, if only by one last bit.
 TEST(TopKSelectorTest, OneLastBitMoreIsEnoughAfterACut) {
   constexpr std::size_t kCount = 60000;
   test::TopKCase input{.name = "nearly equal",

@@ -16,26 +16,26 @@
 
 namespace kolo::test {
 
-/// A device and what only its kind knows.
+/// A device, and the functions specific to its kind.
 class DeviceUnderTest {
  public:
   virtual ~DeviceUnderTest() = default;
   virtual Device& device() = 0;
-  /// Gives enqueued work time to move on.
+  /// Gives enqueued work time to proceed.
   virtual void advance() = 0;
-  /// The stream as a caller would name one of their own.
+  /// The stream as a caller would pass one of its own.
   virtual NativeStream as_callers(Stream& stream) = 0;
-  /// Enqueues work that is complete once `released` holds, which outlives this.
+  /// Enqueues work that completes once `released` holds, which outlives this object.
   virtual void hold(Stream& stream, const std::atomic<bool>& released) = 0;
-  /// Whether all that it takes from the heap is the project's doing.
+  /// Whether all of its heap allocations are made by this project.
   virtual bool counts_heap() const { return true; }
 };
 
-/// One line of the suite.
+/// One case of the suite.
 struct DeviceCase {
   std::string name;
   std::function<std::unique_ptr<DeviceUnderTest>()> open;
-  std::string unavailable = {};  ///< Why this machine cannot run it; empty if it can.
+  std::string unavailable = {};  ///< Reason why this machine cannot run it; empty if it can.
 };
 
 inline std::ostream& operator<<(std::ostream& out, const DeviceCase& tried) {
@@ -46,8 +46,8 @@ inline std::string device_case_name(const testing::TestParamInfo<DeviceCase>& in
   return info.param.name;
 }
 
-/// What every device must do. A binary that includes this header and `device_conformance_tests.h`
-/// and instantiates `DeviceConformance` inherits the suite.
+/// Requirements for every device. A binary that includes this header and
+/// `device_conformance_tests.h` and instantiates `DeviceConformance` inherits the suite.
 class DeviceConformance : public testing::TestWithParam<DeviceCase> {
  protected:
   void SetUp() override {
@@ -59,8 +59,8 @@ class DeviceConformance : public testing::TestWithParam<DeviceCase> {
 
   Device& device() { return under_test_->device(); }
 
-  /// What is enqueued on the stream from now on begins no sooner than `release`. Meanwhile nothing
-  /// is allocated and no kernel is launched for the first time: a device may wait for itself then.
+  /// Work enqueued on the stream from now on does not begin before `release`. Meanwhile do not
+  /// allocate or launch a kernel for the first time: a device may wait for itself then.
   void hold(Stream& stream) {
     released_ = false;
     under_test_->hold(stream, released_);
@@ -87,7 +87,7 @@ class DeviceConformance : public testing::TestWithParam<DeviceCase> {
     wait_for(*event);
   }
 
-  /// The whole of `memory` as elements of `dtype`.
+  /// All of `memory` as elements of `dtype`.
   static BufferView view(const DeviceMemory& memory, DType dtype = DType::kUInt8) {
     return {memory.data(), memory.bytes() / size_of(dtype), dtype, memory.kind()};
   }
@@ -105,7 +105,7 @@ class DeviceConformance : public testing::TestWithParam<DeviceCase> {
     return memory;
   }
 
-  /// What memory holds, once all work on it is complete.
+  /// The contents of memory, once all work on it is complete.
   template <typename T>
   std::vector<T> download(const DeviceMemory& memory) {
     const DeviceMemory pinned = device().allocate(memory.bytes(), MemoryKind::kPinned);
@@ -118,7 +118,7 @@ class DeviceConformance : public testing::TestWithParam<DeviceCase> {
   }
 
   std::atomic<bool> released_{false};
-  std::unique_ptr<DeviceUnderTest> under_test_;  // last: its streams may look at `released_`
+  std::unique_ptr<DeviceUnderTest> under_test_;  // last, because its streams may read `released_`
 };
 
 }  // namespace kolo::test

@@ -169,7 +169,7 @@ TEST_P(DeviceConformance, CopiesThatAreNoStreamOperationsAreRefused) {
   finish(*stream);
 }
 
-/// An event of no device.
+/// An event that belongs to no device.
 class StrayEvent final : public Event {
  public:
   bool done() const override { return true; }
@@ -220,7 +220,7 @@ TEST_P(DeviceConformance, KernelsAreStreamOperations) {
   const auto stream = device().make_stream();
   device().kernels().copy_batched(*stream, copy(CopyDirection::kPack, pack_table, 2.0));
   {
-    // The list of sources is the caller's again at once.
+    // The list of sources belongs to the caller again at once.
     std::vector<const void*> sources(3, bucket.data());
     device().kernels().reduce(*stream, DType::kBFloat16, ReduceOp::kSum, bucket.data(), sources, 6,
                               1.0);
@@ -294,7 +294,7 @@ TEST_P(DeviceConformance, ASteadyStepAllocatesNothing) {
     wait_for(*read);
     wait_for(*written);
   };
-  // Held first, so that the queues grow beyond what a step can make of them.
+  // Held first, so that the queues grow beyond the size that a step can reach.
   hold(*first);
   const AllocationCounts before = device().allocation_counts();
   for (int i = 0; i < 20; ++i) {
@@ -320,7 +320,7 @@ TEST_P(DeviceConformance, ASteadyStepAllocatesNothing) {
 
 // --- Mirrors of device memory --------------------------------------------------------------------
 
-/// Two buffers of a device and a mirror with room for both, each of which has `kMirrored` bytes.
+/// Two buffers of `kMirrored` bytes each on a device, and a mirror with room for both.
 constexpr std::size_t kMirrored = 1000 * sizeof(std::int32_t);
 
 inline PinnedMirror::Copy mirrored(const DeviceMemory& memory, std::size_t offset) {

@@ -15,17 +15,18 @@
 
 namespace kolo::test {
 
-/// The transports of all ranks of a job, and what they share.
+/// The transports of all ranks of a job, and the state that they share.
 struct TransportJob {
   std::shared_ptr<void> shared;
   std::vector<std::unique_ptr<Transport>> ranks;
 };
 
-/// One line of the suite: an implementation, the nodes it is tried on and who polls.
+/// One case of the suite: an implementation, the nodes it is tested on, and the polling threads.
 struct TransportCase {
   std::string name;
   std::vector<int> node_sizes;
-  bool one_thread = false;  ///< All ranks polled round robin by one thread, or each by its own.
+  bool one_thread = false;  ///< All ranks are polled round robin by one thread; otherwise each by
+                            ///< its own.
   std::function<TransportJob(const ProcessGrid&, const TransportLimits&)> make;
 };
 
@@ -36,7 +37,7 @@ inline std::ostream& operator<<(std::ostream& out, const TransportCase& tried) {
 inline constexpr TransportLimits kSuiteLimits{
     .arena_bytes = std::size_t{1} << 16, .flags_per_peer = 64, .counters = 16};
 
-/// What every transport must do. A binary that includes this header and
+/// Requirements for every transport. A binary that includes this header and
 /// `transport_conformance_tests.h` and instantiates `TransportConformance` inherits the suite.
 class TransportConformance : public testing::TestWithParam<TransportCase> {
  protected:
@@ -44,7 +45,7 @@ class TransportConformance : public testing::TestWithParam<TransportCase> {
       : grid_(ProcessGrid::with_node_sizes(GetParam().node_sizes)),
         job_(GetParam().make(grid_, kSuiteLimits)) {}
 
-  /// An agreed end, as a real job has it: all ranks at the same time.
+  /// An agreed end as in a real job: all ranks at the same time.
   ~TransportConformance() override {
     run_ranks(world_size(), [&](const RankRun& run) { rank(run.rank()).shutdown(true); });
   }
@@ -66,13 +67,13 @@ class TransportConformance : public testing::TestWithParam<TransportCase> {
       };
       const auto all_done = [&] {
         bool all = true;
-        for (int i = 0; i < world_size(); ++i) all &= done(i);  // Each gets its turn.
+        for (int i = 0; i < world_size(); ++i) all &= done(i);  // all ranks get their turn
         return all;
       };
       run.poll_until(poll_all, all_done);
       return;
     }
-    // Who is done polls on, since others may need it to.
+    // A rank that is done continues to poll, since others may need it.
     std::atomic<int> finished{0};
     run_ranks(world_size(), [&](const RankRun& run) {
       const int self = run.rank();
@@ -91,7 +92,7 @@ class TransportConformance : public testing::TestWithParam<TransportCase> {
   TransportJob job_;
 };
 
-/// Contents that tell sender, receiver and size apart.
+/// Contents that identify sender, receiver and size.
 inline std::vector<std::byte> pattern(int from, int to, std::size_t bytes) {
   std::vector<std::byte> data(bytes);
   for (std::size_t i = 0; i < bytes; ++i) {

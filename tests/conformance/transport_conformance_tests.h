@@ -94,7 +94,7 @@ TEST_P(TransportConformance, UnexpectedMessagesWaitForTheirReceive) {
   std::vector<std::vector<std::byte>> sent, received;
   for (const std::size_t size : sizes) {
     sent.push_back(pattern(0, last, size));
-    received.emplace_back(size + 3);  // Longer than the message.
+    received.emplace_back(size + 3);  // longer than the message
   }
   std::vector<Completion> sends(3), receives(3);
   bool told = false;
@@ -189,8 +189,8 @@ TEST_P(TransportConformance, ControlFramesKeepTheirOrderAndDoNotWaitForData) {
 
 TEST_P(TransportConformance, WhatWasWrittenBeforeASignalIsSeenAfterIt) {
   constexpr std::uint64_t kRounds = 500;
-  // Around each node: I write my arena and signal (flag 0); the next rank reads and answers (flag
-  // 1); then I write again.
+  // Around each node: a rank writes to its arena and signals (flag 0); the next rank reads and
+  // answers (flag 1); then the first one writes again.
   struct Progress {
     std::uint64_t written = 0;
     std::uint64_t seen = 0;
@@ -239,7 +239,7 @@ TEST_P(TransportConformance, EveryArrivalCountsOnce) {
 
 TEST_P(TransportConformance, NoWakeUpIsLost) {
   if (GetParam().one_thread) GTEST_SKIP() << "one thread cannot sleep and ring";
-  // Rank 0 and the last rank pass a turn to and fro, each parked until it is its turn.
+  // Rank 0 and the last rank pass a turn back and forth, each parked until its turn.
   const int last = world_size() - 1;
   const bool by_flag = rank(0).is_mapped(last);
   const std::uint64_t rounds = by_flag ? 10'000 : 2'000;
@@ -276,7 +276,7 @@ TEST_P(TransportConformance, NoWakeUpIsLost) {
       run.poll_until(sleep, [&] { return is_turn(turn); });
       if (self == last) give_turn(turn);
     }
-    // The last word may still need its sender to move it.
+    // The last word may still need its sender to make progress.
     for (int i = 0; i < 100; ++i) transport.poll();
   });
 }

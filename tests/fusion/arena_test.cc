@@ -43,14 +43,14 @@ std::size_t largest_hole(const std::map<std::size_t, std::size_t>& used, std::si
   return std::max(largest, capacity - at);
 }
 
-// Two arenas live through the same calls, as on two ranks.
+// Two arenas receive the same calls, as on two ranks.
 TEST(ArenaAllocator, NeverOverlapsAndIsTheSameOnEveryRank) {
   constexpr std::size_t kCapacity = 64 * kPage;
   for (unsigned seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
     ArenaAllocator arena(kCapacity), other(kCapacity);
-    std::map<std::size_t, std::size_t> used;  // offset -> bytes asked
+    std::map<std::size_t, std::size_t> used;  // offset -> requested bytes
     int refusals = 0;
     for (int step = 0; step < 2000; ++step) {
       if (!used.empty() && random() % 5 < 2) {
@@ -64,7 +64,7 @@ TEST(ArenaAllocator, NeverOverlapsAndIsTheSameOnEveryRank) {
       const std::size_t bytes = random() % (8 * kPage);
       const auto offset = try_allocate(arena, bytes);
       ASSERT_EQ(try_allocate(other, bytes), offset);
-      // Refused if and only if there is no hole for it.
+      // Refused if and only if no hole is large enough.
       ASSERT_EQ(offset.has_value(), largest_hole(used, kCapacity) >= pages(bytes) * kPage);
       if (!offset) {
         ++refusals;
@@ -90,7 +90,7 @@ TEST(ArenaAllocator, TakesTheFirstHoleThatFits) {
   ArenaAllocator arena(8 * kPage);
   EXPECT_EQ(arena.allocate(2 * kPage), 0u);
   EXPECT_EQ(arena.allocate(1), 2 * kPage);
-  EXPECT_EQ(arena.allocate(0), 3 * kPage);  // Nothing has a place of its own, too.
+  EXPECT_EQ(arena.allocate(0), 3 * kPage);  // an empty range gets its own place, too
   arena.release(0);
   EXPECT_EQ(arena.allocate(3 * kPage), 4 * kPage);
   EXPECT_EQ(arena.allocate(kPage), 0u);

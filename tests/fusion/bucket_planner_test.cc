@@ -120,13 +120,12 @@ TEST(PlanBuckets, PlacesEachGradientOnceAlignedWithinTheLimitAndGreedily) {
         ASSERT_LE(end * size_of(layout.dtype), options.fusion_bytes);
       }
 
-      // In each bucket, and from bucket to bucket, what is ready first comes first.
+      // Within each bucket, and from bucket to bucket, gradients that are ready first come first.
       ASSERT_TRUE(std::ranges::is_sorted(turns_of(plan.buckets[b])));
       if (b + 1 == plan.buckets.size()) continue;
       ASSERT_LT(turns_of(plan.buckets[b]).back(), turns_of(plan.buckets[b + 1]).back());
 
-      // The next bucket of this kind was begun because its first gradient did not fit into this
-      // one.
+      // The next bucket of this kind was begun because its first gradient did not fit here.
       const auto kind_of = [](const BucketLayout& of) {
         const bool is_apart = of.placement == Placement::kUser && is_16bit_float(of.dtype);
         return std::pair(of.dtype, is_apart ? 2 : of.placement == Placement::kInPlace ? 1 : 0);
@@ -144,7 +143,7 @@ TEST(PlanBuckets, PlacesEachGradientOnceAlignedWithinTheLimitAndGreedily) {
   }
 }
 
-// Biases in float32 between matrices that travel in 16 bits: two buckets, not one for each tensor.
+// Biases in float32 between matrices sent in 16 bits: two buckets, not one per tensor.
 TEST(PlanBuckets, KindsThatAlternateDoNotCutEachOther) {
   std::vector<GradientSpec> gradients;
   for (int layer = 0; layer < 20; ++layer) {
@@ -182,7 +181,7 @@ TEST(PlaceInArena, GivesEachGradientOnePlaceWhereverBucketsEnd) {
     for (const std::size_t fusion_bytes :
          {std::size_t{0}, std::size_t{500}, std::size_t{1} << 20}) {
       options.fusion_bytes = fusion_bytes;
-      std::vector<std::pair<std::size_t, std::size_t>> extents;  // Of buckets, in bytes.
+      std::vector<std::pair<std::size_t, std::size_t>> extents;  // of buckets, in bytes
       for (const PlannedBucket& bucket : plan_buckets(model.gradients(), options).buckets) {
         for (const PlannedSegment& segment : bucket.segments) {
           ASSERT_EQ(bucket.layout.placement == Placement::kInPlace,

@@ -96,7 +96,7 @@ TEST(ChunkTableTest, BadSegmentsAndCutsAreUsageErrors) {
   EXPECT_THROW(ChunkTable({}, DType::kFloat32, 8, cuts), UsageError);
 }
 
-// Random buckets: whatever two cuts a range lies between, its parts write what `pack` writes.
+// Random buckets: for any range between two cuts, its parts write the same as `pack`.
 TEST(ChunkTableTest, PartsOfAnyRangePackWhatPackPacks) {
   for (std::uint32_t seed = 0; seed < 50; ++seed) {
     SCOPED_TRACE(seed);

@@ -47,7 +47,7 @@ TEST_F(DevicePackerTest, PacksAndUnpacksRangesOnDifferentStreamsInAnyInterleavin
     const auto right = device.make_stream();
     DevicePacker packer(device, segments, options());
 
-    // A range's place need not be the whole bucket's.
+    // A range need not lie in memory of the whole bucket.
     std::vector<BFloat16> low(20), high(20);
     packer.pack(*left, 0, 20, low.data());
     packer.pack(*right, 20, 20, high.data());
@@ -75,7 +75,7 @@ TEST_F(DevicePackerTest, UnpackScalesAndRaisesTheFlagOnlyForValuesThatAreNotFini
   with_flag.unpack_scale = 0.5;
   with_flag.non_finite = &non_finite;
   DevicePacker packer(device, segments, with_flag);
-  packed[12] = {0x7f80};  // In a gap: nobody's value.
+  packed[12] = {0x7f80};  // in a gap, so it belongs to no tensor
   packer.unpack(*stream, 0, kCount, packed.data());
   device.settle();
   EXPECT_EQ(non_finite, 0u);

@@ -35,7 +35,7 @@ TEST(GradientDivisor, AddsWeightsWhereTheyAreNeeded) {
   const auto divided = GradientDivisor::with_weights(gradients, Divisor::kSamples);
   ASSERT_EQ(divided.size(), 3u);
   EXPECT_EQ(divided[2].count(), 2u);
-  // Whatever the wire dtype of the set is.
+  // For any wire dtype of the set.
   EXPECT_EQ(divided[2].wire_dtype, DType::kFloat64);
 }
 
@@ -46,7 +46,7 @@ TEST(GradientDivisor, CountsRanksThatContribute) {
   pair.divisor.lacks(1);
   EXPECT_THAT(pair.weights, ElementsAre(1, 0));
   EXPECT_THAT(pair.first, ElementsAre(1, 2, 3));
-  // All three ranks, and one of them.
+  // Contributions of all three ranks, and of one of them.
   pair.weights = {1 - 0x1p-53, 1.0 / 3};
   pair.divisor.divide();
   EXPECT_THAT(pair.first, ElementsAre(1, 2, 3));
@@ -70,7 +70,8 @@ TEST(GradientDivisor, DividesAGradientOnce) {
   for (const Divisor divisor : {Divisor::kContributingRanks, Divisor::kSamples}) {
     DividedPair pair(divisor);
     pair.weights = {0.5, 1.0 / 3};
-    const float factor = divisor == Divisor::kSamples ? 2.0F : 1.5F;  // Of 1.5 ranks, which are 2.
+    const float factor = divisor == Divisor::kSamples ? 2.0F : 1.5F;  // divided by 1.5 ranks
+                                                                      // instead of 2
     pair.divisor.divide(0);
     pair.divisor.divide(0);
     EXPECT_THAT(pair.first, ElementsAre(factor, 2 * factor, 3 * factor));

@@ -88,7 +88,7 @@ TEST_F(PackTest, WhatStaysIsPackedButNotWritten) {
   pack(segments, view(bucket), 0, 1.0);
   EXPECT_EQ(bucket, packed);
   std::vector<float> others(kCount, 7.0f);
-  unpack(segments, view(others), 0, 1.0);  // Writing there ends the process.
+  unpack(segments, view(others), 0, 1.0);  // writing there ends the process
   EXPECT_THAT(b, Each(7.0));
 }
 
@@ -102,7 +102,7 @@ TEST_F(PackTest, ScaleIsAppliedInTheSamePass) {
 }
 
 TEST_F(PackTest, SixteenBitBucketRoundsOnce) {
-  a[0] = 1.0f + 0x1p-8f;  // A tie of bfloat16, to even.
+  a[0] = 1.0f + 0x1p-8f;  // a tie of bfloat16, to even
   a[1] = 1.0f + 0x1p-8f + 0x1p-20f;
   std::vector<BFloat16> bucket(kCount, BFloat16{0xffff});
   pack(segments, {bucket.data(), kCount, DType::kBFloat16}, 0, 1.0);

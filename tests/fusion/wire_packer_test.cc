@@ -27,7 +27,7 @@ TEST(WireScaleTest, LeavesRoomAboveTheResult) {
   WireScale scale(2);
   EXPECT_EQ(scale.exponent(), 0);
   scale.step({.largest = to_float16(0x1p-10f).bits});
-  // 2^15 less six for growth and one for two ranks.
+  // 2^15 minus six for growth and one for two ranks.
   EXPECT_EQ(scale.exponent(), 18);
   scale.step({.largest = to_float16(0x1p8f).bits});
   EXPECT_EQ(scale.exponent(), 18) << "the same magnitude, as it came";
@@ -182,7 +182,7 @@ TEST(WirePackerTest, KeepsPrecisionAtAnyMagnitudeHoweverTensorsTravel) {
   for (const float magnitude : {1e-30f, 1e-12f, 1.0f, 1e9f, 1e25f}) {
     SCOPED_TRACE(testing::Message() << "magnitude " << magnitude << ", seed " << kSeed);
     WireJob fused(kRanks, true), alone(kRanks, false);
-    constexpr int kSteps = 10;  // Enough to find the way from 2^0 to any exponent.
+    constexpr int kSteps = 10;  // enough to get from 2^0 to any exponent
     for (int step = 0; step <= kSteps; ++step) {
       const std::size_t piece = std::initializer_list<std::size_t>{192, 17, 1}.begin()[step % 3];
       std::mt19937_64 random(kSeed), same(kSeed);
@@ -221,7 +221,7 @@ TEST(WirePackerTest, WhatIsTooLargeIsCountedAndOthersMakeRoomToo) {
   const auto set = [&](std::size_t rank, float value) {
     for (float& each : job.tensor(rank, 0)) each = value;
   };
-  // They cancel, so that no result tells; only the lane does.
+  // Contributions cancel, so no result reveals them; only the lane does.
   for (int step = 0; step < 8; ++step) {
     set(0, 1e6f);
     set(1, -1e6f);

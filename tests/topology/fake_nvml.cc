@@ -1,5 +1,5 @@
-// A library with the functions that Nvml looks for, as the driver's would answer on a machine of
-// two GPUs: three links between them, one that is down, one to a switch.
+// A library with the functions that Nvml uses, answering as the driver would on a machine with two
+// GPUs: three links between them, one that is down, one to a switch.
 
 #include <cstdio>
 #include <cstring>
@@ -20,7 +20,7 @@ constexpr Link kLinks[] = {
     {1, 0, 1, 0, "00000000:1B:00.0"},
 };
 constexpr int kInvalid = 2;
-constexpr std::size_t kBusIdOffset = 36;  // After 16 characters and five numbers.
+constexpr std::size_t kBusIdOffset = 36;  // after 16 characters and five numbers
 
 int gpus[2] = {0, 1};
 

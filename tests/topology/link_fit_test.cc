@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 
-/// Times as a shared machine shows them: a little jitter, and now and then an interruption.
+/// Times as on a shared machine: a little jitter, and occasional interruptions.
 class Noise {
  public:
   explicit Noise(std::uint64_t seed) : random_(seed) {}
@@ -58,8 +58,8 @@ MemorySamples memory_samples(const MemoryCost& truth, int ranks_of_node, Noise n
   return samples;
 }
 
-/// A stream of `count` messages of 64 KiB over a link with a token bucket, whose line is 20 times
-/// as fast as what is left of it when the bucket is empty.
+/// A stream of `count` messages of 64 KiB over a link with a token bucket, whose line rate is 20
+/// times the rate once the bucket is empty.
 NetworkSamples::Stream stream_over(const NetworkCost& truth, int count, Noise& noise) {
   NetworkSamples::Stream stream{.node = 1};
   for (int i = 1; i <= count; ++i) {
@@ -132,7 +132,7 @@ TEST(LinkFit, FindsTheCostsOfANetworkThroughNoise) {
   }
 }
 
-/// Adds pauses of some milliseconds to so many of 100 samples, as programs on the same cores do.
+/// Adds pauses of some milliseconds to a number of 100 samples, like programs on the same cores.
 void disturb(std::vector<double>& times_us, unsigned of_100, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   for (double& us : times_us) {
@@ -182,7 +182,7 @@ TEST(LinkFit, SamplesOfABusyMachineDisagree) {
   }
 }
 
-// A pass over a large set that was interrupted, when there was time for one only.
+// A single, interrupted pass over a large set.
 TEST(LinkFit, ASecondMeasurementConfirmsRatesUnlessOneWasDisturbed) {
   LinkCosts idle;
   const LinkCosts defaults;
@@ -223,7 +223,7 @@ TEST(LinkFit, ANodeIsAsFastAsTheFastestStreamOverItsLink) {
     }
     return result;
   };
-  // Links of 120, 12, 120, 60: what each pair reaches is the slower of both.
+  // Links of 120, 12, 120, 60: each pair reaches the rate of the slower link.
   const std::vector<NetworkSamples> by_node = {
       samples({{1, 12}, {2, 120}, {3, 60}}), samples({{3, 12}, {2, 12}}), samples({{3, 60}}), {}};
   std::vector<MeasuredCosts> measured;
@@ -237,7 +237,7 @@ TEST(LinkFit, ANodeIsAsFastAsTheFastestStreamOverItsLink) {
   for (std::size_t node = 0; node < 4; ++node) {
     EXPECT_NEAR(costs.node_rates[node] / truth[node], 1, 0.05);
   }
-  // Links that differ by noise are alike.
+  // Links that differ only by noise count as alike.
   measured = {{.memory = {}, .network = {}, .node_rates = {118, 110}}, {}};
   EXPECT_TRUE(combine_costs(measured, ProcessGrid::with_node_sizes({1, 1})).node_rates.empty());
 }
@@ -253,7 +253,7 @@ void pause(NetworkSamples::Stream& stream, const NetworkCost& truth, double begi
   }
 }
 
-// What a shaped link lets pass at once looks like a fast link, as long as nothing follows.
+// A burst of a rate-limited link looks like a fast link if nothing follows.
 TEST(LinkFit, AStreamThatWasCutShortMakesNoNodeFaster) {
   const NetworkCost truth{.latency_us = 20, .bytes_per_us = 118, .burst_bytes = 1 << 18};
   Noise noise(7);
@@ -289,7 +289,7 @@ TEST(LinkFit, AStreamThatMostlyPausedMakesNoLinkFaster) {
 }
 
 TEST(LinkFit, APauseInAStreamChangesNeitherRateNorBurst) {
-  // A stream of some 28 ms.
+  // A stream of about 28 ms.
   for (const NetworkCost& truth :
        {NetworkCost{.latency_us = 20, .bytes_per_us = 118, .burst_bytes = 1 << 18},
         NetworkCost{.latency_us = 20, .bytes_per_us = 118}}) {
@@ -325,7 +325,7 @@ TEST(LinkFit, AnEarlyPauseDoesNotHideABurst) {
         return fit_network({.round_trips_us = {52}, .bursts_us = {}, .streams = streams});
       };
       EXPECT_NEAR(fit({late}).burst_bytes, truth.burst_bytes, 0.2 * truth.burst_bytes);
-      // The stream that saw the largest burst counts.
+      // The stream with the largest burst counts.
       const NetworkSamples::Stream saw_none = stream_over(even, 55, noise);
       EXPECT_EQ(fit({saw_none, late}).burst_bytes, fit({late}).burst_bytes);
     }

@@ -24,7 +24,7 @@ LinkCosts with_rates(std::vector<double> rates) {
 TEST(NodeShares, AreEqualWhereNothingIsGained) {
   EXPECT_THAT(node_shares(with_rates({}), 4), IsEmpty());
   EXPECT_THAT(node_shares(with_rates({100, 50}), 2), IsEmpty());
-  EXPECT_THAT(node_shares(with_rates({100, 50, 100}), 4), IsEmpty());  // Of another grid.
+  EXPECT_THAT(node_shares(with_rates({100, 50, 100}), 4), IsEmpty());  // of another grid
 }
 
 TEST(NodeShares, FollowTheRatesAndLeaveOutTheSlow) {
@@ -32,7 +32,7 @@ TEST(NodeShares, FollowTheRatesAndLeaveOutTheSlow) {
   EXPECT_THAT(node_shares(with_rates({200, 100, 200}), 3), ElementsAre(near(0.5), 0, near(0.5)));
   EXPECT_THAT(node_shares(with_rates({100, 100, 100}), 3),
               ElementsAre(near(1. / 3), near(1. / 3), near(1. / 3)));
-  // All are done at once: 1.6 buckets on the fast links, 1.2 on the slow one.
+  // All finish together: 1.6 buckets on the fast links, 1.2 on the slow one.
   EXPECT_THAT(node_shares(with_rates({100, 100, 100, 75}), 4),
               ElementsAre(near(0.3), near(0.3), near(0.3), near(0.1)));
   EXPECT_THAT(node_shares(with_rates({200, 0, 200}), 3), ElementsAre(near(0.5), 0, near(0.5)));

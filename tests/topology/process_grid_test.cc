@@ -14,7 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 
-/// What must hold of any grid made from these ids.
+/// Checks properties of any grid made from these ids.
 void expect_consistent(const std::vector<std::string>& ids) {
   const ProcessGrid grid(ids);
   const int world_size = static_cast<int>(ids.size());
@@ -58,7 +58,7 @@ TEST(ProcessGrid, HoldsForAllShapesOfOneToSixteenRanks) {
       std::vector<std::string> blocked;
       std::vector<std::string> interleaved;
       for (int rank = 0; rank < size; ++rank) {
-        blocked.push_back("n" + std::to_string(rank * nodes / size));  // Uneven where it must be.
+        blocked.push_back("n" + std::to_string(rank * nodes / size));  // uneven if necessary
         interleaved.push_back("n" + std::to_string(rank % nodes));
       }
       SCOPED_TRACE(testing::Message() << size << " ranks on " << nodes << " nodes");
