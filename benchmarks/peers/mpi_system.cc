@@ -318,7 +318,7 @@ class MpiRun final : public MemoryRun {
   Verb verb_;
   MPI_Datatype type_;
   MPI_Op op_;
-  int count_;        ///< Of a call, or of each part.
+  int count_;        ///< Elements of a call, or of each part.
   HostMemory copy_;  ///< Copy of the contribution, for an algorithm that does not work in place.
   MpiAlgorithm algorithm_;
 };

@@ -36,7 +36,7 @@ struct StepSpec {
   ModelPreset model;
   double flops_per_us = 60e6;  ///< Sustained rate of a rank: 60 Tflop/s.
   std::optional<double> compute_us =
-      {};  ///< Of one rank's forward and backward; else from the flops.
+      {};  ///< One rank's forward and backward time; empty: from the flops.
   std::optional<DType> wire_dtype = {};
   /// Compression as in the option `compression`. Host memory only.
   std::string compression = "none";

@@ -26,7 +26,7 @@ struct GroupProposal {
   std::vector<int> ranks;  ///< Ranks of the job, by rank in the group; the lowest one collects the
                            ///< proposals.
   std::string settings;    ///< Must be equal on all members.
-  GroupPlace place;        ///< Of this rank.
+  GroupPlace place;        ///< Place of this rank.
   /// The group from which the members found this one, given as its inbox at the collecting rank.
   ControlSwitch::Number parent = ControlSwitch::kFounders;
   /// Why this rank cannot have a place; then the group is not founded.

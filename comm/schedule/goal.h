@@ -119,7 +119,7 @@ enum class PartRanks : std::uint8_t {
 
 struct GoalTraits {
   GoalKind value;
-  std::string_view names[2];  ///< Of the collective, and of the function to call.
+  std::string_view names[2];  ///< Names of the collective and of its call.
   PartRanks contributors = PartRanks::kNone;
   PartRanks receivers = PartRanks::kNone;
 };

@@ -17,7 +17,7 @@
 /// Gradients for tests of sparse exchanges, from a seed, and their bits.
 namespace kolo::test {
 
-using Tensors = std::vector<std::vector<float>>;  ///< Of one rank.
+using Tensors = std::vector<std::vector<float>>;  ///< Tensors of one rank.
 using Number = float (*)(std::mt19937&);
 
 inline constexpr QuotaRule kRules[] = {QuotaRule::kQuota, QuotaRule::kLossless};

@@ -38,7 +38,7 @@ struct Move {
 struct PieceRound {
   std::span<const SumShare> shares;
   std::span<const Extent> pieces;  ///< By share.
-  std::span<const Move> moves;     ///< Of pieces that are not empty, by distance.
+  std::span<const Move> moves;     ///< Moves of non-empty pieces, by distance.
 };
 
 /// Rules by which an algorithm moves pieces through slots.
