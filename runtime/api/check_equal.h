@@ -9,19 +9,19 @@
 
 namespace kolo {
 
-/// A tensor that errors call by its name.
+/// A tensor and its name in errors.
 struct NamedTensor {
   std::string name;
   ConstBuffer memory;  ///< In host memory.
 };
 
 /// Checks that `tensors`, such as the weights of a model, have the same names, dtypes and bytes on
-/// all ranks, to the certainty of a hash of 64 bits. `name` identifies the check on all ranks, as
-/// it does a collective. Collective.
+/// all ranks, with the certainty of a 64-bit hash. `name` identifies the check on all ranks, as for
+/// a collective. Collective.
 ///
 /// Errors: KoloError(kMismatch), the same on every rank, naming the first tensors that differ and
 ///         the ranks that differ from rank 0; UsageError for device memory: copy it first.
-/// Cost:   reads all tensors once; a maximum of two numbers for each of them over all ranks.
+/// Cost:   reads all tensors once; reduces two numbers per tensor over all ranks.
 void check_equal(Group& group, std::string_view name, Span<const NamedTensor> tensors);
 
 }  // namespace kolo

@@ -28,69 +28,72 @@ class GradientSet {
  public:
   /// Leaves the other set unusable.
   GradientSet(GradientSet&&) noexcept;
-  /// Ends this one as its destructor does, and leaves the other set unusable.
+  /// Ends this set as its destructor does, and leaves the other set unusable.
   GradientSet& operator=(GradientSet&&) noexcept;
-  /// In the middle of an iteration it ends that first: afterwards no thread, peer or message uses
-  /// the memory of its gradients. If all of them are marked, it waits for their values; otherwise
-  /// the iteration has no end (`give_up` gives it one), and this rank leaves the job, as by
-  /// `Runtime::abort`. Logs errors.
+  /// In the middle of an iteration the destructor first ends that iteration: afterwards no thread,
+  /// peer or message uses the memory of the gradients. If all gradients are marked, it waits for
+  /// their values; otherwise the iteration cannot end (unless `give_up` was called), and this rank
+  /// leaves the job, as by `Runtime::abort`. Logs errors.
   ~GradientSet();
 
   /// Number of gradients.
   std::size_t size() const;
-  /// The memory of gradient `index`: the caller's, or a place in the arena. It never moves.
+  /// The memory of gradient `index`: the caller's, or part of the arena. It never moves.
   BufferView view(std::size_t index) const;
 
   /// Marks gradient `index` of the current iteration as complete. Its bucket starts when all its
-  /// gradients are ready: on all ranks, or for a small bucket or one within one node on this rank.
-  /// The memory belongs to the runtime until `wait` returns.
+  /// gradients are ready on all ranks; a small bucket, or one within one node, starts when they are
+  /// ready on this rank. The memory belongs to the runtime until `wait` returns.
   ///
   /// Cost:   may sum up to 1 MiB in the calling thread, and never waits for a peer.
   /// Errors: UsageError for a wrong index or a second call in one iteration; the error of the
   ///         set if it has failed.
   void ready(std::size_t index);
 
-  /// The same for a gradient in device memory that is complete after the work enqueued on `stream`
-  /// so far. Agreement starts at once; the data is read when the stream gets there.
+  /// As `ready(index)`, for a gradient in device memory that is complete after the work enqueued on
+  /// `stream` so far. Agreement starts at once; the data is read when the stream gets there.
   void ready(std::size_t index, NativeStream stream);
 
-  /// `ready(index)` of a gradient that lies at `data` now. Memory that moves after its registration
-  /// (a vector that grows, a framework that frees gradients) would be read where it was.
+  /// As `ready(index)`, and checks that the gradient still lies where it was registered: if its
+  /// memory has moved (a vector that grows, a framework that frees gradients), Kolo would read the
+  /// old address.
   ///
-  /// Errors: as `ready(index)`; UsageError if it has moved, and nothing is marked then.
+  /// Errors: as `ready(index)`; UsageError if `data` is another address, and nothing is marked
+  ///         then.
   void ready_at(std::size_t index, const void* data);
 
   /// Marks gradient `index` as unused by this rank in the current iteration. It counts as zeros (in
-  /// a minimum, maximum or product as the element that changes no result), and its memory, which
-  /// need not hold anything, has the combined value after `wait` as on all ranks. A residual of the
-  /// gradient is sent as in any other iteration.
+  /// a minimum, maximum or product as the identity of the operation). Its memory need not hold
+  /// anything; after `wait` it has the combined value as on all ranks. A residual of the gradient
+  /// is sent as in any other iteration.
   ///
   /// Cost:   writes the gradient's memory once, host memory in the calling thread; else as `ready`.
   /// Errors: as `ready`; UsageError also if both are called in one iteration, and for a minimum,
   ///         maximum or product in device memory.
   void absent(std::size_t index);
 
-  /// The same for a gradient in device memory that the work enqueued on `stream` so far may use.
+  /// As `absent(index)`, for a gradient in device memory that the work enqueued on `stream` so far
+  /// may use.
   void absent(std::size_t index, NativeStream stream);
 
-  /// Marks as absent whatever is not marked in the current iteration: for a rank that cannot
-  /// compute it, because its batch is bad or its loss is not finite, so that an exception need not
-  /// end the job. Go on with `wait` and the optimizer's step as the other ranks do, and all weights
-  /// stay equal: what this rank has marked counts, the rest counts as zeros. Where all ranks know
-  /// that none makes the step, each gives up, waits and leaves the values alone.
+  /// Marks every gradient that is not marked in the current iteration as absent: for a rank that
+  /// cannot compute them, because its batch is bad or its loss is not finite, so that an exception
+  /// need not end the job. Go on with `wait` and the optimizer's step as the other ranks do, and
+  /// all weights stay equal: gradients that this rank has marked count, the rest count as zeros. If
+  /// all ranks know that the step is to be skipped, each gives up, waits and ignores the values.
   ///
   /// Threads: no other thread marks gradients meanwhile. Cost and errors: as `absent`.
   void give_up();
 
-  /// The same where the work enqueued on `stream` so far may use gradients in device memory.
+  /// As `give_up()`, where the work enqueued on `stream` so far may use gradients in device memory.
   void give_up(NativeStream stream);
 
   /// Sets this rank's number of samples, for this iteration and all later ones, in a set whose
   /// divisor is `Divisor::kSamples`. Call it before the first `ready`, and between `wait` and
-  /// `ready` whenever it changes. `ready` then multiplies the gradient by it in the calling thread,
-  /// and `wait` divides the sum by the samples of all ranks that have the gradient. It need not be
-  /// a whole number; float16 gradients call for one near 1, such as samples / usual samples. With
-  /// zero samples the gradients count as zeros, whatever they hold.
+  /// `ready` whenever the number changes. `ready` then multiplies the gradient by it in the calling
+  /// thread, and `wait` divides the sum by the samples of all ranks that have the gradient. The
+  /// number need not be whole; for float16 gradients keep it near 1, for example samples / usual
+  /// samples. With zero samples the gradients count as zeros, whatever they hold.
   ///
   /// Errors: UsageError for another divisor, a negative or infinite number, and in the middle of an
   ///         iteration.
@@ -99,14 +102,14 @@ class GradientSet {
   /// Blocks until every gradient of this iteration holds the combined value, and begins the next
   /// iteration.
   ///
-  /// Errors: UsageError naming the gradients that are not marked; KoloError(kTimeout) after
-  ///         `operation_timeout`, when the call may be made again; KoloError(kPeerLost) for a lost
-  ///         peer, and other codes for a mismatch, a stall or a failure inside a rank, the same on
-  ///         every rank: then the set has failed.
+  /// Errors: UsageError naming the gradients that are not marked. KoloError(kTimeout) after
+  ///         `operation_timeout`: the call may be repeated. KoloError(kPeerLost) for a lost peer,
+  ///         and other codes for a mismatch, a stall or a failure inside a rank, equal on every
+  ///         rank: the set has then failed.
   void wait();
 
-  /// The same for at most `limit`. Returns false if the iteration is not over then; the call, or
-  /// `wait`, may be made again.
+  /// As `wait()`, for at most `limit`. Returns false if the iteration is not over by then; call
+  /// this or `wait` again.
   bool wait_for(std::chrono::milliseconds limit);
 
   /// For device memory: blocks until all work is enqueued on the device, and makes `stream` wait
@@ -115,38 +118,38 @@ class GradientSet {
 
   /// Blocks until gradient `index` of this iteration holds the combined value, so that an update
   /// can go layer by layer. Mark all gradients first, and end the iteration by `wait()`: until that
-  /// returns, the memory may be read, not written. In any order, as often as wanted; returns at
-  /// once for a gradient that is complete already.
+  /// returns, the memory may be read but not written. Gradients may be waited for in any order and
+  /// repeatedly; the call returns at once if the gradient is complete.
   ///
   /// Errors: as `wait()`; UsageError also for a wrong index.
   void wait(std::size_t index);
 
-  /// The same for at most `limit`. Returns false if the gradient has no combined value then.
+  /// As `wait(index)`, for at most `limit`. Returns false if the gradient is not combined by then.
   bool wait_for(std::size_t index, std::chrono::milliseconds limit);
 
-  /// A descriptor for poll, epoll or an event loop, which is readable while gradients of this
-  /// iteration have the combined value that `take_combined` has not returned, and from a failure of
-  /// the set on. It may also be readable without cause. It lives as long as the set; only poll it.
+  /// A descriptor for poll, epoll or an event loop. It is readable while this iteration has
+  /// combined gradients for `take_combined` to return, and once the set has failed. It may also be
+  /// readable without cause. It lives as long as the set; only poll it.
   ///
-  /// From the first call on, a program that has marked all gradients counts as one that waits for
-  /// them: a stall is an error after the option `stall_abort`.
+  /// After the first call, a program that has marked all gradients counts as waiting for them: a
+  /// stall becomes an error after the option `stall_abort`.
   ///
   /// Errors: KoloError(kResources) without a descriptor left.
   int event();
 
-  /// The gradients of this iteration that have got the combined value since the last call, some of
-  /// them perhaps before others are marked. Until `wait` ends the iteration their memory may be
-  /// read, not written. Never blocks. Threads: as `wait`. Errors: that of a set which has failed.
+  /// The gradients of this iteration that were combined since the last call, some of them perhaps
+  /// before others are marked. Until `wait` ends the iteration their memory may be read but not
+  /// written. Never blocks. Threads: as `wait`. Errors: the error of a set that has failed.
   std::vector<std::size_t> take_combined();
 
   /// The plan in force. With compression "auto" it may change once, after the 20th iteration.
   PlanSummary plan() const;
 
   /// Number of finite values of this rank, over all iterations, that exceeded the range of the
-  /// 16-bit wire. They were sent as the largest value that it holds.
+  /// 16-bit wire. They were sent as its largest value.
   std::uint64_t too_large() const;
 
-  // The calls below concern compressed gradients. Make them between `wait` and the next `ready`.
+  // The calls below are for compressed gradients. Make them between `wait` and the next `ready`.
 
   /// Makes the next iteration dense and lets it send all residuals, for example before the number
   /// of ranks changes or training ends. Collective.
@@ -170,12 +173,12 @@ class GradientSet {
   /// residual, so it must be marked without a loss scale.
   bool is_sparse(std::size_t index) const;
   /// True if gradient `index` is sent sparsely in the next iteration or may be in a later one: with
-  /// compression "auto" until it decides.
+  /// compression "auto" until the choice is made.
   bool may_become_sparse(std::size_t index) const;
   /// True if the next iteration applies momentum to gradient `index` ("dgc"). The optimizer must
   /// then not add its own.
   bool corrects_momentum(std::size_t index) const { return corrected_momentum(index) > 0; }
-  /// That momentum; 0 if there is none.
+  /// The factor of that momentum; 0 if there is none.
   float corrected_momentum(std::size_t index) const;
   /// True if the next iteration is one of the dense ones ("warmup") that precede sparse ones for
   /// gradient `index`. It delivers the plain average and leaves no residual.

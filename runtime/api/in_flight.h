@@ -29,23 +29,24 @@ struct TicketGroup {
   const WaitLimit limit;
   const std::shared_ptr<Driver> driver;
   const UserThreads threads;
-  /// As `Runtime::abort`. Before: an operation is not done, so there is a runtime.
+  /// As `Runtime::abort`. Precondition: an operation is not done, so the runtime exists.
   const std::function<void(std::string_view why)> leave_job;
   OperationPool operations = {};
   MessagePool messages = {};
-  /// Of programs, by the key of operations; two that share a place share the habit.
+  /// Wait habits of the program, by a hash of the operation's key; operations that collide share
+  /// one.
   std::array<WaitHabit, 256> habits = {};
 };
 
-/// An operation that was submitted, for its tickets; destroyed with the last of them, which ends
-/// it: see `Ticket`.
+/// An operation that was submitted, shared by its tickets. The last ticket destroys it, which ends
+/// the operation: see `Ticket`.
 class InFlight {
  public:
   using What = std::variant<std::shared_ptr<Operation>, std::shared_ptr<MessageCall>,
                             std::shared_ptr<RowReduction>>;
 
-  /// Submits it to `engine`, which outlives an operation that is not done, and begins it; `key`
-  /// says which others the program is expected to treat like it.
+  /// Submits the operation to `engine`, which outlives it unless it is done, and begins it.
+  /// Operations with equal `key` are expected to be waited for in the same way.
   InFlight(std::shared_ptr<TicketGroup> group, Engine& engine, What what, std::uint64_t key);
   ~InFlight();
   InFlight(const InFlight&) = delete;
@@ -53,7 +54,7 @@ class InFlight {
 
   TicketState& state() { return state_; }
 
-  // As those of `Ticket`.
+  // As the functions of `Ticket`.
   void wait();
   bool wait_for(std::chrono::milliseconds limit);
   Received received();
@@ -74,7 +75,7 @@ class InFlight {
   const int exceptions_;
   TimePoint begun_at_;
   std::atomic<bool> is_waited_for_ = false;
-  std::atomic<bool> has_ended_well_ = false;  // as a wait has seen: its memory may be used again
+  std::atomic<bool> has_ended_well_ = false;  // seen by a wait: its memory may be reused
 };
 
 }  // namespace kolo

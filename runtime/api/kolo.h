@@ -32,9 +32,9 @@ namespace kolo {
 class Device;
 class RuntimeState;
 
-/// One rank's connection to its job, and the group of all ranks. Owns the engine thread; two of
-/// them in one process are fine, at once or in succession. Under mpirun MPI then runs until the
-/// process ends.
+/// One rank's connection to its job, and the group of all ranks. Owns the engine thread. A process
+/// may have several, at once or in succession. Under mpirun, MPI is finalized when the process
+/// ends.
 ///
 /// Threads: as for a group. Construct and destroy on the main thread.
 class Runtime : public Group {
@@ -69,29 +69,29 @@ class Runtime : public Group {
   std::string link_costs() const;
   /// The address at which other nodes reach this one, numeric; empty if all ranks share a node.
   std::string network_address() const;
-  /// Memory for tensors that the other ranks of the node read where they are, so that collectives
-  /// copy them once instead of twice. It is released with the last copy of the pointer, before the
-  /// runtime ends; its contents are undefined.
+  /// Allocates memory for tensors that the other ranks of the node can read directly, so that
+  /// collectives copy them once instead of twice. It is released with the last copy of the pointer,
+  /// at the latest before the runtime ends; its contents are undefined.
   ///
   /// Threads: any. Not collective.
   /// Units:   bytes; aligned to a page. It lies in the part of the arena that `group_arena_bytes`
   ///          limits, like the arenas of groups.
-  /// Errors:  KoloError(kResources) that names the bytes needed and the limit.
+  /// Errors:  KoloError(kResources), which names the bytes needed and the limit.
   std::shared_ptr<std::byte[]> allocate(std::size_t bytes);
   /// Leaves the job at once, for a rank that cannot go on: the other ranks fail with an error of
-  /// kPeerLost that says `why`, and so does every later call here. A runtime that an exception
-  /// destroys does the same.
+  /// kPeerLost that says `why`, as does every later call here. A runtime that is destroyed by an
+  /// exception does the same.
   void abort(std::string_view why);
-  /// The calling thread no longer counts among those that use the job, until its next call: for a
-  /// thread that has another one make a call, and waits for it by means of its own. Ranks whose
-  /// threads all wait for Kolo can submit nothing more, by which Kolo tells a deadlock from a slow
-  /// rank.
+  /// Until its next call, the calling thread does not count among those that use the job: for a
+  /// thread that lets another thread make a call, and waits for that thread by other means. If all
+  /// threads of a rank wait for Kolo, the rank can submit nothing more; that is how Kolo tells a
+  /// deadlock from a slow rank.
   void leave_thread() const;
   /// The accelerator that the option `device` names; null for "cpu".
   Device* device() const;
 
  private:
-  /// Ends the job. In a forked process, which has no part in it, nothing.
+  /// Ends the job. Does nothing in a forked process, which is no rank of it.
   struct End {
     void operator()(RuntimeState* runtime) const;
   };

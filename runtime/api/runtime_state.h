@@ -24,7 +24,7 @@
 
 namespace kolo {
 
-/// The part of this rank in a group, or in the job, as users' threads see it.
+/// This rank's membership in a group, or in the job, as used by the program's threads.
 class MemberState {
  public:
   /// The whole job.
@@ -36,7 +36,7 @@ class MemberState {
   MemberState(const MemberState&) = delete;
   MemberState& operator=(const MemberState&) = delete;
 
-  /// The calling thread belongs to those whose calls the ranks may wait for.
+  /// Counts the calling thread among those that use the job: ranks may wait for its calls.
   void enter() const;
   /// False in a forked process.
   bool is_of_this_process() const;
@@ -45,9 +45,8 @@ class MemberState {
 
   int rank() const { return rank_; }
   const ProcessGrid& grid() const { return grid_; }
-  /// By rank in the group.
   const std::vector<int>& ranks_of_job() const { return ranks_of_job_; }
-  /// For buckets in host memory.
+  /// Inputs of plans for buckets in host memory.
   PlanInputs plan_inputs() const;
   const LinkCosts& costs() const;
   const Options& options() const;
@@ -55,7 +54,7 @@ class MemberState {
   Driver& driver();
   const WaitLimit& limit() const { return tickets_->limit; }
 
-  /// Calls `call`. Errors: those of `call`; those of the caller name the group.
+  /// Calls `call`. Adds the group's name to its errors.
   template <typename Call>
   auto within_group(const Call& call) const {
     try {
@@ -65,26 +64,27 @@ class MemberState {
     }
   }
 
-  // Begin an operation, behind what `stream` does to buffers in device memory; it goes on in the
-  // background. Errors: UsageError, which names the group.
+  // Begin an operation after the work enqueued on `stream`, for buffers in device memory; it goes
+  // on in the background. Errors: UsageError, which names the group.
 
   Ticket begin(OperationKind kind, std::string_view name, const Tensors& tensors,
                NativeStream stream = {}, int root = 0, const Reduction& reduction = ReduceOp::kSum);
-  /// kBarrier or kClose.
+  /// `kind` is kBarrier or kClose.
   Ticket begin(OperationKind kind);
   Ticket begin(Message::Kind kind, const Buffers& buffers, int peer, std::uint64_t tag,
                NativeStream stream);
   Ticket begin(std::string_view name, Span<const TableRows> tables, const RowOptions& row_options,
                std::vector<RowSums> memory, NativeStream stream);
-  /// An operation for the library itself, whose name no user gives.
+  /// An operation of the library itself, whose name cannot clash with a user's.
   Ticket begin_own(OperationKind kind, std::string_view name, const Tensors& tensors);
 
-  /// Returns the set when all ranks have agreed on it: `group`, or the one that this call repeats.
+  /// Returns the set when all ranks have agreed on it: `group`, or the earlier one that this call
+  /// repeats.
   std::shared_ptr<GradientGroup> register_group(std::shared_ptr<GradientGroup> group);
-  /// A call marked a gradient, and so completed this bucket or none.
+  /// A gradient was marked; `bucket` is the bucket that it completed, if any.
   void marked(GradientGroup& group, const std::optional<GradientIterations::ReadyBucket>& bucket);
 
-  /// Founds a group of ranks of this one. Errors: as `Group::group`.
+  /// Creates a group of ranks of this one. Errors: as `Group::group`.
   std::shared_ptr<MemberState> found(const std::vector<int>& ranks, const GroupOptions& options);
 
   /// As `Runtime::abort`.
@@ -112,21 +112,21 @@ class MemberState {
   Engine& engine_;
   const ProcessGrid& grid_;
   const int rank_;
-  std::atomic<bool> has_joined_ = false;  // written by the only thread that uses the group then
+  std::atomic<bool> has_joined_ = false;  // written by the thread in `join`
   const std::vector<int> ranks_of_job_;
-  const std::shared_ptr<TicketGroup>
-      tickets_;  // shared with tickets, which may outlive the runtime
+  /// Shared with tickets, which may outlive the runtime.
+  const std::shared_ptr<TicketGroup> tickets_;
   const OperationCalls calls_;
   const MessageCalls messages_;
   Mutex mutex_;
-  /// Registrations that have timed out, by name. Peers count each once, so a call that is made
-  /// again goes on with the first one.
+  /// Registrations that have timed out, by name. Peers count each once, so a repeated call goes on
+  /// with the first one.
   std::map<std::string, std::shared_ptr<GradientGroup>> late_ KOLO_GUARDED_BY(mutex_);
   std::shared_ptr<JoinTicket> join_;  // null unless this rank has joined
   bool closed_ = false;
 };
 
-/// Everything that a runtime owns; members are destroyed in reverse: the threads first.
+/// Everything that a runtime owns. Members are destroyed in reverse order: the threads first.
 class RuntimeState {
  public:
   RuntimeState(Rendezvous& rendezvous, Options options);
@@ -135,12 +135,12 @@ class RuntimeState {
   RuntimeState(const RuntimeState&) = delete;
   RuntimeState& operator=(const RuntimeState&) = delete;
 
-  /// Whether this process has one.
+  /// Whether this process has a runtime.
   static bool has_any() { return count_ > 0; }
 
-  /// As that of `MemberState`.
+  /// As `MemberState::enter`.
   void enter() const { threads_.enter(); }
-  /// As those of `UserThreads`.
+  /// As the functions of `UserThreads`.
   void check_process() const { threads_.check_process(); }
   bool is_of_this_process() const { return threads_.is_of_this_process(); }
   /// As `Runtime::leave_thread`.
@@ -158,7 +158,8 @@ class RuntimeState {
   Engine& engine() { return engine_; }
   const std::shared_ptr<Driver>& driver() { return driver_; }
 
-  /// Waits for a group of ranks of `parent`, null for the job, until all its members have come.
+  /// Creates a group of ranks of `parent` (null: of the job), and waits until all its members have
+  /// called.
   std::shared_ptr<GroupEngine> found(const std::string& name, const std::vector<int>& ranks,
                                      std::size_t arena_bytes,
                                      const std::shared_ptr<GroupEngine>& parent);
@@ -177,8 +178,8 @@ class RuntimeState {
   const SteadyClock steady_clock_;
   const UserThreads threads_;
   Connection connection_;
-  /// The runtimes of this process, for an error text: a second one that only this rank opens waits
-  /// for ranks that do not come.
+  /// Number of runtimes of this process, for an error text: a second runtime that only this rank
+  /// opens waits for ranks that do not come.
   static inline std::atomic<int> count_ = 0;
   struct Counted {
     Counted() { ++count_; }
@@ -192,14 +193,14 @@ class RuntimeState {
   ControlSwitch switch_;
   Pulse pulse_;
   Engine engine_;
-  const std::shared_ptr<LocalArena> local_arena_;  // shared with what is allocated in it
+  const std::shared_ptr<LocalArena> local_arena_;  // shared with memory that is allocated in it
   Engines engines_;
   const std::shared_ptr<Driver> driver_;
   Mutex mutex_;
-  /// That have timed out; a call that is repeated goes on with the first one.
+  /// Groups whose creation has timed out; a repeated call goes on with the first one.
   std::map<std::string, std::shared_ptr<GroupFounding>> late_foundings_ KOLO_GUARDED_BY(mutex_);
   const std::shared_ptr<MemberState> world_;
-  std::atomic<bool> has_left_ = false;  // the job, which needs no closing then
+  std::atomic<bool> has_left_ = false;  // this rank has left the job, which then needs no closing
   const int exceptions_;
   Watchdog watchdog_;  // also while the engine's thread ends
   EngineThread thread_;

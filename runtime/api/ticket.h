@@ -11,13 +11,13 @@ namespace kolo {
 
 class InFlight;
 
-/// One operation that has begun. Copies refer to the same one. Threads: any.
+/// One operation that has begun. Copies refer to the same operation. Threads: any.
 ///
-/// The last copy that goes ends the operation, after which nobody touches its memory: it waits for
-/// it, as `wait` does, and logs its error. Where that takes longer than `operation_timeout`, and
-/// while an exception unwinds the stack, when peers may wait for what this rank will not begin any
-/// more, a receive is taken back, and from any other operation the rank leaves the job, as by
-/// `Runtime::abort`. A barrier, which has no memory, is left alone.
+/// The destructor of the last copy ends the operation; afterwards nobody touches its memory. It
+/// waits, as `wait` does, and logs the operation's error. After `operation_timeout`, or while an
+/// exception unwinds the stack (peers may then wait for operations that this rank will never
+/// begin), it does not wait any longer: a receive is cancelled, and for any other operation the
+/// rank leaves the job, as by `Runtime::abort`. A barrier, which has no memory, is left alone.
 class Ticket {
  public:
   /// For the runtime; users get tickets from a group.
@@ -27,31 +27,30 @@ class Ticket {
   bool done() const;
 
   /// Blocks until done, then returns or throws the operation's error.
-  /// Errors: the error of the operation, the same on every rank; KoloError(kTimeout) when the
+  /// Errors: the error of the operation, the same on every rank; KoloError(kTimeout) if the
   ///         runtime's `operation_timeout` passes first. The operation is then still in flight.
   void wait();
 
-  /// Waits for at most `limit`, or not at all if that is not positive. Returns whether it is done,
-  /// so it may be called again.
-  /// Errors: that of the operation.
+  /// Waits for at most `limit`, or not at all if that is not positive. Returns whether the
+  /// operation is done, so it may be called again. Errors: the error of the operation.
   bool wait_for(std::chrono::milliseconds limit);
 
-  /// A descriptor that becomes readable when it is done, for poll, epoll or an event loop. It lives
-  /// as long as the operation or a ticket of it; only poll it.
+  /// A descriptor that becomes readable when the operation is done, for poll, epoll or an event
+  /// loop. It lives as long as the operation or a ticket of it; only poll it.
   /// Errors: KoloError(kResources) without a descriptor left.
   int event();
 
-  /// Waits for a receive, then says what was received. Errors: as `wait`; UsageError for any other
-  /// operation.
+  /// Waits for a receive, then returns its source and number of elements. Errors: as `wait`;
+  /// UsageError for any other operation.
   Received received();
-  /// Takes a receive back: unless its message has come or is on its way, it soon fails with
-  /// kCancelled, and the message goes to the next receive. Does nothing if it is done. Does not
-  /// wait: the buffer is the caller's again once it is done. Errors: UsageError for any other
-  /// operation.
+  /// Cancels a receive. Unless its message has come or is on its way, the receive soon fails with
+  /// kCancelled, and the message goes to the next receive. Does nothing if the receive is done.
+  /// Does not wait: the buffer is the caller's again once the ticket is done. Errors: UsageError
+  /// for any other operation.
   void cancel();
 
-  /// Waits for a row-sparse all-reduce, then gives the results of all tables; a second call gets
-  /// empty ones. Errors: as `wait`; UsageError for any other operation.
+  /// Waits for a row-sparse all-reduce, then returns the results of all tables; a second call
+  /// returns empty ones. Errors: as `wait`; UsageError for any other operation.
   std::vector<RowSums> sums();
 
  private:

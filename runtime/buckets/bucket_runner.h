@@ -13,49 +13,51 @@
 
 namespace kolo {
 
-/// Takes each iteration of a bucket from "ready here" to "finished here", and tells the owner.
+/// Takes each iteration of a bucket from "ready here" to "finished here", and notifies the owner.
 ///
 ///   arrive ──► agreed on all ranks ──► start ──► enqueued (device only) ──► finish
 ///     └──────── eager ───────────────────▲
 ///
-/// How far a bucket is stands in the table (`BucketTable::State`) and changes here alone. Others
-/// keep only what they alone need: the executor the number that labels messages and flags, the
-/// coordinator what to tell peers who ask, a gradient set how many of its buckets are over.
+/// The progress of a bucket is in the table (`BucketTable::State`), and only this class changes it.
+/// Other classes keep only what they need themselves: the executor the number that labels messages
+/// and flags, the coordinator the answers to peers who ask, a gradient set the number of its
+/// buckets that are over.
 ///
 /// Threads: the engine's; `network_bytes` any.
 class BucketRunner {
  public:
-  /// Everything outlives it.
+  /// All arguments outlive it.
   BucketRunner(Coordinator& coordinator, Executor& executor, BucketTable& buckets,
                Activity& activity)
       : coordinator_(coordinator), executor_(executor), buckets_(buckets), activity_(activity) {}
 
   /// The bucket is ready on this rank.
   void arrive(BucketId id);
-  /// It is ready on all ranks.
+  /// The bucket is ready on all ranks.
   void start(BucketId id);
-  /// The executor has put all of it on the device's streams.
+  /// The executor has enqueued the whole iteration on the device's streams.
   void enqueued(BucketId id);
-  /// The executor has finished it.
+  /// The executor has finished the iteration.
   void finish(BucketId id);
-  /// Tells owners of rejections once no peer writes to their tensors.
+  /// Notifies owners of rejections once no peer writes to their tensors.
   void poll_revoking();
   /// All ranks reject an iteration of a bucket: its owner fails. If ranks may differ about whether
-  /// it has run, the job does. Iterations before the first one without a rank that has closed end
-  /// well.
+  /// the iteration has run, the job fails. Earlier iterations, without a rank that has closed,
+  /// complete.
   void reject(const Topic& rejected, const Error& error);
-  /// All ranks reject what some of them proposed instead of a use of the bucket: if ranks may have
-  /// used it more often than others, its owner fails, and no rank uses it again.
+  /// All ranks reject a proposal that some of them made instead of using the bucket. If ranks may
+  /// have used it unequally often, its owner fails, and no rank uses it again.
   void give_up(BucketId id, const Error& error);
 
-  /// Uses of a bucket up to this one, if ranks still take part in it, that have not ended here.
+  /// Number of uses of a bucket, up to this one, that have not ended here; 0 if ranks no longer
+  /// take part in this one.
   std::uint64_t uses_until(const Topic& topic) const;
-  /// See `BucketOwner::stand_in`. Before: `uses_until` is not zero.
+  /// See `BucketOwner::stand_in`. Precondition: `uses_until` is not zero.
   std::string_view stand_in(const Topic& topic, std::uint64_t uses) {
     return buckets_[bucket_of(topic.key)].owner->stand_in(uses);
   }
   std::string_view text_of(const Topic& topic) const;
-  /// A use of this rank runs or waits for its turn. Before: `uses_until` is not zero.
+  /// A use of this rank runs or waits for its turn. Precondition: `uses_until` is not zero.
   bool is_in_use(const Topic& topic) const {
     const BucketTable::Bucket& bucket = buckets_[bucket_of(topic.key)];
     return bucket.state.running || bucket.owner->has_queued_uses();
@@ -75,7 +77,7 @@ class BucketRunner {
   BucketTable& buckets_;
   Activity& activity_;
   std::map<BucketId, std::pair<Topic, Error>> rejections_;  // once earlier iterations have ended
-  // Of owners to whose tensors a peer writes; first errors.
+  // First errors of owners to whose tensors a peer still writes.
   std::map<BucketId, Error> revoking_;
   std::atomic<std::uint64_t> network_bytes_{0};
 };

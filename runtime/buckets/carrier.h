@@ -6,12 +6,12 @@
 
 namespace kolo {
 
-/// The numbers that carry elements of a dtype, which schedules and kernels work on.
+/// The type of number that stores elements of a dtype; schedules and kernels work on these numbers.
 struct Carrier {
   DType dtype = DType::kFloat32;  ///< One of `kNumberDTypes`.
   std::size_t per_element = 1;    ///< Numbers in an element.
 
-  /// A number is its own carrier, a complex number is two floats, anything else is a byte.
+  /// A number stores itself, a complex number is stored as two floats, any other element as a byte.
   static constexpr Carrier of(DType dtype) {
     if (dtype == DType::kComplex64) return {DType::kFloat32, 2};
     if (dtype == DType::kComplex128) return {DType::kFloat64, 2};
@@ -19,8 +19,9 @@ struct Carrier {
   }
 };
 
-/// The operation on carriers that does what `op` does on elements of `dtype`. Before: `op` takes
-/// `dtype`. A premultiplied sum becomes a sum, because contributions are multiplied beforehand.
+/// The operation on stored numbers that is equivalent to `op` on elements of `dtype`. Precondition:
+/// `op` takes `dtype`. A premultiplied sum becomes a sum, because contributions are multiplied
+/// before.
 constexpr ReduceOp carried(ReduceOp op, DType dtype) {
   if (dtype == DType::kBool) return traits_of(op).of_bools;
   return op == ReduceOp::kPremulSum ? ReduceOp::kSum : op;

@@ -24,22 +24,22 @@ struct PlanContext {
   CopyLane* copies = nullptr;  ///< Null without a device.
   const Options& options;
   const LinkCosts& costs;
-  /// The option of this name, as it was parsed.
+  /// The parsed option `algorithm`.
   AlgorithmRequest algorithm = requested_algorithm(options, grid);
   std::size_t cache_bytes = last_level_cache_bytes();
 
   PlanInputs inputs() const;
 };
 
-/// Whether a plan that fails so fails on all ranks: an option or a call that does not fit. Anything
-/// else, such as the memory of one machine, may be this rank's alone.
+/// Whether this error of planning occurs on all ranks: an option or a call that does not fit. Any
+/// other error, such as a lack of memory, may be this rank's alone.
 bool fails_alike(const Error& error);
 
-/// The largest bucket of the gradients of a set in one kind of memory, of `bytes` in all: the
-/// option, or what costs least.
+/// The limit of a bucket's size, for `bytes` of gradients of a set in one kind of memory: the
+/// option, or the size with the lowest predicted cost.
 std::size_t fusion_bytes(const PlanContext& context, MemoryKind memory, std::size_t bytes);
 
-/// Those `DevicePackerOptions` of a device bucket that depend on the operation.
+/// The `DevicePackerOptions` of a device bucket that depend on the operation.
 struct DevicePacking {
   bool out_of_place = false;
   double unpack_scale = 1.0;

@@ -15,9 +15,9 @@ namespace kolo {
 
 class Driver;
 
-/// How long a user's thread waits before that is an error, and what the error tells of the place.
+/// Time limit of a wait in a user's thread, and the group's name for the error after it.
 struct WaitLimit {
-  std::chrono::milliseconds time{0};  ///< 0: for ever.
+  std::chrono::milliseconds time{0};  ///< 0: no limit.
   std::string group = {};             ///< As `Error::group`.
 };
 
@@ -26,16 +26,18 @@ struct WaitLimit {
 class TicketState {
  public:
   TicketState() = default;
-  /// For an operation that is a part of `whole`: threads that wait for `whole` wait for it, too.
+  /// For a part of the operation `whole`: threads that wait for `whole` count as waiting for the
+  /// part.
   explicit TicketState(std::shared_ptr<const TicketState> whole) : whole_(std::move(whole)) {}
   TicketState(const TicketState&) = delete;
   TicketState& operator=(const TicketState&) = delete;
   virtual ~TicketState() = default;
 
-  /// What is waited for, for the error of a wait that takes too long.
+  /// Describes the operation in the error of a wait that takes too long.
   virtual std::string subject() const { return {}; }
 
-  /// Ends it, well or with an error, unless it has ended. Threads: the engine's.
+  /// Completes the operation, with or without an error, unless it is complete. Threads: the
+  /// engine's.
   void complete() noexcept KOLO_EXCLUDES(mutex_);
   void fail(const Error& error) noexcept KOLO_EXCLUDES(mutex_);
 
@@ -45,14 +47,15 @@ class TicketState {
   /// drives the engine, if there is a driver. Returns false on time-out; throws the operation's
   /// error.
   bool wait(std::chrono::milliseconds timeout, Driver* driver = nullptr);
-  /// The same, but a time-out is KoloError(kTimeout).
+  /// As `wait`, with the limit's time; a time-out is KoloError(kTimeout).
   void wait_within(const WaitLimit& limit, Driver* driver);
 
-  /// Waits for at most `limit`, or not at all if that is not positive. Returns whether it is done;
-  /// throws the operation's error.
+  /// Waits for at most `limit`, or not at all if that is not positive. Returns whether the
+  /// operation is done; throws its error.
   bool wait_at_most(std::chrono::milliseconds limit, Driver* driver);
 
-  /// Calls `call` unless it is done; it does not end meanwhile. Returns whether it did so.
+  /// Calls `call` unless the operation is done; it cannot complete during the call. Returns whether
+  /// `call` was called.
   template <typename Call>
   bool while_pending(const Call& call) KOLO_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
@@ -61,26 +64,27 @@ class TicketState {
     return true;
   }
 
-  /// A descriptor that is readable once it is done; the same at every call.
+  /// A descriptor that is readable once the operation is done; every call returns the same one.
   int event() KOLO_EXCLUDES(mutex_);
 
-  /// Begins anew. Threads: the only one that waits, after `done`. Before: `event` was not called.
+  /// Resets it for another operation. Precondition: it is done, and `event` was not called.
+  /// Threads: the only one that waits.
   void reset() KOLO_EXCLUDES(mutex_);
 
-  /// Whether `event` was called: somebody waits, though no thread does so here.
+  /// Whether `event` was called: then the program waits, perhaps without a thread in `wait`.
   bool is_watched() const {
     return whole_ ? whole_->is_watched() : is_watched_.load(std::memory_order_relaxed);
   }
 
-  /// The number of threads that wait. The coordinator reads it to tell a rank that cannot go on
-  /// from one that is busy.
+  /// The number of threads that wait. The coordinator reads it to tell a deadlocked rank from a
+  /// busy one.
   const std::atomic<int>& waiters() const { return whole_ ? whole_->waiters() : waiters_; }
 
  private:
   void end(std::optional<Error> error) noexcept KOLO_EXCLUDES(mutex_);
   void throw_error() const;
 
-  const std::shared_ptr<const TicketState> whole_;  // null if it is one itself
+  const std::shared_ptr<const TicketState> whole_;  // null if it is no part
   Mutex mutex_;
   ConditionVariable changed_;
   std::atomic<bool> done_{false};  // written under the mutex, read also without

@@ -17,12 +17,12 @@
 
 namespace kolo {
 
-// Outcomes of calls as statuses.
+// Results of calls as statuses.
 
-/// Notes the error as this thread's last one. Returns its status.
+/// Stores the error as the calling thread's last one. Returns its status.
 kolo_status note_error(Error error) noexcept;
 
-/// Calls `function`, which may throw. Returns its outcome as a status.
+/// Calls `function`, which may throw. Returns its result as a status.
 template <typename Function>
 kolo_status guarded(const Function& function) noexcept {
   try {
@@ -39,10 +39,11 @@ kolo_status guarded(const Function& function) noexcept {
   }
 }
 
-// Arguments of kolo_c.h as those of the C++ interface. Errors: UsageError that names the argument.
+// Converts arguments of kolo_c.h to those of the C++ interface. Errors: UsageError that names the
+// argument.
 
-/// A struct that begins with `size`: `given`, with the fields that its program does not know yet
-/// from `defaults`, which are all of them if it is null.
+/// Reads a struct that begins with `size`. Fields that the program's older header lacks come from
+/// `defaults`, as do all fields if `given` is null.
 template <typename Struct>
 Struct complete(const Struct* given, const Struct& defaults, std::string_view name) {
   Struct result = defaults;
@@ -61,7 +62,7 @@ void check_given(Pointer* pointer, std::string_view name) {
   check(pointer != nullptr, fmt::format("{} is null", name));
 }
 
-/// As `guarded`, where `handle` must be given.
+/// As `guarded`, for a call whose `handle` must not be null.
 template <typename Handle, typename Function>
 kolo_status guarded_on(Handle* handle, std::string_view name, const Function& function) noexcept {
   return guarded([&] {
@@ -79,12 +80,12 @@ MemoryKind memory_of(kolo_memory memory);
 BufferView buffer_of(const kolo_buffer& buffer);
 kolo_buffer buffer_of(const BufferView& view);
 
-/// A `kolo_call`.
+/// The contents of a `kolo_call`.
 struct CallArguments {
   explicit CallArguments(const kolo_call* call);
 
   Reduction reduction(kolo_op op) const { return {op_of(op), scales, wire_dtype}; }
-  /// Errors: if it has a scale or a wire dtype, as the operation computes nothing.
+  /// For operations that compute nothing. Errors: UsageError if it has a scale or a wire dtype.
   void check_unscaled() const;
 
   std::string_view name;

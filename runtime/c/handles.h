@@ -27,9 +27,9 @@ struct kolo_runtime {
 
   kolo::Runtime runtime;
   kolo_group world{runtime};
-  std::string setting;          // the last text that was asked for
-  std::string link_costs;       // the same
-  std::string network_address;  // the same
+  std::string setting;          // the last text returned
+  std::string link_costs;       // the last text returned
+  std::string network_address;  // the last text returned
   kolo::Mutex mutex;
   std::map<void*, std::shared_ptr<std::byte[]>> memory KOLO_GUARDED_BY(mutex);
 };
@@ -41,9 +41,9 @@ struct kolo_ticket {
 
 struct kolo_gradients {
   kolo::GradientSet set;
-  std::string plan;              // the last texts that were asked for
-  std::string statistics;        //
-  std::vector<std::byte> state;  // as it was saved last
+  std::string plan;              // the last text returned
+  std::string statistics;        // the last text returned
+  std::vector<std::byte> state;  // the last state returned
 };
 
 struct kolo_row_sums {

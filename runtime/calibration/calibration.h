@@ -15,19 +15,19 @@ namespace kolo {
 
 class CalibrationFile;
 
-/// Link costs, and where they come from.
+/// Link costs and their source.
 struct Calibration {
   LinkCosts costs;
-  /// For people: "measured in 143 ms", "read from PATH" or "defaults".
+  /// For display: "measured in 143 ms", "read from PATH" or "defaults".
   std::string source;
 };
 
-/// Finds out what the links of a job cost: from the option `calibration_file` if it knows a job of
-/// this shape whose costs are not older than `kCostsExpire`, else by measuring, for up to 200 ms in
-/// all, unless the option `calibrate` is off or `reproducible` is on. Defaults stand in for what
-/// ranks measured whose samples disagree, as those of a busy machine do: one warning says so, and
-/// no file remembers them. A file's costs count once two jobs in a row have measured them (see
-/// `confirms`). All ranks hold the same costs. The option `link_costs` overrides single ones.
+/// Determines the link costs of a job. They come from the option `calibration_file`, if it has
+/// costs for a job of this shape that are not older than `kCostsExpire`. Otherwise they are
+/// measured, for up to 200 ms in all, unless the option `calibrate` is off or `reproducible` is on.
+/// If samples of a cost disagree, as on a busy machine, its default is used, one warning says so,
+/// and the costs are not saved. Saved costs are used once two jobs in a row have measured them (see
+/// `confirms`). All ranks have the same costs. The option `link_costs` overrides single costs.
 ///
 ///     Calibrator calibrator(...);     calibrator.post(exchange);
 ///     exchange.run();                 // the round in which networks exchange their addresses
@@ -37,20 +37,20 @@ struct Calibration {
 /// Threads: as the transport. Errors: KoloError, those of rendezvous and transport.
 class Calibrator {
  public:
-  /// Everything outlives it.
+  /// All arguments outlive it.
   Calibrator(int rank, const ProcessGrid& grid, std::span<const RankPlace> places,
              const Options& options);
   ~Calibrator();
 
-  /// Posts what this rank knows before any transport is there.
+  /// Posts what this rank knows before a transport exists.
   void post(BatchedExchange& exchange);
 
-  /// Measures, if no costs are known, and posts the results. Returns whether it did; all ranks do
-  /// or none. Collective. Before: nothing is in flight. Flags `limits.flags_per_peer` - 2 and up of
-  /// all pairs are used up.
+  /// Measures, unless costs are known, and posts the results. Returns whether it measured, which is
+  /// the same on all ranks. Collective. Precondition: nothing is in flight. Uses up the flags from
+  /// `limits.flags_per_peer` - 2 on of all pairs.
   bool measure(BatchedExchange& exchange, Transport& transport, const TransportLimits& limits);
 
-  /// Before: if `measure` returned true, a round has run.
+  /// Precondition: if `measure` returned true, another round has run.
   Calibration finish(BatchedExchange& exchange);
 
  private:
@@ -63,8 +63,8 @@ class Calibrator {
   const ProcessGrid& grid_;
   const std::span<const RankPlace> places_;
   const Options& options_;
-  LinkCosts known_;                        // before anything is measured
-  std::unique_ptr<CalibrationFile> file_;  // if it measures or has a file
+  LinkCosts known_;                        // costs before any are measured
+  std::unique_ptr<CalibrationFile> file_;  // null if it neither measures nor has a file
 };
 
 }  // namespace kolo

@@ -18,29 +18,30 @@
 
 namespace kolo {
 
-/// Flags at the end of a rank's flags that measuring uses up; they are no bucket's.
+/// Flags at the end of a rank's flags that measuring uses up; no bucket gets them.
 inline constexpr std::uint32_t kProbeFlags = 2;
 
 /// The limits of measuring.
 struct ProbeLimits {
   TransportLimits transport;
-  bool shares_cores = false;  ///< With other ranks of this machine, whatever their node.
-  std::chrono::milliseconds connect_timeout{60'000};  ///< A peer that is silent so long is lost.
+  bool shares_cores = false;  ///< With other ranks of this machine, on whatever node.
+  /// A peer that is silent for this long is lost.
+  std::chrono::milliseconds connect_timeout{60'000};
 };
 
-/// When measuring ends, on a clock that may be a test's.
+/// The end of measuring, on a clock that tests may replace.
 struct ProbeTime {
   const Clock& clock;
   TimePoint end;
 };
 
-/// Measures inside this rank's node: trips of flags, and passes over its arena by the kernels that
-/// reduce buckets, in working sets from 1 to 64 MiB. All ranks of a node call it at once; the clock
-/// of the node's first rank decides. There is at least one sample of each kind, except of working
-/// sets beyond 1 MiB that would take longer than the time that is left.
+/// Measures inside this rank's node: round trips of flags, and passes over its arena by the kernels
+/// that reduce buckets, in working sets from 1 to 64 MiB. All ranks of a node call it at once; the
+/// clock of the node's first rank decides when it ends. There is at least one sample of each kind,
+/// except of working sets beyond 1 MiB that would take longer than the remaining time.
 ///
 /// Before:  nothing is in flight. The arena's first bytes are free, and zero where committed.
-/// After:   the same; up to 64 MiB for all ranks of the node together are committed.
+/// After:   as before; up to 64 MiB for all ranks of the node together are committed.
 /// Threads: as the transport.
 /// Errors:  KoloError: that of the transport; kTimeout; kResources.
 MemorySamples probe_node(Transport& transport, const ProcessGrid& grid, const ProbeLimits& limits,
@@ -49,25 +50,26 @@ MemorySamples probe_node(Transport& transport, const ProcessGrid& grid, const Pr
 /// Messages of a stream in flight in each direction: enough to keep any link busy.
 inline constexpr std::size_t kStreamWindow = 4;
 inline constexpr std::size_t kStreamMessageBytes = std::size_t{32} << 10;
-/// Bytes of a stream in each direction after the decision that it ends: those in flight then, and
+/// Bytes of a stream in each direction after the decision to end it: those already in flight, and
 /// those that the peer sends before it learns of the end.
 inline constexpr std::size_t kStreamTailBytes = 2 * kStreamWindow * kStreamMessageBytes;
 
-/// Measures between the leaders of neighbouring nodes, in three rounds. Node k meets node k ^
-/// round, so all pairs of nodes 0 to 3, 4 to 7, ... meet, and a node's rate is known unless all
-/// three others are slower. In the first round leaders exchange small messages one by one and in
-/// bursts; in each, a stream in both directions, and between two nodes another one before the
-/// messages. All ranks call it; only the lower one of each pair has samples.
+/// Measures between the leaders of neighbouring nodes, in three rounds. Node k is paired with node
+/// k ^ round, so all pairs among nodes 0 to 3, 4 to 7, ... are measured, and a node's rate is known
+/// unless all three others are slower. In the first round leaders exchange small messages, one by
+/// one and in bursts; in every round they run a stream in both directions, and with only two nodes
+/// another one before the messages. All ranks call it; only the lower leader of each pair has
+/// samples.
 ///
-/// A stream ends when its tail, at the rate of the last messages, would take the rest of the time.
-/// A link that needs longer for the tail than a round has takes that long in each round.
-/// Errors: as above.
+/// A stream ends when its tail, at the rate of the last messages, would take the remaining time. If
+/// the tail of a link takes longer than a round, every round takes that long. Errors: as above.
 NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& grid,
                              const ProbeLimits& limits, const ProbeTime& time);
 
-/// Measures on this core what one step of a schedule costs beside its bytes, in microseconds: a
-/// chain of small copies through an executor, for less than a millisecond. Others disturb it in one
-/// direction only, so the lower quartile of many runs counts.
+/// Measures on this core the fixed cost of one step of a schedule, in microseconds: runs a chain of
+/// small copies through an executor, for less than a millisecond. Disturbances only make a run
+/// slower, so the lower quartile of many runs is used.
+///
 /// Before:  nothing is in flight. Threads: as the transport.
 double probe_step_us(Transport& transport, const Clock& clock);
 
@@ -75,16 +77,16 @@ struct PrivateReads {
   double call_us = 0, page_us = 0;
 };
 
-/// Measures on this core what the system call takes by which a rank reads a peer's private memory,
-/// beside its bytes and for each small page: one of this process, which costs as much. Empty where
-/// the system forbids it. Threads: any.
+/// Measures on this core the system call by which a rank reads a peer's private memory: its fixed
+/// cost and its cost per small page. It reads this process, which costs the same. Empty if the
+/// system forbids the call. Threads: any.
 std::optional<PrivateReads> probe_private_reads(const Clock& clock);
 
-/// Measures on this core, for some 40 ms, what the elements and the pairs of a top-k step take on
-/// one rank, from selection to result. Threads: any.
+/// Measures on this core, for about 40 ms, the cost per element and per pair of a top-k step on one
+/// rank, from selection to result. Threads: any.
 SelectorCost probe_selector();
 
-/// Microseconds since it was made. `clock` outlives it.
+/// Microseconds since construction. `clock` outlives it.
 class Stopwatch {
  public:
   explicit Stopwatch(const Clock& clock) : clock_(clock), start_(clock.now()) {}
@@ -95,8 +97,8 @@ class Stopwatch {
   const TimePoint start_;
 };
 
-/// Shares out the time that measuring may take. Each part gets the time that is left divided by the
-/// parts that are left, so a part that ends early or late changes that of all later ones alike:
+/// Divides the time for measuring. Each part gets the remaining time divided by the number of
+/// remaining parts, so all later parts share the time that a part saves or overruns:
 ///
 ///   |--- part 1 ---|--- part 2 ---|--- part 3 ---|      until `end`
 ///   |-1-|------ part 2 ------|------ part 3 -----|      part 1 ended early
@@ -106,7 +108,7 @@ class ProbeBudget {
  public:
   ProbeBudget(const Clock& clock, TimePoint end) : clock_(clock), end_(end) {}
 
-  /// Begins the next part, which is one of so many that are left.
+  /// Begins the next part; `parts_left` includes it.
   void begin(int parts_left) {
     const TimePoint now = clock_.now();
     part_end_ = now + (end_ - now) / parts_left;
@@ -114,7 +116,7 @@ class ProbeBudget {
 
   /// Whether this part has more than `us` left.
   bool affords(double us = 0) const { return us_until(part_end_) > us; }
-  /// Whether all parts that are left have more than `us` together.
+  /// Whether all remaining parts together have more than `us` left.
   bool affords_in_all(double us) const { return us_until(end_) > us; }
 
  private:
@@ -126,11 +128,11 @@ class ProbeBudget {
 };
 
 /// Waits for peers before there is an engine: polls for about a microsecond, then yields, since
-/// other programs may share the cores unseen. Where ranks are known to share cores it yields at
+/// unknown other programs may share the cores. If ranks are known to share cores, it yields at
 /// once.
 class ProbeWait {
  public:
-  /// Who polls the transport: the condition, or the wait, for a condition that looks at memory.
+  /// Who polls the transport: the condition itself, or the wait, for a condition on memory.
   enum class Polls { kCondition, kWait };
 
   ProbeWait(MessageTransport& transport, std::chrono::milliseconds timeout, bool yields_at_once,
@@ -139,7 +141,7 @@ class ProbeWait {
 
   /// `find_missing` returns a rank that is waited for.
   /// Errors: that of the transport; KoloError(kTimeout) naming that rank. The transport is shut
-  ///         down before either is thrown, so that no message is in flight in buffers that the
+  ///         down before either is thrown, so that no message in flight uses buffers that the
   ///         exception unwinds.
   template <typename Condition, typename FindMissing>
   void until(const Condition& condition, const FindMissing& find_missing) {
@@ -148,7 +150,7 @@ class ProbeWait {
     for (unsigned polls = 1; !condition(); ++polls) {
       if (!yields_at_once_ && polls <= kPollsBeforeYield) continue;
       std::this_thread::yield();
-      // By the clock: on a busy machine a yield takes milliseconds.
+      // Measured by the clock: on a busy machine a yield takes milliseconds.
       const auto now = std::chrono::steady_clock::now();
       if (now < check_at) continue;
       if (polls_ == Polls::kWait) {
@@ -175,7 +177,7 @@ class ProbeWait {
     throw KoloError(copy);
   }
 
-  /// After a rest a transport looks for peers that have ended, which it does rarely otherwise.
+  /// After a rest a transport checks for peers that have ended, which it otherwise does rarely.
   void rest() {
     if (!transport_.arm()) return;
     ::poll(nullptr, 0, kRestMs);
@@ -184,7 +186,7 @@ class ProbeWait {
 
   static constexpr unsigned kPollsBeforeYield = 256;
   static constexpr Duration kCheckEvery = std::chrono::milliseconds(1);
-  /// No sample takes so long.
+  /// Longer than any sample.
   static constexpr Duration kWorthMeasuring = std::chrono::milliseconds(100);
   static constexpr int kRestMs = 1;
 

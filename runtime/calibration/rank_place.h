@@ -9,25 +9,25 @@
 
 namespace kolo {
 
-/// Where a rank runs, as ranks tell each other at start.
+/// Where a rank runs; ranks exchange this at start.
 struct RankPlace {
   CoreUse cores = {};
   std::string machine = {};  ///< See `machine_identity`.
   std::string links = {};    ///< See `link_identity`.
 };
 
-/// The place of this process, and the places of all ranks by rank, as they travel in an exchange.
+/// The encoded place of this process, and the decoded places of all ranks, by rank.
 std::string own_place();
 std::vector<RankPlace> places_of(const std::vector<std::string>& texts);
 
 /// The ranks that share cores with `rank`.
 CoreSharers core_sharers(std::span<const RankPlace> places, const ProcessGrid& grid, int rank);
 
-/// Cores that each rank has to itself on the fullest machine, at most one.
+/// Cores per rank on the fullest machine, at most one.
 double rank_cores(std::span<const RankPlace> places);
 
-/// Names the hardware that a job runs on: the machine of each node with its links, and how many
-/// ranks and cores are there. Costs that were measured in a job of the same name hold in this one.
+/// Identifies the hardware of a job: the machine of each node with its links, and its numbers of
+/// ranks and cores. Costs measured in a job of the same shape are valid in this one.
 std::string job_shape(std::span<const RankPlace> places, const ProcessGrid& grid);
 
 }  // namespace kolo

@@ -16,7 +16,7 @@
 
 namespace kolo {
 
-// The parts into which calls divide their buffers. Errors: UsageError that names the operation.
+// How calls divide their buffers into parts. Errors: UsageError that names the operation.
 
 [[noreturn]] inline void refuse_call(std::string_view name, std::string_view what) {
   throw UsageError(name.empty() ? std::string(what) : fmt::format("'{}': {}", name, what));
@@ -26,7 +26,7 @@ inline bool is_even(PartCounts counts) {
   return std::ranges::adjacent_find(counts, std::ranges::not_equal_to()) == counts.end();
 }
 
-/// How many elements each rank's part has.
+/// The number of elements of each rank's part.
 class CallParts {
  public:
   /// Without `counts`, each of `world_size` ranks has `each` elements.
@@ -41,7 +41,7 @@ class CallParts {
     return counts_.empty() ? each_ : counts_[static_cast<std::size_t>(rank)];
   }
   std::size_t sum() const { return before(static_cast<int>(ranks_)); }
-  /// The elements of all ranks before this one.
+  /// The number of elements of all ranks before this one.
   std::size_t before(int rank) const {
     const auto ranks = static_cast<std::size_t>(rank);
     if (counts_.empty()) return each_ * ranks;
@@ -55,7 +55,7 @@ class CallParts {
   std::size_t each_;
 };
 
-/// The elements that one rank sends in an all-to-all, and those that it receives.
+/// The numbers of elements that one rank sends and receives in an all-to-all.
 struct PairSums {
   std::size_t sent = 0, received = 0;
 
@@ -73,7 +73,7 @@ struct PairSums {
   }
 };
 
-/// The part of one rank where `count` elements are those of all, in equal parts.
+/// The elements of one rank, if `count` elements are the equal parts of all ranks.
 inline std::size_t part_of_all(std::string_view name, std::size_t count, int world_size) {
   const auto ranks = static_cast<std::size_t>(world_size);
   if (count % ranks != 0) {
@@ -84,7 +84,8 @@ inline std::size_t part_of_all(std::string_view name, std::size_t count, int wor
   return count / ranks;
 }
 
-/// The buffer is there, and has as many elements as the counts say, or else the other buffer.
+/// Checks that the buffer exists and has as many elements as the counts or the other buffer
+/// require.
 inline void check_buffer(std::string_view name, std::string_view what, const ConstBuffer& buffer,
                          std::size_t expected, bool has_counts) {
   if (buffer.count != expected) {
@@ -96,7 +97,8 @@ inline void check_buffer(std::string_view name, std::string_view what, const Con
   }
 }
 
-/// In place each two ranks exchange as many elements both ways. `counts` are those of all pairs.
+/// Checks that in place any two ranks exchange equally many elements both ways. `counts` are those
+/// of all pairs.
 inline void check_exchange(std::string_view name, PartCounts counts, int world_size) {
   const auto ranks = static_cast<std::size_t>(world_size);
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -108,10 +110,10 @@ inline void check_exchange(std::string_view name, PartCounts counts, int world_s
   }
 }
 
-/// The part of the root in its buffer with the parts of all, `before` elements from the beginning.
+/// The root's part in its buffer of all parts, `before` elements after the beginning.
 inline void* own_part(const void* all, std::size_t before, DType dtype) {
   if (all == nullptr) return nullptr;  // There are no elements.
-  // As an input it is only read; as a result it is there.
+  // An input is only read; a result is writable.
   return const_cast<std::byte*>(static_cast<const std::byte*>(all)) + before * size_of(dtype);
 }
 

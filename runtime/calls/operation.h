@@ -18,18 +18,18 @@ namespace kolo {
 
 using OperationKind = GoalKind;
 
-/// Every kind that is called, for loops.
+/// Every kind of operation that users call, for loops.
 inline constexpr auto kAllOperationKinds = values_where<kGoals, is_called>();
 
-/// Who gives an operation its name. Users may give any to theirs: they are apart from the others,
-/// of which those of steps contain a colon.
+/// The origin of an operation's name. Users may choose any name; names of the library are in
+/// namespaces of their own. Those of steps contain a colon.
 enum class NameSpace : std::uint8_t {
   kUser,
-  kStep,     ///< A call that several operations make up, to all but its first one.
-  kRuntime,  ///< What has no other name, as barriers and splits.
+  kStep,     ///< An operation after the first of a composite call.
+  kRuntime,  ///< Operations without another name, such as barriers and splits.
 };
 
-/// A row-sparse all-reduce, as all ranks must call it alike.
+/// A row-sparse all-reduce, as all ranks must call it.
 struct RowCall {
   std::vector<RowTable> tables;
   RowOptions options;
@@ -42,7 +42,7 @@ std::string to_string(const RowCall& call);
 
 struct Operation;
 
-/// The signature without the name, for comparing.
+/// The signature without the name, for comparisons.
 struct OperationShape {
   OperationKind kind = OperationKind::kBarrier;
   std::vector<std::size_t> counts = {};
@@ -51,21 +51,21 @@ struct OperationShape {
   MemoryKind memory = MemoryKind::kHost;
   bool out_of_place = false;
   ReduceOp op = ReduceOp::kSum;
-  Scales scales = {};  ///< Those on which ranks agree.
+  Scales scales = {};  ///< The scales that ranks must agree on.
   std::optional<DType> wire = {};
   int root = 0;
   std::optional<RowCall> rows = {};
 
   static OperationShape of(const Operation& operation);
-  /// Whether that is the shape of `operation`; allocates nothing.
+  /// Whether `operation` has this shape; allocates nothing.
   bool fits(const Operation& operation) const;
 };
 
-/// A rank's buffers of a tensor: what it has of it, part by part.
+/// A rank's buffers of one tensor. They hold its parts one after the other.
 struct TensorBuffers {
-  const void* input = nullptr;  ///< Out of place: the contribution; null where there is none.
-  void* result = nullptr;       ///< Null where there is none.
-  /// Elements of each part; of the tensor, if the operation knows no parts. 0 where they differ.
+  const void* input = nullptr;  ///< Out of place: the contribution; null without one.
+  void* result = nullptr;       ///< Null without one.
+  /// Elements of each part, or of the tensor if the operation has no parts. 0 if parts differ.
   std::size_t count = 0;
 };
 
@@ -75,28 +75,28 @@ struct Operation {
   std::string name = {};
   DType dtype = DType::kFloat32;
   MemoryKind memory = MemoryKind::kHost;
-  /// None for operations without elements. A part of the operation is made up of the parts of all
+  /// Empty for operations without elements. A part of the operation consists of the parts of all
   /// tensors, one after the other.
   std::vector<TensorBuffers> tensors = {};
-  /// The same on all ranks. Gathers and scatters always are; at a root that works in place the
-  /// smaller buffer is its part of the other one.
+  /// Equal on all ranks. Always true for gathers and scatters; at a root that works in place the
+  /// smaller buffer is its part of the larger one.
   bool out_of_place = false;
-  /// Where not all parts of each tensor are equal: elements of each rank's part, or of each pair's,
-  /// sender by sender; those of the first tensor, then those of the next.
+  /// Elements of each rank's part (or of each pair's, ordered by sender) for each tensor in turn.
+  /// Empty if all parts of each tensor are equal.
   std::vector<std::size_t> counts = {};
   ReduceOp op = ReduceOp::kSum;
   Scales scales = {};
-  /// `Reduction::wire_dtype`, where it is not that of the elements.
+  /// `Reduction::wire_dtype`, if it differs from the dtype of the elements.
   std::optional<DType> wire = {};
   int root = 0;
-  /// Device memory: behind what the caller's stream does to the buffer; null when that is done.
+  /// For device memory: event after the caller's work on the buffer; null once that is done.
   std::shared_ptr<const Event> ready = {};
-  /// The row-sparse all-reduce of which this is the first operation; empty for all others.
+  /// The row-sparse all-reduce that begins with this operation; empty for all other operations.
   std::optional<RowCall> rows = {};
   NameSpace space = NameSpace::kUser;
-  /// Its number, from 1, among those of a group that keeps one order; 0: the group keeps none.
+  /// Its number, from 1, in a group that keeps one order; 0 in any other group.
   std::uint64_t place = 0;
-  /// Memory that its buffers point to, kept until it is over; null for a caller's buffers.
+  /// Owner of the memory that its buffers point to, until it is over; null for a caller's buffers.
   std::shared_ptr<const void> kept = {};
   std::shared_ptr<TicketState> ticket = std::make_shared<TicketState>();
 
@@ -109,22 +109,23 @@ struct Operation {
 
   /// "all_reduce float32 [10] sum".
   std::string arguments() const;
-  /// The same, which is the name of an operation without one. It is kept for the next operation in
-  /// this place (see `OperationPool`), mostly a call like this one.
+  /// The arguments, which name an operation without a name. The text is cached for the next
+  /// operation that reuses this object (see `OperationPool`), which is mostly an equal call.
   const std::string& default_name();
-  /// What all ranks must submit alike: "'x': all_reduce float32 [10] sum".
+  /// The text that must be equal on all ranks: "'x': all_reduce float32 [10] sum".
   std::string signature() const;
 
-  /// Elements of a part of one tensor.
+  /// Number of elements of a part of one tensor.
   std::size_t count_in(std::size_t tensor, std::size_t part) const;
 
-  /// An all-to-all in place: results would replace what is still to be sent.
+  /// An all-to-all in place sends from a copy: results would overwrite elements that are still to
+  /// be sent.
   bool sends_copy() const { return has_pairs(kind) && !out_of_place; }
 
-  /// The goal for the numbers that carry its elements, in which each part has elements of all
-  /// tensors. Before: it moves elements, and every rank submits it alike.
+  /// The goal, in terms of the numbers that store its elements; each part has elements of all
+  /// tensors. Precondition: it moves elements, and every rank submits it with these arguments.
   Goal goal(int world_size) const { return merged(goal_of_tensors(world_size)); }
-  /// The same, with parts for each tensor.
+  /// As `goal`, with separate parts for each tensor.
   Goal goal_of_tensors(int world_size) const;
 };
 

@@ -12,10 +12,10 @@
 
 namespace kolo {
 
-/// Operations that are over, kept so that a blocking call allocates nothing. Threads: any.
+/// A pool of finished operations, so that a blocking call allocates nothing. Threads: any.
 class OperationPool {
  public:
-  /// An operation of which nothing but this is set.
+  /// An operation with default values in all other fields.
   std::shared_ptr<Operation> take(OperationKind kind, std::string_view name) {
     std::shared_ptr<Operation> operation = take_unused();
     if (!operation) operation = std::make_shared<Operation>();
@@ -24,7 +24,7 @@ class OperationPool {
     return operation;
   }
 
-  /// Before: its ticket is done, and nobody else refers to it but to drop it.
+  /// Precondition: its ticket is done, and every other reference will only be dropped.
   void give_back(std::shared_ptr<Operation> operation) {
     operation->ticket->reset();
     operation->dtype = DType::kFloat32;
@@ -45,10 +45,10 @@ class OperationPool {
   }
 
  private:
-  /// As many as threads that are likely to call at the same time.
+  /// The number of threads that are likely to call at the same time.
   static constexpr std::size_t kMost = 16;
 
-  /// Null if there is none.
+  /// Null if the pool has no unused operation.
   std::shared_ptr<Operation> take_unused() {
     const SpinGuard lock(lock_);
     if (unused_.empty()) return nullptr;
@@ -61,7 +61,7 @@ class OperationPool {
   std::vector<std::shared_ptr<Operation>> unused_ KOLO_GUARDED_BY(lock_);
 };
 
-/// Makes operations of the calls of a user's thread, whose arguments it checks. The contracts are
+/// Makes operations from the calls of users' threads, and checks the arguments. The contracts are
 /// those of `Group`. Threads: any. Errors: UsageError.
 class OperationCalls {
  public:
@@ -73,10 +73,11 @@ class OperationCalls {
 
   int rank() const { return rank_; }
 
-  /// The operation of this kind on these tensors. `root` and `reduction` count where it has them.
+  /// The operation of this kind on these tensors. `root` and `reduction` are ignored if it has
+  /// none.
   New make(OperationKind kind, std::string_view name, const Tensors& tensors, int root = 0,
            const Reduction& reduction = ReduceOp::kSum) const;
-  /// kBarrier or kClose.
+  /// `kind` is kBarrier or kClose.
   New plain(OperationKind kind) const;
 
  private:

@@ -19,8 +19,8 @@ namespace kolo {
 
 class Operations;
 
-/// All uses of one operation name: queued in order, negotiated when the signature is new, run one
-/// at a time in the bucket that was made for it.
+/// All uses of one operation name: queued in order, negotiated when the signature is new, and run
+/// one at a time in the bucket of the name.
 ///
 ///   unknown --propose--> proposed --accept--> agreed --arrive, start, run--> agreed
 ///      ^---- reject -------'                     '--- another signature at the head --> unknown
@@ -28,7 +28,7 @@ class Operations;
 /// Threads: the engine's.
 class OperationTopic final : public BucketOwner {
  public:
-  /// `all`, which outlives it, goes on with it when a use is over.
+  /// `all`, which outlives it, begins the next use when one is over.
   explicit OperationTopic(Operations& all) : all_(all) {}
 
   /// What the head of the queue needs next.
@@ -38,46 +38,46 @@ class OperationTopic final : public BucketOwner {
   Need need() const;
   const Operation& head() const { return *queue_.front(); }
 
-  /// Nothing of it is queued or under way.
+  /// No use is queued or in flight.
   bool is_idle() const { return queue_.empty() && !proposal_ && !arrived_; }
-  /// While it is held, its head needs nothing.
+  /// A held topic does not begin its next use.
   void hold(bool held) { is_held_ = held; }
 
   void proposed(const Topic& topic);
   const std::optional<Topic>& proposal() const { return proposal_; }
-  /// The proposal was accepted; the head's signature now has this bucket.
+  /// The proposal was accepted: `bucket` is for the head's signature.
   void accepted(BucketId bucket, OperationTensors tensors);
   /// The proposal was rejected: the head fails.
   void rejected(const Error& error) noexcept;
-  /// The head's bucket is in device memory, as its buffer is.
+  /// Whether the bucket is in device memory, like the head's buffer.
   bool has_device_bucket() const {
     return head().memory == MemoryKind::kDevice && !tensors_.mirror();
   }
-  /// A proposal that perhaps not all ranks made was rejected, here or elsewhere: those that did not
-  /// make it get the error when they propose, which the next use does.
+  /// A proposal that perhaps not all ranks have made was rejected, here or elsewhere. Ranks that
+  /// have not made it get the error when they propose, which the next use does.
   void give_up_bucket() { is_rejected_ = bucket_.has_value(); }
   /// The head has arrived; its buffer is bound to the bucket until it finishes.
   void arrived();
   /// Completes the head.
   void complete_head() noexcept { take_head()->ticket->complete(); }
-  /// Fails everything.
+  /// Fails all uses.
   void fail_all(const Error& error) noexcept;
 
   /// The bucket of the last accepted signature.
   std::optional<BucketId> bucket() const { return bucket_; }
-  /// The same, which from now on is no longer its own.
+  /// Releases ownership of the bucket.
   std::optional<BucketId> take_bucket() { return std::exchange(bucket_, std::nullopt); }
 
   void bucket_finished(std::size_t index) override;
   std::string_view stand_in(std::uint64_t uses) override;
   bool has_queued_uses() const override { return !queue_.empty(); }
-  /// The bucket is not used again; the head fails if it is in it.
+  /// The bucket is not used again; the head fails if it is in the bucket.
   void bucket_rejected(const Error& error) override;
   std::vector<BucketId> buckets_rejected_with(BucketId id) const override { return {id}; }
-  /// With those whose use is queued behind the head.
+  /// Includes the threads whose use is queued behind the head.
   int waiters() const override;
   bool is_watched() const override;
-  /// Of the head.
+  /// The terms of the head of the queue.
   std::vector<std::byte> terms() const override;
 
  private:
@@ -85,13 +85,13 @@ class OperationTopic final : public BucketOwner {
 
   Operations& all_;
   std::deque<std::shared_ptr<Operation>> queue_;
-  OperationTerms made_for_;        // the bucket
+  OperationTerms made_for_;        // of the bucket
   std::optional<Topic> proposal_;  // undecided
   std::optional<BucketId> bucket_;
   OperationTensors tensors_;
   bool is_held_ = false;
-  bool is_rejected_ = false;  // the bucket
-  bool arrived_ = false;      // the head, in the bucket
+  bool is_rejected_ = false;  // the bucket is rejected
+  bool arrived_ = false;      // the head is in the bucket
 };
 
 }  // namespace kolo

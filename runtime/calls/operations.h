@@ -22,40 +22,41 @@
 
 namespace kolo {
 
-/// A call that several operations make up, of which later ones depend on the results of earlier
-/// ones. Its own ticket is for calls that run in the background.
+/// A call that consists of several operations, some of which depend on the results of earlier ones.
+/// Its own ticket is for calls that run in the background.
 ///
-/// Threads: one at a time; that of a blocking call, or the engine's.
+/// Threads: one at a time: the thread of a blocking call, or the engine's.
 class CallSequence : public TicketState {
  public:
   /// Operations that run at the same time.
   using Stage = std::vector<std::shared_ptr<Operation>>;
 
-  /// Takes up the results of the last stage, and gives the next one; none when nothing is left but
-  /// work of a device. Before: all of the last stage has ended well.
+  /// Processes the results of the last stage and returns the next one; an empty one if only work of
+  /// a device is left. Precondition: the last stage has completed without an error.
   virtual Stage next() = 0;
-  /// Whether that work is done, too, which ends the call. Before: there is no next stage.
+  /// Whether the work of the device is done, which ends the call. Precondition: `next` has returned
+  /// an empty stage.
   virtual bool is_settled() const { return true; }
 };
 
-/// The single operations of a job, by name: agrees with other ranks on each new signature, plans a
+/// The single operations of a job, by name. Agrees with other ranks on each new signature, plans a
 /// bucket for it, and runs the uses of a name one after another.
 ///
-/// Programs may make up names for ever. When there is little room left, all ranks vote at each
-/// agreement on a new name whether the oldest one goes: it does if it is idle everywhere after
-/// equally many uses. Until that is decided, which takes one trip, it is not begun anywhere. Names
-/// that are new at the same time begin as many votes, so that no more come than go.
+/// A program may invent names without end. When little space is left, all ranks vote at each
+/// agreement on a new name whether to retire the oldest one: it is retired if it is idle everywhere
+/// after equally many uses. Until the vote is decided, which takes one round, no rank begins it.
+/// Each of several new names starts a vote, so that no more names are added than retired.
 ///
-/// In a group that keeps one order, ranks whose n-th operations differ disagree, as they do about
-/// uses of one name: the number stands for the name when pending operations are compared, which is
-/// done when they make no progress. An operation that gets on costs nothing more.
+/// In a group that keeps one order, the ranks disagree if their n-th operations differ, as they do
+/// about uses of one name: the number takes the place of the name when pending operations are
+/// compared. They are compared only when they make no progress, so progress costs nothing more.
 ///
-/// Threads: the engine's. Errors: those of the plan that may be this rank's alone.
+/// Threads: the engine's. Errors: errors of planning that may be this rank's alone.
 class Operations {
  public:
   using BeginCall = std::function<void(std::shared_ptr<CallSequence> call)>;
 
-  /// Everything outlives it. `begin_call` begins a call that several operations make up.
+  /// All arguments outlive it. `begin_call` begins a call that consists of several operations.
   Operations(Coordinator& coordinator, const PlanContext& context, BucketRunner& runner,
              Activity& activity, BeginCall begin_call)
       : coordinator_(coordinator),
@@ -69,25 +70,25 @@ class Operations {
   void keep_order() { keeps_order_.store(true, std::memory_order_relaxed); }
   bool keeps_order() const { return keeps_order_.load(std::memory_order_relaxed); }
 
-  /// Takes a decision. Returns false if it is about none of these.
+  /// Handles a decision. Returns false if it does not concern operations.
   bool accept(const Frame& decision);
   bool reject(const Topic& topic, const Error& error);
 
-  /// Nothing is queued or under way.
+  /// No use is queued or in flight.
   bool is_idle() const;
-  /// The same of the name with this key.
+  /// As `is_idle()`, for the name with this key.
   bool is_idle(std::uint64_t key) {
     const OperationTopic* const topic = find(key);
     return topic == nullptr || topic->is_idle();
   }
-  /// This rank has joined, and takes part in the next use of a name on these terms. Returns the
+  /// This rank has joined, and takes part in the next use of a name with these terms. Returns the
   /// obstacle if it cannot; empty otherwise.
   std::string_view stand_in(const OperationTerms& terms);
 
-  /// The job has failed: so does every operation.
+  /// The job has failed, and with it every operation.
   void fail_all(const Error& error) noexcept;
 
-  /// Sees to what the head of the queue needs.
+  /// Does what the head of the queue needs.
   void advance(OperationTopic& topic);
 
  private:
@@ -97,7 +98,7 @@ class Operations {
     NameSpace space = NameSpace::kUser;
     friend bool operator==(const Name&, const Name&) = default;
   };
-  /// A vote, one of several at a time, on whether this name, which is held, goes.
+  /// A vote on whether to retire this name, which is held meanwhile. Several votes may be open.
   struct Retirement {
     std::size_t number;
     Name name;
@@ -108,7 +109,7 @@ class Operations {
 
   Topics& topics(NameSpace space) { return space == NameSpace::kUser ? topics_ : own_; }
   OperationTopic& topic_of(const Operation& operation);
-  /// That of a name with this key; null if none is known.
+  /// The topic of the name with this key; null if there is none.
   OperationTopic* find(std::uint64_t key);
   std::shared_ptr<CallSequence> without_rows(const OperationTerms& terms) const;
   void plan(OperationTopic& topic, bool in_arenas);
@@ -121,19 +122,20 @@ class Operations {
   Activity& activity_;
   const BeginCall begin_call_;
   Topics topics_;
-  Topics own_;  // whose names no user gives
+  Topics own_;  // with names of the library
   std::map<Topic, OperationTopic*> proposed_;
-  std::deque<Name> by_age_;                       // that have a bucket, oldest agreement first
-  std::map<Topic, Retirement> retirements_;       // under way
-  Nobody nobody_;                                 // waits for a retirement
-  std::optional<StandInMemory> stand_in_memory_;  // once others work in device memory without it
+  std::deque<Name> by_age_;                  // names with a bucket, oldest agreement first
+  std::map<Topic, Retirement> retirements_;  // undecided votes
+  Nobody nobody_;                            // waits for a retirement
+  /// Once another rank's operation in device memory needs it.
+  std::optional<StandInMemory> stand_in_memory_;
   std::atomic<bool> keeps_order_{false};
-  std::uint64_t places_ = 0;  // given so far to operations that keep one order
+  std::uint64_t places_ = 0;  // numbers given so far in a group that keeps one order
 };
 
-/// The sequences of one engine that run in the background.
+/// The composite calls of one engine that run in the background.
 ///
-/// Threads: the engine's. Errors: what `CallSequence::next` throws, which may be this rank's alone.
+/// Threads: the engine's. Errors: those of `CallSequence::next`, which may be this rank's alone.
 class CallSequences {
  public:
   /// `operations` outlives it.
@@ -141,9 +143,9 @@ class CallSequences {
 
   void submit(std::shared_ptr<CallSequence> call);
   bool is_idle() const { return under_way_.empty(); }
-  /// One waits for a device, which must be polled for.
+  /// Whether a call waits for a device, which must then be polled.
   bool awaits_device() const;
-  /// Moves on the sequences whose last stage is over. Returns whether there was any.
+  /// Continues the calls whose last stage is over. Returns whether there was any.
   bool poll();
   /// The job has failed.
   void fail_all(const Error& error) noexcept;
@@ -159,7 +161,7 @@ class CallSequences {
   void begin_stage(UnderWay& each);
 
   Operations& operations_;
-  std::vector<UnderWay> under_way_;  // in the order in which they came
+  std::vector<UnderWay> under_way_;  // in the order of their calls
 };
 
 }  // namespace kolo

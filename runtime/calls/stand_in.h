@@ -14,13 +14,13 @@
 
 namespace kolo {
 
-/// Device memory for the parts of a rank that has joined, which has none of its own. It is kept
-/// from one operation to the next: to allocate may wait for the device, which others may wait for.
+/// Device memory for the contributions of a rank that has joined. It is kept between operations,
+/// because an allocation may wait for the device, which other ranks may wait for.
 ///
 /// Threads: the engine's.
 class StandInMemory {
  public:
-  /// What one operation has, until it lets go of it.
+  /// The memory of one operation, until it drops it.
   class Block {
    public:
     Block(Device& device, std::size_t bytes);
@@ -28,14 +28,14 @@ class StandInMemory {
     std::byte* data() const { return memory_.data(); }
     std::size_t bytes() const { return memory_.bytes(); }
 
-    /// Enqueues `count` elements that change no result of `op`. See fill_neutral.
+    /// Enqueues writing `count` elements that do not change a result of `op`. See fill_neutral.
     void fill(Stream& up, std::size_t count, DType dtype, ReduceOp op);
-    /// After them.
+    /// Event after the fills.
     const Event& filled() const { return *filled_; }
 
    private:
     DeviceMemory memory_;
-    DeviceMemory pattern_;  // pinned: the beginning of what `fill` writes, again and again
+    DeviceMemory pattern_;  // pinned: the pattern that `fill` repeats
     std::unique_ptr<Event> filled_;
   };
 
@@ -43,7 +43,7 @@ class StandInMemory {
   explicit StandInMemory(CopyLane& copies) : copies_(copies) {}
 
   CopyLane& copies() { return copies_; }
-  /// At least `bytes` that no operation has. Errors: KoloError(kResources).
+  /// A block of at least `bytes` that no operation uses. Errors: KoloError(kResources).
   std::shared_ptr<Block> take(std::size_t bytes);
 
  private:
@@ -51,7 +51,7 @@ class StandInMemory {
   std::vector<std::shared_ptr<Block>> blocks_;
 };
 
-/// What a rank that has joined needs to know to take part in an operation of others.
+/// What a joined rank must know to take part in an operation of other ranks.
 struct OperationTerms {
   std::string name;
   NameSpace space = NameSpace::kUser;
@@ -60,15 +60,16 @@ struct OperationTerms {
 
 /// Terms as bytes for other ranks.
 std::vector<std::byte> to_bytes(const OperationTerms& terms);
-/// The inverse. Empty if these bytes are no terms.
+/// The inverse of `to_bytes`. Empty if the bytes are malformed.
 std::optional<OperationTerms> operation_terms_from(std::span<const std::byte> bytes);
 
-/// Why `rank`, which has no data, can take no part in such an operation; empty if it can.
+/// Why `rank`, which has no data, cannot take part in such an operation; empty if it can.
 std::string_view obstacle_to(const OperationShape& shape, int rank);
 
-/// The part of a rank that has no data, with buffers of its own: it contributes elements that
-/// change no result, and what it receives is lost. Before: there is no obstacle, and it is one
-/// operation; in device memory `memory` is not null. Errors: KoloError(kResources).
+/// The operation of a rank without data, with its own buffers: it contributes elements that do not
+/// change the result, and discards what it receives. Precondition: there is no obstacle, and the
+/// terms are of a single operation; for device memory `memory` is not null. Errors:
+/// KoloError(kResources).
 std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_size,
                                          StandInMemory* memory = nullptr);
 

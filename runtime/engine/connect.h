@@ -20,38 +20,39 @@
 
 namespace kolo {
 
-/// A rank's place in its job, and the way to its peers.
+/// A rank's position in its job, and the transport to its peers.
 struct Connection {
   ProcessGrid grid;
-  TransportLimits limits;  ///< What is left for buckets.
+  TransportLimits limits;  ///< What remains for buckets.
   std::unique_ptr<Transport> transport;
-  // From the cores that the ranks of the machine share.
-  int reduce_threads = 0;  ///< That help this rank.
+  // Derived from the cores that the ranks of the machine share.
+  int reduce_threads = 0;  ///< Threads that help this rank.
   WaitPolicy wait = {};
   Calibration calibration;
   std::optional<DevicePlane> plane = {};  ///< With the option `device`.
   NetworkPath network = {};               ///< Empty on one node.
-  /// Where ranks of other nodes bring an error of their own; null where they cannot.
+  /// Receives errors of ranks on other nodes; null if it cannot be opened.
   std::unique_ptr<ErrorDoor> door = {};
-  std::vector<std::string> doors = {};  ///< Addresses of that of one rank of each other node.
-  /// Collective rounds of the rendezvous: one for places, one to find the way between several
-  /// nodes, one for addresses and introductions of devices, and one for measured links, which
-  /// devices also need to know that all are connected.
+  std::vector<std::string> doors = {};  ///< Its address on one rank of each other node.
+  /// Collective rounds of the rendezvous: one for places, one to find a network path between nodes,
+  /// one for addresses and device introductions, and one for measured links, which also tells
+  /// devices that all ranks are connected.
   int start_up_rounds = 0;
 };
 
-/// Where the device of a rank and its groups come from: this build, or a test.
+/// Creates the device of a rank and its groups: those of this build, or of a test.
 struct DeviceSource {
   std::function<decltype(open_device)> open = open_device;
   std::function<decltype(introduce_groups)> introduce = introduce_groups;
   std::function<decltype(connect_groups)> connect = connect_groups;
 };
 
-/// Joins the job: compares versions and options, finds out who shares a node, and opens shared
-/// memory inside the node and, if there are several nodes, the network between them, finds out what
-/// these cost, and opens the device with its groups if the options name one. Collective.
+/// Joins the job. Compares versions and options, finds out which ranks share a node, opens shared
+/// memory inside the node and the network between nodes, determines their costs, and opens the
+/// device with its groups if the options name one. Collective.
+///
 /// Errors: KoloError(kConfig), the same on every rank, naming option, ranks and values that differ;
-///         KoloError(kIo), likewise, naming ranks, hosts and addresses that do not reach each
+///         KoloError(kIo), likewise, naming ranks, hosts and addresses that cannot reach each
 ///         other; those of the transports.
 Connection connect(Rendezvous& rendezvous, const Options& options,
                    const DeviceSource& devices = {});

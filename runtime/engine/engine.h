@@ -33,39 +33,40 @@
 
 namespace kolo {
 
-/// Where an engine's times come from; both outlive it.
+/// The clocks of an engine; both outlive it.
 struct EngineClocks {
   const Clock& time_outs;  ///< Read at every poll.
-  const Clock& steps;      ///< Tells how long steps take, so it must be exact.
+  const Clock& steps;      ///< Times steps, so it must be exact.
 };
 
-/// After how long a stall is an error; the longest duration: never. By default as long before the
-/// time-out of the waits it blocks as it takes to tell them, because it can tell more than they.
-/// Pure.
+/// How long a stall lasts before it is an error; the longest duration: for ever. By default it is
+/// shorter than the time-out of the blocked waits by the time that it takes to report it, because
+/// its report says more than theirs. Pure.
 Duration stall_limit(const Options& options);
 
-/// What an engine serves.
+/// What an engine is for: a group or the whole job.
 struct EngineRole {
   std::string group = {};  ///< The group as errors name it; empty: the whole job.
-  /// Of the job's engine, for the control frames of groups; outlives it. Null: there are none.
+  /// The switch of the job's engine, for the control frames of groups; outlives the engine. May be
+  /// null.
   ControlSwitch* control_switch = nullptr;
-  /// Shows the verb that the engine is in; outlives it. Null: nobody looks.
+  /// Receives the engine's current verb; outlives the engine. May be null.
   Pulse* pulse = nullptr;
-  /// The device of the rank, for an engine without a `plane`, and what connects its collectives;
-  /// both outlive it. Null: it has none.
+  /// For an engine without a `plane`: the rank's device, and the connector of its collectives. Both
+  /// outlive the engine and may be null.
   Device* device = nullptr;
   GroupConnector* connector = nullptr;
 };
 
-/// One rank's path from "ready here" to "summed everywhere". `poll` never blocks and never throws;
-/// given transports that share a process, engines of many ranks run in one thread, in any order.
+/// One rank's path from "ready here" to "summed everywhere". `poll` never blocks and never throws.
+/// If transports share a process, engines of many ranks can run in one thread, in any order.
 ///
-/// An exception on the way ends the job with one error on all ranks: every ticket fails with it.
+/// An exception in the engine ends the job on all ranks: every ticket fails with the same error.
 ///
 /// Threads: `submit` and `abort` any; everything else one at a time, the driver's (see `Driver`).
 class Engine {
  public:
-  /// `plane`, if this rank has a device, `team`, if threads help it, and `user_threads` (see
+  /// `plane` (if this rank has a device), `team` (if threads help it) and `user_threads` (see
   /// `Coordinator`) outlive the engine.
   Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clocks, const Options& options,
          const Calibration& calibration, const TransportLimits& limits,
@@ -74,17 +75,17 @@ class Engine {
 
   /// Hands work to the engine. After a failure the work fails at once with the same error.
   void submit(std::shared_ptr<Operation> operation);
-  /// All of its operations have names.
+  /// Precondition: all of its operations have names.
   void submit(std::shared_ptr<CallSequence> call) { enqueue(std::move(call)); }
   void submit(std::shared_ptr<GradientGroup> group) { enqueue(std::move(group)); }
-  /// The gradients of one bucket of a registered group are all computed. The group lives at least
-  /// until its iteration ends.
+  /// All gradients of this bucket of a registered group are ready. The group lives at least until
+  /// its iteration ends.
   void submit(GradientGroup& group, std::size_t bucket) { enqueue(ReadyBucket{&group, bucket}); }
-  /// Before: its peer and its buffer are checked; in device memory only with a device.
+  /// Precondition: peer and buffers are checked; buffers in device memory only with a device.
   void submit(std::shared_ptr<Message> message) { enqueue(std::move(message)); }
-  /// This rank has run out of data. Before: it does nothing else until the ticket is done.
+  /// This rank has run out of data. Precondition: it begins nothing else until the ticket is done.
   void submit(std::shared_ptr<JoinTicket> ticket) { enqueue(std::move(ticket)); }
-  /// Gives a receive up with this error, unless its message has come.
+  /// Cancels a receive with this error, unless its message has come.
   void withdraw(std::shared_ptr<Message> receive, Error error) {
     enqueue(Withdrawal{std::move(receive), std::move(error)});
   }
@@ -93,59 +94,60 @@ class Engine {
   void keep_order() { operations_.keep_order(); }
   bool keeps_order() const { return operations_.keeps_order(); }
 
-  /// Ends the job with this error on all ranks; whoever calls it reports it here. Threads: any.
+  /// Ends the job with this error on all ranks. The caller reports it on this rank. Threads: any.
   void abort(Error error) { enqueue(std::move(error)); }
 
-  /// Moves everything on as far as it goes now. Returns whether anything moved.
+  /// Advances all work as far as possible. Returns whether anything advanced.
   bool poll() noexcept;
 
-  /// Ends the job on all ranks with the exception that is being handled, which came up in `verb`
-  /// outside `poll`. Before: inside a handler.
+  /// Ends the job on all ranks with the current exception, which was thrown in `verb` outside
+  /// `poll`. Precondition: called inside a handler.
   void fail_with_exception(EngineVerb verb) noexcept;
 
-  /// The job fails with `error` on all ranks, and so does this group's engine.
+  /// The job has failed with `error` on all ranks, and so does this group's engine.
   void fail_with_job(const Error& error) noexcept;
-  /// The job's engine has ended, and this group's does. Before: `fail_with_job`.
+  /// The job's engine has ended, and so does this group's. Precondition: `fail_with_job` was
+  /// called.
   void end_with_job() noexcept;
 
-  /// This rank closes the job once `others_are_over()`, which is asked again and again then, and
-  /// may have others end.
+  /// This rank closes the job once `others_are_over()` returns true. The engine polls that
+  /// function, which may end other engines.
   void close_after(std::function<bool()> others_are_over) {
     others_are_over_ = std::move(others_are_over);
   }
-  /// From the first kClose on this rank begins nothing more, unless its end is refused.
+  /// After the first kClose this rank begins nothing more, unless the end is refused.
   bool is_closing() const { return closing_.has_begun(); }
-  /// Everything that this rank has begun is over.
+  /// Every operation that this rank has begun is over.
   bool has_ended_own() const { return closing_.has_proposed() || ended(); }
-  /// After the end: no message in flight touches memory of the engine or of a caller.
+  /// The engine has ended: no message in flight touches memory of the engine or of a caller.
   bool has_let_go() const { return has_let_go_; }
 
-  /// The job's engine has ended, and its transport: nothing of this group uses memory any more.
+  /// The job's engine and its transport have ended: nothing of this group uses memory any more.
   void stop_with_job() noexcept { gradients_.stop_all(); }
 
-  /// In the middle of planning, now and then: `pause` may call `answer_pings`, and nothing else.
+  /// Planning calls `pause` now and then; it may call `answer_pings`, and nothing else.
   void on_pause(Pause pause) { executor_.on_pause(std::move(pause)); }
   void answer_pings() { coordinator_.answer_pings(); }
 
-  /// Why everything fails from now on, if it does.
+  /// The error with which every operation fails from now on; empty if none.
   const std::optional<Error>& failure() const { return failure_; }
 
-  /// Something was submitted that no poll has seen.
+  /// Work was submitted that no poll has seen.
   bool has_submissions() const { return !queue_.empty(); }
-  /// The ranks that are known to have joined, until all have, or closed.
+  /// Ranks that are known to have joined, until all have joined or closed.
   const std::set<int>& joined() const { return coordinator_.joined(); }
-  /// Those of them that have closed.
+  /// The joined ranks that have closed.
   const std::set<int>& closed() const { return coordinator_.closed(); }
   /// Nothing is submitted, waited for or running: the thread may park without a time limit.
   bool idle() const;
-  /// What the engine waits for, for people.
+  /// Describes for a log what the engine waits for.
   std::string describe_wait() const;
-  /// A device, which rings nobody, is at work or ends: polling is due soon.
+  /// A device is at work or ends; devices do not wake the engine, so it must be polled soon.
   bool device_busy() const;
-  /// The job has ended, orderly or not: nothing is left to poll.
+  /// The job has ended, with or without an error: nothing is left to poll.
   bool ended() const { return ended_.load(std::memory_order_acquire); }
 
-  /// What it did last, for a look from another thread.
+  /// The latest acts, for other threads to read.
   const LastActNote& acts() const { return coordinator_.acts(); }
 
   std::uint64_t network_bytes_sent() const {
@@ -224,8 +226,8 @@ class Engine {
   CallSequences sequences_;
   Joining joining_;
   Closing closing_;
-  std::function<bool()> others_are_over_;  // empty: there are none
-  bool attends_ = false;                   // to one of these three
+  std::function<bool()> others_are_over_;  // empty: none
+  bool attends_ = false;                   // whether calls, joining or closing need attention
   ReadyQueue<Submission> queue_;
   std::vector<Submission> drained_;
   std::uint32_t short_moves_ = 0;
@@ -233,9 +235,10 @@ class Engine {
   std::optional<Error> failure_;  // constant once set; published by closing the queue
   std::optional<TimePoint> device_failed_at_;
   TimePoint linger_until_{};
-  std::optional<TimePoint> revoke_until_;  // peers write to tensors of what was given up
-  bool has_messages_ = false;              // in flight, when it failed
-  bool has_failed_calls_ = false;          // all that had been submitted by then
+  /// Until then peers may write to tensors of abandoned buckets.
+  std::optional<TimePoint> revoke_until_;
+  bool has_messages_ = false;      // were in flight when it failed
+  bool has_failed_calls_ = false;  // every call submitted before the failure has failed
   bool has_let_go_ = false;
   std::atomic<bool> ended_{false};
 };

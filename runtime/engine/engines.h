@@ -18,14 +18,14 @@
 namespace kolo {
 
 /// Bounds of the groups of one rank.
-inline constexpr BucketId kGroupBuckets = 128;  ///< Of each group.
+inline constexpr BucketId kGroupBuckets = 128;  ///< Buckets of each group.
 inline constexpr std::size_t kMostGroups =      ///< At a time: as message tags have room for.
     ((std::size_t{1} << kTagBucketBits) - kMaxBuckets) / kGroupBuckets;
 
-/// The part of one rank in a group: an engine of its own, with the connections of the job.
+/// One rank's part in a group: a separate engine, on the connections of the job.
 class GroupEngine {
  public:
-  /// What engines of one rank share; all of it outlives them.
+  /// What all engines of one rank share; all of it outlives them.
   struct Shared {
     Transport& transport;
     const ProcessGrid& grid;
@@ -36,20 +36,20 @@ class GroupEngine {
     const std::atomic<int>* user_threads = nullptr;
     Pulse* pulse = nullptr;
     Device* device = nullptr;
-    GroupConnector* connector = nullptr;  ///< Of collectives of the device; null: there are none.
+    GroupConnector* connector = nullptr;  ///< For device collectives; may be null.
   };
 
-  /// `inbox` holds what has arrived for the group already. `text` names it in errors.
+  /// `inbox` holds frames that arrived for the group earlier. `text` names the group in errors.
   GroupEngine(const Shared& shared, GroupMembers members, const TransportLimits& limits,
               std::unique_ptr<ControlInbox> inbox, std::string text);
 
   Engine& engine() { return engine_; }
-  /// As the engine's; costs next to nothing while the group has nothing to do.
+  /// As the engine's; costs almost nothing while the group is idle.
   bool poll() noexcept { return (!engine_.idle() || !inbox_->empty()) && engine_.poll(); }
   const ProcessGrid& grid() const { return grid_; }
   int rank() const { return transport_.rank(); }
   const std::vector<int>& ranks() const { return members_.ranks; }
-  /// Of the group's frames, at a member by its rank in the job.
+  /// The number of the group's inbox at a member, given by its rank in the job.
   ControlSwitch::Number inbox_at(int rank_of_job) const;
   const std::string& text() const { return text_; }
 
@@ -62,34 +62,36 @@ class GroupEngine {
   Engine engine_;
 };
 
-/// The wish of a user's thread for a group, and its fulfilment.
+/// A request of a user's thread to create a group, and its result.
 struct GroupFounding {
   std::string name = {};
-  std::vector<int> ranks = {};  ///< Of the job, by rank in the group; this rank is one of them.
-  std::shared_ptr<const GroupEngine> parent = {};  ///< Whose members found it; null: the job.
+  /// By rank in the group, ranks of the job; this rank is one of them.
+  std::vector<int> ranks = {};
+  std::shared_ptr<const GroupEngine> parent = {};  ///< Parent group; null: the job.
   std::size_t arena_bytes = 0;                     ///< The same on all members.
   TicketState ticket = {};
-  std::shared_ptr<GroupEngine> group = {};  ///< Once the ticket is done without an error.
+  std::shared_ptr<GroupEngine> group = {};  ///< Set once the ticket is done without an error.
 };
 
-/// All engines of one rank: that of the job, and one for each group that the rank is a member of.
-/// They move independently; what stalls or fails in a group holds up no other. If the job ends, so
-/// do its groups.
+/// All engines of one rank: the job's, and one for each group that the rank is a member of. They
+/// advance independently; a stall or failure in a group affects no other engine. The end of the job
+/// ends its groups.
 ///
 /// Threads: `submit` any; everything else the driver's (see `Driver`).
 class Engines final : public Pollable {
  public:
-  /// Groups lie in `arena`. It and `job` outlive the engines.
+  /// Arenas of groups are allocated in `arena`, which outlives the engines, as does `job`.
   Engines(Engine& job, ControlSwitch& control_switch, const GroupEngine::Shared& shared,
           LocalArena& arena);
   ~Engines() override;
   Engines(const Engines&) = delete;
   Engines& operator=(const Engines&) = delete;
 
-  /// Founds a group with its other members. Its ticket tells when it is founded, or why it is not.
+  /// Creates a group together with its other members. The ticket is done when the group exists, or
+  /// fails.
   void submit(std::shared_ptr<GroupFounding> founding);
 
-  // As those of `Engine`, for all of them.
+  // As the functions of `Engine`, for all engines.
 
   bool poll() noexcept override {
     const bool moved = job_.poll();
@@ -104,11 +106,11 @@ class Engines final : public Pollable {
     if (job_.failure()) end_all(*job_.failure());
   }
   Pulse* pulse() const override { return shared_.pulse; }
-  /// Whether the job's has.
+  /// Whether the job's engine has ended.
   bool ended() const override { return job_.ended(); }
 
  private:
-  /// What a group has of this rank.
+  /// This rank's resources for a group.
   struct Holding {
     GroupPlace place;
     std::shared_ptr<GroupEngine> group;
@@ -116,7 +118,7 @@ class Engines final : public Pollable {
   };
   struct Proposed {
     std::shared_ptr<GroupFounding> founding;
-    std::optional<GroupPlace> place;  // none with an obstacle
+    std::optional<GroupPlace> place;  // empty with an obstacle
     std::unique_ptr<ControlInbox> inbox;
   };
 
@@ -145,12 +147,12 @@ class Engines final : public Pollable {
   GroupFounder founder_;
   LocalArena& arena_;
   std::set<std::uint32_t> free_buckets_;  // first ones of ranges that groups have given back
-  std::uint32_t next_buckets_ = 0;        // ranges that were never taken follow
+  std::uint32_t next_buckets_ = 0;        // the rest has never been taken
   ReadyQueue<std::shared_ptr<GroupFounding>> submitted_;
   std::vector<std::shared_ptr<GroupFounding>> drained_;
-  std::map<std::uint64_t, Proposed> proposed_;  // by the founder's id
+  std::map<std::uint64_t, Proposed> proposed_;  // by the id of the creating rank
   std::vector<Holding> groups_;
-  std::vector<Holding> ended_;  // for which messages may still arrive, in memory of theirs
+  std::vector<Holding> ended_;  // messages may still arrive in their memory
   std::vector<std::byte> framed_;
 };
 

@@ -16,23 +16,24 @@
 
 namespace kolo {
 
-/// The wait of a rank that has run out of data for all others.
+/// The ticket of a rank that has run out of data and waits for all others.
 struct JoinTicket final : TicketState {
   std::string subject() const override { return "join"; }
 
-  int last = -1;                        ///< To join; once the ticket is done without an error.
-  std::atomic<std::uint64_t> parts{0};  ///< Invitations of others that were taken so far.
+  /// Rank that joined last; valid once the ticket is done without an error.
+  int last = -1;
+  std::atomic<std::uint64_t> parts{0};  ///< Invitations accepted so far.
 };
 
-/// What a rank that has run out of data does until all ranks have: it takes part in what others
-/// begin, as they invite it to, or declines.
+/// The behaviour of a rank that has run out of data until all ranks have: it takes part in
+/// operations of others when they invite it, or declines.
 ///
 ///   idle ──submit──► waits for its own ──► joined ──all have──► ends its parts ──► idle
 ///
 /// Threads: the engine's.
 class Joining {
  public:
-  /// Everything outlives it.
+  /// All arguments outlive it.
   Joining(Coordinator& coordinator, BucketRunner& runner, Operations& operations,
           GradientSets& gradients, int rank)
       : coordinator_(coordinator),
@@ -44,10 +45,10 @@ class Joining {
   void submit(const std::shared_ptr<JoinTicket>& ticket);
 
   bool is_busy() const { return ticket_ != nullptr; }
-  /// Moves on what can be moved; to be called after the decisions. Returns whether anything did.
+  /// Advances what can be advanced; called after the decisions. Returns whether anything advanced.
   bool poll();
 
-  /// Takes a decision. Returns false if it is about something else.
+  /// Handles a decision. Returns false if it does not concern joining.
   bool accept(const Frame& decision);
   bool reject(const Topic& topic, const Error& error);
 
@@ -71,8 +72,8 @@ class Joining {
   GradientSets& gradients_;
   const int rank_;
   std::shared_ptr<JoinTicket> ticket_;  // null while this rank has data
-  std::optional<Topic> vote_;           // once it has joined
-  std::optional<int> last_;             // once all have
+  std::optional<Topic> vote_;           // set once this rank has joined
+  std::optional<int> last_;             // set once all ranks have joined
   std::vector<Topic> wanted_;           // iterations of buckets that have not ended here
   Nobody nobody_;  // counts as waiting for the vote: this rank goes on when others begin something
 };

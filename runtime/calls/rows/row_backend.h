@@ -11,8 +11,8 @@
 
 namespace kolo {
 
-/// The memory in which rows of a table are, and what adds them up there: the host's, or those of a
-/// device, whose work goes on in the background.
+/// The memory that holds the rows of a table, and what adds them up there: host memory and the
+/// calling thread, or device memory and the device, whose work goes on in the background.
 ///
 /// Threads: one at a time. Errors: KoloError(kResources); those of a stream.
 class RowBackend {
@@ -21,25 +21,26 @@ class RowBackend {
 
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) = 0;
 
-  /// Begins a sum of a table, behind what `stream` does so far, if there is one. Before: all is
-  /// done.
+  /// Begins a sum of a table, after the work enqueued on `stream` so far, if there is one.
+  /// Precondition: the last sum is done.
   virtual void begin(const NativeStream* stream) = 0;
   /// As the function of this name in comm/kernels/reduce_kernels.h.
   virtual void sum_rows(const RowGroups& groups, const std::byte* rows, const RowTable& table,
                         double scale, std::byte* sums) = 0;
-  /// Row `indices[i]` of a table becomes row i of `rows`, and each of its other rows zero.
+  /// Copies row i of `rows` to row `indices[i]` of a table, and sets all other rows of the table to
+  /// zero.
   virtual void spread_rows(std::span<const std::int64_t> indices, const std::byte* rows,
                            const RowTable& table, std::byte* target) = 0;
 
-  /// Behind all of that; null where it is done at once.
+  /// Event after the work enqueued so far; null if it is done.
   virtual std::shared_ptr<const Event> done() const = 0;
 };
 
-/// Of rows in host memory, which the calling thread adds up, or in that of `device`, which outlives
-/// it, if it is not null.
+/// For rows in the memory of `device`, which outlives the backend; if it is null, for rows in host
+/// memory, which the calling thread adds up.
 std::unique_ptr<RowBackend> make_row_backend(Device* device);
 
-/// Bytes that grow and are used again. Their contents are lost when they grow.
+/// A growing buffer that is reused. Growing loses its contents.
 class RowBytes {
  public:
   std::byte* resize(std::size_t bytes, RowBackend& backend) {

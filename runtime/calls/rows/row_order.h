@@ -16,26 +16,27 @@ namespace kolo {
 ///                        positions  1 3 0 2
 ///                        ends       1 2 4
 struct RowOrder {
-  std::vector<std::int64_t> indices;   ///< Ascending.
-  std::vector<std::size_t> positions;  ///< Of rows in the list; of one index in their order there.
-  std::vector<std::size_t> ends;       ///< In `positions`, by index.
-  std::vector<std::size_t> scratch;    ///< For the next use.
+  std::vector<std::int64_t> indices;  ///< Ascending.
+  /// Indices into the list, grouped by row index and in list order within a group.
+  std::vector<std::size_t> positions;
+  std::vector<std::size_t> ends;     ///< End of each group in `positions`.
+  std::vector<std::size_t> scratch;  ///< For the next use.
 
-  /// Orders rows with these indices, which are less than `height`; memory is used again.
-  /// Cost: a pass over the list for each 11 bits of `height`; one if the list is ascending.
+  /// Orders the rows with these indices, which are less than `height`; memory is reused. Cost: a
+  /// pass over the list for each 11 bits of `height`; one if the list is ascending.
   void assign(std::span<const std::int64_t> list, std::size_t height);
 
-  /// Whether the list is `indices`.
+  /// Whether the list equals `indices`.
   bool is_identity() const { return positions.empty(); }
   /// Number of rows in the list.
   std::size_t count() const { return is_identity() ? indices.size() : positions.size(); }
-  /// The rows of each index.
+  /// The rows of each distinct index.
   RowGroups groups() const {
     return {.count = indices.size(), .positions = positions, .ends = ends};
   }
 };
 
-/// The position of the first index that lies outside a table of `height` rows.
+/// Position of the first index that lies outside a table of `height` rows.
 std::optional<std::size_t> first_outside(std::span<const std::int64_t> indices, std::size_t height);
 
 }  // namespace kolo

@@ -10,27 +10,27 @@
 
 namespace kolo {
 
-/// What a rank tells all others of its distinct row indices: how many there are, and as many
-/// samples as there are ranks, at equal distances.
+/// A rank's message to all others about its distinct row indices: their number, and as many samples
+/// as there are ranks, at equal distances.
 ///
 ///   [count, samples...]
 ///
-/// Before: `indices` ascend. Threads: pure.
+/// Precondition: `indices` ascend. Threads: pure.
 std::vector<std::int64_t> describe_rows(std::span<const std::int64_t> indices, int ranks);
 
-/// The owners of a table's rows: ranges of indices, in the order of ranks.
+/// The owners of a table's rows: ranges of indices, in rank order.
 ///
-/// A sample stands for the rows up to it since the last one, so owners get about equally many
-/// rows from all ranks, however indices are distributed.
+/// A sample represents the rows between the last sample and itself, so owners get about equally
+/// many rows from all ranks, whatever the distribution of indices.
 /// Source: Shi and Schaeffer, Parallel sorting by regular sampling, JPDC 1992.
 class RowOwners {
  public:
-  /// `descriptions` are those of all ranks, in their order. Pure: equal on all ranks.
+  /// `descriptions` are those of all ranks, in rank order. Pure: equal on all ranks.
   RowOwners(std::span<const std::int64_t> descriptions, int ranks, std::size_t height);
 
-  /// Past the last index that `owner` owns; that of the last owner is the height.
+  /// The end of the range of `owner`; the last one ends at the height.
   std::int64_t end(int owner) const { return ends_[static_cast<std::size_t>(owner)]; }
-  /// The number of `indices`, which ascend, of each owner.
+  /// The number of `indices`, which ascend, in the range of each owner.
   std::vector<std::size_t> counts(std::span<const std::int64_t> indices) const;
 
  private:
@@ -47,11 +47,12 @@ struct RowTraffic {
   std::size_t received(int owner) const;
   /// The largest number of rows that one rank sends, or one owner receives.
   std::size_t busiest() const;
-  /// The distinct rows to expect if each rank's lie anywhere in the range of their owner.
+  /// The expected number of distinct rows if each rank's rows are spread uniformly over the owners'
+  /// ranges.
   double distinct(const RowOwners& owners) const;
 };
 
-/// Rows to be summed, as far as it decides what that costs; equal on all ranks.
+/// Properties of rows to be summed that determine the cost; equal on all ranks.
 struct RowSize {
   std::size_t height = 0;
   std::size_t width = 0;
@@ -63,15 +64,15 @@ struct RowSize {
   double row_bytes() const { return static_cast<double>(width * size_of(dtype)); }
 };
 
-/// The predicted times of both exchanges of rows, in microseconds; in device memory those of the
-/// device's own collectives. A table that is the result is cleared and filled in either case, so
-/// that is part of neither.
+/// Predicted times of both exchanges of rows, in microseconds; in device memory those of the
+/// device's own collectives. If the result is a table, it is cleared and filled in either case, so
+/// neither time includes that.
 struct RowPrices {
-  double rows_us = 0;   ///< Rows to owners, which sum them, and sums to all.
+  double rows_us = 0;   ///< Rows to their owners, which sum them, and the sums to all ranks.
   double table_us = 0;  ///< An all-reduce of the table.
 };
 
-/// Pure; `inputs` as those of a plan. Cost: as to choose algorithms.
+/// Pure; `inputs` as those of a plan. Cost: that of choosing algorithms.
 RowPrices price_rows(const RowSize& size, const PlanInputs& inputs);
 
 }  // namespace kolo

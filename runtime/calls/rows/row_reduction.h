@@ -17,24 +17,24 @@
 
 namespace kolo {
 
-/// A row-sparse all-reduce of one table or of several, which then share all operations:
+/// A row-sparse all-reduce of one table or several, which share all operations:
 ///
-///   all_gather   of how many rows each rank has and where they lie; agrees on the call
-///   all_gather   of how many rows each rank has for each owner; decides about each table
-///   either  all_to_all   of rows to their owners, which sum them in the order of ranks
-///           all_gather   of how many distinct rows each owner has
-///           all_gather   of these
+///   all_gather   of the number and distribution of each rank's rows; agrees on the call
+///   all_gather   of the number of each rank's rows for each owner; decides about each table
+///   either  all_to_all   of rows to their owners, which sum them in rank order
+///           all_gather   of the number of distinct rows of each owner
+///           all_gather   of the sums
 ///   or      all_reduce   of the table
 ///
-/// In device memory, whose library has no operation on several tensors, rows of each table have
-/// operations of their own; everything else about them is in host memory.
+/// Device libraries have no operation on several tensors, so rows in device memory have separate
+/// operations for each table; all other data is in host memory.
 ///
 /// Threads: see `CallSequence`. Errors: as `Group::sparse_all_reduce`.
 class RowReduction final : public CallSequence {
  public:
-  /// Adds up this rank's rows. The inputs of plans, the rows of `tables` and the device, outlive it
-  /// until it is over; the memory of `results`, one for each table and empty then, is used again.
-  /// Errors: UsageError; KoloError(kResources).
+  /// Adds up this rank's rows. The plan inputs, the rows of `tables` and the device outlive it
+  /// until it is over. `results` has one for each table; they are emptied, and their memory is
+  /// reused. Errors: UsageError; KoloError(kResources).
   RowReduction(const PlanInputs& inputs, std::string_view name, Span<const TableRows> tables,
                const RowOptions& options, Span<RowSums> results, const RowDevice& device = {});
 
@@ -42,17 +42,17 @@ class RowReduction final : public CallSequence {
   Stage next() override;
   bool is_settled() const override;
   std::size_t tables() const { return sums_->size(); }
-  /// The results, by table, once. Before: it is over, without an error.
+  /// The results, by table; can be taken once. Precondition: it is over, without an error.
   std::vector<RowSums> take();
 
  private:
   enum class Phase : std::uint8_t {
-    kBegin,     ///< Nothing was agreed on.
-    kAgreed,    ///< Numbers of rows and their places are known.
-    kCounted,   ///< So are those for each owner.
-    kSent,      ///< Owners have rows.
-    kSummed,    ///< Numbers of sums are known.
-    kGathered,  ///< All have the sums, and the tables that were exchanged.
+    kBegin,     ///< No operation is done.
+    kAgreed,    ///< Number and distribution of each rank's rows are known.
+    kCounted,   ///< The number of each rank's rows for each owner is known.
+    kSent,      ///< Owners have received their rows.
+    kSummed,    ///< The number of sums of each owner is known.
+    kGathered,  ///< All ranks have the sums, and the tables that were exchanged.
     kOver,
   };
 
@@ -62,14 +62,14 @@ class RowReduction final : public CallSequence {
   Stage exchange();
   Stage sum_up();
   Stage share();
-  /// Rows of some tables, with what they are to be behind.
+  /// Rows of some tables, and the event after which they are ready.
   struct Rows {
     std::vector<Tensor> each;
     std::vector<std::shared_ptr<const Event>> ready;
 
     void add(const Tensor& tensor, std::shared_ptr<const Event> behind);
   };
-  /// Appends what is done with rows; nothing if there are none.
+  /// Appends an operation on rows to the stage; nothing if there are none.
   void append(Stage& stage, OperationKind kind, std::string_view what, const Rows& rows,
               const Reduction& reduction = ReduceOp::kSum) const;
   std::shared_ptr<Operation> step(OperationKind kind, std::string_view what, const Tensors& tensors,
@@ -81,7 +81,7 @@ class RowReduction final : public CallSequence {
   OperationPool pool_;
   const OperationCalls calls_;
   Phase phase_ = Phase::kBegin;
-  // By table. Shared with the operations, because one that has timed out is still under way.
+  // By table. Shared with the operations: an operation that has timed out still uses them.
   const std::shared_ptr<std::vector<TableSum>> sums_ = std::make_shared<std::vector<TableSum>>();
 };
 

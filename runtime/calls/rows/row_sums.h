@@ -14,12 +14,12 @@ namespace kolo {
 
 struct RowMemory;
 
-/// The shape of a table of which a row-sparse all-reduce sums rows; the same on all ranks.
+/// The shape of a table for a row-sparse all-reduce; the same on all ranks.
 struct RowTable {
   std::size_t height = 0;  ///< Rows.
   std::size_t width = 0;   ///< Elements of a row.
   GivenDType dtype;
-  /// The place of rows and sums, kHost or kDevice; indices are always in host memory.
+  /// Memory of rows and sums, kHost or kDevice; indices are always in host memory.
   MemoryKind memory = MemoryKind::kHost;
 
   std::size_t row_bytes() const { return width * size_of(dtype); }
@@ -31,17 +31,17 @@ struct RowTable {
   }
 };
 
-/// One rank's rows of a table: one for each of `indices`, row after row. The memory is the
-/// caller's, and of the table's kind.
+/// One rank's rows of a table, contiguous: one for each of `indices`. The memory is the caller's,
+/// and of the table's kind.
 struct TableRows {
   RowTable table;
   Span<const std::int64_t> indices = {};
   const void* rows = nullptr;
 };
 
-/// A form of a gradient that is zero but for some rows.
+/// The form of a gradient in which only some rows are not zero.
 enum class RowForm : std::uint8_t {
-  kAuto,   ///< Whichever is predicted to take less time.
+  kAuto,   ///< The form with the lower predicted time.
   kRows,   ///< Some rows and their indices.
   kTable,  ///< All rows of the table.
 };
@@ -49,12 +49,12 @@ enum class RowForm : std::uint8_t {
 /// Settings of a row-sparse all-reduce; the same on all ranks.
 struct RowOptions {
   ReduceOp op = ReduceOp::kSum;     ///< kSum or kAverage (the sum over the number of ranks).
-  RowForm result = RowForm::kAuto;  ///< Of the result; kAuto: that of the exchange.
-  /// How elements move: rows to the ranks that sum them and from these to all, or the whole table
-  /// by an all-reduce. A table that is exchanged cannot become rows.
+  RowForm result = RowForm::kAuto;  ///< The result's form; kAuto: that of the exchange.
+  /// What ranks exchange: rows, which owners sum and send to all, or the whole table, by an
+  /// all-reduce. The result of a table that is exchanged cannot be rows.
   RowForm exchange = RowForm::kAuto;
-  /// Only floating-point elements can be scaled. A rank's contribution to a row is its sum of that
-  /// row, rounded once more after it is scaled.
+  /// Scales, for floating-point elements only. A rank sums its rows of one index, scales the sum,
+  /// and rounds it once more.
   Scales scales = {};
 
   friend bool operator==(const RowOptions& a, const RowOptions& b) {
@@ -62,8 +62,8 @@ struct RowOptions {
   }
 };
 
-/// The result of a row-sparse all-reduce, equal on all ranks. Keeps its memory for further calls,
-/// so use one again; with rows in device memory no longer than the runtime. Threads: those of a
+/// The result of a row-sparse all-reduce, equal on all ranks. It keeps its memory for further
+/// calls, so reuse it; with rows in device memory it must not outlive the runtime. Threads: as a
 /// plain value.
 class RowSums {
  public:
@@ -74,13 +74,13 @@ class RowSums {
   RowSums& operator=(RowSums&&) noexcept;
   ~RowSums();
 
-  /// Whether `rows` are all rows of the table, and not those of `indices`.
+  /// Whether `rows` are all rows of the table; otherwise they are the rows of `indices`.
   bool is_table() const { return is_table_; }
-  /// Whether rows were exchanged, and not the table.
+  /// Whether rows were exchanged; otherwise the table was.
   bool exchanged_rows() const { return exchanged_rows_; }
-  /// The rows that some rank had, ascending. Empty if the table was exchanged.
+  /// Indices of the rows that some rank had, ascending. Empty if the table was exchanged.
   Span<const std::int64_t> indices() const;
-  /// One sum for each index, or for each row of the table; row after row.
+  /// The sums, contiguous: one for each index, or for each row of the table.
   BufferView rows() const { return rows_; }
 
  private:

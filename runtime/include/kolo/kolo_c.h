@@ -3,7 +3,7 @@
 
 /*
  * Kolo's C interface: the one binary interface that stays compatible, in libkolo.so.2. This header
- * holds the job, groups, collectives and messages, and includes that of gradients.
+ * declares the job, groups, collectives and messages, and includes the one for gradients.
  *
  *     kolo_runtime* runtime = NULL;
  *     if (kolo_open(NULL, &runtime) != KOLO_OK) return fail();  // mpirun, torchrun, srun or alone
@@ -13,20 +13,25 @@
  *     kolo_all_reduce(world, &tensor, 1, KOLO_SUM, NULL, NULL);
  *     kolo_release(runtime);
  *
- * Meaning, lifetimes, threads and costs are those of the C++ interface, <kolo/kolo.h>, where this
- * header says nothing else.
+ * Unless this header says otherwise, meaning, lifetimes, threads and costs are those of the C++
+ * interface, <kolo/kolo.h>.
  *
- * Errors:  nearly every function returns a status, KOLO_OK or the class of the error. The full
- *          error of the calling thread's last failed call is `kolo_last_error`. Nothing is thrown.
- * Structs: those that begin with `size` may grow. Set it to sizeof, which the _INIT macros do with
- *          every default; a program built with an older header keeps working.
- * Handles: each is released once. A null one is KOLO_USAGE, or for functions without a status an
- *          empty answer. A release ends what the handle began: afterwards nothing touches memory of
- *          the program. Release tickets whenever you like, groups, gradient sets and row sums
- * before the runtime that they come from. Text:    UTF-8, ends with a null byte. A `const char*`
- * that a function returns belongs to the handle that was its argument, until the next call of the
- * same function with it. Calls back: only those of a `kolo_store`, in the thread that calls
- * `kolo_open`.
+ * Errors:    nearly every function returns a status: KOLO_OK or the class of the error.
+ *            `kolo_last_error` gives the full error of the calling thread's last failed call.
+ *            No function throws.
+ *
+ * Structs:   those that begin with `size` may grow. Set it to sizeof, which the _INIT macros do
+ *            along with every default; a program built with an older header keeps working.
+ *
+ * Handles:   release each one once. A null handle is KOLO_USAGE; functions without a status
+ *            return an empty answer for it. A release first ends the operations of the handle:
+ *            afterwards nothing touches memory of the program. Tickets may be released at any
+ *            time; groups, gradient sets and row sums before their runtime.
+ *
+ * Text:      UTF-8, ends with a null byte. A returned `const char*` belongs to the handle that was
+ *            the argument, until the next call of the same function with that handle.
+ *
+ * Callbacks: only those of a `kolo_store`, in the thread that calls `kolo_open`.
  */
 
 #include <stddef.h>
@@ -53,28 +58,28 @@ enum {
   KOLO_AUTH = 10,     /* A peer did not know the secret of the job. */
   KOLO_CONFIG = 11,   /* Options are unknown, malformed or contradict each other. */
   KOLO_SHUTDOWN = 12, /* The runtime was closed before the operation finished. */
-  KOLO_CANCELLED = 13 /* The program took the operation back. */
+  KOLO_CANCELLED = 13 /* The program cancelled the operation. */
 };
 
 /* One error. Fields that do not apply are -1 or "". */
 typedef struct kolo_error {
   size_t size;
   kolo_status status;
-  int32_t rank;       /* Rank that found it. */
-  int32_t peer;       /* Rank that caused it. */
-  const char* group;  /* Group that these are ranks of; "": the job. */
+  int32_t rank;       /* Rank that found the error. */
+  int32_t peer;       /* Rank that caused the error. */
+  const char* group;  /* Group whose ranks these are; "": the job. */
   const char* verb;   /* mark, agree, plan, start, run, complete or wait. */
   const char* tensor; /* Bucket or tensor. */
   const char* what;   /* The sentence a person reads. */
-  const char* text;   /* One line with all of that. */
+  const char* text;   /* One line with all fields. */
 } kolo_error;
 
-/* The error of the last call of this thread that failed; NULL if none has. It belongs to the
- * thread, until its next call fails. */
+/* The error of the last call of this thread that failed; NULL if none has. It stays valid until the
+ * thread's next call fails. */
 const kolo_error* kolo_last_error(void);
 /* "peer lost", "mismatch", ... */
 const char* kolo_status_name(kolo_status status);
-/* The exit status by which scripts tell classes of errors: 64 usage, 69 peer lost, ... */
+/* The exit status for this class of error: 64 usage, 69 peer lost, ... */
 int kolo_exit_status(kolo_status status);
 /* "0.1.0" */
 const char* kolo_version(void);
@@ -83,7 +88,7 @@ const char* kolo_version(void);
 
 typedef int32_t kolo_dtype;
 enum {
-  /* As a wire dtype: that of the elements, or of the options. Elements have a dtype. */
+  /* As a wire dtype: the dtype of the elements, or the option. Elements themselves have a dtype. */
   KOLO_SAME_DTYPE = 0,
   KOLO_FLOAT32 = 1,
   KOLO_FLOAT64 = 2,
@@ -99,8 +104,8 @@ enum {
   KOLO_FLOAT8_E4M3 = 12,
   KOLO_FLOAT8_E5M2 = 13
 };
-/* "float32", ..., and the bytes of an element; NULL and 0 for a number that is no dtype. Dtypes are
- * numbered without a gap. */
+/* The dtype's name, such as "float32", and the bytes of an element; NULL and 0 for a number that is
+ * not a dtype. Dtypes are numbered without a gap. */
 const char* kolo_dtype_name(kolo_dtype dtype);
 size_t kolo_dtype_size(kolo_dtype dtype);
 
@@ -114,9 +119,10 @@ enum {
   KOLO_BIT_AND = 5,
   KOLO_BIT_OR = 6,
   KOLO_BIT_XOR = 7,
-  KOLO_PREMUL_SUM = 8 /* The sum of contributions, each times `scale_before` of its rank. */
+  KOLO_PREMUL_SUM = 8 /* Sum of contributions, each multiplied by its rank's `scale_before`. */
 };
-/* "sum", ...; NULL for a number that is no operation. Operations are numbered without a gap. */
+/* The operation's name, such as "sum"; NULL for a number that is not an operation. Operations are
+ * numbered without a gap. */
 const char* kolo_op_name(kolo_op op);
 /* 1 if the operation is defined on elements of the dtype, else 0. */
 int kolo_op_takes(kolo_op op, kolo_dtype dtype);
@@ -124,7 +130,7 @@ int kolo_op_takes(kolo_op op, kolo_dtype dtype);
 typedef int32_t kolo_memory;
 enum {
   KOLO_HOST = 0,
-  KOLO_DEVICE = 2 /* Of the device that the option `device` names. */
+  KOLO_DEVICE = 2 /* Memory of the device that the option `device` names. */
 };
 
 /* Contiguous elements. */
@@ -135,21 +141,21 @@ typedef struct kolo_buffer {
   kolo_memory memory;
 } kolo_buffer;
 
-/* One tensor of a collective. A buffer that a rank has no use for is not looked at, and may be
- * NULL, of 0 elements. */
+/* One tensor of a collective. A buffer that a rank does not use is ignored, and may be NULL with 0
+ * elements. */
 typedef struct kolo_tensor {
-  const void* input;  /* Only read. NULL, of 0 elements: the tensor is in place. */
+  const void* input;  /* Only read. NULL with 0 elements: the tensor is in place. */
   size_t input_count; /* Elements. */
-  void* result;       /* Or what the collective works on in place. */
+  void* result;       /* In place: input and result. */
   size_t result_count;
-  /* Elements of each rank's part, one count for each rank (in an all-to-all for each pair, sender
-   * by sender), the same on all ranks. NULL: all parts are equal. */
+  /* Elements of each rank's part, the same on all ranks: one count for each rank, or in an
+   * all-to-all one for each pair, ordered by sender. NULL: all parts are equal. */
   const size_t* counts;
   size_t num_counts;
   kolo_dtype dtype;
   kolo_memory memory;
 } kolo_tensor;
-/* Initialisers of a tensor in host memory whose parts are equal: in place, and of two buffers. */
+/* Initialisers of a tensor in host memory with equal parts: in place, and with two buffers. */
 #define KOLO_TENSOR(data, count, dtype) \
   { NULL, 0, data, count, NULL, 0, dtype, KOLO_HOST }
 #define KOLO_TENSOR_TO(input, input_count, result, result_count, dtype) \
@@ -167,12 +173,13 @@ typedef struct kolo_setting {
   const char* value;
 } kolo_setting;
 
-/* A key-value store that all ranks share, through which they find each other. Both calls return 0,
- * KOLO_TIMEOUT if there is no value in time, or anything else for a failure. Values are bytes. */
+/* A key-value store that all ranks share, through which they find each other. Both calls return 0
+ * on success, KOLO_TIMEOUT if there is no value in time, or anything else for a failure. Values are
+ * bytes. */
 typedef struct kolo_store {
   size_t size;
   void* context; /* The first argument of the calls. */
-  /* Stores a value under a key that has none yet. */
+  /* Stores a value under a new key. */
   int (*set)(void* context, const char* key, const void* value, size_t bytes);
   /* Waits for a value; it stays valid until the next call. */
   int (*get)(void* context, const char* key, int64_t timeout_ms, const void** value, size_t* bytes);
@@ -185,11 +192,11 @@ typedef struct kolo_open_options {
   /* Options that are not given here come from KOLO_* variables, else they have their defaults. */
   const kolo_setting* settings;
   size_t num_settings;
-  /* NULL: the environment tells rank, size and how to meet. */
+  /* NULL: rank, size and rendezvous come from the environment. */
   const kolo_store* store;
   int32_t rank;       /* With a store: this rank. */
   int32_t world_size; /* With a store: number of ranks. */
-  const char* job;    /* With a store: begins all keys; another one for each job in a store. */
+  const char* job;    /* With a store: prefix of all keys; differs for each job in a store. */
 } kolo_open_options;
 #define KOLO_OPEN_OPTIONS_INIT \
   { sizeof(kolo_open_options), NULL, 0, NULL, 0, 1, "kolo" }
@@ -201,13 +208,13 @@ kolo_status kolo_close(kolo_runtime* runtime);
 /* Leaves the job at once, for a rank that cannot go on: the others fail with `why`. */
 kolo_status kolo_abort(kolo_runtime* runtime, const char* why);
 /* Closes the job unless it is closed or aborted, and frees the handle; logs errors. NULL is fine.
- */
+ * */
 void kolo_release(kolo_runtime* runtime);
-/* The calling thread no longer counts among those that use the job, until its next call: for a
- * thread that has another one make a call, and waits for it by means of its own. */
+/* Until its next call, the calling thread does not count among those that use the job: for a thread
+ * that lets another thread make a call, and waits for that thread by other means. */
 kolo_status kolo_leave_thread(kolo_runtime* runtime);
 
-/* Places of this rank. */
+/* This rank's position in the job. */
 typedef struct kolo_place {
   size_t size;
   int32_t rank, world_size;
@@ -224,8 +231,9 @@ const char* kolo_link_costs(kolo_runtime* runtime);
 /* The address at which other nodes reach this one, numeric; empty if all ranks share a node. */
 const char* kolo_network_address(kolo_runtime* runtime);
 
-/* Memory that the other ranks of the node read where it is, which saves copies; page-aligned, with
- * undefined contents. Not collective; free it before the runtime is released. */
+/* Allocates memory that the other ranks of the node can read directly, which saves copies. It is
+ * page-aligned, and its contents are undefined. Not collective; free it before the runtime is
+ * released. */
 kolo_status kolo_allocate(kolo_runtime* runtime, size_t bytes, void** data);
 kolo_status kolo_free(kolo_runtime* runtime, void* data);
 
@@ -236,56 +244,56 @@ kolo_group* kolo_world(kolo_runtime* runtime);
 
 typedef struct kolo_group_options {
   size_t size;
-  const char* name;   /* For errors, and to tell groups of the same ranks apart. */
+  const char* name;   /* Appears in errors, and tells groups of the same ranks apart. */
   size_t arena_bytes; /* Address space of each member's arena. */
 } kolo_group_options;
 #define KOLO_GROUP_OPTIONS_INIT \
   { sizeof(kolo_group_options), "", (size_t)64 << 20 }
 
-/* A group of these ranks of `parent`, in this order. Called by its members only. */
+/* Creates a group of these ranks of `parent`, in this order. Only its members call. */
 kolo_status kolo_group_create(kolo_group* parent, const int32_t* ranks, size_t num_ranks,
                               const kolo_group_options* options, kolo_group** group);
-/* One group for each color, ordered by key and then by rank. Collective over `parent`; NULL for a
- * rank with a negative color. */
+/* Creates one group for each color, ordered by key and then by rank. Collective over `parent`; a
+ * rank with a negative color gets NULL. */
 kolo_status kolo_group_split(kolo_group* parent, int32_t color, int32_t key,
                              const kolo_group_options* options, kolo_group** group);
-/* The ranks of `parent` on this node. */
+/* Creates a group of the ranks of `parent` on this node. */
 kolo_status kolo_group_node(kolo_group* parent, const kolo_group_options* options,
                             kolo_group** group);
-/* The ranks of `parent` with the same place in their nodes. */
+/* Creates a group of the ranks of `parent` with the same local rank. */
 kolo_status kolo_group_cross(kolo_group* parent, const kolo_group_options* options,
                              kolo_group** group);
-/* From now on all ranks begin their collectives in this group in one order, whatever their names;
- * ranks whose n-th ones differ get KOLO_MISMATCH, which quotes both. Called at the same place by
- * all ranks, while none has a collective of the group under way. */
+/* From now on all ranks begin their collectives in this group in one order, whatever their names.
+ * If the n-th collectives of ranks differ, they get KOLO_MISMATCH, which quotes both. All ranks
+ * call it at the same point, while none has a collective of the group in flight. */
 kolo_status kolo_group_keep_order(kolo_group* group);
 /* Waits until all members close the group. Collective; later calls fail. */
 kolo_status kolo_group_close(kolo_group* group);
-/* Releases it without waiting for anyone. NULL and `kolo_world` are fine. */
+/* Releases the group without waiting for its other members. NULL and `kolo_world` are fine. */
 void kolo_group_release(kolo_group* group);
 
-/* Of NULL, these return -1 and 0, and write nothing. */
+/* With NULL these return -1 and 0. */
 int32_t kolo_group_rank(const kolo_group* group);
 int32_t kolo_group_size(const kolo_group* group);
-/* Writes the rank in the job of each rank of the group. */
+/* Writes the rank in the job of each rank of the group. Writes nothing for NULL. */
 void kolo_group_ranks(const kolo_group* group, int32_t* ranks_of_job);
 /* Payload bytes that this rank has sent to other nodes in the group's own operations. */
 uint64_t kolo_network_bytes_sent(const kolo_group* group);
 
 /* --- Collectives ------------------------------------------------------------------------------ */
 
-/* What calls of a collective have in common; all fields may stay at their defaults. */
+/* Options common to all collectives; all fields may stay at their defaults. */
 typedef struct kolo_call {
   size_t size;
-  /* Identifies the operation on all ranks. NULL: it is named after its arguments; operations with
-   * the same ones must then be called in one order on all ranks. Calls with one name run one after
-   * the other. */
+  /* Identifies the operation on all ranks. NULL: the operation is named after its arguments; all
+   * ranks must then call operations with equal arguments in one order. Calls with one name run one
+   * after the other. */
   const char* name;
   double scale_before; /* Multiplies contributions. */
   double scale_after;  /* Multiplies the result. */
   void* stream;        /* For device memory: a cudaStream_t. */
-  /* What an all-reduce or reduce-scatter of float32 or float64 in host memory sends, without
-   * scales: KOLO_BFLOAT16. */
+  /* KOLO_BFLOAT16: an all-reduce or reduce-scatter of float32 or float64 in host memory, without
+   * scales, sends bfloat16. */
   kolo_dtype wire_dtype;
 } kolo_call;
 #define KOLO_CALL_INIT \
@@ -293,14 +301,14 @@ typedef struct kolo_call {
 
 /*
  * Each collective takes a list of tensors of one dtype, in memory of one kind, with one agreement
- * and common messages; each gets what the collective on it alone would give it. Buffers that are
- * written overlap no other. Whether tensors are in place is the same on all ranks; in a gather and
- * a scatter the root says so. `call` may be NULL.
+ * and common messages; each tensor gets the result that a call with it alone would give. Buffers
+ * that are written overlap no other. Whether tensors are in place is the same on all ranks; in a
+ * gather and a scatter the root decides. `call` may be NULL.
  *
- * With NULL as `ticket` a call blocks until the operation is over; if `operation_timeout` passes,
- * it ends it as `kolo_ticket_release` does. Otherwise it starts it and gives a ticket; the buffers
- * then stay valid and untouched until the ticket is done or released. The list and its counts need
- * not.
+ * If `ticket` is NULL, the call blocks until the operation is over; after `operation_timeout` it
+ * ends the operation as `kolo_ticket_release` does. Otherwise the call starts the operation and
+ * writes a ticket; the buffers then stay valid and untouched until the ticket is done or released.
+ * The list and its counts need not outlive the call.
  */
 
 /* Combines all ranks' elements. */
@@ -309,34 +317,34 @@ kolo_status kolo_all_reduce(kolo_group* group, const kolo_tensor* tensors, size_
 /* Copies the elements of rank `root` to all ranks. Only the root's input is read. */
 kolo_status kolo_broadcast(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                            int32_t root, const kolo_call* call, kolo_ticket** ticket);
-/* Combines all ranks' elements on rank `root`. Out of place the others need no result. */
+/* Combines all ranks' elements on rank `root`. Out of place the other ranks need no result. */
 kolo_status kolo_reduce(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                         int32_t root, kolo_op op, const kolo_call* call, kolo_ticket** ticket);
-/* Combines all ranks' inputs, which hold a part for each rank; each gets its part as result. In
- * place: the result holds all parts, and this rank's is combined in its place. */
+/* Combines all ranks' inputs, which hold a part for each rank; each rank gets its part as result.
+ * In place the result holds all parts, and only this rank's part is combined. */
 kolo_status kolo_reduce_scatter(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                                 kolo_op op, const kolo_call* call, kolo_ticket** ticket);
-/* Copies each rank's input to its part of the result on all ranks. In place: this rank's part is in
- * its place. */
+/* Copies each rank's input to its part of the result on all ranks. In place this rank's part
+ * already lies at its offset in the result. */
 kolo_status kolo_all_gather(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                             const kolo_call* call, kolo_ticket** ticket);
 /* Copies each rank's input to its part of the result on rank `root`; the others have no result. In
- * place at the root: its part is in its place. */
+ * place at the root, its part already lies at its offset in the result. */
 kolo_status kolo_gather(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                         int32_t root, const kolo_call* call, kolo_ticket** ticket);
-/* Copies part r of the input of rank `root` to the result of rank r; the others have no input. The
- * root without a result: its part stays where it is. */
+/* Copies part r of the input of rank `root` to the result of rank r; the others have no input. If
+ * the root has no result, its part stays in the input. */
 kolo_status kolo_scatter(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                          int32_t root, const kolo_call* call, kolo_ticket** ticket);
-/* Copies part r of the input of rank s to part s of the result of rank r. In place each two ranks
- * exchange as many elements both ways. */
+/* Copies part r of the input of rank s to part s of the result of rank r. In place any two ranks
+ * exchange equally many elements both ways. */
 kolo_status kolo_all_to_all(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                             const kolo_call* call, kolo_ticket** ticket);
-/* Is over when every rank has called it. */
+/* The operation is over when every rank has called it. */
 kolo_status kolo_barrier(kolo_group* group, kolo_ticket** ticket);
 
-/* This rank has run out of data: takes part in what the others do, until all have joined. Writes
- * the rank that joined last. */
+/* This rank has run out of data: it takes part in the operations of the others until all have
+ * joined. Writes the rank that joined last. */
 kolo_status kolo_join(kolo_group* group, int32_t* last_rank);
 
 /* --- Messages --------------------------------------------------------------------------------- */
@@ -344,15 +352,15 @@ kolo_status kolo_join(kolo_group* group, int32_t* last_rank);
 enum { KOLO_ANY_RANK = -1 };
 
 typedef struct kolo_received {
-  int32_t source; /* Rank that sent it. */
+  int32_t source; /* Rank that sent the message. */
   size_t count;   /* Elements, of all buffers. */
 } kolo_received;
 
 /*
  * A message is one buffer, or a list of them, of one dtype or of several, in memory of one kind.
- * The receive of one buffer may have a longer one; that of a list has as many buffers, each of the
- * dtype and count that was sent. Buffers in device memory are used after the work enqueued on
- * `stream`, a cudaStream_t. `ticket` is as for collectives.
+ * A receive of one buffer may be longer than the message; a receive of a list has as many buffers
+ * as the send, each of equal dtype and count. Buffers in device memory are used after the work
+ * enqueued on `stream`, a cudaStream_t. `ticket` is as for collectives.
  */
 
 /* Sends to rank `peer`. The operation is over when the buffers may be reused. */
@@ -366,24 +374,25 @@ kolo_status kolo_recv(kolo_group* group, const kolo_buffer* buffers, size_t num_
 
 /* --- Tickets ---------------------------------------------------------------------------------- */
 
-/* Writes whether it is done, with a result or an error; never blocks. */
+/* Writes whether the operation is done, with a result or an error. Never blocks. */
 kolo_status kolo_ticket_test(kolo_ticket* ticket, int* done);
 /* Waits for at most `timeout_ms` (negative: `operation_timeout`, after which it is an error), and
- * writes whether it is done. Returns the error of the operation. Any thread; again and again. */
+ * writes whether the operation is done. Returns the error of the operation. Any thread may call it,
+ * any number of times. */
 kolo_status kolo_ticket_wait(kolo_ticket* ticket, int64_t timeout_ms, int* done);
-/* A descriptor that becomes readable when it is done, for poll, epoll or an event loop. It belongs
- * to the ticket; only poll it. */
+/* A descriptor that becomes readable when the operation is done, for poll, epoll or an event loop.
+ * It belongs to the ticket; only poll it. */
 kolo_status kolo_ticket_event(kolo_ticket* ticket, int* descriptor);
-/* Waits for a receive, and writes what it got. */
+/* Waits for a receive, and writes its source and number of elements. */
 kolo_status kolo_ticket_received(kolo_ticket* ticket, kolo_received* received);
-/* Takes a receive back: unless its message has come or is on its way, the ticket is soon done with
+/* Cancels a receive. Unless its message has come or is on its way, the ticket is soon done with
  * KOLO_CANCELLED, and the message goes to the next receive. Wait for the ticket before the buffer
- * is freed. Does not block; any thread; does nothing if it is done. KOLO_USAGE for other
- * operations. */
+ * is freed. Does not block; any thread may call it; does nothing if the receive is done. KOLO_USAGE
+ * for other operations. */
 kolo_status kolo_ticket_cancel(kolo_ticket* ticket);
-/* Of an operation that is not done, it ends that first, so that nothing uses its buffers
- * afterwards: it waits for it, and if `operation_timeout` passes, a receive is taken back, and from
- * any other operation this rank leaves the job, as by `kolo_abort`. NULL is fine. */
+/* Releases the ticket. If its operation is not done, the call first ends it, so that nothing uses
+ * its buffers afterwards: it waits, and after `operation_timeout` cancels a receive, or for any
+ * other operation leaves the job, as by `kolo_abort`. NULL is fine. */
 void kolo_ticket_release(kolo_ticket* ticket);
 
 #ifdef __cplusplus

@@ -51,68 +51,73 @@ typedef struct kolo_gradient_options {
 kolo_status kolo_register_gradients(kolo_group* group, const char* name,
                                     const kolo_gradient* gradients, size_t num_gradients,
                                     const kolo_gradient_options* options, kolo_gradients** set);
-/* The same of gradients that lie one after another in `buffer`, of so many elements each, and are
- * called by their index: "0", "1", ... */
+/* As `kolo_register_gradients`, for gradients that lie one after another in `buffer`. Gradient i
+ * has sizes[i] elements, and its index is its name: "0", "1", ... */
 kolo_status kolo_register_flat_gradients(kolo_group* group, const char* name, kolo_buffer buffer,
                                          const size_t* sizes, size_t num_gradients,
                                          const kolo_gradient_options* options,
                                          kolo_gradients** set);
-/* In the middle of an iteration it ends that first, so that nothing uses the memory of gradients
- * afterwards: it waits for the values if all gradients are marked; otherwise this rank leaves the
- * job, as by `kolo_abort`. NULL is fine. */
+/* Releases the set. In the middle of an iteration it first ends that iteration, so that nothing
+ * uses the memory of gradients afterwards: it waits for the values if all gradients are marked;
+ * otherwise this rank leaves the job, as by `kolo_abort`. NULL is fine. */
 void kolo_gradients_release(kolo_gradients* set);
 
 size_t kolo_gradients_size(const kolo_gradients* set);
 /* The memory of a gradient, which never moves. */
 kolo_status kolo_gradients_view(kolo_gradients* set, size_t index, kolo_buffer* view);
 
-/* Marks a gradient of this iteration as complete; its bucket starts when all of its are. */
+/* Marks a gradient of this iteration as complete. Its bucket starts when all gradients of the
+ * bucket are marked. */
 kolo_status kolo_gradients_ready(kolo_gradients* set, size_t index);
-/* The same of a gradient that lies at `data` now: KOLO_USAGE, and no mark, if that is not where it
- * was registered, because its memory has moved. */
+/* As `kolo_gradients_ready`, and checks that the gradient still lies where it was registered. If
+ * `data` is another address, it returns KOLO_USAGE and marks nothing. */
 kolo_status kolo_gradients_ready_at(kolo_gradients* set, size_t index, const void* data);
-/* `kolo_gradients_ready` in device memory, complete after the work enqueued on `stream`. */
+/* As `kolo_gradients_ready`, for device memory: the gradient is complete after the work enqueued on
+ * `stream`. */
 kolo_status kolo_gradients_ready_on(kolo_gradients* set, size_t index, void* stream);
 /* Marks a gradient as unused by this rank in this iteration. */
 kolo_status kolo_gradients_absent(kolo_gradients* set, size_t index);
 kolo_status kolo_gradients_absent_on(kolo_gradients* set, size_t index, void* stream);
-/* Marks as unused whatever is not marked in this iteration: for a rank that cannot compute it. Go
- * on with `kolo_gradients_wait` and the optimizer's step as the other ranks do. */
+/* Marks every gradient that is not marked in this iteration as unused: for a rank that cannot
+ * compute them. Go on with `kolo_gradients_wait` and the optimizer's step as the other ranks do. */
 kolo_status kolo_gradients_give_up(kolo_gradients* set);
-/* The same where the work enqueued on `stream` may use gradients in device memory. */
+/* As `kolo_gradients_give_up`, where the work enqueued on `stream` may use gradients in device
+ * memory. */
 kolo_status kolo_gradients_give_up_on(kolo_gradients* set, void* stream);
 /* This rank's number of samples, from this iteration on. */
 kolo_status kolo_gradients_set_samples(kolo_gradients* set, double samples);
 /* Waits for at most `timeout_ms` (negative: `operation_timeout`, after which it is an error) until
  * every gradient has the combined value, and writes whether the iteration is over. */
 kolo_status kolo_gradients_wait(kolo_gradients* set, int64_t timeout_ms, int* done);
-/* The same for one gradient, for an update layer by layer. Mark all gradients first, and end the
- * iteration by `kolo_gradients_wait`; until then only read the memory. */
+/* As `kolo_gradients_wait`, for one gradient, so that an update can go layer by layer. Mark all
+ * gradients first, and end the iteration by `kolo_gradients_wait`; until then only read the memory.
+ * */
 kolo_status kolo_gradients_wait_one(kolo_gradients* set, size_t index, int64_t timeout_ms,
                                     int* done);
-/* A descriptor that is readable while gradients have combined values which
- * `kolo_gradients_take_combined` has not returned, and once the set has failed; perhaps also
- * without cause. It belongs to the set; only poll it. */
+/* A descriptor that is readable while there are combined gradients for
+ * `kolo_gradients_take_combined` to return, and once the set has failed. It may also be readable
+ * without cause. The set owns it; only poll it. */
 kolo_status kolo_gradients_event(kolo_gradients* set, int* descriptor);
-/* Writes the indices of the gradients that have got the combined value since the last call in this
- * iteration, and their number, to an array with room for all. Never blocks. End the iteration by
+/* Writes the indices, and their number, of the gradients that were combined since the last call in
+ * this iteration. The array must have room for all gradients. Never blocks. End the iteration by
  * `kolo_gradients_wait`, in the same thread; until then only read the memory. */
 kolo_status kolo_gradients_take_combined(kolo_gradients* set, size_t* indices, size_t* num_indices);
-/* For device memory: waits until all work is enqueued, and lets `stream` wait for the values. */
+/* For device memory: blocks until all work is enqueued, and makes `stream` wait for the values. */
 kolo_status kolo_gradients_wait_on(kolo_gradients* set, void* stream);
 
-/* The plan in force, the numbers of too large values, and statistics of compression, as JSON. */
+/* The plan in force, the number of values beyond the range of a 16-bit wire, and compression
+ * statistics, as JSON. */
 const char* kolo_gradients_plan(kolo_gradients* set);
 const char* kolo_gradients_statistics(kolo_gradients* set);
 
 enum {
   KOLO_SPARSE = 1,            /* Sent sparsely in the next iteration: mark it without loss scale. */
-  KOLO_CORRECTS_MOMENTUM = 2, /* Momentum is applied already ("dgc"). */
-  KOLO_WARMING_UP = 4         /* A dense iteration that precedes sparse ones. */
+  KOLO_CORRECTS_MOMENTUM = 2, /* Kolo already applies momentum ("dgc"). */
+  KOLO_WARMING_UP = 4         /* The next iteration is a dense one that precedes sparse ones. */
 };
 kolo_status kolo_gradients_flags(kolo_gradients* set, size_t index, uint32_t* flags);
 
-/* Compression, between an iteration and the next. */
+/* The calls for compression below belong between two iterations. */
 
 /* Makes the next iteration dense and sends all residuals with it. Collective. */
 kolo_status kolo_gradients_flush(kolo_gradients* set);
@@ -137,10 +142,9 @@ kolo_status kolo_gradients_residual_norm(kolo_gradients* set, const char* gradie
 kolo_status kolo_check_equal(kolo_group* group, const char* name, const kolo_buffer* tensors,
                              const char* const* names, size_t num_tensors);
 
-/* --- Row-sparse all-reduce ---------------------------------------------------------------------
- */
+/* --- Row-sparse all-reduce -------------------------------------------------------------------- */
 
-typedef struct kolo_row_sums kolo_row_sums; /* A result, whose memory is used again. */
+typedef struct kolo_row_sums kolo_row_sums; /* A result; its memory can be reused. */
 
 typedef int32_t kolo_row_form;
 enum { KOLO_AUTO_FORM = 0, KOLO_ROWS = 1, KOLO_TABLE = 2 };
@@ -151,32 +155,33 @@ typedef struct kolo_row_table {
   size_t width;           /* Elements of a row. */
   const int64_t* indices; /* In host memory; they may repeat. */
   size_t num_indices;
-  const void* rows; /* One for each of `indices`. */
+  const void* rows; /* One row for each of `indices`. */
   kolo_dtype dtype;
-  kolo_memory memory; /* Of rows and their sums. */
+  kolo_memory memory; /* Memory of the rows and their sums. */
 } kolo_row_table;
 
 typedef struct kolo_row_options {
   size_t size;
   kolo_op op;             /* KOLO_SUM or KOLO_AVERAGE. */
-  kolo_row_form result;   /* KOLO_AUTO_FORM: that of the exchange. */
-  kolo_row_form exchange; /* KOLO_AUTO_FORM: the one that is predicted to take less time. */
+  kolo_row_form result;   /* KOLO_AUTO_FORM: the form of the exchange. */
+  kolo_row_form exchange; /* KOLO_AUTO_FORM: the form with the lower predicted time. */
 } kolo_row_options;
 #define KOLO_ROW_OPTIONS_INIT \
   { sizeof(kolo_row_options), KOLO_SUM, KOLO_AUTO_FORM, KOLO_AUTO_FORM }
 
 kolo_status kolo_row_sums_create(kolo_row_sums** sums);
 void kolo_row_sums_release(kolo_row_sums* sums);
-/* Sums rows of tables of one dtype, in memory of one kind, over all ranks; tables of one call share
- * their exchanges. `sums` has a handle for each table, whose memory is used again. With NULL as
- * `ticket` it has the results then; else `kolo_ticket_row_sums` gives them, `sums` may be NULL and
- * is empty, and `rows` stay valid until the ticket is done or released. `options` and `call` may be
- * NULL. */
+/* Sums rows of tables over all ranks. All tables have one dtype, are in memory of one kind, and
+ * share their exchanges. `sums` has a handle for each table; its memory is reused. With NULL as
+ * `ticket` the call blocks, and `sums` has the results afterwards. Otherwise `kolo_ticket_row_sums`
+ * gives the results: `sums` may be NULL and is empty until then, and `rows` stay valid until the
+ * ticket is done or released. `options` and `call` may be NULL. */
 kolo_status kolo_sparse_all_reduce(kolo_group* group, const kolo_row_table* tables,
                                    size_t num_tables, const kolo_row_options* options,
                                    const kolo_call* call, kolo_row_sums* const* sums,
                                    kolo_ticket** ticket);
-/* Waits for such a ticket, and moves its results to `sums`, one for each table, once. */
+/* Waits for a ticket of `kolo_sparse_all_reduce`, and moves its results to `sums`, one for each
+ * table. The results can be taken once. */
 kolo_status kolo_ticket_row_sums(kolo_ticket* ticket, kolo_row_sums* const* sums,
                                  size_t num_tables);
 /* Writes 1 if the result is the whole table, 0 if it is the rows of `indices`. */

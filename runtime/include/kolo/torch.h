@@ -27,22 +27,22 @@
 
 namespace kolo {
 
-/// As `named_parameters()` and `named_buffers()` of a module give them.
+/// The type of `named_parameters()` and `named_buffers()` of a module.
 using TorchTensors = torch::OrderedDict<std::string, torch::Tensor>;
 
 /// The gradients of a model's parameters, combined over all ranks. They lie in Kolo's arena, where
-/// the ranks of a node sum them without a copy. After `zero_grad()` autograd makes a tensor of its
-/// own, which is copied there.
+/// the ranks of a node sum them without a copy. After `zero_grad()` autograd allocates a new
+/// tensor, and each pass copies it to the arena.
 ///
 /// From the backward pass until `wait` returns, the gradients belong to Kolo: neither read nor
-/// change them. It must not outlive the group.
+/// change them. A TorchGradients must not outlive its group.
 ///
-/// Threads: that of the backward pass.
+/// Threads: use it in the thread of the backward pass.
 class TorchGradients {
  public:
-  /// Collective. Gives all ranks the parameters of rank 0, and registers a gradient for each of
-  /// those that require one. Errors: those of `Group::register_gradients`; UsageError for a
-  /// parameter that is not on the CPU, or has another type than `Group` averages.
+  /// Collective. Broadcasts the parameters of rank 0 to all ranks, and registers a gradient for
+  /// each parameter that requires one. Errors: as `Group::register_gradients`; UsageError for a
+  /// parameter that is not on the CPU, or whose type `Group` does not average.
   TorchGradients(Group& group, const TorchTensors& named_parameters,
                  const std::string& name = "model", const GradientOptions& options = {})
       : state_(std::make_shared<State>(group, trained(named_parameters), name, options)) {
@@ -59,9 +59,9 @@ class TorchGradients {
     }
   }
 
-  /// Once after each backward pass, on every rank: returns when all gradients are combined. One
-  /// that this rank's pass has not computed counts as zeros, also where it ended in an exception.
-  /// Errors: as `GradientSet::wait`.
+  /// Call it once after each backward pass, on every rank. Returns when all gradients are combined.
+  /// A gradient that this rank's pass has not computed counts as zeros, also if the pass ended in
+  /// an exception. Errors: as `GradientSet::wait`.
   void wait() {
     state_->set.give_up();
     state_->set.wait();
@@ -108,7 +108,7 @@ class TorchGradients {
       }
     }
 
-    /// A backward pass has computed it.
+    /// A backward pass has computed gradient i.
     void mark(std::size_t i) {
       torch::Tensor& gradient = parameters[i].value().mutable_grad();
       if (!gradient.is_same(views[i])) {
@@ -125,7 +125,7 @@ class TorchGradients {
     std::vector<decltype(torch::autograd::impl::grad_accumulator(torch::Tensor()))> accumulators;
   };
 
-  /// Each parameter that requires a gradient; one that is tied has several names.
+  /// Each parameter that requires a gradient, once: a tied parameter has several names.
   static Parameters trained(const TorchTensors& named_parameters) {
     Parameters parameters;
     std::unordered_set<const void*> seen;
@@ -168,7 +168,7 @@ class TorchGradients {
   std::shared_ptr<State> state_;
 };
 
-/// `check_equal` of a module's `named_parameters()` or `named_buffers()`, on any device.
+/// `check_equal` for a module's `named_parameters()` or `named_buffers()`, on any device.
 inline void check_equal(Group& group, std::string_view name, const TorchTensors& tensors) {
   std::vector<torch::Tensor> copies;
   std::vector<NamedTensor> named;
