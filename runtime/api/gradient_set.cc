@@ -46,7 +46,7 @@ void GradientSet::end() noexcept {
     }
     iterations.await_stop(&owner_->driver());
   } catch (const std::exception& e) {
-    // The thread that drives is stuck in a call, and takes the job with it.
+    // The driving thread is stuck in a call, and the watchdog ends the job.
     log::error(fmt::format("destroying gradient set '{}': {}", group_->name(), e.what()));
   }
 }
@@ -115,7 +115,7 @@ void GradientSet::set_samples(double samples) {
   owner_->within_group([&] { group_->set_samples(samples); });
 }
 
-/// Calls `wait_up_to(limit)`, which returns false if that has passed. Errors: KoloError(kTimeout).
+/// Calls `wait_up_to(limit)`, which returns false on time-out. Errors: KoloError(kTimeout).
 template <typename Wait>
 void GradientSet::wait_within(const Wait& wait_up_to) const {
   owner_->check_free();
@@ -136,7 +136,7 @@ void GradientSet::wait() {
 
 bool GradientSet::wait_for(std::chrono::milliseconds limit) {
   owner_->check_free();
-  // 0 would be for ever.
+  // A limit of 0 would mean for ever.
   return owner_->within_group([&] {
     return group_->wait(std::max(limit, std::chrono::milliseconds(1)), &owner_->driver());
   });

@@ -24,7 +24,7 @@ TicketState& state_of(const InFlight::What& what) {
   return *std::get<std::shared_ptr<RowReduction>>(what);
 }
 
-/// For people.
+/// For log lines.
 std::string describe(const InFlight::What& what) {
   if (const auto* const operation = std::get_if<std::shared_ptr<Operation>>(&what)) {
     return (*operation)->signature();
@@ -59,7 +59,7 @@ InFlight::~InFlight() {
   }
 }
 
-/// Only the first wait tells something.
+/// Only the first wait shows a habit.
 void InFlight::note_wait() {
   if (is_waited_for_.exchange(true, std::memory_order_relaxed)) return;
   habit_.waits(std::chrono::steady_clock::now() - begun_at_);
@@ -111,8 +111,8 @@ bool InFlight::uses_memory() const {
   return operation == nullptr || !(*operation)->tensors.empty();
 }
 
-/// Logs its error. False if it is not done, because that takes too long or the thread that drives
-/// is stuck.
+/// Logs its error. False if it is not done, because it takes too long or the driving thread is
+/// stuck.
 bool InFlight::ends_within_limit() noexcept {
   try {
     state_.wait(group_->limit.time, group_->driver.get());
@@ -138,7 +138,7 @@ void InFlight::end() noexcept {
     group_->leave_job(why);
     state_.wait(std::chrono::milliseconds(0), group_->driver.get());
   } catch (const std::exception&) {
-    // It has ended with this error, or the thread that drives is stuck, which ends the job.
+    // The operation has ended with this error, or the driving thread is stuck, which ends the job.
   }
 }
 

@@ -25,7 +25,7 @@ std::unique_ptr<Rendezvous> meet(std::chrono::milliseconds timeout) {
 
 Runtime Runtime::from_environment(Options options) {
   options = options_from_environment(std::move(options));
-  raise_open_file_limit();  // Rank 0 has a connection to each of the others while they meet.
+  raise_open_file_limit();  // Rank 0 has a connection to every other rank at start.
   auto rendezvous = meet(options.connect_timeout);
   Runtime runtime(std::move(rendezvous), std::move(options));
   if (runtime.rank() == 0) warn_about_unknown_variables();

@@ -14,7 +14,7 @@
 namespace kolo {
 namespace {
 
-/// So long a node that cannot be reached holds up the news for the next one.
+/// Longest time for which an unreachable node delays the message to the next one.
 constexpr Duration kKnockWithin = std::chrono::seconds(1);
 
 std::vector<int> all_ranks(const ProcessGrid& grid) {
@@ -78,8 +78,8 @@ void MemberState::check_free() const {
                    limit().group);
 }
 
-/// Errors of an engine, which name a verb, know their group, and those of the job have none.
-/// Before: inside a handler.
+/// Adds the group to errors of an engine, which name a verb; errors of the job have no group.
+/// Precondition: called inside a handler.
 void MemberState::rethrow_in_group() const {
   try {
     throw;
@@ -103,7 +103,7 @@ const Options& MemberState::options() const { return runtime_.options(); }
 Device* MemberState::device() const { return runtime_.device(); }
 Driver& MemberState::driver() { return *runtime_.driver(); }
 
-/// Behind what `stream` does to a buffer in device memory.
+/// The event after the work enqueued on `stream`, for a buffer in device memory.
 std::shared_ptr<const Event> MemberState::ready_event(MemoryKind memory, NativeStream stream) {
   if (memory != MemoryKind::kDevice || device() == nullptr) return nullptr;
   std::shared_ptr<Event> event = device()->make_event();
@@ -144,7 +144,7 @@ Ticket MemberState::begin(std::string_view name, Span<const TableRows> tables,
                           const RowOptions& row_options, std::vector<RowSums> memory,
                           NativeStream stream) {
   check_free();
-  constexpr std::uint64_t kRows = 1000;  // apart from the kinds of operations
+  constexpr std::uint64_t kRows = 1000;  // distinct from the kinds of operations
   return submit(within_group([&] {
                   check(memory.empty() || memory.size() == tables.size(),
                         fmt::format("there is memory of {} results for {} tables", memory.size(),
@@ -180,8 +180,8 @@ std::shared_ptr<GradientGroup> MemberState::register_group(std::shared_ptr<Gradi
   return group;
 }
 
-/// The registration that `again` repeats; null if there is none. Errors: UsageError if they have
-/// one name, but other gradients or other memory.
+/// The timed-out registration that `again` repeats; null if there is none. Errors: UsageError if it
+/// has the same name but other gradients or other memory.
 std::shared_ptr<GradientGroup> MemberState::take_late(const GradientGroup& again) {
   const MutexLock lock(mutex_);
   const auto late = late_.find(again.name());
@@ -209,7 +209,7 @@ void MemberState::bucket_ready(GradientGroup& group,
   if (bucket.is_last) group.iterations().end_marking();
 }
 
-/// The ranks in the job of a group's members. Errors: UsageError.
+/// Ranks in the job of a new group's members. Errors: UsageError.
 std::vector<int> MemberState::checked_members(const std::vector<int>& ranks,
                                               const GroupOptions& group_options) const {
   std::vector<int> ranks_of_job;
@@ -254,7 +254,7 @@ int MemberState::join() {
     return std::exchange(join_, nullptr);
   };
   try {
-    // As long as others begin something, they get on.
+    // The wait goes on as long as others begin operations.
     std::uint64_t parts = join_->parts;
     while (!join_->wait(limit().time, &driver())) {
       const std::uint64_t before = std::exchange(parts, join_->parts);
@@ -324,7 +324,7 @@ RuntimeState::RuntimeState(Rendezvous& rendezvous, Options options)
 
 RuntimeState::~RuntimeState() {
   if (world_->is_closed() || has_left_) return;
-  // Unwinding: this rank cannot keep its part, so peers must not wait for it.
+  // An exception unwinds: this rank will not take part any more, so peers must not wait for it.
   if (std::uncaught_exceptions() > exceptions_) {
     abort("an exception destroyed the runtime");
     return;
@@ -373,7 +373,7 @@ std::shared_ptr<std::byte[]> RuntimeState::allocate(std::size_t bytes) {
   check_process();
   Transport& transport = *connection_.transport;
   const std::size_t offset = local_arena_->allocate(bytes);
-  // Owns the place before anything throws.
+  // The pointer owns the allocation before anything throws.
   std::shared_ptr<std::byte[]> memory(
       transport.memory(rank()).data() + offset,
       [arena = local_arena_, offset](std::byte*) { arena->release(offset); });
@@ -389,9 +389,9 @@ Watchdog::Duties RuntimeState::watchdog_duties() {
   return duties;
 }
 
-/// Fails the waits of all threads but the one that is stuck, the peers of this node, and one rank
-/// of each other node, which tell all others. Should it come back, its engine ends the job with the
-/// same error.
+/// Fails the waits of all threads except the stuck one, the peers of this node, and one rank of
+/// each other node, which tells its peers. If the stuck thread returns, its engine ends the job
+/// with the same error.
 void RuntimeState::give_up(const StallJudge::Verdict& verdict) {
   Error error{
       .code = ErrorCode::kStall,

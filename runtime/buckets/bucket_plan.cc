@@ -14,7 +14,7 @@
 namespace kolo {
 namespace {
 
-/// Bytes of the tensors from which ranks of this node contribute, and into which they receive.
+/// Bytes of the tensors to which ranks of this node contribute or in which they receive results.
 std::size_t tensor_bytes(const BucketRequest& request, const PlanInputs& inputs) {
   const ProcessGrid& grid = inputs.grid;
   const BucketLayout& layout = request.layout;
@@ -34,8 +34,8 @@ std::size_t tensor_bytes(const BucketRequest& request, const PlanInputs& inputs)
   return elements * size_of(layout.dtype);
 }
 
-/// How the results of a host bucket are written to tensors that live elsewhere: past the cache if
-/// the tensors of all ranks of the node are far larger. Up to 1.5 times its size most collectives
+/// How results of a host bucket are written to tensors outside it: past the cache if the tensors of
+/// all ranks of the node are far larger than the cache. Up to 1.5 times its size most collectives
 /// are faster through the cache, beyond 2 times few are.
 Stores unpack_stores(const BucketRequest& request, const PlanInputs& inputs) {
   const std::size_t cache = inputs.cache_bytes;
@@ -43,15 +43,15 @@ Stores unpack_stores(const BucketRequest& request, const PlanInputs& inputs) {
   return is_far_larger ? Stores::kStreaming : Stores::kCached;
 }
 
-/// The same for sums, which gain earlier: vectors that go through the cache read the lines that
-/// they replace.
+/// As `unpack_stores`, for sums. They gain earlier, because vector stores through the cache first
+/// read the lines that they replace.
 Stores sum_stores(const BucketRequest& request, const PlanInputs& inputs) {
   const std::size_t cache = inputs.cache_bytes;
   const bool is_larger = cache > 0 && tensor_bytes(request, inputs) > cache;
   return is_larger ? Stores::kStreaming : Stores::kCached;
 }
 
-/// How contributions are written to slots, for another rank to sum.
+/// How contributions are written to slots that another rank sums.
 Stores lend_stores(const PlanInputs& inputs) {
   return inputs.costs.memory.packs_past_cache() ? Stores::kStreaming : Stores::kCached;
 }

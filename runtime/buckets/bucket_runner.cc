@@ -9,7 +9,7 @@ namespace {
 
 std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
 
-/// Ranks may be past an iteration that others have not begun.
+/// Whether a rank may be past an iteration that others have not begun.
 bool may_end_early(const BucketTable::Bucket& bucket) {
   return bucket.is_eager && !bucket.is_mutual;
 }
@@ -20,7 +20,7 @@ void BucketRunner::arrive(BucketId id) {
   const BucketTable::Bucket& bucket = buckets_[id];
   BucketTable::State& state = buckets_.state(id);
   if (state.running) {
-    // A stream waits for this iteration, so the caller is one ahead of it.
+    // A stream waits for this iteration, so the caller is one iteration ahead.
     state.is_ready_again = true;
     return;
   }
@@ -40,7 +40,7 @@ void BucketRunner::arrive(BucketId id) {
 void BucketRunner::start(BucketId id) {
   const BucketTable::Bucket& bucket = buckets_[id];
   BucketTable::State& state = buckets_.state(id);
-  if (state.rejected) return;  // Given up since it was agreed.
+  if (state.rejected) return;  // Rejected since it was agreed.
   activity_.begin(EngineVerb::kStart, first_line(bucket.text));
   state.running = true;
   bucket.owner->bucket_started(bucket.index);
@@ -74,11 +74,10 @@ void BucketRunner::reject(const Topic& rejected, const Error& error) {
     return;
   }
   const bool is_past = state.iteration > rejected.round;
-  // Those that wait hear of it. Another rank has all that it takes part in, and does at its next
-  // use.
+  // Tell the waiting threads. A rank that has completed this iteration fails at its next use.
   if ((is_past && !may_end_early(bucket)) || (state.running && !bucket.is_eager)) {
-    // A thread submitted it after its rank was judged stuck. Ranks may differ about whether it
-    // started (an eager one: whether it is over), so no rank can go on.
+    // A thread submitted it after its rank was judged stuck. Ranks may differ about whether the
+    // iteration has started (an eager one: whether it is over), so no rank can go on.
     coordinator_.fail(error);
     return;
   }
@@ -120,7 +119,7 @@ bool BucketRunner::has_earlier(const Topic& rejected) const {
          std::ranges::any_of(bucket.owner->buckets_rejected_with(id), is_in_flight);
 }
 
-/// The iteration that ended may have been the last before a rejected one.
+/// Rejects iterations that waited for the end of this bucket's earlier ones.
 void BucketRunner::reject_later(BucketId ended) {
   const BucketTable::Bucket* const bucket = buckets_.find(ended);
   if (bucket == nullptr) return;
@@ -132,8 +131,8 @@ void BucketRunner::reject_later(BucketId ended) {
   }
 }
 
-/// Only buckets that may end early are given up: no rank ends a use of any other before all begin
-/// it.
+/// Rejects only buckets that may end early: no rank ends a use of any other bucket before all ranks
+/// begin it.
 void BucketRunner::give_up(BucketId id, const Error& error) {
   const BucketTable::Bucket& bucket = buckets_[id];
   BucketTable::State& state = buckets_.state(id);
@@ -153,7 +152,7 @@ std::string_view BucketRunner::text_of(const Topic& topic) const {
   return first_line(buckets_[bucket_of(topic.key)].text);
 }
 
-/// Peers may have started what this rank has not, and the reverse: all forget it.
+/// Peers may have started buckets that this rank has not, and the reverse: all ranks abandon them.
 void BucketRunner::abandon(BucketId id) {
   const BucketTable::Bucket& bucket = buckets_[id];
   BucketTable::State& state = buckets_.state(id);

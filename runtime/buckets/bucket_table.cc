@@ -16,9 +16,9 @@ FlagRanges::Use flag_use(const Schedule& schedule) {
                                                        : FlagRanges::Use::kIterations;
 }
 
-/// How many uses of a bucket, of so many bytes, may wait at a rank that is late: some megabytes of
-/// messages, of which each costs the transport a note, too. Agreement takes a trip up and down the
-/// tree, so it is the cheaper the more uses share it.
+/// How many uses of a bucket of `bytes` bytes may be queued at a slow rank: messages of some
+/// megabytes, since each message also takes transport memory. Agreement takes one round of the
+/// tree, so it is cheaper the more uses share it.
 std::uint16_t uses_ahead(std::size_t bytes) {
   constexpr std::size_t kBytes = std::size_t{4} << 20, kFewest = 16, kMost = 1024;
   return static_cast<std::uint16_t>(
@@ -84,7 +84,7 @@ BucketId BucketTable::add(BucketPlan plan, BucketOwner& owner, std::size_t index
   if (schedule.layout.memory == MemoryKind::kHost && own_bytes > 0) {
     arena_offset = arena_.allocate(own_bytes);
   }
-  // An empty bucket has no signals of its own: a barrier is nothing but the agreement.
+  // An empty bucket has no signals: a barrier consists of the agreement alone.
   const bool is_eager = schedule.eager && schedule.layout.count > 0;
   const bool is_ahead = is_eager && !schedule.mutual && grid_.num_nodes() > 1;
   const std::size_t bytes = schedule.layout.count * size_of(schedule.layout.dtype);

@@ -19,7 +19,8 @@ void TicketState::end(std::optional<Error> error) noexcept {
     if (done_.load(std::memory_order_relaxed)) return;
     error_ = std::move(error);
     const bool is_event = static_cast<bool>(event_);
-    done_.store(true, std::memory_order_release);  // Without an event the last access: see `reset`.
+    /// Without an event this is the last access: see `reset`.
+    done_.store(true, std::memory_order_release);
     if (is_event) raise_event(event_.get());
   }
   changed_.notify_all();
@@ -68,7 +69,7 @@ int TicketState::event() {
   return event_.get();
 }
 
-// Needs no lock: without an event, the thread that ends it touches nothing of this after `done_`.
+// Needs no lock: without an event, the completing thread accesses nothing after `done_`.
 void TicketState::reset() KOLO_NO_THREAD_SAFETY_ANALYSIS {
   error_.reset();
   done_.store(false, std::memory_order_relaxed);

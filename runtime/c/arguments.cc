@@ -10,8 +10,7 @@
 namespace kolo {
 namespace {
 
-// Statuses are error codes plus one, because zero says that there is no error. A test compares the
-// names.
+// Statuses are error codes plus one, because zero means no error. A test compares the names.
 static_assert(KOLO_CANCELLED == static_cast<int>(kLastErrorCode) + 1);
 
 constexpr kolo_status status_of(ErrorCode code) { return static_cast<kolo_status>(code) + 1; }
@@ -21,7 +20,7 @@ std::optional<ErrorCode> code_of(kolo_status status) {
   return static_cast<ErrorCode>(status - 1);
 }
 
-/// An error with the struct that shows it.
+/// An error, and the C struct that refers to its texts.
 struct LastError {
   Error error;
   std::string text;
@@ -31,8 +30,9 @@ struct LastError {
 // Belongs to the thread whose call failed, as errno does.
 thread_local std::unique_ptr<LastError> last_error;  // NOLINT
 
-// Dtypes of the C interface are those of DType plus one, because zero says none; the other numbers
-// are those of their enumerations. A test compares the names, and that none is missing.
+// Dtypes of the C interface are those of DType plus one, because zero means none; the other numbers
+// equal those of their C++ enumerations. A test compares the names, and checks that none is
+// missing.
 static_assert(KOLO_HOST == static_cast<int>(MemoryKind::kHost));
 static_assert(KOLO_DEVICE == static_cast<int>(MemoryKind::kDevice));
 
@@ -62,7 +62,7 @@ kolo_status note_error(Error error) noexcept {
                     .text = noted->text.c_str()};
     last_error = std::move(noted);
   } catch (const std::bad_alloc&) {
-    last_error = nullptr;  // The status is all there is memory for.
+    last_error = nullptr;  // There is no memory for more than the status.
   }
   return status;
 }
@@ -145,7 +145,8 @@ const kolo_error* kolo_last_error() {
 const char* kolo_status_name(kolo_status status) {
   if (status == KOLO_OK) return "ok";
   const auto code = kolo::code_of(status);
-  return code ? kolo::to_string(*code).data() : "unknown";  // Of a literal.
+  /// `data()` of a literal ends with a null byte.
+  return code ? kolo::to_string(*code).data() : "unknown";
 }
 
 int kolo_exit_status(kolo_status status) {

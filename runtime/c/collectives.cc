@@ -28,7 +28,7 @@ Tensor tensor_of(const kolo_tensor& tensor) {
   return {kolo::ConstBuffer(tensor.input, tensor.input_count, dtype, memory), result, counts};
 }
 
-/// Calls `use` with what `make` makes of each, which for one takes no memory.
+/// Calls `use` with a list of the results of `make`; a single result needs no memory.
 template <typename Given, typename Make, typename Use>
 void with_each(const Given* given, size_t number, const Make& make, const Use& use) {
   if (number == 1) return use(make(*given));
@@ -38,7 +38,7 @@ void with_each(const Given* given, size_t number, const Make& make, const Use& u
   use(list);
 }
 
-/// Waits for what has begun, or gives its ticket.
+/// Waits for the operation, or hands out its ticket.
 void wait_or_give(kolo::Ticket begun, kolo_ticket** ticket) {
   if (ticket == nullptr) {
     begun.wait();
@@ -61,7 +61,7 @@ kolo_status collective(kolo_group* group, const kolo_tensor* tensors, size_t num
   });
 }
 
-/// One that moves elements.
+/// A collective that moves elements.
 template <auto kBegin, typename... Root>
 kolo_status moved(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                   const kolo_call* call, kolo_ticket** ticket, Root... root) noexcept {
@@ -72,7 +72,7 @@ kolo_status moved(kolo_group* group, const kolo_tensor* tensors, size_t num_tens
                     });
 }
 
-/// One that combines them.
+/// A collective that combines elements.
 template <auto kBegin, typename... Root>
 kolo_status reduced(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors, kolo_op op,
                     const kolo_call* call, kolo_ticket** ticket, Root... root) noexcept {

@@ -41,7 +41,7 @@ GradientSpec spec_of(const kolo_gradient& gradient) {
           .wire_dtype = kolo::wire_dtype_of(given.wire_dtype)};
 }
 
-/// The structs may be smaller than this version's, so their own size says where the next one is.
+/// The structs may be smaller than this version's, so their own `size` gives the stride.
 std::vector<GradientSpec> specs_of(const kolo_gradient* gradients, size_t num_gradients) {
   std::vector<GradientSpec> specs;
   if (num_gradients == 0) return specs;
@@ -64,7 +64,7 @@ GradientOptions options_of(const kolo_gradient_options* options) {
           .divisor = static_cast<kolo::Divisor>(given.divisor)};
 }
 
-/// Registers what `make_specs` makes.
+/// Registers the gradients that `make_specs` returns.
 template <typename MakeSpecs>
 kolo_status register_set(kolo_group* group, const char* name, const kolo_gradient_options* options,
                          kolo_gradients** set, const MakeSpecs& make_specs) noexcept {
@@ -79,13 +79,13 @@ kolo_status register_set(kolo_group* group, const char* name, const kolo_gradien
   });
 }
 
-/// Calls `function` on a set that is given.
+/// Calls `function` on a set, which must not be null.
 template <typename Function>
 kolo_status on_set(kolo_gradients* set, const Function& function) noexcept {
   return guarded_on(set, "set", [&] { function(set->set); });
 }
 
-/// Waits for one gradient, by its index, or without one for all.
+/// Waits for one gradient, given by its index, or without an index for all.
 template <typename... Index>
 kolo_status wait_on_set(kolo_gradients* set, int64_t timeout_ms, int* done,
                         Index... index) noexcept {
@@ -171,8 +171,7 @@ kolo_status kolo_gradients_view(kolo_gradients* set, size_t index, kolo_buffer* 
   });
 }
 
-// --- An iteration
-// ----------------------------------------------------------------------------------
+// --- An iteration -------------------------------------------------------------------------------
 
 kolo_status kolo_gradients_ready(kolo_gradients* set, size_t index) {
   return on_set(set, [&](kolo::GradientSet& of) { of.ready(index); });
@@ -238,8 +237,7 @@ kolo_status kolo_gradients_wait_on(kolo_gradients* set, void* stream) {
   return on_set(set, [&](kolo::GradientSet& of) { of.wait({stream}); });
 }
 
-// --- What it does
-// ----------------------------------------------------------------------------------
+// --- Plan and statistics -------------------------------------------------------------------------
 
 const char* kolo_gradients_plan(kolo_gradients* set) {
   const kolo_status status =
@@ -270,8 +268,7 @@ kolo_status kolo_gradients_flags(kolo_gradients* set, size_t index, uint32_t* fl
   });
 }
 
-// --- Compression
-// -----------------------------------------------------------------------------------
+// --- Compression --------------------------------------------------------------------------------
 
 kolo_status kolo_gradients_flush(kolo_gradients* set) {
   return on_set(set, [](kolo::GradientSet& of) { of.flush_residuals(); });
@@ -320,8 +317,7 @@ kolo_status kolo_gradients_residual_norm(kolo_gradients* set, const char* gradie
   });
 }
 
-// --- Weights
-// ---------------------------------------------------------------------------------------
+// --- Weights ------------------------------------------------------------------------------------
 
 kolo_status kolo_check_equal(kolo_group* group, const char* name, const kolo_buffer* tensors,
                              const char* const* names, size_t num_tensors) {

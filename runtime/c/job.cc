@@ -25,7 +25,7 @@ namespace {
 /// A key-value store of a program in C.
 class CallbackStore final : public kolo::KeyValueStore {
  public:
-  /// What `store` points to outlives it.
+  /// The context of `store` outlives this object.
   explicit CallbackStore(const kolo_store& store)
       : store_(kolo::complete(&store, kolo_store KOLO_STORE_INIT, "store")) {
     check_given(store_.set, "store.set");

@@ -40,7 +40,7 @@ kolo::Span<const int64_t> indices_of(const int64_t* indices, size_t count) {
   return {indices, count};
 }
 
-/// Lends the memory of a caller's results while C++ has them in a row.
+/// Moves the caller's results into a vector for the C++ call.
 std::vector<kolo::RowSums> take_from(kolo_row_sums* const* sums, size_t count) {
   std::vector<kolo::RowSums> taken;
   for (size_t i = 0; i < count; ++i) {

@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kMemoryKeys = "memory_";
 constexpr std::string_view kNetworkKeys = "network_";
 constexpr std::string_view kNodeRates = "node_rates";
-/// Of rank 0, which measures these for all.
+/// The key under which rank 0 posts the cost of a step, which it measures for all ranks.
 constexpr std::string_view kStepKey = "step_us";
 constexpr std::string_view kReadKey = "private_read_us";
 constexpr std::string_view kPageKey = "private_page_us";
@@ -32,16 +32,16 @@ constexpr const char* kMeasured = "measured costs";
 constexpr const char* kStep = "times of a step, a read and a page";
 constexpr const char* kTime = "time of measuring";
 
-/// Between the costs that a rank measured and the reason why it has no others.
+/// Separates a rank's measured costs from the reason why others are missing.
 constexpr char kDoubtFollows = '\n';
 
-/// The time for measuring, out of 200 ms in all: the rest is for ranks that begin late and for the
+/// The time for measuring, out of 200 ms in all. The rest is for ranks that begin late and for the
 /// exchange of results.
 constexpr std::chrono::milliseconds kMeasureWithin{140};
-/// The part of it for the inside of nodes.
+/// The share of `kMeasureWithin` for measuring inside nodes.
 constexpr std::chrono::milliseconds kNodeWithin{55};
-/// The part between nodes that is left even if the inside took longer: streams that are cut short
-/// tell of bursts and pauses, and not of links.
+/// The least time for measuring between nodes, even if measuring inside nodes took longer: streams
+/// that are cut short show bursts and pauses instead of the link's rate.
 constexpr std::chrono::milliseconds kNetworkAtLeast{60};
 
 void append(std::string& text, const std::string& more) {
@@ -103,10 +103,10 @@ MeasuredCosts parse_measured(const std::string& text) {
   return measured;
 }
 
-/// The costs that all ranks measured together, the same on all of them.
+/// The costs from the measurements of all ranks; equal on all ranks.
 struct JobCosts {
   LinkCosts costs;
-  std::string doubt = {};  ///< The doubt of the first rank that has one; empty: none.
+  std::string doubt = {};  ///< The doubt of the first rank that has one.
 };
 
 JobCosts combine(const std::vector<std::string>& texts, const ProcessGrid& grid,
@@ -136,7 +136,7 @@ Calibrator::Calibrator(int rank, const ProcessGrid& grid, std::span<const RankPl
     : rank_(rank), grid_(grid), places_(places), options_(options) {
   if (!measures()) return;
   known_.rank_cores = rank_cores(places_);
-  // Inside a node no choice changes the bits of a sum, so each run may measure anew.
+  // Inside a node no choice changes the bits of a sum, so each run may measure again.
   const bool remembers = options.calibration_file != "auto" || grid.num_nodes() > 1;
   file_ = std::make_unique<CalibrationFile>(
       rank == 0 && remembers ? calibration_path(options.calibration_file) : "",
@@ -178,7 +178,7 @@ bool Calibrator::measure(BatchedExchange& exchange, Transport& transport,
                                        .connect_timeout = options_.connect_timeout});
   exchange.post(kMeasured, mine.costs + kDoubtFollows + mine.doubt);
   if (rank_ == 0) {
-    // The steps of rank 0 are those of all ranks, and so is its time.
+    // Rank 0 posts the costs of a step for all ranks, and the time that measuring took.
     LinkCosts steps = known_;
     steps.step_us = probe_step_us(transport, clock);
     if (const auto reads = probe_private_reads(clock)) {
@@ -201,7 +201,7 @@ Calibration Calibrator::finish(BatchedExchange& exchange) {
   }
   const LinkCosts steps = parse_link_costs(exchange.text_of_rank_0(kStep), known_);
   const JobCosts measured = combine(exchange.texts(kMeasured), grid_, steps);
-  // As text, so that ranks that read them from a file next time hold the same.
+  // Converted to text, so that ranks that read the costs from a file next time have equal ones.
   const std::string costs = to_string(measured.costs);
   std::string source = fmt::format("measured in {} ms", exchange.text_of_rank_0(kTime));
   if (measured.doubt.empty()) {
@@ -210,7 +210,7 @@ Calibration Calibrator::finish(BatchedExchange& exchange) {
     const std::string why = fmt::format(
         "samples disagree ({}), so the costs that they give are ignored", measured.doubt);
     source += "; " + why;
-    // Ranks that outnumber the cores of their machine keep each other busy.
+    // If ranks outnumber the cores of their machine, they disturb each other's measurements.
     if (rank_ == 0) {
       (shares_cores() ? log::info : log::warn)("measuring links on a busy machine: " + why);
     }

@@ -36,8 +36,8 @@ namespace fs = std::filesystem;
 
 json empty_document() { return {{"kolo", kVersion}, {"shapes", json::object()}}; }
 
-/// The text of the file at `path`, empty if there is none; nothing if it is not a file or cannot be
-/// read.
+/// The text of the file at `path`; empty text if there is none; nullopt if it is not a file or
+/// cannot be read.
 std::optional<std::string> text_of(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return std::string();
@@ -48,18 +48,18 @@ std::optional<std::string> text_of(const std::string& path) {
   return text;
 }
 
-/// Whether Kolo may have written it: a document that may be cut short, or nothing.
+/// Whether Kolo may have written it: it is empty, or a document of Kolo's that may be cut short.
 bool is_own(std::string text) {
   std::erase_if(text, [](unsigned char c) { return std::isspace(c) != 0; });
   return text.empty() || text.starts_with(R"({"kolo":)");
 }
 
-/// The contents of a file, and what is wrong with it.
+/// The contents of a file, and its defect, if any.
 struct Loaded {
   json document = empty_document();
-  bool is_own = true;        ///< May be replaced.
-  std::string trouble = {};  ///< Empty: none.
-  bool is_expected = false;  ///< The file is of another version.
+  bool is_own = true;        ///< Whether the file may be replaced.
+  std::string trouble = {};  ///< Empty: no defect.
+  bool is_expected = false;  ///< Logged as information, not as a warning.
 };
 
 Loaded load(const std::string& path) {
@@ -86,7 +86,7 @@ std::string temporary_name(const std::string& path) {
   return fmt::format("{}.{}.{}.{}", path, host.data(), ::getpid(), ::syscall(SYS_gettid));
 }
 
-/// Writes all of `text` and waits until it is on the disk: a rename may be, before the bytes are.
+/// Writes all of `text` and syncs it to disk: otherwise a later rename may reach the disk first.
 bool write_through(const std::string& path, std::string_view text) {
   const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file) return false;
@@ -125,7 +125,7 @@ bool is_fresh(const json& entry, CalibrationFile::Time now) {
 
 bool is_confirmed(const json& entry) { return entry.value("confirmed", false); }
 
-/// The entry of costs that were measured at `now`, after those of `former`, which may be damaged.
+/// The entry for costs that were measured at `now`, given the `former` entry, which may be damaged.
 json entry_after(const json& former, const std::string& link_costs, CalibrationFile::Time now) {
   json entry = {{"link_costs", link_costs}, {"measured_at", seconds(now)}, {"confirmed", false}};
   try {

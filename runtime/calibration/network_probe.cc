@@ -12,14 +12,14 @@ namespace {
 
 constexpr int kRoundTripsPerBurst = 5;
 constexpr int kBurstMessages = 16;
-/// The first byte of a message of a stream.
+/// First byte of a stream's message.
 constexpr std::byte kMore{0}, kLast{1};
 
-/// Rounds of the pairs of nodes.
+/// Rounds in which pairs of nodes are measured.
 constexpr int kPairRounds = 3;
 
-/// The time of a stream's tail at the rate of the last window. Until a window has come, the rate is
-/// that of all bytes so far.
+/// Time of a stream's tail at the rate of the last window, or of all bytes so far if they are less
+/// than a window.
 double tail_us(const std::vector<NetworkSamples::Arrival>& arrivals) {
   const NetworkSamples::Arrival last = arrivals.back();
   const NetworkSamples::Arrival before = arrivals.size() > kStreamWindow
@@ -28,10 +28,10 @@ double tail_us(const std::vector<NetworkSamples::Arrival>& arrivals) {
   return (last.us - before.us) / (last.bytes - before.bytes) * kStreamTailBytes;
 }
 
-/// The next request of the leader that asks.
+/// The next request of the asking leader.
 enum class Request : std::uint32_t { kRoundTrip, kBurst, kStream, kEnd };
 
-/// One end of a pair of leaders. The one that asks decides how long anything goes on.
+/// One end of a pair of leaders. The asking leader decides how long each measurement goes on.
 class PairProbe {
  public:
   PairProbe(MessageTransport& transport, int peer, const Clock& clock,
@@ -41,15 +41,15 @@ class PairProbe {
         clock_(clock),
         wait_(transport, connect_timeout, /*yields_at_once=*/true, ProbeWait::Polls::kCondition) {}
 
-  /// Makes the connection, once the neighbour is there: with more ranks than cores it can be busy
-  /// with its memory for tens of milliseconds more.
+  /// Connects, once the neighbour is there: with more ranks than cores, it may still spend tens of
+  /// milliseconds on its own memory.
   void meet() {
     round_trip(Request::kRoundTrip);
     end();
   }
 
-  /// Round trips and bursts alternate for all of the time, so that another program which takes a
-  /// core for some milliseconds disturbs a part of both kinds.
+  /// Round trips and bursts alternate, so that another program that takes a core for some
+  /// milliseconds disturbs only a part of each kind.
   void ask_latencies(const ProbeBudget& budget, NetworkSamples& samples) {
     samples.burst_messages = kBurstMessages;
     do {
@@ -60,7 +60,7 @@ class PairProbe {
     } while (budget.affords());
   }
 
-  /// The peer answers each message by one as long, so both directions are busy.
+  /// The peer answers each message with one of equal length, so both directions are busy.
   std::vector<NetworkSamples::Arrival> ask_stream(const ProbeBudget& budget) {
     round_trip(Request::kStream);
     return stream([&](const auto& arrivals) { return budget.affords(tail_us(arrivals)); });
@@ -101,11 +101,11 @@ class PairProbe {
     return us;
   }
 
-  /// Both ends send a window of messages, and another message for each that comes. Once `go_on`
+  /// Both ends send a window of messages, and another message for each that arrives. Once `go_on`
   /// returns false at one end, its next window of messages is marked as the last one:
   ///
-  ///   this end   0 1 2 3 | 4 5 | 6 7 8 9      a window of 4; it ended after message 1 had come
-  ///   the peer   0 1 2 3 | 4 5 | 6 7 8 9      answered 2 to 5; message 6 brought it the end
+  ///   this end   0 1 2 3 | 4 5 | 6 7 8 9      a window of 4; it ended after message 1 had arrived
+  ///   the peer   0 1 2 3 | 4 5 | 6 7 8 9      answered 2 to 5; message 6 told it of the end
   template <typename Condition>
   std::vector<NetworkSamples::Arrival> stream(Condition go_on) {
     struct Slot {
@@ -116,7 +116,7 @@ class PairProbe {
     for (Slot& slot : out) slot.bytes.assign(kStreamMessageBytes, kMore);
     for (Slot& slot : in) slot.bytes.resize(kStreamMessageBytes);
     std::vector<NetworkSamples::Arrival> arrivals;
-    std::optional<std::size_t> messages;  // In all, once that is known.
+    std::optional<std::size_t> messages;  // The total, once it is known.
     const Stopwatch watch(clock_);
     for (std::size_t i = 0; i < kStreamWindow; ++i) {
       start_receive(in[i].bytes, in[i].done);
@@ -150,7 +150,7 @@ class PairProbe {
     finish(done);
   }
 
-  // There are no buckets yet whose tags these could be.
+  // There are no buckets yet that could use these tags.
   Tag tag(int source, std::uint32_t ordinal) const {
     return {.source = static_cast<std::uint32_t>(source), .ordinal = ordinal};
   }
@@ -183,7 +183,7 @@ NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& gri
   NetworkSamples samples;
   const int node = grid.node(transport.rank());
   if (grid.leader(node) != transport.rank()) return samples;
-  std::vector<std::pair<int, PairProbe>> pairs;  // with a neighbour, in the order of rounds
+  std::vector<std::pair<int, PairProbe>> pairs;  // neighbours, in the order of rounds
   for (int round = 1; round <= kPairRounds; ++round) {
     const int neighbour = node ^ round;
     if (neighbour >= grid.num_nodes()) continue;
@@ -198,7 +198,8 @@ NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& gri
       pair.meet();
     }
   }
-  // Connections take a busy machine as long as measuring may, and are needed anyway.
+  // On a busy machine connecting may take as long as measuring. It is necessary anyway, so it does
+  // not count.
   ProbeBudget budget(time.clock, time.end + (time.clock.now() - begin));
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     auto& [neighbour, pair] = pairs[i];
@@ -207,10 +208,11 @@ NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& gri
       continue;
     }
     const int streams_left = static_cast<int>(pairs.size() - i);
-    // In later rounds neighbours may still be at work, which would count as latency.
+    // In later rounds neighbours may still be busy, which would count as latency.
     if (i == 0) {
-      // A pause can hide what a shaped link passes at once, and here no other pair sees it. While
-      // latencies are asked for, the link saves it up again.
+      // A pause can hide the burst that a rate-limited link allows, and with two nodes no other
+      // pair shows it. So a stream comes before the latencies, too; while those are measured, the
+      // link saves up a burst again.
       if (grid.num_nodes() == 2) {
         budget.begin(3);
         samples.streams.push_back({.node = neighbour, .arrivals = pair.ask_stream(budget)});

@@ -11,30 +11,30 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::array<std::size_t, 4> kWorkingSets = {kMiB, 8 * kMiB, 32 * kMiB, 64 * kMiB};
-/// Short passes are repeated, so that one sample is worth a clock's resolution and a late start.
+/// Short passes are repeated, so that the clock's resolution and late starts hardly affect a
+/// sample.
 constexpr std::size_t kBytesPerSample = 4 * kMiB;
-/// Kinds of samples: trips, gathers, slots, parts packed in two ways, passes over each working set.
-/// Each has its part of the time, so that one that is slow takes it from all others alike.
+/// Kinds of samples: round trips, gathers, slots, two kinds of packed parts, and passes over each
+/// working set. Each has its share of the time, so a slow one takes time from all others alike.
 constexpr int kParts = 5 + static_cast<int>(kWorkingSets.size());
-/// A pass over a larger working set takes so much longer for a byte, at most.
+/// The time per byte of a pass grows at most by this factor in a larger working set.
 constexpr double kSlowerInALargerSet = 3;
 constexpr int kTripSamples = 100;
-/// Pages are to be mapped and lines to be where they will be.
+/// Untimed passes, which map pages and fill caches.
 constexpr int kPassWarmups = 2;
 constexpr int kPassSamples = 5;
 constexpr int kBucketWarmups = 2;
 constexpr int kBucketSamples = 10;
-/// The time of one `flat` is short beside the time that ranks on shared cores wait for each other,
-/// so several run in a row, as in a program.
+/// One `flat` takes less time than ranks on shared cores wait for each other, so several run in a
+/// row, as in a program.
 constexpr int kGathersInARow = 8;
 constexpr std::size_t kGatherBytes = std::size_t{64} << 10;
-/// The size of the slots that buckets go through.
+/// Size of the slots of buckets.
 constexpr std::size_t kSlotBytes = std::size_t{512} << 10;
 
-/// The ranks of one node, measuring side by side. What they do begins and ends with a trip, both
-/// timed, so that each sample is that of all ranks, whether or not there are cores for all: one
-/// that gets its core late does not seem fast. Only zeros are written, so that the arena is as it
-/// was.
+/// The ranks of one node, measuring side by side. Each sample begins and ends with a round trip,
+/// both timed, so it covers all ranks, even if there are too few cores: a rank that gets its core
+/// late does not seem fast. Only zeros are written, so the arena stays as it was.
 class NodeProbe {
  public:
   NodeProbe(Transport& transport, const std::vector<int>& ranks, const ProbeLimits& limits,
@@ -60,7 +60,7 @@ class NodeProbe {
   }
 
  private:
-  /// Returns when all ranks have called it as often as this one.
+  /// Returns when all ranks have called it equally often.
   void meet() {
     ++met_;
     for (int rank : ranks_) {
@@ -76,11 +76,11 @@ class NodeProbe {
   /// Begins a kind of samples.
   void begin() { budget_.begin(parts_left_--); }
 
-  /// Whether there is time for another sample, as the node's first rank sees it. There always is
-  /// for the first one, number 0, and what comes before it.
+  /// Whether there is time for another sample, by the decision of the node's first rank. True for
+  /// the first sample, number 0, and for the untimed ones before it.
   bool go_on(int sample) { return sample <= 0 || ask_leader(budget_.affords()); }
 
-  /// The decision of the node's first rank.
+  /// The decision of the node's first rank, which passes `mine`.
   bool ask_leader(bool mine) {
     const int leader = ranks_.front();
     asked_ += 2;
@@ -105,13 +105,14 @@ class NodeProbe {
     }
   }
 
-  /// Each rank sums its part of a bucket over all arenas, into all of them: what `direct` does.
+  /// Each rank sums its part of a bucket over all arenas, and writes it to all of them, as `direct`
+  /// does.
   void measure_passes(std::size_t working_set) {
     const std::size_t ranks = ranks_.size();
     const std::size_t part = working_set / ranks / ranks / kWireAlignment * kWireAlignment;
     if (ranks * part > room_) return;
     begin();
-    // Where pages come slowly the largest sets are left out.
+    // Skip the largest working sets if mapping pages is slow.
     const bool fits = budget_.affords_in_all(least_us(working_set));
     if (working_set > kWorkingSets.front() && !ask_leader(fits)) return;
     const Stopwatch first(clock_);
@@ -126,7 +127,7 @@ class NodeProbe {
       const double us = watch.us();
       if (sample == -kPassWarmups) fresh_us_ = first.us();
       pass_us_ = us / static_cast<double>(passes);
-      if (sample < 0) continue;  // Pages were not mapped yet, lines were elsewhere.
+      if (sample < 0) continue;  // An untimed pass.
       samples_.own_passes.push_back({.working_set_bytes = static_cast<double>(working_set),
                                      .bytes = bytes * static_cast<double>(passes),
                                      .us = us});
@@ -134,15 +135,15 @@ class NodeProbe {
     passed_ = working_set;
   }
 
-  /// The time of the first sample of a working set and of what comes before it, fresh pages and two
-  /// passes, extrapolated from the last working set.
+  /// Predicted time of a working set up to its first sample (fresh pages and two passes),
+  /// extrapolated from the last working set.
   double least_us(std::size_t working_set) const {
     const double larger = static_cast<double>(working_set) / static_cast<double>(passed_);
     return larger * (fresh_us_ + kPassWarmups * kSlowerInALargerSet * pass_us_);
   }
 
-  /// Each rank copies its operand, and after one trip sums all copies: what `flat` does. Copies
-  /// alternate, so that nobody writes what others still read.
+  /// Each rank copies its operand, and after a round trip sums all copies, as `flat` does. Two sets
+  /// of copies alternate, so that no rank overwrites a copy that others still read.
   void measure_gathers() {
     begin();
     if (ranks_.size() < 2 || 4 * kGatherBytes > room_) return;
@@ -169,8 +170,8 @@ class NodeProbe {
            1.0);
   }
 
-  /// Times what `work(slot, part)` does with a tensor of this rank, of a part for each rank, and a
-  /// slot. Slots alternate.
+  /// Times `work(slot, part)` on a slot and a tensor of this rank, which has a part for each rank.
+  /// Slots alternate.
   template <typename Work>
   void measure_buckets(std::vector<MemorySamples::Bucket>& samples, const Work& work) {
     const std::size_t ranks = ranks_.size();
@@ -190,8 +191,8 @@ class NodeProbe {
     }
   }
 
-  /// The tensor goes through its slot but for the part that this rank sums itself: what `direct`
-  /// does with tensors of the caller.
+  /// Copies the tensor through its slot, except for the part that this rank sums itself, as
+  /// `direct` does with tensors of the caller.
   void measure_slots() {
     measure_buckets(samples_.slots, [this](std::size_t slot, std::size_t part) {
       copy_peers_parts(slot, 0, part, Stores::kCached);
@@ -203,8 +204,8 @@ class NodeProbe {
     });
   }
 
-  /// The tensor goes to its slot but for the part that this rank sums: what a reduce-scatter does
-  /// with tensors of the caller.
+  /// Copies the tensor to its slot, except for the part that this rank sums, as a reduce-scatter
+  /// does with tensors of the caller.
   void measure_packing(Stores stores, std::vector<MemorySamples::Bucket>& samples) {
     measure_buckets(samples, [this, stores](std::size_t slot, std::size_t part) {
       copy_peers_parts(slot, 0, part, stores);
@@ -215,7 +216,8 @@ class NodeProbe {
     });
   }
 
-  /// Where the part that this rank sums lies at each rank: in slots, but for its own.
+  /// Finds the part that this rank sums at each rank: in the slots of the others, in its own
+  /// tensor.
   void find_parts(std::size_t slot, std::size_t part) {
     outputs_.clear();
     for (int rank : ranks_) {
@@ -255,8 +257,9 @@ class NodeProbe {
   ProbeWait wait_;
   const std::size_t room_;
   std::uint64_t met_ = 0, asked_ = 0;
-  std::size_t passed_ = kWorkingSets.front();  // the last working set,
-  double fresh_us_ = 0, pass_us_ = 0;          // its pages with a first pass, and a pass over it
+  std::size_t passed_ = kWorkingSets.front();  // the last working set
+  /// Time of its first pass with fresh pages, and of a pass.
+  double fresh_us_ = 0, pass_us_ = 0;
   std::vector<void*> outputs_;
   std::vector<const void*> sources_;
   MemorySamples samples_;

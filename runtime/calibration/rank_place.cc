@@ -27,7 +27,7 @@ RankPlace place_of(const std::string& text) {
           .links = text.substr(first + 1, second - first - 1)};
 }
 
-/// The cores that these ranks have together.
+/// Number of distinct cores of these ranks.
 std::size_t cores_together(std::span<const RankPlace> places, const std::vector<int>& ranks) {
   std::set<int> cores;
   for (int rank : ranks) {

@@ -15,14 +15,14 @@ namespace kolo {
 namespace {
 
 constexpr std::size_t kCount = std::size_t{1} << 18;
-/// Between two steps of a group the caches see a whole backward pass; here, steps of the others,
-/// which are 32 MiB together.
+/// In training, a whole backward pass goes through the caches between two steps of a group. Here
+/// the steps of the other groups, 32 MiB together, take its place.
 constexpr std::size_t kGroups = 8;
 constexpr double kFew = 0.01, kMany = 0.04;
 constexpr int kSelections = 4;  // the first one finds the threshold
 constexpr double kBytesPerElement = 12;
 
-/// Values of many magnitudes in no order, the same in every run.
+/// Values of many magnitudes in random order, the same in every run.
 std::vector<float> noise() {
   std::vector<float> values(kCount);
   std::uint32_t state = 1;
@@ -34,8 +34,8 @@ std::vector<float> noise() {
   return values;
 }
 
-/// A whole step of a group that one rank has for itself, out of memory: selection, its pairs as a
-/// payload, their sum as an owner, and the result as elements. The median.
+/// The median time of a step of a group on one rank, without communication: selection, encoding of
+/// its pairs as a payload, their sum as an owner, and the dense result.
 double step_us(double density, const std::vector<float>& gradient) {
   const ProcessGrid alone = ProcessGrid::with_node_sizes({1});
   const SparseOptions options{.tensors = {{.name = "probe", .count = kCount}}, .density = density};

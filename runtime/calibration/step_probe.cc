@@ -13,13 +13,13 @@
 namespace kolo {
 namespace {
 
-constexpr std::size_t kSteps = 256;  // so that what a bucket costs by itself is little in between
+constexpr std::size_t kSteps = 256;  // enough to make the fixed cost of a bucket negligible
 constexpr int kRuns = 32;
-/// Too few to be a huge page.
+/// Too few pages for a huge page.
 constexpr std::size_t kReadPages = 16;
 constexpr std::size_t kSmallPageBytes = 4096;
 
-/// Copies of one cache line, each of what the copy before it has written.
+/// Copies of one cache line, each of which reads the result of the one before.
 Schedule chain(int rank) {
   const BucketLayout layout;
   const std::size_t line = kWireAlignment / size_of(layout.dtype);

@@ -13,10 +13,10 @@
 namespace kolo {
 namespace {
 
-/// More parts, tensors or tables than these are told apart by a hash.
+/// Longer lists of parts, tensors or tables appear as a hash in texts.
 constexpr std::size_t kMostInText = 16;
 
-/// In a premultiplied sum each rank has its own scale before.
+/// Scales that all ranks share: in a premultiplied sum each rank has its own `scales.before`.
 Scales common_scales(const Operation& operation) {
   Scales scales = operation.scales;
   if (operation.op == ReduceOp::kPremulSum) scales.before = 1;

@@ -19,18 +19,18 @@ void require(bool condition, std::string_view name, std::string_view what) {
   if (!condition) refuse_call(name, what);
 }
 
-/// Where buffers of a call may be.
+/// Errors: UsageError for buffers in memory that collectives do not take.
 void check_kind(std::string_view name, MemoryKind memory) {
   require(memory != MemoryKind::kPinned, name, "pinned memory is host memory; call it that");
 }
 
-/// Where the elements of a call are, and what they are.
+/// Memory kind and dtype of the elements of a call.
 struct Place {
   DType dtype = DType::kFloat32;
   MemoryKind memory = MemoryKind::kHost;
 };
 
-/// That of all buffers. A default one says nothing.
+/// The place shared by all buffers. Buffers that are default-constructed do not count.
 Place common_place(std::string_view name, const Tensors& tensors) {
   std::optional<Place> common;
   const auto join = [&](const ConstBuffer& buffer) {
@@ -51,7 +51,7 @@ Place common_place(std::string_view name, const Tensors& tensors) {
   return common.value_or(Place());
 }
 
-/// The two buffers have no byte in common.
+/// Checks that the two buffers do not overlap.
 void check_apart(std::string_view name, const ConstBuffer& input, const BufferView& result) {
   if (input.data == nullptr || result.data == nullptr) return;
   const auto* const from = static_cast<const std::byte*>(input.data);
@@ -61,8 +61,8 @@ void check_apart(std::string_view name, const ConstBuffer& input, const BufferVi
   refuse_call(name, "input and result overlap; pass one buffer to work in place");
 }
 
-/// Refuses several tensors where one is written into another's memory. A broadcast may take one
-/// twice, as a list of all weights has tied ones: it writes the same values.
+/// Checks that no tensor is written to the memory of another. A broadcast may list a tensor twice,
+/// such as tied weights: both writes have the same values.
 void check_apart(OperationKind kind, std::string_view name, std::vector<UsedMemory> ranges) {
   if (kind == OperationKind::kBroadcast) drop_repeated(ranges);
   if (const auto overlap = find_overlap(std::move(ranges))) {
@@ -72,15 +72,15 @@ void check_apart(OperationKind kind, std::string_view name, std::vector<UsedMemo
   }
 }
 
-/// The buffers of an operation on a tensor at this rank.
+/// How an operation uses the buffers of a tensor at this rank.
 struct Uses {
   bool takes_all = false;  ///< The input has a part for each rank.
-  bool gives_all = false;  ///< The result does.
+  bool gives_all = false;  ///< The result has a part for each rank.
   bool has_input = true;   ///< Out of place.
   bool has_result = true;
   bool writes_result = true;   ///< Also in place.
-  bool is_up_to_root = false;  ///< Whether it works in place, which other ranks do not know.
-  bool one_is_input = false;   ///< So a single buffer is the input, and no result.
+  bool is_up_to_root = false;  ///< The root alone decides whether it works in place.
+  bool one_is_input = false;   ///< A single buffer is the input, and there is no result.
 };
 
 Uses uses_of(OperationKind kind, bool is_root, bool in_place) {
@@ -95,7 +95,7 @@ Uses uses_of(OperationKind kind, bool is_root, bool in_place) {
           .one_is_input = up_to_root && from_root == is_root};
 }
 
-/// The tensor without the buffers that the rank has no use for.
+/// The tensor without the buffers that the rank does not use.
 Tensor used_of(Tensor tensor, const Uses& uses) {
   if (tensor.is_in_place && uses.is_up_to_root) {
     tensor.is_in_place = false;
@@ -106,7 +106,7 @@ Tensor used_of(Tensor tensor, const Uses& uses) {
   return tensor;
 }
 
-/// One tensor of an operation at a rank, whose buffers fit each other and the counts.
+/// One tensor of an operation at a rank, whose buffers match each other and the counts.
 struct CalledTensor {
   Tensor used;
   TensorBuffers buffers = {};
@@ -119,7 +119,7 @@ struct CalledTensor {
     const auto is_absent = [](const auto& buffer) {
       return buffer.data == nullptr && buffer.count == 0;
     };
-    // The part of a root that names one buffer is in that.
+    // The part of a root with a single buffer lies in that buffer.
     const bool is_root = uses.has_input && uses.has_result;
     const bool finds_input =
         uses.is_up_to_root && uses.gives_all && is_root && is_absent(used.input);
@@ -127,7 +127,8 @@ struct CalledTensor {
         uses.is_up_to_root && uses.takes_all && is_root && is_absent(used.result);
     const bool has_input = uses.has_input && !used.is_in_place && !finds_input;
     const bool has_result = uses.has_result && !finds_result;
-    // Without counts a buffer of one part says how long that is, or else one of all parts does.
+    // Without counts the length of a part follows from a buffer of one part, or else from a buffer
+    // of all parts.
     const bool is_one_of_all = used.is_in_place && (uses.takes_all || uses.gives_all);
     std::size_t each = 0;
     if (!used.counts.empty()) {
@@ -161,7 +162,7 @@ struct CalledTensor {
   }
 };
 
-/// The type to send, if it is not that of the elements.
+/// The dtype to send, if it differs from that of the elements.
 std::optional<DType> wire_of(std::string_view name, const Reduction& reduction, DType dtype,
                              MemoryKind memory) {
   if (!reduction.wire_dtype || *reduction.wire_dtype == dtype) return std::nullopt;
@@ -182,7 +183,7 @@ void check_uncast(std::string_view name, const Reduction& reduction) {
           "only all-reduce and reduce-scatter cast elements to a wire dtype");
 }
 
-/// Tells the operation of the parts of a tensor, where those of one tensor or another differ.
+/// Appends the counts of a tensor's parts to the operation, if the parts of any tensor differ.
 void append_counts(Operation& operation, const CalledTensor& tensor, std::size_t parts) {
   const PartCounts given = tensor.used.counts;
   std::vector<std::size_t>& counts = operation.counts;
@@ -234,7 +235,7 @@ OperationCalls::New OperationCalls::make(OperationKind kind, std::string_view na
   const bool are_even = std::ranges::all_of(tensors, is_even, &Tensor::counts);
   const auto ranks = static_cast<std::size_t>(world_size_);
   const std::size_t parts = has_pairs(kind) ? ranks * ranks : ranks;
-  std::vector<UsedMemory> used;  // where there are several tensors
+  std::vector<UsedMemory> used;  // only if there are several tensors
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Uses uses = uses_of(kind, rank_ == root, tensors[i].is_in_place);
     if (!uses.is_up_to_root && tensors[i].is_in_place != tensors.front().is_in_place) {

@@ -29,11 +29,11 @@ TensorBuffers tensor_of(const Operation& operation, std::size_t index) {
   return buffers;
 }
 
-/// Copies of the device are fastest from and to multiples of this.
+/// Device copies are fastest between multiples of this.
 constexpr std::size_t kMirrorAlignment = 256;
 
-/// Whether contributions are multiplied as they are packed; the same on all ranks. So they are
-/// without a step that could scale the result: where there is nothing to combine.
+/// Whether contributions are multiplied as they are packed; the same on all ranks. That is
+/// necessary where no step combines elements and could scale the result.
 bool scales_contributions(const Operation& operation, int world_size) {
   return operation.op == ReduceOp::kPremulSum || operation.scales.before != 1 ||
          (world_size == 1 && operation.scales.after != 1);
@@ -45,21 +45,21 @@ bool is_scaled(const Operation& operation) {
   return operation.op == ReduceOp::kPremulSum || operation.scales != Scales();
 }
 
-/// Whether the device's library has what the operation asks for; the same on all ranks. Its
-/// collectives combine numbers.
+/// Whether the device's library supports the operation; the same on all ranks. Its collectives
+/// combine numbers.
 bool suits_native(const Operation& operation) {
   return !reduces(operation.kind) || is_number_op(carried(operation.op, operation.dtype));
 }
 
-/// Whether the work of one collective of that library is packed: what it combines is scaled by
-/// those who pack and unpack, and it combines one tensor.
+/// Whether a collective of that library needs packing: packing and unpacking scale the elements,
+/// and join several tensors to one.
 bool is_packed_for_native(const Operation& operation) {
   return is_scaled(operation) ||
          (operation.kind == OperationKind::kAllReduce && is_several(operation));
 }
 
-/// An operation whose tensors are in device memory: where its bucket is, and whether it is packed.
-/// `goal` is that of its tensors, `layout` that of a bucket of the host. The same on all ranks.
+/// The bucket of an operation on tensors in device memory: its memory, and whether it is packed.
+/// `goal` is that of the tensors, `layout` that of a bucket in host memory. The same on all ranks.
 BucketLayout on_device(const Operation& operation, const Goal& goal, const BucketLayout& layout,
                        const PlanContext& context) {
   check(context.copies != nullptr,
@@ -75,7 +75,7 @@ BucketLayout on_device(const Operation& operation, const Goal& goal, const Bucke
   if (is_packed || is_all_reduce) {
     BucketLayout packed = device;
     packed.placement = Placement::kStaged;
-    packed.out_of_place = false;  // That is the packer's.
+    packed.out_of_place = false;  // The packer does that.
     if (is_all_reduce) {
       const std::size_t unit = device_padding(context.grid, packed.dtype);
       packed.count = (packed.count + unit - 1) / unit * unit;
@@ -94,8 +94,8 @@ BucketLayout on_device(const Operation& operation, const Goal& goal, const Bucke
 BucketLayout layout_of(const Operation& operation, const Goal& goal, const PlanContext& context) {
   const ProcessGrid& grid = context.grid;
   const DType dtype = operation.dtype;
-  // Where contributions are read from tensors and results go to tensors, an algorithm tells them
-  // apart if the bucket is out of place, whether or not they are the same tensors.
+  // If tensors are read and written directly, an algorithm treats contributions and results as
+  // separate buffers if the bucket is out of place, even if they are the same tensors.
   const BucketLayout layout{.count = goal.count(),
                             .dtype = Carrier::of(dtype).dtype,
                             .op = carried(operation.op, dtype),
@@ -133,7 +133,7 @@ OperationTensors::OperationTensors(const Operation& operation, const Goal& goal,
   for (std::size_t i = 0; i < goal.size(); ++i) {
     Goal::Part part = goal.part(i);
     if (!part.contributes(rank) && !part.receives(rank)) continue;
-    // Merged, a part has elements of all tensors.
+    // In a merged goal, a part has elements of all tensors.
     const std::size_t first = i / parts;
     const std::size_t end = goal.tensors() > 1 ? first + 1 : tensors;
     for (std::size_t tensor = first; tensor < end; ++tensor) {
@@ -144,7 +144,8 @@ OperationTensors::OperationTensors(const Operation& operation, const Goal& goal,
   }
 }
 
-/// Appends the place of what `tensor` has of `part`; `ends` are those of what the tensors have had.
+/// Appends the place of `tensor`'s elements of `part`; `ends` are the ends of the tensors' earlier
+/// elements.
 void OperationTensors::append_place(const Operation& operation, std::size_t tensor,
                                     const Goal::Part& part, int rank, std::vector<Place>& ends) {
   const DType dtype = Carrier::of(operation.dtype).dtype;
@@ -164,7 +165,7 @@ void OperationTensors::append_place(const Operation& operation, std::size_t tens
     place.input = end.input;
     *end.input += bytes;
   }
-  // On a device, a mirror or the schedule has copies.
+  // On a device, a mirror or the schedule makes the copies.
   const bool is_on_device = operation.memory == MemoryKind::kDevice;
   if (operation.sends_copy() && !is_on_device && !receives) {
     place.copy = copied_bytes_;
@@ -191,14 +192,14 @@ void OperationTensors::append(std::vector<PinnedMirror::Copy>& runs,
   runs.push_back(run);
 }
 
-// Each buffer of each tensor has a place of its own, as long as it is:
+// Each buffer of each tensor has a range of its own size:
 //
 //   result of tensor 0 | input of tensor 0 | result of tensor 1 | ...
 void OperationTensors::mirror_in(CopyLane& lane) {
   struct Offsets {
     std::size_t result = 0, input = 0;
   };
-  std::vector<Offsets> buffers;  // by tensor: first their sizes, then where they begin
+  std::vector<Offsets> buffers;  // by tensor: first sizes, then offsets
   for (const Place& place : places_) {
     if (buffers.size() <= place.tensor) buffers.resize(place.tensor + 1);
     Offsets& of = buffers[place.tensor];
@@ -231,7 +232,7 @@ void OperationTensors::begin_mirror(const Operation& operation) {
   for (const Place& place : places_) {
     const TensorBuffers buffers = tensor_of(operation, place.tensor);
     auto* const result = at<std::byte>(buffers.result, place.result);
-    // A contribution is only copied from there.
+    // The input is only read.
     auto* const input = at<std::byte>(const_cast<void*>(buffers.input), place.input);
     if (place.is_read && place.input) {
       append(down_, {.offset = place.input_in_mirror, .device = input, .bytes = place.bytes});

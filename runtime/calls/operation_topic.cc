@@ -69,7 +69,7 @@ void OperationTopic::fail_all(const Error& error) noexcept {
 
 std::vector<std::byte> OperationTopic::terms() const { return to_bytes(terms_of(head())); }
 
-/// The steps of a call come when it gets to them.
+/// The later steps of a call follow when the call gets to them.
 std::string_view OperationTopic::stand_in(std::uint64_t uses) {
   if (made_for_.space == NameSpace::kStep) return {};
   while (queue_.size() < uses) {

@@ -17,7 +17,7 @@
 namespace kolo {
 namespace {
 
-/// Gradient sets have a name space of their own, too.
+/// Gradient sets have a separate namespace, too.
 std::string topic_name(const std::string& name, NameSpace space) {
   return (space == NameSpace::kUser ? "operation " : "runtime ") + name;
 }
@@ -32,11 +32,11 @@ std::string topic_name(const Operation& operation) {
   return topic_name(operation.name, operation.space);
 }
 
-/// Pending operations are compared by this key: uses of a name are made in one order on all ranks,
-/// and so are all operations of a group that keeps one.
+/// The key by which pending operations are compared: all ranks use a name in one order, and in a
+/// group that keeps one order, all operations.
 std::uint64_t sequence_key(const Operation& operation) {
   if (operation.place == 0) return name_key(topic_name(operation));
-  constexpr std::uint64_t kSeed = 1;  // apart from the keys of names
+  constexpr std::uint64_t kSeed = 1;  // distinct from the keys of names
   return XXH3_64bits_withSeed(&operation.place, sizeof operation.place, kSeed);
 }
 
@@ -103,7 +103,7 @@ bool Operations::accept(const Frame& decision) {
 
 bool Operations::reject(const Topic& rejected, const Error& error) {
   if (retirements_.contains(rejected)) {
-    coordinator_.fail(error);  // Not by this program: votes are answered at once.
+    coordinator_.fail(error);  // No peer of this version does it: votes are answered at once.
     return true;
   }
   if (is_bucket_key(rejected.key)) return false;
@@ -131,8 +131,8 @@ OperationTopic* Operations::find(std::uint64_t key) {
 
 void Operations::plan(OperationTopic& topic, bool in_arenas) {
   const Operation& head = topic.head();
-  // All ranks have finished every use of the former signature, or forgotten one that was rejected,
-  // before they propose a new one.
+  // Before they propose a new signature, all ranks have finished every use of the former one, or
+  // abandoned one that was rejected.
   BucketTable& buckets = context_.buckets;
   const Name name{.text = head.name, .space = head.space};
   std::erase(by_age_, name);
@@ -162,7 +162,7 @@ bool Operations::is_idle() const {
 }
 
 std::string_view Operations::stand_in(const OperationTerms& terms) {
-  if (terms.space == NameSpace::kStep) return {};  // Its call gets to it here, too.
+  if (terms.space == NameSpace::kStep) return {};  // Its call reaches it on this rank, too.
   const std::string_view obstacle = obstacle_to(terms.shape, context_.transport.rank());
   if (!obstacle.empty()) return obstacle;
   const bool is_on_device = uses_device(terms.shape);
@@ -177,7 +177,7 @@ std::string_view Operations::stand_in(const OperationTerms& terms) {
   return {};
 }
 
-/// The part in a row-sparse all-reduce of a rank that has no rows.
+/// The part of a rank without rows in a row-sparse all-reduce.
 std::shared_ptr<CallSequence> Operations::without_rows(const OperationTerms& terms) const {
   const PlanInputs inputs{.rank = context_.transport.rank(),
                           .grid = context_.grid,
@@ -206,7 +206,7 @@ void Operations::vote_on_oldest() {
   OperationTopic& oldest = topics(name.space).at(name.text);
   const BucketTable::State& state = context_.buckets[*oldest.bucket()].state;
   const std::uint64_t uses = state.rejected ? *state.rejected + 1 : state.iteration;
-  // Numbers are used again, so that the coordinator knows few names of votes.
+  // Numbers are reused, so that the coordinator keeps few names of votes.
   std::size_t number = 0;
   while (std::ranges::any_of(retirements_,
                              [&](const auto& vote) { return vote.second.number == number; })) {
@@ -233,7 +233,7 @@ void Operations::retire(const Name& name, const Frame& decision) {
     } else {
       advance(topic);
     }
-    return vote_on_oldest();  // Some may have been found in use before.
+    return vote_on_oldest();  // Earlier votes may have found some names in use.
   }
   advance(topic);
 }
@@ -268,7 +268,7 @@ bool CallSequences::awaits_device() const {
                              [](const UnderWay& each) { return each.call && each.stage.empty(); });
 }
 
-/// A sequence that failed with its first operation may be over already.
+/// A sequence whose first operation failed may be over already.
 bool CallSequences::is_due(const UnderWay& each) {
   if (!each.call) return false;
   if (each.stage.empty()) return each.call->is_settled();
@@ -276,7 +276,7 @@ bool CallSequences::is_due(const UnderWay& each) {
                              [](const auto& operation) { return operation->ticket->done(); });
 }
 
-/// Errors of operations, which all ranks have, are those of the call.
+/// Errors of an operation, which all ranks get, are errors of the call.
 void CallSequences::go_on(UnderWay& each) {
   if (each.stage.empty()) return std::exchange(each.call, nullptr)->complete();
   try {
@@ -295,7 +295,7 @@ void CallSequences::begin_stage(UnderWay& each) {
     if (each.call->is_settled()) go_on(each);
     return;
   }
-  // A thread that waits for the call waits for one operation, not for each of them.
+  // A thread that waits for the call counts once, not for each of its operations.
   each.stage.front()->ticket = std::make_shared<TicketState>(each.call);
   for (const auto& operation : each.stage) operations_.submit(operation);
 }

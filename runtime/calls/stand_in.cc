@@ -26,13 +26,14 @@ struct StandIn : Operation {
   std::shared_ptr<StandInMemory::Block> result_block, input_block;
 };
 
-/// Both buffers of all tensors; an input only out of place.
+/// The memory of both buffers for all tensors; an input only out of place.
 struct WholeBuffers {
   std::byte* result = nullptr;
   std::byte* input = nullptr;
 };
 
-/// Gives it both buffers, and in the one that it contributes `count` neutral elements, if any.
+/// Allocates both buffers, and fills `count` elements of the contribution, if any, with the
+/// identity of the reduction.
 WholeBuffers give_host_memory(StandIn& part, std::size_t bytes, std::size_t count, DType dtype,
                               ReduceOp op) {
   part.result_memory = allocate_aligned(bytes);
@@ -43,7 +44,7 @@ WholeBuffers give_host_memory(StandIn& part, std::size_t bytes, std::size_t coun
   return buffers;
 }
 
-/// The same in device memory, where `ready` comes behind what is contributed.
+/// As `give_host_memory`, in device memory; `ready` is the event after the fill.
 WholeBuffers give_device_memory(StandIn& part, StandInMemory& memory, std::size_t bytes,
                                 std::size_t count, DType dtype, ReduceOp op) {
   part.result_block = memory.take(bytes);
@@ -57,7 +58,7 @@ WholeBuffers give_device_memory(StandIn& part, StandInMemory& memory, std::size_
   return buffers;
 }
 
-/// Divides the buffers among the tensors of an operation of so many parts.
+/// Divides the buffers among the tensors of an operation with `parts` parts.
 void share_out(const WholeBuffers& buffers, Operation& operation, std::size_t parts) {
   std::size_t first = 0;
   for (std::size_t i = 0; i < operation.tensors.size(); ++i) {
@@ -69,7 +70,7 @@ void share_out(const WholeBuffers& buffers, Operation& operation, std::size_t pa
   }
 }
 
-/// Whether scaling makes another element of the one that changes no result.
+/// Whether scaling would change the identity of the reduction.
 bool scale_spoils(const OperationShape& shape) {
   const double before = shape.scales.before;
   const Neutral neutral = traits_of(shape.op).neutral;
@@ -88,7 +89,7 @@ Scales read_scales(ByteReader& reader) {
   return {.before = before, .after = after};
 }
 
-/// The height, width, dtype and memory of a table take so many bytes.
+/// Encoded bytes of a table's height, width, dtype and memory.
 constexpr std::size_t kTableBytes = 2 * sizeof(std::uint64_t) + 2;
 
 void write(ByteWriter& writer, const RowCall& rows) {
@@ -205,7 +206,7 @@ std::optional<OperationTerms> operation_terms_from(std::span<const std::byte> by
 }
 
 std::string_view obstacle_to(const OperationShape& shape, int rank) {
-  if (shape.rows) return {};  // It has no rows.
+  if (shape.rows) return {};  // A joined rank has no rows.
   if (shape.kind == OperationKind::kBarrier) return {};
   if (shape.kind == OperationKind::kClose) return "all ranks must join first";
   if (gives_parts(shape.kind)) return "it has nothing to contribute";
@@ -233,7 +234,7 @@ std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_
   part->out_of_place = shape.out_of_place;
   part->root = shape.root;
   if (shape.kind == OperationKind::kBarrier) return part;
-  // As if this rank had all parts; memory that is not used is not committed either.
+  // Sized as if this rank had all parts; memory that is not used is not committed.
   const Goal goal = part->goal(world_size);
   const std::size_t numbers = goal.count();
   const Carrier carrier = Carrier::of(shape.dtype);

@@ -33,11 +33,11 @@ void Closing::decline_invitations() {
     const Topic& topic = invitation.topic;
     const bool is_bucket = is_bucket_key(topic.key);
     const std::uint64_t uses = is_bucket ? runner_.uses_until(topic) : 0;
-    // A use that has ended here only comes later on the other ranks.
+    // A use that has ended here may come later on the other ranks.
     if (is_bucket ? uses == 0 : coordinator_.is_decided(topic)) return true;
     if (comes_to(topic)) return false;
     const std::string_view text = is_bucket ? runner_.text_of(topic) : invitation.text;
-    // Others may be past the first use to which this rank does not come.
+    // Others may be past the first use that this rank will not begin.
     const Topic first{topic.key, is_bucket ? topic.round + 1 - uses : topic.round};
     coordinator_.decline(
         first, {.code = ErrorCode::kMismatch,
@@ -49,7 +49,7 @@ void Closing::decline_invitations() {
   });
 }
 
-/// This rank may have begun earlier uses of the same name, which come before that one.
+/// Whether this rank takes part. It may have begun earlier uses of the same name, which come first.
 bool Closing::comes_to(const Topic& topic) {
   if (coordinator_.is_pending(topic.key)) return true;
   return is_bucket_key(topic.key) ? runner_.is_in_use(topic) : !operations_.is_idle(topic.key);
@@ -62,7 +62,7 @@ bool Closing::accept(const Frame& decision) {
   return true;
 }
 
-/// A rank that has told the others may not have proposed it yet.
+/// A rank that has told the others may not have proposed the end yet.
 bool Closing::reject(const Topic& topic, const Error& error) {
   if (stage_ < Stage::kTold || !Coordinator::is_close(topic)) return false;
   stage_ = Stage::kOpen;

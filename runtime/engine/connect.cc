@@ -52,7 +52,7 @@ std::string hex(const std::string& bytes) {
 /// "cuda" of "cuda:1".
 std::string device_kind(const std::string& device) { return device.substr(0, device.find(':')); }
 
-/// What must be equal on all ranks, as (name, value).
+/// Settings that must be equal on all ranks, as (name, value).
 std::vector<std::pair<std::string, std::string>> job_wide_settings(const Options& options) {
   std::vector<std::pair<std::string, std::string>> settings = {
       {"version", kVersion}, {"device", device_kind(options.device)}};
@@ -90,7 +90,7 @@ constexpr const char* kTakesDeviceMemory = "takes device memory";
 constexpr const char* kSelector = "selector";
 constexpr const char* kIntroduction = "introduction of a device";
 
-/// Every rank compares alike and so throws the same error.
+/// All ranks compare alike, so all throw the same error.
 void compare_settings(BatchedExchange& exchange, const Options& options) {
   // The version comes first: ranks of other versions may have other settings.
   for (const auto& [name, value] : job_wide_settings(options)) {
@@ -122,9 +122,9 @@ int choose_reduce_threads(const Options& options, const CoreSharers& sharers, st
   return threads;
 }
 
-/// The way to the other nodes. Rules of UCX come first: where it moves data by other means, nodes
-/// need not reach each other by TCP. Rank 0 shows the way that it goes: a wrong one is slow, not an
-/// error.
+/// Finds the network path to the other nodes. UCX settings are checked first: if UCX uses other
+/// transports, nodes need not reach each other by TCP. Rank 0 logs the path: a wrong one is slow,
+/// not an error.
 NetworkPath find_path(PathFinder& finder, const std::string& devices, BatchedExchange& exchange,
                       const ProcessGrid& grid, const std::string& job_id, const Options& options) {
   NetworkPath path = finder.find(exchange, grid, job_id, options.connect_timeout);
@@ -142,8 +142,8 @@ NetworkPath find_path(PathFinder& finder, const std::string& devices, BatchedExc
   return path;
 }
 
-/// The neighbours of the tree of agreement on other nodes. Their connections are made at start,
-/// while all can be reached, because agreement also tells of a link that is cut later.
+/// The neighbours on other nodes in the tree of agreement. Their connections are made at start,
+/// while all are reachable, because agreement also reports links that fail later.
 std::vector<int> control_peers(const ProcessGrid& grid, int rank) {
   const CombiningTree tree = CombiningTree::build(rank, grid);
   std::vector<int> peers = tree.children;
@@ -152,7 +152,7 @@ std::vector<int> control_peers(const ProcessGrid& grid, int rank) {
   return peers;
 }
 
-/// Without one, peers on other nodes only find out that a rank is silent.
+/// Null on failure: then peers on other nodes only notice that a rank is silent.
 std::unique_ptr<ErrorDoor> open_door(const NetworkPath& path) {
   if (path.address.empty()) return nullptr;
   try {
@@ -163,7 +163,7 @@ std::unique_ptr<ErrorDoor> open_door(const NetworkPath& path) {
   }
 }
 
-/// Those of the leaders of the other nodes, who tell all ranks.
+/// The addresses of the leaders of the other nodes, who tell all ranks.
 std::vector<std::string> doors_of_others(const std::vector<std::string>& addresses,
                                          const ProcessGrid& grid, int rank) {
   std::vector<std::string> doors;
@@ -245,7 +245,7 @@ Connection connect(Rendezvous& found, const Options& options, const DeviceSource
   if (grid.world_size() > 1 || plane) exchange.run();
   if (network != nullptr) {
     network->connect(exchange.texts(kAddress));
-    // Schedules must be alike, so one rank that stages makes all stage.
+    // Schedules must be equal, so one rank that stages makes all ranks stage.
     if (plane) {
       plane->network_takes_memory =
           std::ranges::count(exchange.texts(kTakesDeviceMemory), "no") == 0;

@@ -8,16 +8,17 @@
 namespace kolo {
 namespace {
 
-/// After a failure the engine goes on polling this long, so that the news reaches peers, if any.
+/// After a failure the engine keeps polling for this long, so that peers get the error.
 constexpr Duration kLinger = std::chrono::milliseconds(300);
-/// A device that has lost a peer may be ahead of the news why; after this long it speaks itself.
+/// A device may notice a lost peer before the engine hears the cause; after this long it reports
+/// the loss itself.
 constexpr Duration kCauseWithin = std::chrono::milliseconds(500);
-/// Peers have this long to end the kernel in which they write to this rank, though others use their
-/// core.
+/// Peers have this long to end the kernel in which they write to this rank, even if other processes
+/// use their core.
 constexpr Duration kRevokeLimit = std::chrono::seconds(1);
-/// Every so many moves, one that may end early does not.
+/// Once in this many moves, a move that may end early does not.
 constexpr std::uint32_t kShortMoves = 8;
-/// At an orderly end the device's groups have this long to end, too.
+/// At an orderly end the device's groups have this long to end.
 constexpr Duration kFinalizeWithin = std::chrono::seconds(5);
 
 CoordinatorOptions coordinator_options(const Options& options, const TransportLimits& limits,
@@ -52,8 +53,9 @@ Duration stall_limit(const Options& options) {
   if (options.stall_abort.count() > 0) return saturated(options.stall_abort);
   const Duration limit = saturated(options.operation_timeout);
   if (limit == Duration(0)) return Duration::max();
-  // The error comes up to two and a half complaints after the stall's limit. Complaints are at most
-  // an eighth of that apart, so it comes in time with two thirds, however short the time-out is.
+  // A stall is reported up to two and a half complaint intervals after its limit. An interval is at
+  // most an eighth of the limit, so a limit of two thirds of the time-out is early enough, however
+  // short the time-out is.
   const Duration complaint =
       complaint_interval({.mismatch_after = saturated(options.mismatch_after),
                           .peer_timeout = saturated(options.peer_timeout)});
@@ -117,17 +119,17 @@ bool Engine::poll() noexcept {
 void Engine::fail_with_exception(EngineVerb verb) noexcept {
   if (activity_.verb() != verb) activity_.begin(verb);
   const Error error = caught_error(transport_.rank(), activity_);
-  if (failure_) return end();  // The first error is the one that counts, and peers have it.
+  if (failure_) return end();  // The first error counts, and peers have it.
   succeeds([&] { coordinator_.fail(error); });
   fail_all(coordinator_.failure() ? *coordinator_.failure() : error);
 }
 
 bool Engine::move() {
-  // What was just submitted leaves before the transport is polled: at a network that is a system
+  // Submitted work leaves before the transport is polled, because polling a network is a system
   // call.
   bool moved = absorb() && run();
-  // The thread that has just submitted may have its result now. The rest, questions of peers among
-  // it, waits for a few moves at most.
+  // The thread that has just submitted may have its result now. Other work, such as questions of
+  // peers, waits for a few moves at most.
   if (moved && ++short_moves_ % kShortMoves != 0) return true;
   moved |= receive();
   if (failure_) return linger();
@@ -138,8 +140,8 @@ bool Engine::move() {
   return moved;
 }
 
-/// Takes what was submitted: gradients that are marked, operations, registrations; and the next
-/// operations of calls that several make up, so that these leave as soon.
+/// Takes submitted work (ready buckets, operations, registrations) and the next operations of
+/// composite calls, so that these leave as early.
 bool Engine::absorb() {
   activity_.begin(EngineVerb::kMark);
   queue_.drain(drained_);
@@ -167,7 +169,7 @@ bool Engine::receive() {
   return transport_.poll();
 }
 
-/// Moves agreement on and applies what is decided.
+/// Advances agreement and applies decisions.
 bool Engine::agree() {
   bool moved = coordinator_.poll();
   if (coordinator_.is_check_due(executor_.busy() || messages_.waiting())) {
@@ -186,7 +188,7 @@ bool Engine::agree() {
   return moved || !decisions.empty();
 }
 
-/// Moves on what goes on over several agreements.
+/// Advances what takes several agreements.
 bool Engine::attend() {
   bool moved = false;
   if (joining_.is_busy() && joining_.poll()) moved = true;
@@ -195,12 +197,12 @@ bool Engine::attend() {
   return moved;
 }
 
-/// Tells the others that this rank begins nothing more, and agrees on the end when all that it has
-/// begun is over.
+/// Tells the others that this rank begins nothing more, and agrees on the end once everything that
+/// it has begun is over.
 bool Engine::move_closing() {
   const Closing::Stage before = closing_.stage();
   if (before == Closing::Stage::kBegun) {
-    // Ranks that are told take what has not been sent by then for never sent.
+    // After they are told, ranks treat messages not sent by then as never sent.
     if (joining_.is_busy() || mirrored_messages_.has_sends()) return false;
     closing_.tell();
   }
@@ -225,7 +227,7 @@ bool Engine::start() {
   return !agreed.empty();
 }
 
-/// Moves what has started on, to its end if it can.
+/// Advances started buckets, to their end if possible.
 bool Engine::run() {
   if (failure_) return false;
   activity_.begin(EngineVerb::kRun);
@@ -240,7 +242,7 @@ bool Engine::run() {
   return moved;
 }
 
-/// Tells the owners what has ended.
+/// Notifies the owners of finished buckets.
 void Engine::complete() {
   for (const BucketId id : executor_.take_enqueued()) runner_.enqueued(id);
   for (const BucketId id : executor_.take_finished()) runner_.finish(id);
@@ -248,8 +250,8 @@ void Engine::complete() {
   runner_.poll_revoking();
 }
 
-/// Returns whether no peer writes to tensors of what was given up: one that has been stopped is
-/// waited for as long as this.
+/// Returns whether no peer writes to tensors of abandoned buckets. Waits this long for a peer that
+/// has been stopped.
 bool Engine::limit_revoking() {
   if (executor_.poll_revoking()) {
     revoke_until_.reset();
@@ -301,7 +303,7 @@ Error Engine::closed_error() const {
           .what = group_.empty() ? "the runtime is closed" : "the group is closed"};
 }
 
-/// All ranks have agreed on it, and nothing is under way.
+/// All ranks have agreed on the end, and nothing is in flight.
 void Engine::close() {
   if (failure_) return;
   if (const auto stray = messages_.take_strays()) log::error(stray->to_string());
@@ -333,8 +335,8 @@ void Engine::refuse(const Submission& submission, const Error& error) noexcept {
   } else if (const auto* call = std::get_if<std::shared_ptr<CallSequence>>(&submission)) {
     (*call)->fail(error);
   }
-  // The group of a ready bucket has an error already, as has a receive that is given up, and
-  // whoever aborts has what it wanted.
+  // The group of a ready bucket has an error already, as has a cancelled receive, and a caller of
+  // `abort` needs none.
 }
 
 void Engine::fail_device(const Error& error) {
@@ -352,7 +354,7 @@ void Engine::end_with_job() noexcept {
   if (!ended()) end();
 }
 
-/// Every part of it is done, whatever fails in another.
+/// Does every part of it, even if another part throws.
 void Engine::fail_all(const Error& error) noexcept {
   failure_ = copied(error);
   const bool is_orderly = error.code == ErrorCode::kShutdown;
@@ -360,14 +362,13 @@ void Engine::fail_all(const Error& error) noexcept {
   succeeds([&] { executor_.cancel(); });
   if (!is_orderly && coordinator_.has_told()) succeeds([&] { transport_.say_goodbye(); });
   if (lane_ && !is_orderly) {
-    // So that peers hear of it before the device keeps this thread.
+    // Peers hear of it before the device blocks this thread.
     succeeds([&] { transport_.poll(); });
     succeeds([&] { lane_->abort(); });
   }
   messages_.fail_all(error);
   mirrored_messages_.fail_all(error);
-  for (const Submission& submission : drained_)
-    refuse(submission, error);  // that `absorb` left over
+  for (const Submission& submission : drained_) refuse(submission, error);  // left over by `absorb`
   const Duration linger_for = transport_.world_size() > 1 ? kLinger : Duration::zero();
   linger_until_ = clocks_.time_outs.now() + (is_orderly ? kFinalizeWithin : linger_for);
   if (!succeeds([&] { linger(); })) end();
@@ -381,10 +382,10 @@ void Engine::fail_calls() noexcept {
   closing_.fail_all(*failure_);
 }
 
-/// The end itself is a move: a thread that parked after it would never wake.
+/// The end itself counts as a move: a thread that parked after it would never wake.
 bool Engine::linger() {
-  // Messages in flight read and write memory of the callers until the transport's end, and peers
-  // that had begun to write there until they have left.
+  // Messages in flight access memory of the callers until the transport's end, and peers that had
+  // begun to write there do so until they have left.
   const bool is_revoked = limit_revoking();
   if (is_revoked && !has_messages_ && !std::exchange(has_failed_calls_, true)) fail_calls();
   const bool is_orderly = failure_->code == ErrorCode::kShutdown;
@@ -403,7 +404,7 @@ void Engine::end() noexcept {
   succeeds([&] { has_let_go_ = executor_.let_go(); });
   has_let_go_ &= messages_.fail_transfers(*failure_);
   fail_calls();
-  const bool is_of_job = group_.empty();  // Its transport has ended.
+  const bool is_of_job = group_.empty();  // The job's transport has ended.
   if (has_let_go_ || is_of_job) gradients_.stop_all();
   queue_.close();
   absorb();

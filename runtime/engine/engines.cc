@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-/// Of each group: a name takes a few, its staging memory included.
+/// Flags of each group: a name takes a few, including those of its staging memory.
 constexpr std::uint32_t kGroupFlags = 1U << 12;
 
 ProcessGrid subgrid(const ProcessGrid& grid, const std::vector<int>& ranks) {
@@ -66,8 +66,8 @@ Engines::~Engines() {
   job_.on_pause({});
 }
 
-/// A rank that closes the job closes its groups, too. Returns whether what it has begun in them is
-/// over; that the other members close them need not be waited for.
+/// Closes the rank's groups along with the job. Returns whether its operations in them are over;
+/// other members need not have closed them.
 bool Engines::close_groups() {
   bool are_over = true;
   for (Holding& each : groups_) {
@@ -75,14 +75,15 @@ bool Engines::close_groups() {
     if (!std::exchange(each.closes_with_job, true)) {
       engine.submit(std::make_shared<Operation>(Operation{.kind = OperationKind::kClose}));
       are_over = false;
-    } else if (engine.is_closing()) {  // Unless the others have refused the end.
+    } else if (engine.is_closing()) {  // Unless the other members refused the end.
       are_over &= engine.has_ended_own();
     }
   }
   return are_over;
 }
 
-/// One of the engines makes memory: peers of all of them hear that this rank lives.
+/// An engine is allocating memory, which takes long: peers of all engines hear that this rank is
+/// alive.
 void Engines::pause() {
   if (shared_.pulse != nullptr) shared_.pulse->beat(EngineVerb::kPlan);
   shared_.transport.poll();
@@ -155,7 +156,7 @@ bool Engines::poll_groups() noexcept {
   return moved;
 }
 
-/// A rank that is lost to a group is lost to all.
+/// A rank that is lost to a group is lost to all engines.
 void Engines::report_loss(GroupEngine& ended) {
   const Error& failure = *ended.engine().failure();
   const bool names_member = failure.group == ended.text() && failure.peer >= 0;
@@ -169,7 +170,7 @@ void Engines::report_loss(GroupEngine& ended) {
               .logged = failure.logged});
 }
 
-/// Moves what is being founded on.
+/// Advances the creation of groups.
 bool Engines::found() {
   submitted_.drain(drained_);
   bool moved = !drained_.empty() || !founders_inbox_.empty();
@@ -195,7 +196,7 @@ bool Engines::found() {
   return moved;
 }
 
-/// None are in a group that has ended here.
+/// No rank is absent in a group that has ended here.
 GroupFounder::Absent Engines::absent_in(ControlSwitch::Number group) const {
   if (group == ControlSwitch::kFounders) return {job_.joined(), job_.closed()};
   const auto found =
@@ -233,7 +234,7 @@ void Engines::propose(const std::shared_ptr<GroupFounding>& founding) {
   proposed_[id] = std::move(proposed);
 }
 
-/// All of a place but the inbox. Errors: KoloError(kResources).
+/// Allocates everything of a place except the inbox. Errors: KoloError(kResources).
 GroupPlace Engines::take_place(const GroupFounding& founding) {
   if (free_buckets_.empty() && next_buckets_ == kMostGroups) {
     throw KoloError(
@@ -281,7 +282,7 @@ void Engines::give_back(const GroupPlace& place) {
   free_buckets_.insert((place.first_bucket - kMaxBuckets) / kGroupBuckets);
 }
 
-/// The job is over. Its engine ends the transport, and with it messages of groups that are in
+/// The job is over. Its engine ends the transport, and with it the messages of groups that are in
 /// flight.
 void Engines::end_all(const Error& error) noexcept {
   submitted_.close();

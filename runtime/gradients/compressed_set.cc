@@ -80,7 +80,7 @@ void CompressedSet::plan(std::span<const GradientSpec> gradients, std::span<cons
     buckets_.back().codec->set_step(step);
   }
   views_.assign(views.begin(), views.end());
-  if (step == 0) find_others();  // Else an iteration has to end, in which new ones were dense.
+  if (step == 0) find_others();  // Otherwise wait until the current dense iteration ends.
 }
 
 void CompressedSet::find_others() {
@@ -207,7 +207,7 @@ void CompressedSet::save(CompressionState& state) const {
 }
 
 void CompressedSet::load(const CompressionState& state) {
-  // Each group takes its own, and all is found before anything changes.
+  // Each group extracts its own state; every error is found before anything changes.
   std::vector<FeedbackState> parts;
   std::size_t taken = 0;
   for (const CompressedBucket& bucket : buckets_) {

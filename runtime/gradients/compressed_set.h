@@ -21,7 +21,7 @@
 
 namespace kolo {
 
-/// A compression group as it runs: two schedules for the same tensors, with one codec.
+/// A compression group at run time: two schedules for the same tensors, with one codec.
 struct CompressedBucket {
   PlannedGroup group;
   std::string name;
@@ -29,81 +29,84 @@ struct CompressedBucket {
   std::shared_ptr<CompressedGroup> codec;
   BucketId sparse = 0;
   BucketId dense = 0;
-  double predicted_us = 0;   ///< For a sparse step.
+  double predicted_us = 0;   ///< Predicted time of a sparse step.
   Timeline::Span span = {};  ///< The last step on this rank.
 
   BucketId next() const { return codec->is_dense() ? dense : sparse; }
 };
 
-/// The gradients of a set that travel in compression groups. Its buckets have numbers of their own
-/// kind, so that the dense ones of the set can be planned anew without a residual noticing.
+/// The gradients of a set that are sent in compression groups. Their buckets have a separate range
+/// of numbers, so that the dense ones of the set can be planned again without changing a residual.
 ///
-/// Threads: as `GradientGroup`: `end_step` and what follows it are the user's, under the lock of
-///          its iterations or between them; the rest is the engine's.
+/// Threads: as `GradientGroup`. `end_step` and the functions after it belong to the user's threads,
+///          under the lock of the iterations or between them; the others to the engine's thread.
 class CompressedSet {
  public:
-  /// The number of the first bucket; those of dense buckets are below.
+  /// The number of the first bucket; dense buckets have lower numbers.
   static constexpr std::size_t kFirst = std::size_t{1} << 32;
 
-  /// Plans groups of the gradients that have a `compression` and are in none yet, which begin with
-  /// step number `step`; `views` are the places of all. Between iterations, or as the last part of
-  /// one.
+  /// Plans groups of the gradients that have a `compression` and are in no group yet. The groups
+  /// begin with step number `step`; `views` are the memory of all gradients. Called between
+  /// iterations, or as the last part of one.
   void plan(std::span<const GradientSpec> gradients, std::span<const BufferView> views, ReduceOp op,
             BucketOwner& owner, const PlanContext& context, std::size_t step = 0);
 
-  /// How many buckets an iteration runs.
+  /// Number of buckets that an iteration runs.
   std::size_t size() const { return buckets_.size(); }
-  /// Which of both schedules bucket `number` runs in this iteration.
+  /// The schedule that bucket `number` runs in this iteration, dense or sparse.
   BucketId next(std::size_t number) const { return buckets_[number - kFirst].next(); }
   /// All schedules of all buckets.
   std::vector<BucketId> ids() const;
   /// A line per bucket, as part of the plan's identity.
   std::string describe() const;
 
-  /// Record when bucket `number` began and ended this iteration's step.
+  /// Record the times at which bucket `number` began and ended this iteration's step.
   void started(std::size_t number, TimePoint now) { buckets_[number - kFirst].span.began = now; }
   void finished(std::size_t number, TimePoint now) { buckets_[number - kFirst].span.ended = now; }
-  /// Both times of the i-th bucket.
+  /// Begin and end of the i-th bucket's step.
   Timeline::Span span(std::size_t i) const { return buckets_[i].span; }
 
   bool has(std::size_t gradient) const { return gradient < has_.size() && has_[gradient]; }
-  /// Appends its buckets to those of a plan, in which its gradients are in none.
+  /// Appends its buckets to a plan whose buckets do not contain its gradients.
   void append_to(Plan& plan) const;
 
-  /// After all buckets of an iteration: whether every number that any rank sent, here or in the
-  /// set's other gradients, was finite. Threads: the user's, without the lock of the iterations.
-  /// Cost: one read of the other gradients that are in host memory; nothing without groups.
+  /// Whether every number that any rank sent in this iteration, here or in the set's other
+  /// gradients, was finite. Called after all buckets of the iteration. Threads: the user's, without
+  /// the lock of the iterations. Cost: one read of the other gradients in host memory; nothing
+  /// without groups.
   bool is_finite() const;
-  /// Then: accepts the step in all groups that were in it, or forgets it in all.
+  /// Called after `is_finite`: accepts the step in all groups that took part, or discards it in
+  /// all.
   void end_step(bool accepted);
 
-  /// The next step carries all residuals along.
+  /// Makes the next step send all residuals.
   void flush_next();
-  /// The norm on this rank; nothing if the tensor is in no group.
+  /// Norm of the residual on this rank; empty if the tensor is in no group.
   std::optional<double> residual_norm(std::string_view tensor) const;
   std::vector<CompressionStats> stats() const;
-  /// 0: no momentum is corrected.
+  /// The momentum that Kolo applies; 0 if it applies none.
   float corrected_momentum(std::size_t gradient) const;
   bool is_warming_up(std::size_t gradient) const;
 
-  /// Copy this rank's step number, residuals and velocities to `state` and back. Between
-  /// iterations. Errors: KoloError(kData) as `ErrorFeedback::load`; nothing has changed then.
+  /// Save this rank's step number, residuals and velocities to `state`, and restore them. Called
+  /// between iterations. Errors: KoloError(kData) as `ErrorFeedback::load`; then nothing has
+  /// changed.
   void save(CompressionState& state) const;
   void load(const CompressionState& state);
-  /// This rank's share of the states of all ranks of another job, in order; see `remap`.
+  /// This rank's share of the states of all ranks of another job, in rank order; see `remap`.
   FeedbackState remap_from(std::span<const FeedbackState> old_ranks, double factor) const;
-  /// Forgets residuals; returns their norm.
+  /// Discards residuals; returns their norm.
   double drop_residuals();
 
  private:
   void find_others();
-  /// The one that a gradient is in; null if it is in none.
+  /// The bucket of a gradient; null if it is in none.
   const CompressedBucket* bucket_of(std::size_t gradient) const;
 
   std::vector<CompressedBucket> buckets_;
-  std::vector<bool> has_;           // by gradient
-  std::vector<BufferView> views_;   // places of all gradients
-  std::vector<BufferView> others_;  // of those that travel dense in this iteration
+  std::vector<bool> has_;           // whether it has the gradient, by index
+  std::vector<BufferView> views_;   // memory of all gradients
+  std::vector<BufferView> others_;  // of gradients that are sent dense in this iteration
 };
 
 }  // namespace kolo

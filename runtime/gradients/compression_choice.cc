@@ -13,7 +13,7 @@
 namespace kolo {
 namespace {
 
-/// The time of one rank's exchange with the other nodes, or with the ranks of the only node.
+/// Costs of one rank's exchange with the other nodes, or on a single node with its other ranks.
 CompressionCosts costs_of_rank(const ProcessGrid& grid, const LinkCosts& costs, double sharers) {
   CompressionCosts result{.link = {},
                           .selector_bytes_per_us = costs.selector.bytes_per_us,
@@ -30,7 +30,7 @@ CompressionCosts costs_of_rank(const ProcessGrid& grid, const LinkCosts& costs, 
   return result;
 }
 
-/// A group's part that one rank exchanges, among whom, and what that costs.
+/// The part of a group that one rank exchanges, its peers, and the cost.
 GroupExchange exchange_of(std::size_t count, const CompressionSpec& spec, const ProcessGrid& grid,
                           const LinkCosts& costs) {
   const bool by_nodes =
@@ -45,7 +45,7 @@ GroupExchange exchange_of(std::size_t count, const CompressionSpec& spec, const 
           .costs = costs_of_rank(grid, costs, static_cast<double>(sharers))};
 }
 
-/// Writes to a group's gradients that they travel so.
+/// Writes the choice for a group to its gradients.
 void travel(std::vector<GradientSpec>& gradients, const PlannedGroup& group,
             const ReducePath& path) {
   CompressionSpec spec = group.spec;
@@ -58,7 +58,7 @@ void travel(std::vector<GradientSpec>& gradients, const PlannedGroup& group,
   }
 }
 
-/// When all of a group is ready: backward computes the last registered first.
+/// The order in which groups become ready: backward computes the last registered gradient first.
 bool is_ready_before(const OpenChoice& a, const OpenChoice& b) {
   return std::ranges::min(a.group.gradients) > std::ranges::min(b.group.gradients);
 }
@@ -72,7 +72,7 @@ std::string PlannedGroup::name(std::span<const GradientSpec> all) const {
 }
 
 std::vector<PlannedGroup> plan_groups(std::span<const GradientSpec> gradients) {
-  // Backward computes the last registered first.
+  // Backward computes the last registered gradient first.
   std::map<std::string, std::vector<std::size_t>> by_spec;
   for (std::size_t i = gradients.size(); i-- > 0;) {
     if (!gradients[i].compression.empty()) by_spec[gradients[i].compression].push_back(i);

@@ -17,9 +17,9 @@
 
 namespace kolo {
 
-/// Gradients of one set with one spec that share payloads and owners.
+/// Gradients of a set with equal specs that share payloads and owners.
 struct PlannedGroup {
-  std::vector<std::size_t> gradients;  ///< In the order in which they are expected to be ready.
+  std::vector<std::size_t> gradients;  ///< In the expected order of readiness.
   CompressionSpec spec;
   std::size_t count = 0;  ///< Elements.
 
@@ -27,48 +27,50 @@ struct PlannedGroup {
   std::string name(std::span<const GradientSpec> all) const;
 };
 
-/// Groups the gradients whose `compression` is not empty, by spec and size: a property of the job,
-/// whatever `fusion_bytes` is. Pure; equal on all ranks.
+/// Groups the gradients whose `compression` is not empty, by spec and size. The groups depend on
+/// the job only, not on `fusion_bytes`. Pure; equal on all ranks.
 std::vector<PlannedGroup> plan_groups(std::span<const GradientSpec> gradients);
 
-/// The group as its schedules and its codec know it; a route that was left open is kPairwise.
+/// Options for the group's schedules and codec; a route that was left open is kPairwise.
 SparseOptions sparse_options(const PlannedGroup& group, std::span<const GradientSpec> gradients);
 
-/// The group as one of the buckets of a set: for `Readiness` and for statistics.
+/// The group as a bucket of a set, for `Readiness` and for statistics.
 PlannedBucket planned_bucket(const PlannedGroup& group, std::span<const GradientSpec> gradients,
                              ReduceOp op);
 
-/// So many iterations travel dense where `auto` might compress, and are measured; what they say is
-/// in force from the next one on.
+/// If `auto` might compress gradients, they are sent dense and measured in this many iterations;
+/// the decision takes effect in the next one.
 inline constexpr std::size_t kMeasuredIterations = 20;
 
-/// A group that travels dense until steps are measured.
+/// A group that is sent dense until steps are measured.
 struct OpenChoice {
   PlannedGroup group;
-  std::size_t decision = 0;  ///< Its place among all decisions.
+  std::size_t decision = 0;  ///< Index in all decisions.
 };
 
 struct CompressionChoices {
-  std::vector<CompressionDecision> decisions = {};  ///< One for each group that left a choice.
-  std::vector<OpenChoice> open = {};                ///< In the order of readiness.
+  /// One for each group whose spec left a choice.
+  std::vector<CompressionDecision> decisions = {};
+  std::vector<OpenChoice> open = {};  ///< In order of readiness.
 };
 
-/// Decides what specs leave open, `auto` and routes, by what links cost, and writes it
-/// to the gradients: dense, or a codec by a named route. Each compression group is decided by
-/// itself, but for those of `auto` whose exchange compression would make 1.2 times as fast: these
-/// become dense, and `settle_compression` says at last what they are.
+/// Decides what specs leave open, `auto` and routes, by link costs, and writes the decision to the
+/// gradients: dense, or a codec with a named route. Each compression group is decided separately.
+/// Groups of `auto` whose exchange compression would make 1.2 times as fast stay open: they begin
+/// dense, and `settle_compression` decides them.
 ///
 /// On one node `auto` is dense whatever was measured: owners sum in mapped memory, and no selection
-/// is faster than what it reads. Routes go by that memory there. Between nodes each
-/// rank is taken to exchange its part of the tensors over its share of the node's link.
+/// is faster than reading it. Routes there depend on the cost of that memory. Between nodes the
+/// model assumes that each rank exchanges its part of the tensors over its share of the node's
+/// link.
 ///
 /// Threads: pure; any. Equal arguments give equal choices: costs are rank 0's.
 CompressionChoices choose_compression(std::vector<GradientSpec>& gradients, const ProcessGrid& grid,
                                       const LinkCosts& costs);
 
-/// Decides all that is open, by what dense steps took (`choose_step`), and writes it to the
-/// gradients and to the decisions; nothing is open then. Returns whether anything is compressed.
-/// A group that becomes sparse has `kMeasuredIterations` dense ones behind it, which its spec says.
+/// Decides all open groups by the measured times of dense steps (`choose_step`), and writes the
+/// results to the gradients and to the decisions. Returns whether any gradient is compressed. The
+/// spec of a group that becomes sparse says that `kMeasuredIterations` dense ones are done.
 /// Threads: pure; any.
 bool settle_compression(std::vector<GradientSpec>& gradients, CompressionChoices& choices,
                         const DenseSteps& measured, const ProcessGrid& grid,
@@ -77,8 +79,8 @@ bool settle_compression(std::vector<GradientSpec>& gradients, CompressionChoices
 /// The open choices, one per line; equal on all ranks.
 std::string describe(const CompressionChoices& choices, std::span<const GradientSpec> gradients);
 
-/// The measurement of a rank as the value of a vote in which the least one counts: that of the rank
-/// that waited least, the last to finish computing. Units: 0.1 us; longer than 429 s reads as that.
+/// A rank's measurement as the value of a vote that takes the minimum: the value of the rank that
+/// waited least, which was the last to finish computing. Unit: 0.1 us, at most 429 s.
 std::uint64_t to_word(const DenseSteps& steps);
 DenseSteps dense_steps(std::uint64_t word);
 

@@ -11,7 +11,7 @@ constexpr const char* kName = "state of compression";
 
 std::uint64_t as_bits(int value) { return static_cast<std::uint64_t>(std::int64_t{value}); }
 
-/// Flags as bits, the first one the lowest.
+/// Packs flags into bits, the first flag in the lowest bit.
 template <typename... Flags>
 std::uint64_t packed(Flags... flags) {
   std::uint64_t bits = 0;

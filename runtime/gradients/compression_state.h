@@ -11,9 +11,10 @@
 
 namespace kolo {
 
-/// What a gradient set carries from one iteration to the next on one rank, for its checkpoint.
+/// The state that a gradient set keeps between iterations on one rank, for its checkpoint.
 struct CompressionState {
-  /// A gradient on a 16-bit wire: its exponent, the same on all ranks, and the history behind it.
+  /// A gradient on a 16-bit wire: its exponent, the same on all ranks, and the history that led to
+  /// it.
   struct Wire {
     std::string gradient;
     WireMemory memory;
@@ -25,15 +26,15 @@ struct CompressionState {
   friend bool operator==(const CompressionState&, const CompressionState&) = default;
 };
 
-/// As bytes of a file, in the byte order of this machine, and back, bit for bit.
-/// Errors: KoloError(kData) if `bytes` is truncated or no such state.
+/// Converts the state to bytes of a file, in the byte order of this machine, and back, bit for bit.
+/// Errors: KoloError(kData) if `bytes` is truncated or not such a state.
 std::vector<std::byte> to_bytes(const CompressionState& state);
 CompressionState compression_state_from(std::span<const std::byte> bytes);
 
-/// The part of the state that every rank of a new job shares, from those of all old ranks in order:
-/// everything but the feedback. If one old rank had something left to report about a wire, every
-/// new rank reports it. Pure.
-/// Errors: KoloError(kData) if the ranks' steps or gradients differ, or there are none.
+/// The part of the state that is equal on all ranks of a new job, from the states of all old ranks
+/// in rank order: everything except the feedback. If an old rank had not yet reported a wire, every
+/// new rank reports it. Pure. Errors: KoloError(kData) if the ranks' steps or gradients differ, or
+/// there are none.
 CompressionState common_state(std::span<const CompressionState> old_ranks);
 
 }  // namespace kolo

@@ -13,13 +13,13 @@
 
 namespace kolo {
 
-/// What orders the streams of the program with those of the runtime: an event per gradient in
-/// device memory, and one per bucket. Without a device it is empty.
+/// Events that order user and runtime streams: one per gradient in device memory, and one per
+/// bucket. Without a device there are none.
 ///
-/// Threads: `attach` and `plan` are the engine's, between iterations; the rest is anyone's.
+/// Threads: `attach` and `plan` are the engine's, between iterations; any thread may call the rest.
 class GradientEvents {
  public:
-  /// Gives every gradient in device memory its event. `device` outlives it.
+  /// Creates an event for every gradient in device memory. `device` outlives it.
   void attach(Device& device, std::span<const GradientSpec> gradients) {
     device_ = &device;
     clear_ = std::make_unique<DeviceClear>(device);
@@ -28,24 +28,24 @@ class GradientEvents {
       ready_.push_back(is_on_device ? device.make_event() : nullptr);
     }
   }
-  /// By bucket, the event behind its results; null for one in host memory.
+  /// The event after each bucket's results; null for a bucket in host memory.
   void plan(std::vector<const Event*> finished) { finished_ = std::move(finished); }
 
   bool has_device() const { return device_ != nullptr; }
   bool is_on_device(std::size_t bucket) const { return finished_[bucket] != nullptr; }
   const Event& ready(std::size_t gradient) const { return *ready_[gradient]; }
 
-  /// The gradient is ready behind what `stream` does now.
+  /// The gradient is ready after the work enqueued on `stream` so far.
   void record(std::size_t gradient, NativeStream stream) {
     device_->record(stream, *ready_[gradient]);
   }
-  /// Sets the gradient to zero, behind what `stream`, if there is one, does now; it is ready behind
-  /// that.
+  /// Sets the gradient to zero, after the work enqueued on `stream` so far, if there is one. The
+  /// gradient is ready after that.
   void clear(std::size_t gradient, const BufferView& view, std::optional<NativeStream> stream) {
     if (stream) record(gradient, *stream);
     clear_->clear(gradient, view, *ready_[gradient]);
   }
-  /// `stream` goes on behind the results of all buckets.
+  /// Makes `stream` wait for the results of all buckets.
   void await_all(NativeStream stream) {
     for (const Event* event : finished_) {
       if (event != nullptr) device_->wait(stream, *event);

@@ -83,7 +83,7 @@ void GradientGroup::measure_dense_steps(const Clock& clock, std::function<void()
 bool GradientGroup::settle(const DenseSteps& measured, const ProcessGrid& grid,
                            const LinkCosts& costs) {
   const bool has_changed = settle_compression(travelling_, choices_, measured, grid, costs);
-  // Those in the arena stay there, with gaps where others have left the buckets.
+  // Gradients in the arena stay there; where others have left the buckets, gaps remain.
   for (std::size_t i = 0; has_changed && i < travelling_.size(); ++i) {
     travelling_[i].data = views_[i].data;
   }
@@ -208,7 +208,7 @@ std::string_view GradientGroup::stand_in(std::uint64_t) {
   return {};
 }
 
-/// The iteration is like one of a rank that marks all gradients absent, and waits.
+/// Runs the iteration of a rank that marks all gradients absent, and waits.
 std::vector<std::size_t> GradientGroup::move_stand_in() {
   std::vector<std::size_t> buckets;
   if (stand_in_ == StandIn::kNone) return buckets;

@@ -29,28 +29,29 @@
 
 namespace kolo {
 
-/// A registered gradient set as the engine knows it: what was registered, where gradients live, the
-/// plan, the buckets. What the user's threads do in an iteration is in `iterations()`.
+/// A registered gradient set, as the engine sees it: what was registered, the memory of the
+/// gradients, the plan, the buckets. `iterations()` serves the user's threads during an iteration.
 ///
-/// The engine fills in places and plan before `registration()` completes. Places are constant; the
-/// plan may change at the end of an iteration, of which the vote on it is a part like a bucket.
+/// The engine sets memory and plan before `registration()` completes. The memory never changes; the
+/// plan may change at the end of an iteration, after a vote that is part of the iteration like a
+/// bucket.
 ///
-/// Threads: the engine's; between iterations, which order the two, the user's may read.
+/// Threads: the engine's. Between iterations, which order the two, the user's may read.
 class GradientGroup final : public BucketOwner {
  public:
-  /// `choices` are those that led to the gradients' compression, and what is left to decide of it.
+  /// `choices` led to the gradients' compression, and hold the open decisions.
   GradientGroup(std::string name, std::vector<GradientSpec> gradients, GradientOptions options,
                 CompressionChoices choices = {});
-  /// Writes its iterations there, too. Before: it is not submitted yet.
+  /// Also writes its iterations to `timeline`. Precondition: it is not submitted yet.
   void write_to(std::shared_ptr<Timeline> timeline) { iterations_.write_to(std::move(timeline)); }
 
   const std::string& name() const { return name_; }
-  /// As they were registered, with their weights behind them if the divisor needs some.
+  /// The gradients as registered, followed by their weights if the divisor needs some.
   const std::vector<GradientSpec>& gradients() const { return gradients_; }
-  /// Their number, without weights.
+  /// Number of gradients, without weights.
   std::size_t size() const { return size_; }
   const GradientOptions& options() const { return options_; }
-  /// Threads: any, as these have locks of their own.
+  /// Threads: any, since these have their own locks.
   TicketState& registration() { return registration_; }
   GradientIterations& iterations() { return iterations_; }
   const GradientIterations& iterations() const { return iterations_; }
@@ -59,28 +60,29 @@ class GradientGroup final : public BucketOwner {
 
   // --- The engine's thread --------------------------------------------------------------------
 
-  /// Name, gradients and what is left to decide: alike on all ranks.
+  /// Name, gradients and open choices; must be equal on all ranks.
   std::string describe() const;
-  /// How gradients travel now, which `settle` changes.
+  /// How gradients are sent now; changed by `settle`.
   const std::vector<GradientSpec>& travelling() const { return travelling_; }
-  /// Memory for a gradient that the caller has no memory for and that cannot live in its bucket.
+  /// Allocates a gradient for which the caller has no memory and that cannot live in its bucket.
   void* allocate(std::size_t bytes);
   void* allocate_on_device(std::size_t bytes);
-  /// Gives every gradient in device memory its ready event. `device` outlives the group's use.
+  /// Creates the ready event of every gradient in device memory. `device` outlives the group's use.
   void attach(Device& device);
-  /// The state of gradients on the host that are cast to a 16-bit wire; outlives every plan.
+  /// The state of host gradients that are cast to a 16-bit wire; outlives every plan.
   std::shared_ptr<WireState> wire_state(int ranks);
   /// The event after which a gradient in device memory is ready.
   const Event& ready_event(std::size_t gradient) const { return events_.ready(gradient); }
-  /// Where each gradient lives, and where those in the arena lie in this region of it.
+  /// Sets the memory of each gradient, and for gradients in the arena the offset in this region of
+  /// it.
   void placed(std::vector<BufferView> views, std::vector<std::optional<std::size_t>> arena_offsets,
               std::optional<std::size_t> arena_region, int ranks);
-  /// Sets the address of a gradient in device memory, which is known once its bucket is placed.
+  /// Sets the address of a gradient in device memory, once its bucket has one.
   void set_data(std::size_t gradient, void* data) { views_[gradient].data = data; }
   std::optional<std::size_t> arena_place(std::size_t gradient) const;
   std::optional<std::size_t> arena_region() const { return arena_region_; }
-  /// A plan, with each bucket's id, and for buckets in device memory the event behind their results
-  /// (null for others). Between iterations, or as the last part of one.
+  /// Sets the plan, each bucket's id, and for buckets in device memory the event after their
+  /// results (null for others). Called between iterations, or as the last part of one.
   void planned(Plan plan, std::vector<BucketId> buckets, std::vector<const Event*> finished_events,
                PlanSummary summary);
   const std::vector<BucketId>& buckets() const { return buckets_; }
@@ -91,19 +93,19 @@ class GradientGroup final : public BucketOwner {
   CompressedSet& compressed() { return compressed_; }
   const CompressedSet& compressed() const { return compressed_; }
 
-  /// Whether some gradients travel dense only until steps are measured.
+  /// Whether some gradients are sent dense only until steps are measured.
   bool is_open() const { return !choices_.open.empty(); }
-  /// Whether this gradient is one of them. Also the user's threads, between iterations.
+  /// Whether this gradient is one of those. User's threads may call it, too, between iterations.
   bool is_undecided(std::size_t gradient) const;
   /// Begins the first of `kMeasuredIterations` dense iterations. They are timed, and the last one
-  /// ends with a vote: when nothing else is left of it, the engine's thread calls `cast_vote`.
+  /// ends with a vote: once only the vote is left of it, the engine's thread calls `cast_vote`.
   /// `clock` outlives them.
   void measure_dense_steps(const Clock& clock, std::function<void()> cast_vote);
-  /// Decides what is open. Returns whether gradients travel in another way now, which is not
-  /// planned yet.
+  /// Makes the open decisions. Returns whether gradients are now sent in another way, which must
+  /// then be planned.
   bool settle(const DenseSteps& measured, const ProcessGrid& grid, const LinkCosts& costs);
   const std::vector<CompressionDecision>& decisions() const { return choices_.decisions; }
-  /// Fails what is under way, and every later call. The first error counts.
+  /// Fails the current iteration and every later call. The first error counts.
   void fail(const Error& error) noexcept;
 
   void bucket_started(std::size_t index) override { iterations_.bucket_started(index); }
@@ -112,13 +114,13 @@ class GradientGroup final : public BucketOwner {
   void bucket_abandoned(std::size_t) override { iterations_.bucket_abandoned(); }
   void bucket_rejected(const Error& error) override { fail(error); }
   std::string_view stand_in(std::uint64_t uses) override;
-  /// Whether an iteration without data of this rank is due or under way.
+  /// Whether an iteration without data of this rank is due or in progress.
   bool stands_in() const { return stand_in_ != StandIn::kNone; }
-  /// Begins or ends it if that is due. Returns the buckets that are ready.
+  /// Begins or ends such an iteration if that is due. Returns the buckets that are ready.
   std::vector<std::size_t> move_stand_in();
-  /// All of them: without one, no iteration of the set ends.
+  /// All buckets: without one of them, no iteration of the set ends.
   std::vector<BucketId> buckets_rejected_with(BucketId id) const override;
-  /// Those that wait for its registration or for its gradients.
+  /// Threads that wait for its registration or for its gradients.
   int waiters() const override { return iterations_.waiters() + registration_.waiters(); }
   bool is_watched() const override { return iterations_.is_watched(); }
 
@@ -126,11 +128,11 @@ class GradientGroup final : public BucketOwner {
 
   /// Marks a gradient as complete. Errors: as `GradientSet::ready`.
   std::optional<GradientIterations::ReadyBucket> mark(std::size_t gradient);
-  /// Marks a gradient that this rank has none of: fills it with what changes no result. Errors: as
-  /// `GradientSet::absent`.
+  /// Marks a gradient as unused by this rank: fills it with the identity of the reduction. Errors:
+  /// as `GradientSet::absent`.
   std::optional<GradientIterations::ReadyBucket> mark_absent(
       std::size_t gradient, std::optional<NativeStream> stream = std::nullopt);
-  /// To be called after each mark: the weights of the iteration may be complete, too.
+  /// Called after each mark, which may have completed the weights of the iteration.
   std::optional<GradientIterations::ReadyBucket> mark_weights() {
     return iterations_.mark_weights();
   }
@@ -147,9 +149,10 @@ class GradientGroup final : public BucketOwner {
   const std::vector<BufferView>& views() const { return views_; }
   PlanSummary summary() const;
   std::uint64_t too_large() const { return wire_state_ ? wire_state_->too_large() : 0; }
-  /// Between iterations, as all that follows of compression. `world_size` is that of this job.
+  /// Called between iterations, like the functions for compression below. `world_size` is that of
+  /// this job.
   CompressionState save_compression() const;
-  /// Errors: KoloError(kData) if it is not of this set; nothing has changed then.
+  /// Errors: KoloError(kData) if the state is of another set; then nothing has changed.
   void load_compression(const CompressionState& state);
   void remap_compression(std::span<const CompressionState> old_ranks, int world_size);
 
@@ -169,14 +172,14 @@ class GradientGroup final : public BucketOwner {
   std::vector<DeviceMemory> device_memory_;
   std::shared_ptr<WireState> wire_state_;  // shared with packers; null until one needs it
   std::vector<BufferView> views_;
-  std::vector<std::optional<std::size_t>> arena_offsets_;  // by gradient, in the region
+  std::vector<std::optional<std::size_t>> arena_offsets_;  // by gradient, in the region of the set
   std::optional<std::size_t> arena_region_;
   std::vector<BucketId> buckets_;
   CompressedSet compressed_;
   GradientEvents events_;
   std::function<void()> cast_vote_;
   StandIn stand_in_ = StandIn::kNone;
-  std::optional<GradientDivisor> divisor_;  // if it needs weights, once they have a place
+  std::optional<GradientDivisor> divisor_;  // if it needs weights, once they have memory
   GradientIterations iterations_{name_, gradients_, size_, compressed_, events_};
 
   mutable Mutex mutex_;

@@ -49,7 +49,7 @@ std::optional<GradientIterations::ReadyBucket> GradientIterations::mark_weights(
   if (size_ == gradients_.size()) return std::nullopt;
   const MutexLock lock(mutex_);
   if (error_) throw KoloError(*error_);
-  if (marks_ != size_) return std::nullopt;  // Or another thread has marked them.
+  if (marks_ != size_) return std::nullopt;  // Another thread may have marked them.
   return count(size_);
 }
 
@@ -132,7 +132,8 @@ bool GradientIterations::wait_until_all(const std::atomic<std::size_t>& progress
     const Waiting waiting(waiters_);
     in_time = wait_until(Deadline(timeout, now), driver, settled, mutex_, changed_);
   }
-  // Reads all gradients that travel dense, which the engine leaves alone until the next iteration.
+  // Reads all gradients that are sent dense; the engine does not touch them until the next
+  // iteration.
   const bool is_finite = in_time && !failed() && compressed_.is_finite();
   const MutexLock lock(mutex_);
   if (error_) throw KoloError(*error_);
@@ -182,7 +183,7 @@ int GradientIterations::event() {
   const MutexLock lock(mutex_);
   if (!event_) {
     event_ = make_event_fd();
-    if (error_ || finished_ > 0) raise_event(event_.get());  // Perhaps there is nothing to take.
+    if (error_ || finished_ > 0) raise_event(event_.get());  // There may be nothing to take.
   }
   return event_.get();
 }
@@ -265,7 +266,7 @@ bool GradientIterations::in_flight() const {
 
 void GradientIterations::write(const Timeline::Span& waited) const {
   for (std::size_t i = 0; i < spans_.size(); ++i) {
-    // One in device memory may still be under way.
+    // A bucket in device memory may still be running.
     if (spans_[i].ended >= spans_[i].began) timeline_->bucket(name_, i, spans_[i]);
   }
   const std::vector<CompressionStats> groups = compressed_.stats();
@@ -290,7 +291,7 @@ void GradientIterations::plan(Plan dense) {
   dense_ = dense.buckets.size();
   compressed_.append_to(dense);
   readiness_.emplace(dense);
-  // If an iteration is under way, all its buckets are over.
+  // If an iteration is in progress, all its buckets are over.
   ends_.assign(dense.buckets.size(), begun_);
 }
 
@@ -338,7 +339,7 @@ void GradientIterations::vote_ended() {
 void GradientIterations::begin_next() {
   ends_with_vote_ = until_vote_ == 1;
   if (until_vote_ > 0) --until_vote_;
-  // Until now they are those of the iteration that is over.
+  // Until now these are the spans of the last iteration.
   if (spans_.size() != dense_) spans_.assign(dense_, {});
   ++begun_;
   taken_.assign(size_, false);

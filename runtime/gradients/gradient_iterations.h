@@ -26,15 +26,15 @@ class Driver;
 /// How the user marks a gradient.
 enum class MarkCall : std::uint8_t { kNone, kReady, kAbsent };
 
-/// The iterations of a gradient set, where the user's threads and the engine's meet: those mark
-/// gradients and wait, this one counts the parts of an iteration (its buckets, and a vote if it
-/// ends with one) that are over.
+/// The iterations of a gradient set. The user's threads mark gradients and wait; the engine's
+/// thread counts the parts of an iteration that are over: its buckets, and a vote if it ends with
+/// one.
 ///
-/// Threads: any, under a lock of its own; whose a call is stands above it.
+/// Thread-safe, by a lock of its own; each section names the threads that call its functions.
 class GradientIterations {
  public:
-  /// Everything outlives it. `compressed` and `events` are the set's. The user marks the first
-  /// `size` gradients; one that follows holds weights.
+  /// All arguments outlive it. `compressed` and `events` are those of the set. The user marks the
+  /// first `size` gradients; further ones hold weights.
   GradientIterations(const std::string& name, const std::vector<GradientSpec>& gradients,
                      std::size_t size, CompressedSet& compressed, GradientEvents& events);
 
@@ -43,38 +43,39 @@ class GradientIterations {
   /// A bucket whose gradients are all marked.
   struct ReadyBucket {
     std::size_t index = 0;
-    /// Nothing is left to mark in this iteration; to be followed by `end_marking`.
+    /// No gradient is left to mark in this iteration; the caller then calls `end_marking`.
     bool is_last = false;
-    /// And in former ones `wait` came at once after that.
+    /// In former iterations `wait` followed at once.
     bool expects_wait = false;
   };
-  /// Notes that the user marked a gradient. Returns its bucket if that was the last gradient it
-  /// waited for. Errors: UsageError if it was marked before; the error of a failed set.
+  /// Notes that the user marked a gradient. Returns its bucket if that was the bucket's last
+  /// unmarked gradient. Errors: UsageError if it was marked before; the error of a failed set.
   std::optional<ReadyBucket> mark(std::size_t gradient) KOLO_EXCLUDES(mutex_);
-  /// The same for one in device memory that a stream is going to write.
+  /// As `mark`, for a gradient in device memory that a stream is going to write.
   std::optional<ReadyBucket> mark(std::size_t gradient, NativeStream stream);
-  /// The same in two halves, between which the caller writes the gradient: `claim` has the errors.
+  /// `mark` in two steps, between which the caller writes the gradient. `claim` throws the errors.
   void claim(std::size_t gradient, MarkCall call) KOLO_EXCLUDES(mutex_);
   std::optional<ReadyBucket> mark_claimed(std::size_t gradient) KOLO_EXCLUDES(mutex_);
   /// Marks the weights, if there are any and all gradients are marked. Errors: as `mark`.
   std::optional<ReadyBucket> mark_weights() KOLO_EXCLUDES(mutex_);
-  /// The call that marked the last gradient returns.
+  /// Called when the call that marked the last gradient returns.
   void end_marking() KOLO_EXCLUDES(mutex_);
-  /// See `GradientSet::wait`; the caller's thread drives, if there is a driver. Returns false on
-  /// time-out.
+  /// See `GradientSet::wait`. The caller's thread drives the engine, if there is a driver. Returns
+  /// false on time-out.
   bool wait(std::chrono::milliseconds timeout, Driver* driver = nullptr);
   bool wait(std::chrono::milliseconds timeout, NativeStream stream, Driver* driver = nullptr);
-  /// See `GradientSet::wait` of one gradient: waits for it and for the weights, if there are any.
+  /// See `GradientSet::wait` of one gradient. Also waits for the weights, if there are any.
   bool wait_for(std::size_t gradient, std::chrono::milliseconds timeout, Driver* driver = nullptr)
       KOLO_EXCLUDES(mutex_);
   /// See `GradientSet::event`.
   int event() KOLO_EXCLUDES(mutex_);
   /// See `GradientSet::take_combined`, without the division by weights.
   std::vector<std::size_t> take_combined() KOLO_EXCLUDES(mutex_);
-  /// Waits for former iterations, of which a stream may have ended the wait. Returns false if some
-  /// gradients of the current one are marked, if the set has failed, and on time-out.
+  /// Waits for former iterations, whose `wait` may have ended on a stream before their end. Returns
+  /// false if some gradients of the current iteration are marked, if the set has failed, and on
+  /// time-out.
   bool finish(std::chrono::milliseconds timeout, Driver* driver) KOLO_EXCLUDES(mutex_);
-  /// Waits until a set that fails has failed, and no bucket of it runs on.
+  /// Waits until a failing set has failed and none of its buckets runs.
   void await_stop(Driver* driver) KOLO_EXCLUDES(mutex_);
   /// Whether `wait` on a stream would return at once.
   bool all_enqueued() const KOLO_EXCLUDES(mutex_);
@@ -84,16 +85,16 @@ class GradientIterations {
 
   // --- Any thread -----------------------------------------------------------------------------
 
-  /// Whether an iteration has begun that is not over, or that no `wait` has ended.
+  /// Whether an iteration has begun that is not over, or that no `wait` has completed.
   bool in_flight() const KOLO_EXCLUDES(mutex_);
-  /// Whether something may still use the memory of gradients: an iteration that is in flight, or a
-  /// bucket that runs on although the set has failed.
+  /// Whether the memory of gradients may still be in use: by an iteration in flight, or by a bucket
+  /// that still runs after the set has failed.
   bool uses_memory() const { return in_flight() || running_ > 0; }
   /// The gradients of this iteration that are not marked.
   std::vector<std::size_t> unmarked() const KOLO_EXCLUDES(mutex_);
-  /// Their names, for people.
+  /// Names of gradients, for an error text.
   std::string names_of(const std::vector<std::size_t>& gradients) const;
-  /// Whether it has an error, which every later call throws.
+  /// Whether the set has an error, which every later call throws.
   bool failed() const { return has_failed_.load(std::memory_order_acquire); }
   /// Threads that wait.
   int waiters() const { return waiters_; }
@@ -102,44 +103,44 @@ class GradientIterations {
 
   // --- The engine's thread --------------------------------------------------------------------
 
-  /// Iterations are also written to `timeline`. Call it before the first one.
+  /// Also writes iterations to `timeline`. Call it before the first one.
   void write_to(std::shared_ptr<Timeline> timeline) { timeline_ = std::move(timeline); }
-  /// From now on gradients are in the buckets of `dense`, followed by those of the compressed set.
-  /// Between iterations, or as the last part of one.
+  /// Sets the buckets: those of `dense`, followed by those of the compressed set. Called between
+  /// iterations, or as the last part of one.
   void plan(Plan dense) KOLO_EXCLUDES(mutex_);
-  /// Begins the first iteration of a set that has nothing to vote on.
+  /// Begins the first iteration of a set without a vote.
   void begin() KOLO_EXCLUDES(mutex_);
   /// Begins the first of `kMeasuredIterations`. They are timed, and the last one ends with a vote.
   /// `clock` outlives them.
   void begin_measured(const Clock& clock) KOLO_EXCLUDES(mutex_);
-  /// The times of the measured iterations; timing ends.
+  /// Ends timing and returns the times of the measured iterations.
   DenseSteps take_dense_steps() KOLO_EXCLUDES(mutex_);
 
   void bucket_started(std::size_t index) KOLO_EXCLUDES(mutex_);
   void bucket_enqueued() KOLO_EXCLUDES(mutex_);
-  /// Returns whether a vote is all that is left of the iteration.
+  /// Returns whether only a vote is left of the iteration.
   bool bucket_finished(std::size_t index) KOLO_EXCLUDES(mutex_);
   void bucket_abandoned() KOLO_EXCLUDES(mutex_);
-  /// The engine has ended, and with it everything that ran.
+  /// The engine has ended, and every bucket with it.
   void stop() noexcept KOLO_EXCLUDES(mutex_);
-  /// `wait` is due, which counts as waiting from now on.
+  /// `wait` is due; until it is called, the set counts as waiting.
   void begin_wait() KOLO_EXCLUDES(mutex_);
-  /// `wait` would return at once.
+  /// Whether `wait` would return at once.
   bool is_over() const KOLO_EXCLUDES(mutex_);
-  /// Gradients of an iteration are marked that no `wait` has ended.
+  /// Whether gradients are marked in an iteration that no `wait` has completed.
   bool is_marked() const KOLO_EXCLUDES(mutex_);
-  /// The vote is decided and its outcome planned: the iteration that it was the last part of ends.
+  /// The vote is decided and its result planned, which ends the iteration.
   void vote_ended() KOLO_EXCLUDES(mutex_);
-  /// Fails what is under way, and every later call. The first error counts.
+  /// Fails the current iteration and every later call. The first error counts.
   void fail(const Error& error) noexcept KOLO_EXCLUDES(mutex_);
 
  private:
   /// Waits until `progress` has counted the parts of this iteration, then ends it.
   bool wait_until_all(const std::atomic<std::size_t>& progress, std::chrono::milliseconds timeout,
                       Driver* driver) KOLO_EXCLUDES(mutex_);
-  /// Its bucket is over in this iteration, and that of the weights.
+  /// The bucket of the gradient and that of the weights are over in this iteration.
   bool is_combined(std::size_t gradient) const KOLO_REQUIRES(mutex_);
-  /// A thread is about to wait. Errors: UsageError for gradients that are not marked.
+  /// Called before a thread waits. Errors: UsageError for gradients that are not marked.
   void begin_waiting(TimePoint now) KOLO_REQUIRES(mutex_);
   void take(std::size_t gradient, MarkCall call) KOLO_REQUIRES(mutex_);
   std::optional<ReadyBucket> count(std::size_t gradient) KOLO_REQUIRES(mutex_);

@@ -28,7 +28,7 @@ std::string bucket_text(const GradientGroup& group, const PlannedBucket& bucket,
   return fmt::format("bucket {} of '{}' ({})", index, group.name(), quoted(names));
 }
 
-/// Bytes of all gradients in this kind of memory, in the dtypes in which they travel.
+/// Bytes of all gradients in this kind of memory, in the dtypes in which they are sent.
 std::size_t bytes_in(MemoryKind memory, const GradientGroup& group) {
   std::size_t bytes = 0;
   for (const GradientSpec& gradient : group.travelling()) {
@@ -38,15 +38,14 @@ std::size_t bytes_in(MemoryKind memory, const GradientGroup& group) {
   return bytes;
 }
 
-/// A plan before anything is allocated for it.
+/// A plan for which nothing is allocated yet.
 struct Draft {
   Plan plan;
   std::vector<BucketPlan> buckets;
-  std::size_t fusion_bytes = 0;  // that was aimed at
+  std::size_t fusion_bytes = 0;  // the target size of buckets
 };
 
-/// The order in which gradients are expected: last registered first. Weights are known once all
-/// gradients are.
+/// The expected order of readiness: last registered gradient first. Weights follow all gradients.
 std::vector<std::size_t> expected_order(const GradientGroup& group) {
   std::vector<std::size_t> order;
   for (std::size_t i = group.size(); i-- > 0;) order.push_back(i);
@@ -54,7 +53,7 @@ std::vector<std::size_t> expected_order(const GradientGroup& group) {
   return order;
 }
 
-/// The size of buckets that a set aims at in this kind of memory.
+/// The target size of a set's buckets in this kind of memory.
 std::size_t fusion_bytes_of(const GradientGroup& group, const PlanContext& context,
                             MemoryKind memory) {
   return fusion_bytes(context, memory, bytes_in(memory, group));
@@ -89,7 +88,7 @@ Draft draft(const GradientGroup& group, const PlanContext& context) {
   return draft;
 }
 
-/// A fingerprint of which gradients share a bucket, and where in it each lies.
+/// A hash of the assignment of gradients to buckets, and of their offsets in them.
 std::uint64_t fingerprint(const Plan& plan) {
   std::vector<std::uint64_t> words;
   for (const PlannedBucket& bucket : plan.buckets) {
@@ -99,8 +98,8 @@ std::uint64_t fingerprint(const Plan& plan) {
   return XXH3_64bits(words.data(), words.size() * sizeof(words[0]));
 }
 
-/// Gives gradients of the host a place for good: the caller's, one in the arena, or memory of the
-/// group. Those of device memory get theirs with their buckets.
+/// Assigns permanent memory to gradients in host memory: the caller's, the arena's, or the group's.
+/// Gradients in device memory get theirs with their buckets.
 void place_gradients(GradientGroup& group, const PlanContext& context) {
   const auto& gradients = group.travelling();
   const ArenaPlaces places = place_in_arena(gradients, planner_options(group, context));
@@ -131,7 +130,7 @@ std::shared_ptr<WirePacker> make_wire_packer(const PlannedBucket& bucket,
                                       std::move(state), std::move(name));
 }
 
-/// Makes the buckets of a draft.
+/// Adds the buckets of a draft.
 void install(GradientGroup& group, const PlanContext& context, Draft draft) {
   const auto& gradients = group.travelling();
   PlanSummary summary{.gradients = group.size(),
@@ -203,7 +202,8 @@ void install(GradientGroup& group, const PlanContext& context, Draft draft) {
 }  // namespace
 
 void plan_gradients(GradientGroup& group, const PlanContext& context) {
-  // Compiled before anything is allocated: an algorithm that does not fit leaves nothing behind.
+  // Compiled before anything is allocated, so that an algorithm that does not fit leaves nothing
+  // behind.
   Draft planned = draft(group, context);
   if (context.lane != nullptr) group.attach(context.lane->device());
   place_gradients(group, context);

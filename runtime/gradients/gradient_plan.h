@@ -5,19 +5,19 @@
 
 namespace kolo {
 
-/// Plans an agreed gradient set: buckets, their schedules and places, and where each gradient
-/// lives. All ranks call it at the same point of the order of decisions, so that all plan alike.
+/// Plans an agreed gradient set: its buckets, their schedules and offsets, and the memory of each
+/// gradient. All ranks call it at the same point of the order of decisions, so all plan alike.
 /// Errors: KoloError(kConfig) for an algorithm that does not fit, UsageError for device memory
-///         without a device, alike on all ranks; KoloError(kResources).
+///         without a device, both on all ranks; KoloError(kResources).
 void plan_gradients(GradientGroup& group, const PlanContext& context);
 
-/// Plans a set in host memory anew after some gradients came to be compressed: new dense buckets
-/// replace the old ones, and sparse gradients get groups. Gradients stay where they are. All ranks
-/// call it at the same point of the order of decisions, after the same iteration.
-/// Errors: KoloError(kResources).
+/// Plans a set in host memory again after some gradients were chosen for compression: new dense
+/// buckets replace the old ones, and sparse gradients get groups. Gradients keep their memory. All
+/// ranks call it at the same point of the order of decisions, after the same iteration. Errors:
+/// KoloError(kResources).
 void replan_gradients(GradientGroup& group, const PlanContext& context);
 
-/// Gives back what a set has that no rank uses any more; see `BucketTable::remove`.
+/// Gives back the buckets of a set that no rank uses any more; see `BucketTable::remove`.
 void remove_gradients(const GradientGroup& group, BucketTable& buckets);
 
 }  // namespace kolo

@@ -70,7 +70,7 @@ void GradientSets::plan(const std::shared_ptr<GradientGroup>& group) {
   begin(group);
 }
 
-/// Its first iteration begins and its registration completes.
+/// Begins the set's first iteration and completes its registration.
 void GradientSets::begin(const std::shared_ptr<GradientGroup>& group) {
   if (group->is_open()) {
     const std::weak_ptr<GradientGroup> measured = group;
@@ -81,8 +81,8 @@ void GradientSets::begin(const std::shared_ptr<GradientGroup>& group) {
   group->registration().complete();
 }
 
-/// The smallest value counts, that of the rank that waited least: all ranks decide by it, and by
-/// costs that are the same everywhere.
+/// The smallest value counts, that of the rank that waited least. All ranks decide by it, and by
+/// costs that are equal on all ranks.
 void GradientSets::cast_vote(const std::shared_ptr<GradientGroup>& group) {
   const Topic topic =
       coordinator_.vote("steps " + group->name(), to_word(group->iterations().take_dense_steps()),
@@ -104,7 +104,8 @@ void GradientSets::replace(const std::string& name) {
   const auto former = agreed_.find(name);
   if (former == agreed_.end()) return;
   if (former->second->failed()) {
-    // Other buckets than the rejected one may still be running: all stay, on all ranks alike.
+    // Other buckets than the rejected one may still be running, so on every rank the set keeps all
+    // of them.
     failed_.push_back(std::move(former->second));
   } else {
     former->second->fail(coordinator_.in_group(

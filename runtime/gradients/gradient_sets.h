@@ -14,18 +14,18 @@
 
 namespace kolo {
 
-/// The gradient sets of a job, by name: agrees with other ranks on each registration, plans it, and
-/// keeps what it replaces for as long as it is needed.
+/// The gradient sets of a job, by name. Agrees with other ranks on each registration, plans it, and
+/// keeps a replaced set for as long as it is needed.
 ///
-/// While compression's `auto` is open for a set, all ranks vote on what dense steps took in its
-/// first iterations; a set has one vote at most. It is the last part of an iteration, so no rank
-/// has a bucket in flight when it is decided. If something changes, all ranks plan the set anew at
-/// the same point of the order of decisions.
+/// While compression `auto` is open for a set, all ranks vote on the times of dense steps in its
+/// first iterations; a set has at most one vote. The vote is the last part of an iteration, so no
+/// rank has a bucket in flight when it is decided. If the decision changes the plan, all ranks plan
+/// the set again at the same point of the order of decisions.
 ///
-/// Threads: the engine's. Errors: those of the plan that may be this rank's alone.
+/// Threads: the engine's. Errors: errors of planning that may be this rank's alone.
 class GradientSets {
  public:
-  /// `step_clock` tells how long steps take. Everything outlives it.
+  /// `step_clock` times steps. All arguments outlive it.
   GradientSets(Coordinator& coordinator, const PlanContext& context, BucketRunner& runner,
                const Clock& step_clock, Activity& activity)
       : coordinator_(coordinator),
@@ -35,24 +35,24 @@ class GradientSets {
         activity_(activity) {}
 
   void submit(const std::shared_ptr<GradientGroup>& group);
-  /// The gradients of one bucket are all computed.
+  /// All gradients of one bucket are ready.
   void submit(GradientGroup& group, std::size_t bucket);
 
-  /// Takes a decision. Returns false if it is about none of these.
+  /// Handles a decision. Returns false if it does not concern gradient sets.
   bool accept(const Frame& decision);
   bool reject(const Topic& topic, const Error& error);
 
-  /// The name of a set of which gradients of this rank are marked, and that no `wait` has ended.
+  /// Name of a set in which this rank has marked gradients that no `wait` has completed.
   std::optional<std::string> marked() const;
-  /// Nothing is proposed or under way.
+  /// No registration is proposed and no iteration is in progress.
   bool is_idle() const;
-  /// Begins and ends iterations without data of this rank, as invited. Returns whether none is
-  /// left.
+  /// Begins and ends iterations without data of this rank, as peers invite it. Returns whether none
+  /// is left.
   bool move_stand_ins();
 
-  /// The job has failed: so does every set.
+  /// The job has failed, and with it every set.
   void fail_all(const Error& error) noexcept;
-  /// After that: the executor and the transport touch no memory any more.
+  /// Called after `fail_all`, when the executor and the transport no longer touch memory.
   void stop_all() noexcept;
 
  private:
@@ -70,7 +70,8 @@ class GradientSets {
   std::map<std::string, std::shared_ptr<GradientGroup>> agreed_;  // by name
   std::map<Topic, std::shared_ptr<GradientGroup>> proposed_;
   std::map<Topic, std::shared_ptr<GradientGroup>> undecided_;  // votes
-  std::vector<std::shared_ptr<GradientGroup>> failed_;         // replaced; still own their buckets
+  /// Replaced; they still own their buckets.
+  std::vector<std::shared_ptr<GradientGroup>> failed_;
 };
 
 }  // namespace kolo

@@ -15,7 +15,7 @@
 
 namespace kolo {
 
-/// A message that a user's thread sends or receives, with what it waits for.
+/// A message that a user's thread sends or receives, and its ticket.
 class MessageCall final : public Message, public TicketState {
  public:
   void complete() noexcept override { TicketState::complete(); }
@@ -24,7 +24,7 @@ class MessageCall final : public Message, public TicketState {
   std::string subject() const override { return describe(); }
 };
 
-/// Messages that are over, kept so that calls allocate little. Threads: any.
+/// A pool of finished messages, so that calls allocate little. Threads: any.
 class MessagePool {
  public:
   std::shared_ptr<MessageCall> take() KOLO_EXCLUDES(mutex_) {
@@ -35,7 +35,7 @@ class MessagePool {
     return call;
   }
 
-  /// Before: it is done, and nobody else refers to it but to drop it.
+  /// Precondition: the call is done, and every other reference will only be dropped.
   void give_back(std::shared_ptr<MessageCall> call) KOLO_EXCLUDES(mutex_) {
     call->reset();
     call->ready = nullptr;
@@ -44,15 +44,15 @@ class MessagePool {
   }
 
  private:
-  /// As many as threads that are likely to call at the same time.
+  /// The number of threads that are likely to call at the same time.
   static constexpr std::size_t kMost = 16;
 
   Mutex mutex_;
   std::vector<std::shared_ptr<MessageCall>> unused_ KOLO_GUARDED_BY(mutex_);
 };
 
-/// Makes messages of the calls of users' threads that send and receive, whose arguments it checks.
-/// The contracts are those of `Group`. Threads: any. Errors: UsageError.
+/// Makes messages from the send and receive calls of users' threads, and checks the arguments. The
+/// contracts are those of `Group`. Threads: any. Errors: UsageError.
 class MessageCalls {
  public:
   /// `pool` and `device` outlive it. `device`: null without one.

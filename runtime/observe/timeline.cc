@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kEnd = "\n]\n";
 
-/// On one line; a name may be any bytes.
+/// One line of JSON; a name may contain any bytes.
 std::string line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -105,7 +105,8 @@ void Timeline::write(const Event& event) {
   if (!failure_.empty()) log::warn(failure_);
 }
 
-/// Takes back what does not fit whole, and ends the file. There is room for the end in most cases.
+/// Removes text that does not fit completely, and ends the file. In most cases there is room for
+/// the end.
 void Timeline::append(const std::string& text) {
   if (file_ << text << std::flush) {
     bytes_ += text.size();

@@ -15,13 +15,13 @@
 
 namespace kolo {
 
-/// What the iterations of a rank's gradient sets consist of, as a file of trace events for Perfetto
-/// and chrome://tracing: one row for each bucket of a set, one for waiting, in microseconds.
+/// Writes the iterations of a rank's gradient sets to a file of trace events for Perfetto and
+/// chrome://tracing: one row for each bucket of a set and one for waiting, in microseconds.
 ///
-/// Every rank writes a file of its own, PATH.RANK, in the time of its host's steady clock, by which
-/// ranks of a host line up. Each event is a line of its own and complete, so that the file of a job
-/// that was killed lacks only the end of the list. Where a file cannot grow further, it ends with
-/// the last event that fits, and the log says so once.
+/// Every rank writes a separate file, PATH.RANK, by its host's steady clock, so that the ranks of a
+/// host line up. Each event is a complete line, so the file of a killed job only lacks the end of
+/// the list. If a file cannot grow further, it ends with the last event that fits, and the log says
+/// so once.
 ///
 /// Threads: any.
 class Timeline {
@@ -42,9 +42,9 @@ class Timeline {
     }
   };
 
-  /// From when bucket `index` of a set was ready until it was combined on this rank.
+  /// From the time when bucket `index` of a set was ready until it was combined on this rank.
   void bucket(std::string_view set, std::size_t index, const Span& span);
-  /// The same of a compression group, with what the step did.
+  /// As `bucket`, for a compression group, with the statistics of the step.
   void group(std::string_view set, const CompressionStats& stats, const Span& span);
   /// A call of `wait`.
   void wait(std::string_view set, const Span& span);
@@ -61,8 +61,9 @@ class Timeline {
   Mutex mutex_;
   std::map<std::string, std::size_t, std::less<>> rows_ KOLO_GUARDED_BY(mutex_);
   std::ofstream file_ KOLO_GUARDED_BY(mutex_);
-  std::uintmax_t bytes_ KOLO_GUARDED_BY(mutex_) = 0;  ///< Written, up to the end of an event.
-  std::string failure_ KOLO_GUARDED_BY(mutex_);       ///< Why events are missing; empty if none is.
+  /// Written so far, up to the end of an event.
+  std::uintmax_t bytes_ KOLO_GUARDED_BY(mutex_) = 0;
+  std::string failure_ KOLO_GUARDED_BY(mutex_);  ///< Why events are missing; empty if none is.
 };
 
 }  // namespace kolo

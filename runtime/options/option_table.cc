@@ -27,11 +27,11 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-/// A year: beyond any job, and in nanoseconds far from the end of a 64-bit number.
+/// A year: longer than any job, and in nanoseconds far below the largest 64-bit number.
 constexpr milliseconds kLongestTimeout = std::chrono::hours(24 * 365);
 /// A thread that polls for longer than a minute never sleeps in practice.
 constexpr microseconds kLongestSpin = std::chrono::minutes(1);
-/// The address space of a process, which is also beyond what one message or bucket can be.
+/// The address space of a process, which also exceeds any message or bucket.
 constexpr std::size_t kMostBytes = std::size_t{1} << 47;
 constexpr std::size_t kLeastArena = 4096;  // a page
 constexpr OptionRange kSpin{.least = -1, .most = kLongestSpin.count(), .unit = "microseconds"};
@@ -44,8 +44,7 @@ std::string with_range(std::string_view help, const OptionRange& range) {
   return fmt::format("{}; {}, {} to {}", help, range.unit, range.least, range.most);
 }
 
-/// The option of one field: `parse` checks a text and makes the value of it, `print` does the
-/// reverse.
+/// The option of one field: `parse` checks a text and returns the value, `print` is its inverse.
 template <typename Field, typename Parse, typename Print>
 OptionEntry option(std::string name, std::string value, std::string help, Field Options::*field,
                    bool job_wide, Parse parse, Print print) {
@@ -72,7 +71,7 @@ OptionEntry bytes_option(std::string name, std::string_view help, std::size_t Op
       bytes_text);
 }
 
-/// The same, or "auto".
+/// As `bytes_option`, and also accepts "auto".
 OptionEntry auto_bytes_option(std::string name, std::string_view help, std::size_t Options::*field,
                               std::size_t least) {
   return option(

@@ -8,11 +8,11 @@
 
 namespace kolo {
 
-// Values of options as text. A text that is no number, or a number out of range, is a
+// Parses values of options. A text that is not a number, or a number out of range, is a
 // KoloError(kConfig); an unknown choice is a UsageError. Both quote the text and say what is
 // allowed; the caller adds the option's name.
 
-/// The numbers that an option takes.
+/// The numbers that an option accepts.
 struct OptionRange {
   std::int64_t least = 0;
   std::int64_t most = 0;
@@ -24,19 +24,19 @@ std::int64_t parse_number(const std::string& text, const OptionRange& range);
 
 /// "4M" -> 4194304: a number with an optional suffix K, M or G (powers of 1024).
 std::size_t parse_bytes(const std::string& text);
-/// The same number, which must be from `least` to `most`.
+/// As `parse_bytes(text)`, for a number from `least` to `most`.
 std::size_t parse_bytes(const std::string& text, std::size_t least, std::size_t most);
 
 /// The shortest text that `parse_bytes` reads as `bytes`.
 std::string bytes_text(std::size_t bytes);
 
-/// Errors: UsageError, with the nearest choice, if `text` is none of them.
+/// Errors: UsageError, which suggests the nearest choice, if `text` is none of them.
 void check_choice(const std::string& text, std::span<const std::string> choices);
 
-/// A name or path: of at most `most_bytes` bytes, none of them a control character.
+/// Checks a name or path: at most `most_bytes` bytes, without control characters.
 void check_plain_text(const std::string& text, std::size_t most_bytes);
 
-/// "cpu", "cuda" or "cuda:INDEX".
+/// Checks for "cpu", "cuda" or "cuda:INDEX".
 void check_device_name(const std::string& text);
 
 }  // namespace kolo

@@ -13,23 +13,22 @@ namespace kolo {
 /// A size that the cost model chooses; as text "auto".
 inline constexpr std::size_t kAutoBytes = std::numeric_limits<std::size_t>::max();
 
-/// A number of threads that follows from the free cores of the node; as text "auto".
+/// A number of threads that is derived from the free cores of the node; as text "auto".
 inline constexpr int kAutoThreads = -1;
 
-/// Everything a user can set. Each field has one name in three places: `--fusion-bytes`,
+/// All options of the runtime. Each field has one name in three places: `--fusion-bytes`,
 /// KOLO_FUSION_BYTES and `options.fusion_bytes`.
 struct Options {
   /// Gradients are batched into buckets of at most this many bytes; 0 sends each gradient alone.
   /// kAutoBytes: the size with the least predicted time for all gradients of a set.
   std::size_t fusion_bytes = kAutoBytes;
   /// "auto", or names of algorithms, separated by semicolons, each for all collectives or for one:
-  /// "ring;broadcast:tree"; see `AlgorithmRequest`. A collective that no named algorithm serves, on
-  /// its nodes and in its memory, leaves the choice to "auto".
+  /// "ring;broadcast:tree"; see `AlgorithmRequest`. If no named algorithm serves a collective on
+  /// its nodes and in its memory, "auto" chooses.
   std::string algorithm = "auto";
-  /// Whatever could change a bit of a sum follows from the shape of the job, and from nothing that
-  /// is measured: links are not (`calibrate`), between nodes `algorithm` "auto" is "direct" or,
-  /// where nodes have several ranks, "hierarchical:direct,direct", and the compression "auto" is an
-  /// error.
+  /// Makes the bits of sums depend on the shape of the job only, not on measurements: link costs
+  /// are not measured (`calibrate`); between nodes `algorithm` "auto" means "direct" or, if nodes
+  /// have several ranks, "hierarchical:direct,direct"; compression "auto" is an error.
   bool reproducible = false;
   /// Link costs for the cost model, as comma-separated key=value, for example
   /// "network_latency_us=2.5,network_bytes_per_us=12000"; keys left out keep their defaults.
@@ -37,41 +36,43 @@ struct Options {
   /// "on": measure link costs at start, for up to 200 ms; "off": take the defaults.
   std::string calibrate = "on";
   /// Path of the file that keeps measured costs for jobs of this shape, for 24 hours. Empty: none.
-  /// "auto": a file below $XDG_CACHE_HOME or ~/.cache, for jobs across nodes only, because only
-  /// there costs can change the bits of sums.
+  /// "auto": a file below $XDG_CACHE_HOME or ~/.cache, only for jobs across nodes, because only
+  /// there can costs change the bits of sums.
   std::string calibration_file = "auto";
-  /// Where gradients of kind kDevice live: "cpu" (none do), "cuda" (the GPU whose index is the
-  /// local rank) or "cuda:INDEX".
+  /// Device of gradients of kind kDevice: "cpu" (there are none), "cuda" (the GPU whose index is
+  /// the local rank) or "cuda:INDEX".
   std::string device = "cpu";
-  /// `fusion_bytes` of device memory.
+  /// `fusion_bytes` for device memory.
   std::size_t device_fusion_bytes = kAutoBytes;
-  /// `chunk_bytes` of device memory.
+  /// `chunk_bytes` for device memory.
   std::size_t device_chunk_bytes = std::size_t{32} << 20;
   /// Dtype on the wire for gradient sets; empty means each gradient's own.
   std::optional<DType> wire_dtype = std::nullopt;
-  /// How gradients are compressed: a spec for all, e.g. "none", "fp16", "topk(0.01)" or "auto", or
-  /// rules by name, "PATTERN=SPEC,...", the first that matches; see `CompressionSpec`.
+  /// How gradients are compressed: one spec for all, such as "none", "fp16", "topk(0.01)" or
+  /// "auto", or rules by name, "PATTERN=SPEC,...", of which the first match counts; see
+  /// `CompressionSpec`.
   std::string compression = "none";
   /// Buckets are cut into chunks of at most this many bytes, which move through the steps in a
   /// pipeline. kAutoBytes: the size with the least predicted time for the bucket.
   std::size_t chunk_bytes = kAutoBytes;
-  /// Limit of the bytes of a bucket in flight between nodes, in at least two chunks; 0: no limit.
+  /// Most bytes of a bucket in flight between nodes, with at least two chunks; 0: no limit.
   std::size_t network_window = std::size_t{1} << 20;
   /// Address space of a rank's arena. Memory is committed when a plan needs it.
   std::size_t arena_bytes = std::size_t{16} << 30;
-  /// Address space of the arenas of all groups that a rank is in, and of what `Runtime::allocate`
-  /// gives.
+  /// Address space of the arenas of all groups that a rank is in, and of the memory that
+  /// `Runtime::allocate` returns.
   std::size_t group_arena_bytes = std::size_t{16} << 30;
   /// Path for the timeline: the buckets and waits of each iteration are written to PATH.RANK, as
   /// trace events for Perfetto. Empty: none.
   std::string timeline = {};
-  /// Proves the schedules of all ranks before a bucket runs for the first time; for new algorithms
-  /// and for bug reports. Takes time and memory with the square of the number of steps.
+  /// Verifies the schedules of all ranks before a bucket runs for the first time; for new
+  /// algorithms and for bug reports. Time and memory grow with the square of the number of steps.
   bool verify_schedules = false;
-  /// Identity of this rank's node, in place of host name and boot id: plays several nodes on one
-  /// machine.
+  /// Identity of this rank's node, in place of host name and boot id; simulates several nodes on
+  /// one machine.
   std::string node_id = {};
-  /// Path of UCX's library libucp.so, which jobs across nodes load at start. Empty: the system's.
+  /// Path of UCX's library libucp.so, which jobs across nodes load at start. Empty: the system's
+  /// library.
   std::string ucx_library = {};
   /// Time limit of start-up (rendezvous and connections).
   std::chrono::milliseconds connect_timeout{60'000};
@@ -80,28 +81,27 @@ struct Options {
   /// A peer that others wait for and that is silent for this long is lost.
   std::chrono::milliseconds peer_timeout{8'000};
   /// When ranks have waited this long for a tensor that others have not submitted, the first rank
-  /// logs a table of such tensors, the missing ranks, and what those did last. A rank whose engine
-  /// does not return from a call logs that after this time, or half of `peer_timeout` if that is
-  /// shorter. 0: neither.
+  /// logs a table of such tensors, the ranks that have not submitted them, and the last acts of
+  /// those ranks. If a call blocks a rank's engine, the rank logs that after this time, or after
+  /// half of `peer_timeout` if that is shorter. 0: logs neither.
   std::chrono::milliseconds stall_warn{60'000};
-  /// A tensor that ranks have waited for in vain for this long is an error on all ranks; so is a
-  /// call that keeps the engine for this long, unless peers have lost the rank before, after
-  /// `peer_timeout`. 0: nine tenths of `operation_timeout`, or down to two thirds of a short one,
-  /// so that the error comes before the waits time out.
+  /// When ranks have waited this long for a tensor that others have not submitted, that is an error
+  /// on all ranks. A call that blocks the engine for this long is an error, too, unless peers lose
+  /// the rank earlier, after `peer_timeout`. 0: nine tenths of `operation_timeout`, down to two
+  /// thirds of a short one, so that the error comes before the waits time out.
   std::chrono::milliseconds stall_abort{0};
   /// Time limit of every wait while all peers are alive; 0: no limit.
   std::chrono::milliseconds operation_timeout{600'000};
   /// How long a waiting thread polls before it sleeps; 0: it sleeps at once. -1: 400 microseconds
   /// if the compute threads of the node's ranks (OMP_NUM_THREADS each) fit the cores that they may
-  /// use; otherwise 100 microseconds, with the core yielded after each poll.
+  /// use; otherwise 100 microseconds, with a yield after each poll.
   std::chrono::microseconds spin{-1};
   /// Threads that help the waiting thread with reductions, casts and copies in host memory. Their
-  /// number changes no bit. kAutoThreads: up to 3, on cores that the compute threads of the node's
-  /// ranks (OMP_NUM_THREADS each) and one more thread per rank leave free.
+  /// number does not change the result. kAutoThreads: up to 3, on cores that are left free by the
+  /// compute threads of the node's ranks (OMP_NUM_THREADS each) and one more thread per rank.
   int reduce_threads = kAutoThreads;
 
 #if __cplusplus >= 202002L
-  /// Equal in every field.
   friend bool operator==(const Options&, const Options&) = default;
 #endif
 };
@@ -111,7 +111,7 @@ struct Options {
 ///         out of range. Both name the field or variable, the value and the allowed values.
 Options options_from_environment(Options options);
 
-/// Logs a warning for every unknown KOLO_* variable, with the nearest known name.
+/// Logs a warning for every unknown KOLO_* variable, suggesting the nearest known name.
 void warn_about_unknown_variables();
 
 }  // namespace kolo

@@ -24,32 +24,33 @@ struct CompressionStats {
   double gradient_norm = 0.0;     ///< Euclidean norm of the combined gradients.
 };
 
-/// The decision about one group of gradients whose spec left something open.
+/// A decision about a group of gradients whose spec left a choice.
 struct CompressionDecision {
   std::string tensors = {};   ///< "'fc1.weight' and 3 more".
   std::size_t elements = 0;   ///< Elements in the group.
   std::string path = {};      ///< "dense", "dense 16-bit", "top-k through owners", ...
   double predicted_ms = 0.0;  ///< Predicted time of that path.
   double dense_ms = 0.0;      ///< Predicted time of dense float32.
-  std::string reason = {};    ///< Why, with the predictions that led to it.
+  std::string reason = {};    ///< Reason, with the predictions that led to it.
 };
 
-/// One line for people: "dense of 'fc1.weight' and 3 more (1000 elements): ...".
+/// One line for display: "dense of 'fc1.weight' and 3 more (1000 elements): ...".
 std::string to_string(const CompressionDecision& decision);
 
-/// The plan of a gradient set; it holds for all iterations until the set is planned again.
+/// The plan of a gradient set; it stays the same until the set is planned again.
 struct PlanSummary {
   std::size_t gradients = 0;   ///< Number of gradients.
   std::size_t buckets = 0;     ///< Number of buckets.
   std::size_t bytes = 0;       ///< Gradient bytes in the caller's dtypes.
   std::size_t wire_bytes = 0;  ///< Bytes that this rank sends to other nodes per iteration.
-  /// Limit of a bucket, as given or chosen: in device memory if all gradients are there.
+  /// Limit of a bucket's size, given or chosen; of buckets in device memory if all gradients are
+  /// there.
   std::size_t fusion_bytes = 0;
   std::string algorithm = {};    ///< Algorithm of the largest bucket.
   std::string compression = {};  ///< Number of gradients per compression spec; empty: all dense.
-  std::string reason = {};       ///< Reason for the algorithm, for a bucket in device memory.
-  /// Each decision about a group whose spec left something open ("auto", or a route of top-k), and
-  /// its reason. "auto" is dense until 20 iterations are measured.
+  std::string reason = {};       ///< Reason for the algorithm of a bucket in device memory.
+  /// Each decision about a group whose spec left a choice ("auto", or a route of top-k), and its
+  /// reason. "auto" is dense until 20 iterations are measured.
   std::vector<CompressionDecision> compression_decisions = {};
   std::uint64_t hash = 0;  ///< Equal on all ranks.
 };

@@ -2,7 +2,7 @@
 
 namespace kolo {
 
-/// The version of the library and of all that ranks exchange: different versions do not connect.
+/// Version of the library and of its protocol: ranks with different versions do not connect.
 inline constexpr const char* kVersion = "0.1.0";
 
 }  // namespace kolo

@@ -22,7 +22,7 @@
 namespace kolo {
 namespace {
 
-/// `call`, with errors that name `flag`.
+/// Calls `call`, and adds `flag` to its errors.
 template <typename Call>
 auto naming(std::string_view flag, const Call& call) {
   try {
@@ -33,13 +33,13 @@ auto naming(std::string_view flag, const Call& call) {
   }
 }
 
-/// The subcommand that was chosen, or the program itself.
+/// The selected subcommand, or the program itself.
 const CLI::App& innermost(const CLI::App& app) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   return chosen.empty() ? app : innermost(*chosen.front());
 }
 
-/// "--fusion-bytes" and its like.
+/// The names of all flags, such as "--fusion-bytes".
 std::vector<std::string> flags_of(const CLI::App& app) {
   std::vector<std::string> flags;
   for (const CLI::Option* option : app.get_options()) {
@@ -148,7 +148,7 @@ std::string describe_usage_error(const CLI::App& app, const CLI::ParseError& err
       }
       return fmt::format("no option {}{}", text, suggestion(text, flags_of(command)));
     }
-    // CLI11 asks for a subcommand before it says which text is none.
+    // CLI11 reports a missing subcommand before it names the argument that is none.
     const std::vector<std::string> subcommands = subcommands_of(command);
     if (!subcommands.empty()) {
       return fmt::format("no subcommand '{}'{}", text, suggestion(text, subcommands));

@@ -50,7 +50,7 @@ ProcessGrid grid_of(int ranks, int nodes) {
   return ProcessGrid::with_node_sizes(sizes);
 }
 
-/// All-reduces may be of a bucket; other collectives are of the caller's tensors.
+/// An all-reduce may use a bucket; other collectives use the caller's tensors.
 BucketLayout layout_of(const Goal& goal, const std::string& memory, const ProcessGrid& grid) {
   const bool is_all_reduce = goal.kind == GoalKind::kAllReduce;
   BucketLayout layout{.count = goal.count(),

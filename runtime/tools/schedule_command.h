@@ -16,12 +16,12 @@ namespace kolo {
 /// The subcommand `schedule`, which prints the schedules of a collective without a job.
 class ScheduleCommand {
  public:
-  /// Adds it to `app`, which outlives it.
+  /// Adds the subcommand to `app`, which outlives it.
   explicit ScheduleCommand(CLI::App& app);
 
-  /// Whether the command line asks for it.
+  /// Whether the command line has the subcommand.
   bool chosen() const;
-  /// Errors: UsageError for arguments that do not fit each other; KoloError(kIo).
+  /// Errors: UsageError for arguments that contradict each other; KoloError(kIo).
   void run() const;
 
  private:

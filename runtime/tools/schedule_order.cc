@@ -11,7 +11,7 @@ namespace {
 
 using Node = AllSteps::Node;
 
-/// Builds the order; a step is a node, numbered over all ranks.
+/// Computes the order on a graph whose nodes are the steps, numbered over all ranks.
 class Ordering {
  public:
   Ordering(std::span<const Schedule> schedules, const ProcessGrid& grid)
@@ -28,7 +28,7 @@ class Ordering {
     add_meetings();
     ensure(!before_.sort(), "steps wait in a circle");
     for (const Node node : before_.order()) {
-      // A meeting of native steps takes no time itself.
+      // The joint start of native steps takes no time.
       for (const Node earlier : before_.before(node)) {
         const std::size_t lasts = earlier < steps_.size() ? 1 : 0;
         round_[node] = std::max(round_[node], round_[earlier] + lasts);
@@ -79,7 +79,7 @@ class Ordering {
     });
   }
 
-  /// Native steps of one number start together.
+  /// Native steps with the same number start together.
   void add_meetings() {
     using Key = std::tuple<NativeGroup, int, std::uint32_t>;  // group, node of it, ordinal
     std::map<Key, Node> meetings;

@@ -11,12 +11,12 @@
 namespace kolo {
 namespace {
 
-// Pixels.
+// All sizes are in pixels.
 constexpr std::size_t kBoxWidth = 104;
 constexpr std::size_t kBoxHeight = 20;
 constexpr std::size_t kBoxGap = 6;
 constexpr std::size_t kRoundHeight = 44;
-/// From a box to where its arrow meets the line of a peer.
+/// Distance from a box to the point where its arrow meets the line of a peer.
 constexpr std::size_t kReach = 16;
 constexpr std::size_t kLeft = 44;
 constexpr std::size_t kTop = 76;
@@ -28,7 +28,7 @@ struct Point {
   std::size_t x = 0, y = 0;
 };
 
-/// The classes of steps, each of a colour.
+/// A class of steps, with its colour.
 struct Look {
   std::string_view name;
   std::string_view fill;
@@ -79,13 +79,13 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-/// The elements that a box names: those that travel or that the step writes.
+/// The elements that a box names: those that are sent or that the step writes.
 const Range& shown_range(const Step& step, const Step* send) {
   if (send != nullptr) return send->sources[0];
   return step.target.count > 0 || step.sources.empty() ? step.target : step.sources[0];
 }
 
-/// "reduce 16-31", or the kind alone where both do not fit. `send` is that of a receive.
+/// "reduce 16-31", or only the kind if both do not fit. `send` is the send that matches a receive.
 std::string box_text(const Step& step, const Step* send) {
   const std::string_view kind = to_string(step.kind);
   if (step.kind == StepKind::kSignal || step.kind == StepKind::kAwait) {
@@ -147,7 +147,7 @@ class Drawing {
             round_top(order_.round[rank][place.step])};
   }
 
-  /// The send that a receive takes; null for other steps.
+  /// The send that matches a receive; null for other steps.
   const Step* send_of(int rank, StepId id) const {
     const auto row = static_cast<std::size_t>(rank);
     if (schedules_[row].steps[id].kind != StepKind::kRecv) return nullptr;
@@ -246,8 +246,9 @@ class Drawing {
   std::span<const Schedule> schedules_;
   const ProcessGrid& grid_;
   ScheduleOrder order_;
-  std::vector<std::vector<std::size_t>> slots_;  // by rank and step: boxes left of it
-  std::size_t boxes_ = 1;                        // most that a rank has in one round
+  std::vector<std::vector<std::size_t>> slots_;  // by rank and step: number of boxes to its left
+  /// The largest number of boxes of a rank in one round.
+  std::size_t boxes_ = 1;
   std::string text_;
 };
 

@@ -12,11 +12,11 @@
 
 namespace kolo {
 
-// Schedules of one collective as people read them. `schedules[r]` is rank r's. Threads: pure; any.
+// Schedules of one collective in readable form. `schedules[r]` is rank r's. Threads: pure; any.
 
-/// Rank by rank a table with one line for each step: its number, the round in which it can run at
-/// the earliest, kind, peer, ranges of elements, and the steps that it waits for.
-/// `collective`: its name, for the heading.
+/// A table per rank with one line for each step: its number, the earliest round in which it can
+/// run, kind, peer, ranges of elements, and the steps that it waits for. `collective` is the name
+/// in the heading.
 std::string schedule_table(std::span<const Schedule> schedules, const ProcessGrid& grid,
                            std::string_view collective = "all-reduce");
 
@@ -24,28 +24,28 @@ std::string schedule_table(std::span<const Schedule> schedules, const ProcessGri
 /// each step, arrows for messages, flags and accesses to the memory of a peer.
 std::string schedule_svg(std::span<const Schedule> schedules, const ProcessGrid& grid);
 
-/// The operands of a step: "bucket[0,16) of rank 1 + scratch[0,16) -> bucket[0,16)". Ranges of
-/// `rank` itself name no rank; they hold their first element and not their last.
+/// The operands of a step: "bucket[0,16) of rank 1 + scratch[0,16) -> bucket[0,16)". Ranges without
+/// a rank are those of `rank` itself; they include their first element, not their last.
 std::string operands_text(const Step& step, int rank);
 
 /// "4 ranks on 1 node".
 std::string grid_text(const ProcessGrid& grid);
 
-/// A step among those of all ranks.
+/// Index of a step: its rank and its position in that rank's schedule.
 struct StepPlace {
   int rank = 0;
   StepId step = 0;
 };
 
-/// When the steps of all ranks can run at the earliest, if each takes one round.
+/// The earliest round of every step of all ranks, if each step takes one round.
 struct ScheduleOrder {
   std::size_t rounds = 0;
   std::vector<std::vector<std::size_t>> round;  ///< By rank and step, from 0.
-  /// By rank and step: the send that a receive takes, or the signal that an await waits for.
+  /// By rank and step: the matching send of a receive, or the signal that an await waits for.
   std::vector<std::vector<std::optional<StepPlace>>> source;
 };
 
-/// `schedules[r]` is rank r's. Threads: pure; any. Errors: internal if steps wait in a circle.
+/// `schedules[r]` is rank r's. Threads: pure; any. Errors: internal if steps wait in a cycle.
 ScheduleOrder order_of(std::span<const Schedule> schedules, const ProcessGrid& grid);
 
 }  // namespace kolo

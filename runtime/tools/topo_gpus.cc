@@ -45,7 +45,7 @@ json link_to_json(const GpuLink& link, PciDistance distance) {
           {"distance", label(distance)}};
 }
 
-/// The network cards as the table names them, "mlx5_0" or the address, by address.
+/// Maps addresses of network cards to their names in the table: "mlx5_0" or the address.
 json card_names(const json& hardware) {
   json names = json::object();
   for (const json& device : hardware["devices"]) {
@@ -75,7 +75,7 @@ void append_device(std::string& text, const json& device, const json& names) {
   text += '\n';
 }
 
-/// One line of a table, whose columns are `width` wide.
+/// Appends a line of a table whose columns are `width` wide.
 void append_row(std::string& text, const std::vector<std::string>& cells, std::size_t width) {
   text += "  ";
   for (const std::string& cell : cells) {
@@ -85,7 +85,7 @@ void append_row(std::string& text, const std::vector<std::string>& cells, std::s
   text += '\n';
 }
 
-/// GPUs by GPUs and network cards, as `nvidia-smi topo -m` lays it out.
+/// A matrix of GPUs by GPUs and network cards, with the layout of `nvidia-smi topo -m`.
 void append_matrix(std::string& text, const json& gpus, const json& names) {
   const std::size_t count = gpus["devices"].size();
   std::vector<std::string> cells = {""};

@@ -1,4 +1,4 @@
-// kolo-topo: who sits where, what the nodes have, which algorithm would be chosen, and its steps.
+// kolo-topo shows the ranks' nodes, the nodes' hardware, the chosen algorithms, and their steps.
 
 #include <algorithm>
 #include <array>
@@ -27,7 +27,7 @@ struct TopoOptions {
   Options runtime;
 };
 
-/// The options of the runtime that decide where ranks sit and what links cost.
+/// The runtime options that determine nodes of ranks and link costs.
 constexpr std::array<std::string_view, 7> kRuntimeOptions = {
     "node_id",          "arena_bytes",     "link_costs",    "calibrate",
     "calibration_file", "connect_timeout", "reduce_threads"};
@@ -50,7 +50,7 @@ void report_topology(const TopoOptions& options) {
   Connection connection = connect(*rendezvous, options.runtime);
   const ProcessGrid& grid = connection.grid;
 
-  // One rank discovers its node for all of the node's ranks.
+  // One rank of each node discovers its hardware.
   const int node = grid.node(rank);
   const std::vector<std::string> gathered =
       rendezvous->all_gather(grid.leader(node) == rank ? look_at_node(connection) : std::string());

@@ -12,19 +12,19 @@
 
 namespace kolo {
 
-/// The facts that `kolo-topo` shows about a job.
+/// The contents of `kolo-topo`'s report about a job.
 struct TopoReport {
   ProcessGrid grid;
   /// By node: {hardware: `to_json(HardwareSnapshot)`, gpus: `gpus_to_json(...)`, network:
-  /// {interface, address} towards the other nodes, empty without any, reduce_threads: threads that
-  /// help each rank}.
+  /// {interface, address} towards the other nodes (empty with one node), reduce_threads: threads
+  /// that help each rank}.
   std::vector<nlohmann::json> nodes;
   LinkCosts costs;
   std::string costs_source;  ///< "measured in 120 ms", ...
   int start_up_rounds = 0;   ///< See `Connection`.
 };
 
-/// The form in which a snapshot travels between ranks and appears in the report.
+/// A snapshot as JSON, for the exchange between ranks and for the report.
 nlohmann::json to_json(const HardwareSnapshot& hardware);
 
 /// {ranks: [{rank, node, local_rank, cross_rank}],
@@ -35,8 +35,8 @@ nlohmann::json to_json(const HardwareSnapshot& hardware);
 ///                fusion_bytes, us: {algorithm: microseconds}}]}
 nlohmann::json to_json(const TopoReport& report);
 
-/// `to_json(report)` as tables for people. Costs and algorithms of devices or networks that the job
-/// does not have are left out.
+/// `to_json(report)` as readable tables, without costs and algorithms of devices or networks that
+/// the job does not have.
 std::string to_text(const nlohmann::json& report);
 
 /// The GPUs of one node, for `kolo-topo`:

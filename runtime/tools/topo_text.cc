@@ -31,7 +31,7 @@ std::string count_text(std::size_t count, std::string_view noun) {
 
 using Row = std::vector<std::string>;
 
-/// Rows of equal length, each column as wide as its widest cell and aligned to the right.
+/// Formats rows of equal length. Each column is as wide as its widest cell and right-aligned.
 std::string table_text(const std::vector<Row>& rows) {
   std::vector<std::size_t> widths(rows.front().size());
   for (const Row& row : rows) {
@@ -61,7 +61,7 @@ std::string ranks_text(const json& ranks) {
          "  cross rank: number of its node among the nodes that have this local rank\n";
 }
 
-/// Vendor and model, or their numbers where the machine does not know the names.
+/// Vendor and model, or their numbers if the machine does not know the names.
 std::string device_name(const json& device) {
   const std::string name = device["name"];
   if (!name.empty()) return name;
@@ -140,7 +140,7 @@ constexpr std::pair<std::string_view, std::string_view> kCostTexts[] = {
     {"rank_cores", "cores of each rank; below 1, ranks outnumber cores"},
 };
 
-/// The parts of the job: link costs and choices of anything else are left out.
+/// The kinds of links that the job has: link costs and choices of others are left out.
 struct Parts {
   bool several_ranks = false, several_nodes = false, devices = false;
 };
@@ -186,14 +186,14 @@ std::string costs_text(const json& report, const Parts& parts) {
   return text + "\n  us: microseconds; bytes_per_us: 1000 is 1 GB/s. --link-costs sets them.\n";
 }
 
-/// "hier:ring" for "hierarchical:direct,ring", to keep the table narrow.
+/// "hier:ring" for "hierarchical:direct,ring", which keeps the table narrow.
 std::string column_name(const std::string& algorithm) {
   const std::size_t comma = algorithm.find(',');
   return comma == std::string::npos ? algorithm : "hier:" + algorithm.substr(comma + 1);
 }
 
 std::string predictions_text(const json& predictions, const Parts& parts) {
-  // On one node a hierarchy is its inner algorithm.
+  // On one node a hierarchy equals its inner algorithm.
   std::vector<std::string> algorithms;
   for (const auto& [name, us] : predictions.front()["us"].items()) {
     if (parts.several_nodes || name.find(',') == std::string::npos) algorithms.push_back(name);

@@ -8,12 +8,12 @@
 namespace kolo {
 namespace {
 
-/// Short enough to need no memory.
+/// A string short enough to need no memory from the heap.
 constexpr const char* kNoMemory = "out of memory";
 
 Error completed(Error error, int rank, const Activity& activity) {
-  // An error of its own invariants is this rank's. Others may come alike on all ranks, and then
-  // read alike.
+  // An error of an invariant belongs to this rank. Other errors may occur on all ranks, and must
+  // then have equal texts.
   if (error.rank < 0 && error.code == ErrorCode::kInternal) error.rank = rank;
   if (error.verb.empty()) error.verb = to_string(activity.verb());
   if (error.bucket.empty()) error.bucket = activity.bucket();

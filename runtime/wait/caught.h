@@ -7,14 +7,14 @@
 
 namespace kolo {
 
-/// The engine's current activity, for the error that names it, and for a look from another thread.
-/// Threads: the engine's.
+/// The engine's current activity, for errors that name it and for other threads to read. Threads:
+/// the engine's.
 class Activity {
  public:
   /// `pulse`, if there is one, outlives it.
   explicit Activity(Pulse* pulse = nullptr) : pulse_(pulse) {}
 
-  /// `bucket` or set, if one is at work.
+  /// `bucket`: the name of a bucket or set, if one is processed.
   void begin(EngineVerb verb, std::string_view bucket = {}) {
     verb_ = verb;
     bucket_ = bucket;
@@ -30,15 +30,16 @@ class Activity {
   std::string_view bucket_;
 };
 
-/// The exception that is being handled, as an error of `rank`. A KoloError keeps its fields, and
-/// empty ones are filled in; std::bad_alloc is kResources, everything else kInternal.
-/// Before: inside a handler. Without memory for texts the error has none.
+/// The current exception, as an error of `rank`. A KoloError keeps its fields, and empty ones are
+/// filled in; std::bad_alloc becomes kResources, any other exception kInternal. Precondition:
+/// called inside a handler. Without memory for texts the error has none.
 Error caught_error(int rank, const Activity& activity) noexcept;
 
-/// A copy, for which texts are left out when there is no memory for them.
+/// A copy; its texts are empty if there is no memory for them.
 Error copied(const Error& error) noexcept;
 
-/// Calls `step`. Returns whether it did not throw, for what must not stop what comes after it.
+/// Calls `step`, and ignores an exception, so that later steps still run. Returns whether there was
+/// none.
 template <typename Step>
 bool succeeds(const Step& step) noexcept {
   try {

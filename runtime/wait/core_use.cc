@@ -15,8 +15,8 @@ namespace kolo {
 namespace {
 
 constexpr std::size_t kNoQuota = std::numeric_limits<std::size_t>::max();
-/// Four threads of a rank that has the memory for itself read and write about as fast as memory
-/// can. A documented default: it decides the time of a sum, not its bits.
+/// Four threads of a rank that shares memory bandwidth with no other nearly saturate it. A
+/// documented default: it changes the time of a sum, not its bits.
 constexpr std::size_t kMostSpare = 3;
 
 std::size_t compute_threads() {
@@ -26,8 +26,8 @@ std::size_t compute_threads() {
   return static_cast<std::size_t>(std::max(threads, 1L));
 }
 
-/// The quota of one control group, in cores, rounded down but to no less than one. Version 2 has
-/// one file for both numbers, version 1 has two, and -1 for no quota.
+/// The quota of one control group, in cores, rounded down to at least one. Version 2 has one file
+/// for both numbers; version 1 has two files, and -1 for no quota.
 std::size_t quota_of(const std::filesystem::path& group) {
   double quota = 0;
   double period = 0;
@@ -40,7 +40,8 @@ std::size_t quota_of(const std::filesystem::path& group) {
   return static_cast<std::size_t>(std::max(quota / period, 1.0));
 }
 
-/// Where the groups are whose quotas count; nothing for those of other controllers.
+/// The directory of the hierarchy whose quotas count, relative to the root; empty for other
+/// controllers.
 std::optional<std::filesystem::path> hierarchy_of(const std::string& controllers) {
   const std::filesystem::path mounted("sys/fs/cgroup");
   if (controllers.empty()) return mounted;
@@ -64,8 +65,8 @@ CoreUse own_core_use() {
 
 std::size_t granted_cores(const std::filesystem::path& root) {
   std::size_t granted = std::max(std::thread::hardware_concurrency(), 1U);
-  // "0::/a/b" is the group a/b of version 2, "4:cpu,cpuacct:/a/b" of version 1; each of its parents
-  // may have a quota, too.
+  // "0::/a/b" is the group a/b of version 2, "4:cpu,cpuacct:/a/b" that of version 1. Each of its
+  // parents may have a quota, too.
   std::ifstream groups(root / "proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     const std::size_t first = line.find(':');
@@ -97,8 +98,8 @@ CoreUse core_use_of(const std::string& text) {
 }
 
 bool fit(std::span<const CoreUse> ranks, std::size_t granted, std::size_t extra) {
-  // The ranks that may use only these cores must find room on them: Hall's condition, checked for
-  // the set of cores of each rank and for the union of all.
+  // Ranks that may use only these cores must fit on them. This is Hall's condition, checked for the
+  // core set of each rank and for the union of all.
   const auto fits_on = [&](const std::vector<int>& cores, std::size_t limit) {
     std::size_t threads = 0;
     for (const CoreUse& rank : ranks) {

@@ -12,12 +12,12 @@
 namespace kolo {
 namespace {
 
-/// A device sends no wake-ups, so while it works it is polled this often.
+/// A device does not wake the driver, so it is polled this often while it works.
 constexpr Duration kDeviceSleep = std::chrono::microseconds(20);
-/// An idle engine is woken.
+/// An idle engine sleeps until it is woken.
 constexpr Duration kNoLimit = Duration::max();
 
-/// The most that the next sleep may take.
+/// The longest that the next sleep may take.
 Duration sleep_limit(const Pollable& engines) {
   if (engines.device_busy()) return kDeviceSleep;
   return engines.idle() ? kNoLimit : kPendingSleep;
@@ -41,7 +41,7 @@ void Bystanders::release(const Error& error) {
   error_ = error;
   is_released_.store(true, std::memory_order_release);
   for (Place* place : places_) {
-    // Whoever holds its mutex has not seen the change and is not asleep yet.
+    // A thread that holds its mutex has not seen the change and is not asleep yet.
     { const MutexLock asleep(place->mutex_); }
     place->changed_.notify_all();
   }
@@ -65,7 +65,7 @@ Driver::Driver(Pollable& engines, Transport& transport, const WaitPolicy& policy
   for (const int fd : fds) watched_.push_back({.fd = fd, .events = POLLIN, .revents = 0});
 }
 
-/// Calls what the transport may refuse. Threads: the driver's.
+/// Calls a function of the transport that may throw. Threads: the driver's.
 template <typename Call>
 void Driver::guard(const Call& call) noexcept {
   if (Pulse* const pulse = engines_.pulse()) pulse->beat(EngineVerb::kWait);
@@ -76,7 +76,7 @@ void Driver::guard(const Call& call) noexcept {
   }
 }
 
-/// Somebody on another node may be stuck, whose connections tell nothing.
+/// A rank on another node may be stuck; its connections do not show that.
 void Driver::answer_door() {
   if (door_ == nullptr) return;
   guard([&] {
@@ -112,22 +112,22 @@ void Driver::attend(Next next) {
   threads_.enter();
   while (!try_to_sit_down()) {
     if (!seat_.call()) continue;
-    transport_.ring(transport_.rank());  // The driver may sleep.
+    transport_.ring(transport_.rank());  // The driver may be asleep.
     return;
   }
   const Seated seated(*this, next);
-  // After the first poll there is often nothing left to move: the second finds out.
+  // Often nothing is left to do after the first poll, which the second finds out.
   moved_ = engines_.poll() && (next == Next::kDrive || engines_.poll());
   has_polled_ = next == Next::kDrive;
 }
 
 void Driver::give_up(const Error& error) {
   bystanders_.release(error);
-  if (!seat_.give_up()) call_engine_thread(kDriveNow);  // It has just come back.
+  if (!seat_.give_up()) call_engine_thread(kDriveNow);  // It has just returned.
 }
 
 bool Driver::go_on(Deadline& deadline) {
-  // Right after `attend` a poll finds nothing, and costs time on a shared core.
+  // Right after `attend` a poll finds nothing, and takes time on a shared core.
   const bool is_due = !std::exchange(has_polled_, false) || engines_.has_submissions();
   moved_ = is_due && engines_.poll();
   if (moved_) {
@@ -150,8 +150,8 @@ void Driver::get_up(Next next) noexcept {
   for (;;) {
     const bool idle = engines_.idle();
     const bool is_watched = seat_.is_watched();
-    // If only news can move it on, the engine's thread may go on watching for them; not if the
-    // caller will be back before they come.
+    // If only incoming data can advance the work, the engine's thread may keep watching for it,
+    // unless the caller will return before it comes.
     const bool can_watch =
         idle || (next == Next::kUnknown && !moved_ && watch_limit_ <= sleep_limit(engines_));
     Seat::Leave left = Seat::Leave::kCalled;
@@ -193,7 +193,7 @@ void Driver::unarm() {
 // --- The engine's thread ------------------------------------------------------------------------
 
 void Driver::run() noexcept {
-  std::uint64_t drives = 0;  // that it knew of when it last sat
+  std::uint64_t drives = 0;  // count at its last turn in the seat
   while (!engines_.ended()) {
     const bool may_drive = call_.answer() != static_cast<std::uint32_t>(kStandBy);
     if (!may_drive || seat_.end_watch() == Seat::Take::kRefused) {
@@ -206,7 +206,7 @@ void Driver::run() noexcept {
     const bool was_driven = drives != known;
     if (was_driven && engines_.idle()) {
       if (seat_.leave() == Seat::Leave::kLeft) {
-        // Nobody drives now, and perhaps nobody will.
+        // No thread drives now, and perhaps none will.
         call_.sleep(kStandByTime);
         continue;
       }
@@ -242,8 +242,8 @@ void Driver::watch(Duration limit) {
   if (call_.park(Doorbell::Rest::kParked)) {
     const timespec time{.tv_sec = limit.count() / 1'000'000'000,
                         .tv_nsec = limit.count() % 1'000'000'000};
-    // No epoll descriptor: the kernel would tell it of every message, whether anybody watches or
-    // not, and the sender would pay for that.
+    // An epoll descriptor would cost more: the kernel would notify it of every message, whether or
+    // not a thread watches, and the sender would pay for that.
     ::ppoll(watched_.data(), watched_.size(), limit == kNoLimit ? nullptr : &time, nullptr);
   }
   call_.unpark();

@@ -24,14 +24,14 @@
 
 namespace kolo {
 
-/// The threads that sleep until another thread, which drives the engines, has settled what they
-/// wait for. If that one is given up, they are woken with the error why.
+/// Threads that sleep until the driving thread has completed what they wait for. If the driver is
+/// given up, they are woken with the error.
 ///
 /// Threads: any.
 class Bystanders {
  public:
-  /// While it lives, the caller may wait for `changed` under `mutex`, which it does not hold when
-  /// this begins and ends.
+  /// While it exists, the caller may wait for `changed` under `mutex`. The caller does not hold
+  /// `mutex` when it is constructed or destroyed.
   class Place {
    public:
     Place(Bystanders* all, Mutex& mutex, ConditionVariable& changed)
@@ -44,7 +44,7 @@ class Bystanders {
     Place(const Place&) = delete;
     Place& operator=(const Place&) = delete;
 
-    /// The driver was given up: `changed` is notified of it.
+    /// The driver was given up, and `changed` was notified.
     bool is_released() const { return all_ != nullptr && all_->is_released(); }
 
    private:
@@ -55,7 +55,7 @@ class Bystanders {
     ConditionVariable& changed_;
   };
 
-  /// Gives the driver up, for good. The first error counts.
+  /// Gives up the driver for good, with this error. The first error counts.
   void release(const Error& error) KOLO_EXCLUDES(mutex_);
   bool is_released() const { return is_released_.load(std::memory_order_acquire); }
   /// Throws the error if the driver was given up.
@@ -71,13 +71,13 @@ class Bystanders {
   std::atomic<bool> is_released_{false};
 };
 
-/// The end of a wait. Its time begins at the first look at it, which is when a thread has polled in
-/// vain: most waits end before, and save the time of reading the clock.
+/// The deadline of a wait. The time starts at the first check, which is when a thread has polled
+/// without success: most waits end before that, and need not read the clock.
 class Deadline {
  public:
   /// 0: never.
   explicit Deadline(std::chrono::milliseconds timeout) : timeout_(timeout) {}
-  /// The time has begun.
+  /// The time starts at `begin`.
   Deadline(std::chrono::milliseconds timeout, TimePoint begin) : timeout_(timeout) {
     begin_at(begin);
   }
@@ -97,60 +97,61 @@ class Deadline {
 };
 
 /// What a driver drives: the engines of a rank.
-/// Threads: the driver's, but for `has_submissions`, which any may ask.
+///
+/// Threads: the driver's; any for `has_submissions`.
 class Pollable {
  public:
   virtual ~Pollable() = default;
 
-  /// Moves whatever can be moved, and never blocks. Returns whether anything moved.
+  /// Advances all work as far as possible, and never blocks. Returns whether anything advanced.
   virtual bool poll() noexcept = 0;
   /// Whether users' threads have submitted anything since the last poll.
   virtual bool has_submissions() const = 0;
   /// Whether nothing is in flight.
   virtual bool idle() const = 0;
-  /// Whether a device works, which sends no wake-ups.
+  /// Whether a device is at work; devices do not wake the driver.
   virtual bool device_busy() const = 0;
   /// Leaves the job at once, with this error.
   virtual void abort(Error error) = 0;
-  /// Ends the job with the error that is being handled, which was thrown in `verb`.
+  /// Ends the job with the current exception, which was thrown in `verb`.
   virtual void fail_with_exception(EngineVerb verb) noexcept = 0;
   /// Whether the job has ended.
   virtual bool ended() const = 0;
-  /// Shows the verb that the driver is in; null if nobody looks.
+  /// Receives the driver's current verb; may be null.
   virtual Pulse* pulse() const = 0;
 };
 
-/// Drives the engines of a rank by whoever has reason to: a thread that waits polls the engine
-/// itself, and only when nobody waits and something is to be done does the engine's own thread
-/// (`EngineThread`). Then a blocking call costs no switch between threads, and while ranks fit the
-/// cores no system call.
+/// Decides which thread drives the engines of a rank: a thread that waits polls the engine itself.
+/// The engine's own thread (`EngineThread`) does so only if no thread waits and there is work. Then
+/// a blocking call needs no switch between threads, and no system call while ranks fit the cores.
 ///
 ///   the engine's thread    sleeps                                until
 ///   watching               on all descriptors of the transport   news, or a call; without a limit
 ///                                                                if the engine is idle
-///   standing by            on its own doorbell, so that data     a call, or the end of
-///                          of the network wake the driver only   `kStandByTime`
-///   driving                -                                     nothing moves, or a user wants
-///                                                                the seat
+///   standing by            on its own doorbell, so that network  a call, or the end of
+///                          data wakes only the driver            `kStandByTime`
+///   driving                -                                     nothing advances, or a user's
+///                                                                thread wants the seat
 ///
-/// It stands by when it finds a user's thread in the seat, and watches again after a time of
-/// standing by in which nobody drove: leaving costs users nothing. A user's thread that leaves with
-/// work under way arms the transport again if the engine's thread watches, or else calls it.
+/// It stands by while a user's thread has the seat, and watches again once no thread has driven for
+/// `kStandByTime`, so users' threads leave the seat at no cost. A user's thread that leaves
+/// unfinished work arms the transport again if the engine's thread watches, or else calls that
+/// thread.
 ///
 /// Threads: any for `drive` and `attend`; `run` is the engine's thread.
-/// Errors:  whatever the engine or the transport throws ends the job; the seat becomes free.
+/// Errors:  an exception of the engine or the transport ends the job; the seat becomes free.
 class Driver {
  public:
-  /// The next call of the caller of `attend`.
+  /// What the caller of `attend` will call next.
   enum class Next : std::uint8_t { kUnknown, kDrive };
 
-  /// `transport` is the job's; `threads` are those that call `drive` and `attend`. Errors that come
-  /// by `door`, if there is one, end the job.
+  /// `transport` is the job's; `threads` are the threads that call `drive` and `attend`. Errors
+  /// that arrive at `door`, which may be null, end the job.
   Driver(Pollable& engines, Transport& transport, const WaitPolicy& policy,
          UserThreads threads = {}, ErrorDoor* door = nullptr);
 
-  /// For a thread that waits: drives until `settled()`. Returns earlier, with `settled()` still
-  /// false, if another user's thread drives, after `deadline`, and when the engine has ended.
+  /// Drives until `settled()`, for a thread that waits. Returns before `settled()` if another
+  /// user's thread drives, after `deadline`, and when the engine has ended.
   template <typename Settled>
   void drive(const Settled& settled, Deadline& deadline) {
     threads_.enter();
@@ -162,16 +163,15 @@ class Driver {
     }
   }
 
-  /// For a thread that has submitted work and does not wait: starts what it can, and leaves the
-  /// rest to the background. A caller that is about to drive says so: then a call of the engine's
-  /// thread can wait until it no longer stands by.
+  /// For a thread that has submitted work and does not wait: starts as much as it can, and leaves
+  /// the rest to the background. `next` says whether the caller is about to drive: then the
+  /// engine's thread need not be called until it stops standing by.
   void attend(Next next);
 
-  /// Drives when nobody else does, until the engine has ended.
+  /// Drives while no other thread does, until the engine has ended.
   void run() noexcept;
 
-  /// The thread that drives has not come back from a call for too long: threads that wait for it
-  /// get `error`. Threads: any.
+  /// The driving thread is stuck in a call: threads that wait for it get `error`. Threads: any.
   void give_up(const Error& error);
   Bystanders& bystanders() { return bystanders_; }
 
@@ -179,7 +179,7 @@ class Driver {
   Seat& seat() { return seat_; }
 
  private:
-  /// A user's thread that has sat down gets up at the end of the scope.
+  /// Leaves the seat at the end of the scope, for a user's thread that has taken it.
   class Seated {
    public:
     Seated(Driver& driver, Next next) : driver_(driver), next_(next) {}
@@ -214,19 +214,19 @@ class Driver {
   Seat seat_;
   Bystanders bystanders_;
 
-  // The driver's, whoever it is.
+  // Used by the driving thread, whichever it is.
   Spinner spinner_;
-  std::atomic<std::uint64_t> drives_{0};  // by users' threads; the driver's to change
-  Duration watch_limit_{};                // of the watch under way
+  std::atomic<std::uint64_t> drives_{0};  // by users' threads; written by the driver
+  Duration watch_limit_{};                // of the current watch
   bool moved_ = false;                    // in the last poll
-  bool has_polled_ = false;               // for a caller who is about to wait
+  bool has_polled_ = false;               // for a caller that is about to wait
 
-  // The engine's thread and who calls it; a call to drive outdoes one to stand by.
+  // For calls to the engine's thread; a call to drive overrides one to stand by.
   static constexpr Doorbell::News kStandBy = Doorbell::News::kSignal;
   static constexpr Doorbell::News kDriveNow = Doorbell::News::kUrgent;
   Doorbell call_;
   FileDescriptor call_fd_;
-  std::vector<pollfd> watched_;  // that, the transport's descriptors and the door's
+  std::vector<pollfd> watched_;  // its doorbell, the transport's descriptors and the door's
 };
 
 /// The thread that drives an engine while no user's thread does; see `Driver`.
@@ -242,7 +242,7 @@ class EngineThread {
   std::thread thread_;
 };
 
-/// Counts the caller's thread among those that wait, while it lives.
+/// While it exists, the caller's thread counts as waiting.
 class Waiting {
  public:
   explicit Waiting(std::atomic<int>& waiters) : waiters_(waiters) { ++waiters_; }
@@ -254,11 +254,11 @@ class Waiting {
   std::atomic<int>& waiters_;
 };
 
-/// Waits until `settled()`: by driving the engine if there is a driver and no other thread drives
-/// it, or else until the thread that drives notifies `changed`. Returns false if `deadline` comes
-/// first; throws if the thread that drives is given up.
+/// Waits until `settled()`: drives the engine if there is a driver and no other thread drives it,
+/// or else sleeps until the driving thread notifies `changed`. Returns false if `deadline` passes
+/// first; throws if the driving thread is given up.
 ///
-/// Before: `settled` may be called without the mutex, and changes under it.
+/// Precondition: `settled` may be called without the mutex, and changes under it.
 template <typename Settled>
 bool wait_until(Deadline deadline, Driver* driver, const Settled& settled, Mutex& mutex,
                 ConditionVariable& changed) {

@@ -8,8 +8,8 @@
 
 namespace kolo {
 
-/// What the thread that drives the engines is doing: a verb of the path of a gradient, or what is
-/// done for all engines of a rank.
+/// The activity of the thread that drives the engines: a verb of the path of a gradient, or work
+/// for all engines of a rank.
 enum class EngineVerb : std::uint8_t {
   kMark,
   kAgree,
@@ -17,8 +17,8 @@ enum class EngineVerb : std::uint8_t {
   kStart,
   kRun,
   kComplete,
-  kFound,  ///< A group.
-  kWait,   ///< The transport sleeps, or is made ready for it.
+  kFound,  ///< Creates a group.
+  kWait,   ///< The transport sleeps, or is prepared to.
 };
 
 /// As `Error::verb`.
@@ -28,8 +28,8 @@ constexpr std::string_view to_string(EngineVerb verb) {
   return kNames[static_cast<std::size_t>(verb)];
 }
 
-/// Shows other threads how the driver gets on: which verb it is in, and whether it is still in the
-/// same one as before.
+/// Shows other threads the driver's progress: its current verb, and whether it has advanced since
+/// the last look.
 ///
 /// Threads: `beat` is the driver's, `read` any.
 /// Cost:    `beat` is one relaxed store.
@@ -42,7 +42,7 @@ class Pulse {
     friend bool operator==(const Reading&, const Reading&) = default;
   };
 
-  /// The driver begins with `verb`.
+  /// The driver begins `verb`.
   void beat(EngineVerb verb) noexcept {
     word_.store(++beats_ << kVerbBits | static_cast<std::uint64_t>(verb),
                 std::memory_order_relaxed);
@@ -57,7 +57,7 @@ class Pulse {
  private:
   static constexpr unsigned kVerbBits = 3;
 
-  std::uint64_t beats_ = 0;  // the driver's
+  std::uint64_t beats_ = 0;  // written by the driver
   std::atomic<std::uint64_t> word_{0};
 };
 

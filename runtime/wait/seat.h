@@ -5,19 +5,20 @@
 
 namespace kolo {
 
-/// The right to drive an engine: whoever sits polls it, nobody else touches it. Users' threads take
-/// the seat while they wait, the engine's own thread when nobody else does. Beside who sits, the
-/// value says whether
+/// The right to drive an engine: only the thread in the seat may poll the engine. Users' threads
+/// take the seat while they wait, the engine's own thread when no other does. Besides the kind of
+/// thread in the seat, the value holds these flags:
 ///
-///   called    the driver must poll again before it leaves: somebody submitted work and left
+///   called    the driver must poll again before it leaves: a thread submitted work and left
 ///   wanted    a user's thread wants the seat of the engine's thread, and sleeps until it leaves
 ///   watched   the engine's thread sleeps on the transport's descriptors. While the seat is free
-///             and watched, the transport is armed; whoever takes the seat then unarms it.
-///   awaited   the watchdog sleeps until somebody takes the seat, and is woken then
-///   given up  the driver may never leave: nobody sleeps until it does
+///             and watched, the transport is armed; the next thread in the seat disarms it.
+///   awaited   the watchdog sleeps until a thread takes the seat, which wakes it
+///   given up  the driver may never leave: no thread sleeps until it does
 ///
-/// All changes are read-modify-writes that succeed, so they have one order: a call falls either
-/// before the driver leaves, who then stays, or after, and then finds the seat free and takes it.
+/// All changes are successful read-modify-writes, so they have one order. A call comes either
+/// before the driver leaves, which then stays, or after, and then the caller finds the seat free
+/// and takes it.
 ///
 /// Threads: any.
 class Seat {
@@ -26,7 +27,7 @@ class Seat {
   enum class Take : std::uint8_t { kRefused, kTaken, kTakenArmed };
   enum class Leave : std::uint8_t { kLeft, kCalled, kNotWatched };
 
-  /// A user's thread sits down, unless somebody sits.
+  /// A user's thread takes the seat, unless it is taken.
   Take take() {
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     while (is_free(word)) {
@@ -35,7 +36,7 @@ class Seat {
     return Take::kRefused;
   }
 
-  /// The engine's thread, which watches no more, sits down, unless somebody sits.
+  /// The engine's thread, which has stopped watching, takes the seat, unless it is taken.
   Take end_watch() {
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     for (;;) {
@@ -47,7 +48,7 @@ class Seat {
     }
   }
 
-  /// Calls whoever sits. Returns false if nobody does.
+  /// Calls the driver. Returns false if the seat is free.
   bool call() {
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     while (!is_free(word)) {
@@ -56,8 +57,8 @@ class Seat {
     return false;
   }
 
-  /// If the engine's thread sits, asks it to leave and sleeps until it does; returns false if a
-  /// user's thread sits, or the driver is given up.
+  /// If the engine's thread has the seat, asks it to leave and sleeps until it does; returns false
+  /// if a user's thread has the seat, or the driver is given up.
   bool await_engine() {
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     while ((word & as_word(Driver::kEngine)) != 0) {
@@ -70,7 +71,7 @@ class Seat {
     return is_free(word);
   }
 
-  /// Gives up whoever sits, who is called, should it come back. Returns false if nobody sits.
+  /// Gives up the driver, and calls it in case it returns. Returns false if the seat is free.
   bool give_up() {
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     while (!is_free(word)) {
@@ -83,13 +84,13 @@ class Seat {
 
   bool is_taken() const { return !is_free(word_.load(std::memory_order_relaxed)); }
 
-  /// Sleeps until somebody sits, or `is_over` holds and `wake` is called. Returns false if somebody
-  /// sits anyway. Threads: one, the watchdog's.
+  /// Sleeps until a thread takes the seat, or until `is_over` holds and `wake` is called. Returns
+  /// false if the seat is taken already. Threads: one, the watchdog's.
   bool await_driver(const std::atomic<bool>& is_over) {
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     while (is_free(word)) {
       if (!exchange(word, word | kAwaited)) continue;
-      // Seen if it was set before a `wake` that came before the exchange.
+      // A store before a `wake` that precedes the exchange is visible here.
       if (!is_over.load(std::memory_order_relaxed)) {
         word_.wait(word | kAwaited, std::memory_order_relaxed);
       }
@@ -107,11 +108,11 @@ class Seat {
   bool is_wanted() const { return (word_.load(std::memory_order_relaxed) & kWanted) != 0; }
   bool is_watched() const { return (word_.load(std::memory_order_relaxed) & kWatched) != 0; }
 
-  /// Gets up and ends the watch, if there was one. Threads: the driver's.
+  /// Frees the seat and ends the watch, if there was one. Threads: the driver's.
   Leave leave() { return leave_as(kNobody, 0); }
-  /// Leaves as a user's thread that has armed the transport again, so that the watch goes on.
+  /// As a user's thread that has armed the transport again: frees the seat, and the watch goes on.
   Leave leave_watched() { return leave_as(kWatched, kWatched); }
-  /// Leaves as the engine's thread, which begins a watch with the transport armed.
+  /// As the engine's thread, with the transport armed: frees the seat and begins a watch.
   Leave leave_to_watch() { return leave_as(kWatched, 0); }
 
  private:

@@ -21,8 +21,8 @@ class Runtimes {
     has_ended_ = true;
   }
 
-  /// Null once the thread's variables are destroyed, before the static ones, which may use runtimes
-  /// yet.
+  /// Null once the thread's variables are destroyed. Static variables, which are destroyed later,
+  /// may still use runtimes.
   static Runtimes* of_thread() {
     if (has_ended_) return nullptr;
     thread_local Runtimes runtimes;
@@ -53,7 +53,7 @@ constinit thread_local bool Runtimes::has_ended_ = false;
 constinit thread_local const std::atomic<int>* UserThreads::last_used_ = nullptr;
 constinit std::atomic<pid_t> UserThreads::this_process_ = 0;
 
-/// To register it more than once does no harm.
+/// Registering it more than once does no harm.
 pid_t UserThreads::look_at_process() {
   const auto look = [] { this_process_.store(::getpid(), std::memory_order_relaxed); };
   if (this_process_.load(std::memory_order_relaxed) == 0) ::pthread_atfork(nullptr, nullptr, look);

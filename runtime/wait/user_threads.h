@@ -8,19 +8,19 @@
 namespace kolo {
 
 /// Counts the threads of the program that have called one runtime and still run. When all of them
-/// wait, this rank submits nothing more by itself.
+/// wait, this rank submits nothing more.
 ///
 /// Threads: any.
 class UserThreads {
  public:
-  /// The calling thread uses the runtime, until it ends. Cost: one comparison if this runtime is
-  /// the last one that it used.
+  /// Counts the calling thread until it ends. Cost: one comparison if this runtime is the last one
+  /// that the thread used.
   void enter() const {
     if (last_used_ != count_.get()) enter_another();
   }
 
-  /// Errors: UsageError in a process that was forked from that of the runtime, which has none of
-  /// its threads and no part in the job. Cost: one comparison.
+  /// Errors: UsageError in a forked process, which has none of the runtime's threads and no part in
+  /// the job. Cost: one comparison.
   void check_process() const {
     if (!is_of_this_process()) refuse_process();
   }
@@ -28,7 +28,7 @@ class UserThreads {
     return process_ == this_process_.load(std::memory_order_relaxed);
   }
 
-  /// The calling thread does not use the runtime until it enters again.
+  /// Stops counting the calling thread until it enters again.
   void leave() const;
 
   /// The counter for the coordinator; lives as long as this object.
@@ -39,9 +39,9 @@ class UserThreads {
   [[noreturn]] void refuse_process() const;
   static pid_t look_at_process();
 
-  /// By the calling thread, which keeps the counter alive.
+  /// Counter of the last runtime that the calling thread used; the thread keeps it alive.
   static constinit thread_local const std::atomic<int>* last_used_;
-  static std::atomic<pid_t> this_process_;  // without a system call: set again after a fork
+  static std::atomic<pid_t> this_process_;  // cached, and set again after a fork
   pid_t process_ = look_at_process();
   std::shared_ptr<std::atomic<int>> count_ = std::make_shared<std::atomic<int>>(0);
 };

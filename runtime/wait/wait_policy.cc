@@ -3,10 +3,10 @@
 namespace kolo {
 namespace {
 
-/// Longer than a small exchange takes when all peers run. After that a thread yields between polls
-/// although no other needs its core: the kernel may have put two ranks on one core while another
-/// core is free, and moves one of them only while both are runnable. A yield to nobody takes 0.3
-/// us.
+/// Longer than a small exchange takes when all peers run. After this time a thread yields between
+/// polls even if no other thread needs its core: the kernel may have put two ranks on one core
+/// while another core is free, and moves one of them only while both are runnable. A yield without
+/// another thread takes 0.3 us.
 constexpr std::chrono::microseconds kKeepCore{2};
 
 }  // namespace

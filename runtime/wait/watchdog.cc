@@ -70,13 +70,13 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
-/// Sleeps at least once an interval, so that a driver who comes and goes wakes it no more often.
+/// Sleeps at least one interval between looks, however often drivers come and go.
 void Watchdog::run() {
   do {
     look();
     if (seat_.await_driver(is_over_)) look();
   } while (sleep());
-  look();  // The engine may just have moved on, and ended.
+  look();  // The engine may just have advanced, and ended.
 }
 
 void Watchdog::look() {
@@ -114,7 +114,7 @@ void Watchdog::warn(const StallJudge::Verdict& verdict) const {
   duties_.warn({line.data(), line.size()});
 }
 
-/// For one interval. Returns false if it is over.
+/// Sleeps for one interval. Returns false at the end of the watchdog.
 bool Watchdog::sleep() {
   MutexLock lock(mutex_);
   return !ends_.wait_for(lock, judge_.interval(), [this] { return is_over_.load(); });

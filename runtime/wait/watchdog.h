@@ -19,38 +19,38 @@
 
 namespace kolo {
 
-/// Decides whether the thread that drives the engines is stuck inside a call, from looks at its
-/// pulse: it is if it has the seat and its pulse does not change. Pure.
+/// Decides whether the thread that drives the engines is stuck inside a call, from regular looks at
+/// its pulse: it is stuck if it has the seat and its pulse does not change. Pure.
 ///
 ///   look            news
 ///   kStuck          it has been stuck for `warn_after`, and each time this time has doubled
 ///   kGiveUp         it has been stuck for `give_up_after`; once
-///   kMovesAgain     it moves again, or has left, after one of these
+///   kMovesAgain     it advances again, or has left, after one of these
 ///
-/// Only the time in which the judge itself was asked counts: a look that comes late, because the
-/// whole process was stopped, counts as one in time. What it calls the time stuck is therefore a
-/// lower bound, short by one interval at most.
+/// Time counts only up to one interval per look: if the whole process was stopped, the late look
+/// counts as a timely one. The measured time is therefore a lower bound, at most one interval too
+/// short.
 class StallJudge {
  public:
   struct Limits {
-    Duration warn_after = Duration::max();     ///< The largest value: never.
-    Duration give_up_after = Duration::max();  ///< The largest value: never.
+    Duration warn_after = Duration::max();     ///< The maximum: never.
+    Duration give_up_after = Duration::max();  ///< The maximum: never.
   };
   enum class News : std::uint8_t { kNone, kStuck, kGiveUp, kMovesAgain };
   struct Verdict {
     News news = News::kNone;
-    EngineVerb verb = EngineVerb::kMark;  ///< In which it is or was stuck.
-    Duration stuck_for{};                 ///< At least.
+    EngineVerb verb = EngineVerb::kMark;  ///< The verb in which it is or was stuck.
+    Duration stuck_for{};                 ///< At least this long.
   };
 
   explicit StallJudge(const Limits& limits)
       : limits_(limits), interval_(interval(limits)), next_warning_(limits.warn_after) {}
 
-  /// How often to look: an eighth of the time to the first warning, which is therefore late by a
-  /// quarter at most, as the thread may have got stuck right after a look.
+  /// How often to look: an eighth of the time to the first warning. The warning is at most a
+  /// quarter late, since the thread may get stuck right after a look.
   Duration interval() const { return interval_; }
 
-  /// `is_driven`: somebody has the seat.
+  /// `is_driven`: a thread has the seat.
   Verdict look(bool is_driven, const Pulse::Reading& pulse, TimePoint now);
 
  private:
@@ -65,47 +65,46 @@ class StallJudge {
 
   const Limits limits_;
   const Duration interval_;
-  std::optional<Pulse::Reading> last_;  // none: nobody drove
+  std::optional<Pulse::Reading> last_;  // empty if no thread drove
   TimePoint last_look_{};
   Duration stuck_for_{};
   Duration next_warning_;
-  bool has_spoken_ = false;  // since it is stuck
+  bool has_spoken_ = false;  // since it got stuck
   bool has_given_up_ = false;
 };
 
-/// A thread that says on stderr when the thread that drives the engines of this rank does not come
-/// back from a call: of a driver, a library, an allocator, or the kernel. The rank answers none of
-/// its peers then, and nobody else could say why. The watchdog cannot end the call; after a limit
-/// it gives the thread up, so that others need not wait for it.
+/// A thread that reports on stderr when the thread that drives the engines of this rank does not
+/// return from a call to a driver, a library, an allocator or the kernel. The rank then answers
+/// none of its peers, and no other thread could say why. The watchdog cannot end the call; after a
+/// limit it gives the thread up, so that others need not wait for it.
 ///
-/// It looks at the driver's pulse a few times before a warning is due while somebody drives, and
-/// sleeps while nobody does: an idle rank has no thread that wakes.
+/// It looks at the driver's pulse a few times before a warning is due while a thread drives, and
+/// sleeps while none does: an idle rank has no thread that wakes.
 ///
-/// The lines need no memory from the heap if they are short enough, because the allocator may be
-/// what is stuck.
+/// Short lines need no memory from the heap, because the allocator may be what is stuck.
 class Watchdog {
  public:
-  /// What it does; its thread calls them.
+  /// Actions of the watchdog, called by its thread.
   struct Duties {
-    /// Empty: it warns nobody.
+    /// Empty: no warnings.
     std::function<void(std::string_view line)> warn = {};
-    /// The engine is stuck in this verb; empty: it moves again.
+    /// The engine is stuck in this verb; if empty, it advances again.
     std::function<void(std::string_view verb)> note_stuck = {};
-    /// At most once.
+    /// Called at most once.
     std::function<void(const StallJudge::Verdict& verdict)> give_up = {};
   };
 
-  /// All outlives it; `acts` are those of the job.
+  /// All arguments outlive it; `acts` are those of the job.
   Watchdog(Seat& seat, const Pulse& pulse, const LastActNote& acts,
            const StallJudge::Limits& limits, Duties duties);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// It warns after `stall_warn`, but before peers take the rank for lost, so after half of
-  /// `peer_timeout` at the latest; and not before a thread that merely sleeps must have come back.
-  /// It gives up after `stall_limit`, not before it has warned. Without warnings, `stall_warn` 0,
-  /// it still notes for its peers that it is stuck. Pure.
+  /// It warns after `stall_warn`, at the latest after half of `peer_timeout`, before peers lose the
+  /// rank; and not before a merely sleeping thread must have returned. It gives up after
+  /// `stall_limit`, and not before it has warned. If `stall_warn` is 0, it does not warn, but still
+  /// notes for its peers that it is stuck. Pure.
   static StallJudge::Limits limits(const Options& options, Duration stall_limit) {
     const Duration half = saturated(options.peer_timeout) / 2;
     const Duration warn_after =

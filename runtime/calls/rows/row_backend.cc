@@ -31,8 +31,8 @@ class HostRows final : public RowBackend {
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kLeastBytes = std::size_t{64} << 10;
 
-/// Rows in the memory of a device, which adds them up on a stream of this object, by lists of rows
-/// that are copied there through pinned memory. A sum has this memory until the next one begins.
+/// Rows in device memory. The device adds them up on a stream of this object, using index lists
+/// that are copied through pinned memory. Each sum has this memory until the next one begins.
 class DeviceRows final : public RowBackend {
  public:
   explicit DeviceRows(Device& device);
@@ -54,12 +54,12 @@ class DeviceRows final : public RowBackend {
   /// The copy of a list on the device.
   template <typename T>
   std::span<const T> copied(std::span<const T> list);
-  /// Makes room in the last one.
+  /// Makes room in the last of `lists_`.
   void reserve(std::size_t bytes);
 
   Device& device_;
   std::vector<ListMemory> lists_;  // the last one is in use
-  std::size_t used_ = 0;           // bytes of that
+  std::size_t used_ = 0;           // bytes used of the last list
   const std::unique_ptr<Event> given_;
   const std::shared_ptr<Event> done_;
   const std::unique_ptr<Stream> stream_;  // ends first
@@ -86,7 +86,7 @@ void DeviceRows::begin(const NativeStream* stream) {
   stream_->record(*done_);
 }
 
-// Each has room for all that came before, so one is soon enough.
+// Each new list memory holds all that came before, so reallocations soon end.
 void DeviceRows::reserve(std::size_t bytes) {
   const std::size_t capacity = lists_.empty() ? 0 : lists_.back().pinned.bytes();
   if (used_ + bytes <= capacity) return;

@@ -9,7 +9,7 @@
 namespace kolo {
 namespace {
 
-constexpr unsigned kDigitBits = 11;  // Counters of 16 KiB stay in the first cache.
+constexpr unsigned kDigitBits = 11;  // 16 KiB of counters stay in the L1 cache.
 constexpr std::size_t kDigits = std::size_t{1} << kDigitBits;
 
 /// One stable pass by the digit at `shift`, from `from` to `to`.
@@ -54,7 +54,7 @@ void RowOrder::assign(std::span<const std::int64_t> list, std::size_t height) {
 
 std::optional<std::size_t> first_outside(std::span<const std::int64_t> indices,
                                          std::size_t height) {
-  // A negative one is large.
+  // A negative index becomes a large one.
   const auto is_outside = [&](std::int64_t index) {
     return static_cast<std::uint64_t>(index) >= height;
   };

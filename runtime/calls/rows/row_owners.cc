@@ -12,16 +12,16 @@
 namespace kolo {
 namespace {
 
-/// Rows of a rank up to and with its sample `i`, of `ranks` samples.
+/// Number of a rank's rows up to and including its sample `i` of `ranks` samples.
 std::size_t rows_up_to(std::size_t i, std::size_t rows, std::size_t ranks) {
   // (i + 1) * rows / ranks, without overflow.
   return (i + 1) * (rows / ranks) + (i + 1) * (rows % ranks) / ranks;
 }
 
-/// Bytes that a row's index adds to it.
+/// Bytes of a row's index.
 constexpr double kIndexBytes = sizeof(std::int64_t);
 
-/// One trip up and down.
+/// One round up and down the tree.
 double agreement_us(const ProcessGrid& grid, const LinkCosts& costs) {
   double us = grid.largest_node() > 1 ? 2 * costs.memory.latency_us : 0;
   const int deepest = grid.leader(grid.num_nodes() - 1);
@@ -41,11 +41,11 @@ class RowPricing {
                  .network_window = inputs.options.network_window,
                  .link_costs = inputs.costs} {}
 
-  /// The counts change at each call, so each exchange of rows is agreed on anew; the sums are
-  /// counted in between.
+  /// Counts change at each call, so each exchange of rows is agreed on again; the numbers of sums
+  /// are exchanged in between.
   double rows_us() const {
     const double ranks = inputs_.grid.world_size();
-    const double sent = ranks * size_.busiest;  // As if all ranks were as busy.
+    const double sent = ranks * size_.busiest;  // Assumes that all ranks are equally busy.
     return exchange_us(GoalKind::kAllToAll, sent) +
            bytes_us(GoalKind::kAllGather, ranks * kIndexBytes) +
            exchange_us(GoalKind::kAllGather, size_.distinct) +
@@ -74,14 +74,14 @@ class RowPricing {
   double goal_us(GoalKind kind, std::size_t count, DType dtype, MemoryKind memory) const {
     const BucketLayout layout{
         .count = count, .dtype = dtype, .placement = Placement::kUser, .memory = memory};
-    // Prices take parts to be equal.
+    // The cost model assumes equal parts.
     const Goal goal = even_goal(kind, inputs_.grid.world_size(), count);
     return choose({goal, layout, inputs_.grid, options_}).price.us;
   }
 
-  /// All ranks of a node read or write so many bytes each.
+  /// Time in which all ranks of a node read or write `bytes` bytes each.
   double memory_us(double bytes) const {
-    if (is_on_device()) return 0;  // Several times as fast as its links.
+    if (is_on_device()) return 0;  // Device memory is several times as fast as its links.
     const double all = inputs_.grid.largest_node() * bytes;
     return NodeMemory(inputs_.costs.memory, all).own_us(all);
   }
@@ -106,7 +106,7 @@ std::vector<std::int64_t> describe_rows(std::span<const std::int64_t> indices, i
 
 RowOwners::RowOwners(std::span<const std::int64_t> descriptions, int ranks, std::size_t height) {
   const auto owners = static_cast<std::size_t>(ranks);
-  std::vector<std::pair<std::int64_t, std::size_t>> samples;  // the index, and the rows up to it
+  std::vector<std::pair<std::int64_t, std::size_t>> samples;  // index, and number of rows up to it
   std::size_t all = 0;
   for (std::size_t rank = 0; rank < owners; ++rank) {
     const auto description = descriptions.subspan(rank * (owners + 1), owners + 1);

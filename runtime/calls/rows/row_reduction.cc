@@ -17,7 +17,7 @@ RowCall call_of(Span<const TableRows> tables, const RowOptions& options) {
   return call;
 }
 
-/// Errors: UsageError, unless such rows can be summed so.
+/// Errors: UsageError for rows that such a call cannot sum.
 void require_valid(std::string_view name, const RowCall& call, Span<const TableRows> tables) {
   const auto require = [&](bool condition, std::string_view what) {
     if (!condition) throw UsageError(fmt::format("'{}': {}", name, what));
@@ -45,8 +45,8 @@ void require_valid(std::string_view name, const RowCall& call, Span<const TableR
           "a table that is exchanged does not tell which rows the result has");
 }
 
-/// The memory of former results is written again, so no rows are in it, and no two results share
-/// it.
+/// Checks that no rows lie in the memory of former results, which is written again, and that no two
+/// results share memory.
 void require_apart(std::string_view name, Span<const TableRows> tables,
                    Span<const RowSums> results) {
   std::vector<UsedMemory> used;
@@ -202,7 +202,7 @@ void RowReduction::append(Stage& stage, OperationKind kind, std::string_view wha
 std::shared_ptr<Operation> RowReduction::step(OperationKind kind, std::string_view what,
                                               const Tensors& tensors,
                                               const Reduction& reduction) const {
-  // No step's name ends in another one's, so steps of different calls have different names.
+  // No name of a step is a suffix of another, so steps of different calls have different names.
   auto operation = calls_.make(kind, fmt::format("{}: {}", name_, what), tensors, 0, reduction);
   operation->space = NameSpace::kStep;
   operation->kept = sums_;

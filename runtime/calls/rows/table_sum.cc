@@ -20,7 +20,7 @@ std::vector<std::size_t> times(const std::vector<std::size_t>& rows, std::size_t
   return elements;
 }
 
-/// Numbers that travel as int64.
+/// Numbers that are exchanged as int64.
 BufferView counts_in(Span<std::size_t> numbers) {
   static_assert(sizeof(std::size_t) == sizeof(std::int64_t));
   return {numbers.data(), numbers.size(), DType::kInt64};
@@ -71,7 +71,7 @@ std::string problem_with(const TableRows& given) {
 TableSum::TableSum(const PlanInputs& inputs, const TableRows& given, const RowOptions& options,
                    RowSums& result, const RowDevice& device)
     : inputs_(inputs), table_(given.table), options_(options) {
-  // Until the call succeeds the result is empty: if it times out, operations still write to it.
+  // The result stays empty until the call succeeds: after a time-out, operations still write to it.
   memory_ = std::exchange(result, {}).memory_;
   if (!memory_ || memory_->kind != table_.memory) memory_ = make_memory(table_.memory, device);
   backend().begin(device.stream && !given.indices.empty() ? &*device.stream : nullptr);
