@@ -42,7 +42,7 @@ __all__ = [
     "Store", "Ticket", "UsageError", "library_version", "open",
 ]  # fmt: skip
 
-for _name in __all__:  # Errors and help() name what users import.
+for _name in __all__:  # Errors and help() show the public module name.
     if hasattr(globals()[_name], "__module__"):
         globals()[_name].__module__ = __name__
 del _name

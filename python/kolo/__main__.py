@@ -1,4 +1,4 @@
-"""`python -m kolo`: what to run when something is wrong, or to see what a machine can do."""
+"""`python -m kolo`: commands that diagnose a problem or show what a machine can do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Below mpirun, torchrun or srun, bench and topo look at that job: mpirun -np 4 py
 
 
 def _topo(arguments: list[str]) -> int:
-    """Becomes kolo-topo: that beside the package, of the build folder of a source tree, or on PATH."""
+    """Replaces this process by kolo-topo: the one beside the package, in the build folder of a source tree, or on
+    PATH."""
     package = pathlib.Path(__file__).resolve().parent
     places = [package / "kolo-topo", package.parent.parent / "build" / "bin" / "kolo-topo"]
     program = next((str(place) for place in places if place.exists()), None) or shutil.which("kolo-topo")

@@ -1,4 +1,4 @@
-"""`python -m kolo bench`: how long an all-reduce takes as a Python program meets it."""
+"""`python -m kolo bench`: measures how long an all-reduce takes in a Python program."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
             x = numpy.empty(size // 4, numpy.float32)
             times = []
             for _ in range(max(5, min(200, (1 << 26) // size))):
-                x.fill(1)  # As in a program: its caches hold what it has written.
+                x.fill(1)  # As in a program, whose caches hold what it has just written.
                 job.barrier()
                 start = time.perf_counter()
                 job.all_reduce(x, name="x")

@@ -1,4 +1,4 @@
-"""Which memory a call uses: that of NumPy arrays, of the buffer protocol, of DLPack, or what the user says."""
+"""The memory that a call uses, from NumPy arrays, the buffer protocol, DLPack or `kolo.Memory`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Sequence
 from . import _c, _dlpack, _dtypes
 from ._errors import UsageError
 
-# The address of buffers without elements: the C interface takes null for a buffer that is left out.
+# The address of buffers without elements: in the C interface null means that a buffer is left out.
 _NOTHING = ctypes.create_string_buffer(64)
 _NOWHERE = ctypes.addressof(_NOTHING)
 
@@ -18,7 +18,8 @@ _NOWHERE = ctypes.addressof(_NOTHING)
 class Memory:
     """Contiguous elements at an address, for memory that no array object describes.
 
-    Every operation takes one in place of an array. `owner` is kept alive with it. Other libraries take one by DLPack.
+    Every operation takes a Memory in place of an array. It keeps `owner` alive. Other libraries can import it by
+    DLPack.
 
         memory = kolo.Memory(tensor.data_ptr(), tensor.numel(), "bfloat16", owner=tensor)
         job.all_reduce(memory)
@@ -38,23 +39,23 @@ class Memory:
         shape: tuple[int, ...] | None = None,
     ) -> None:
         self.address = address or _NOWHERE
-        """Of the first element."""
+        """Address of the first element."""
         self.count = count
         """Number of elements."""
         self.dtype = dtype if type(dtype) is _dtypes.DType else _dtypes.of_any(dtype)
         self.owner = owner
         self.is_device = is_device
-        """Whether it is memory of the device that the option `device` names."""
+        """Whether the elements are in memory of the device that the option `device` names."""
         self.read_only = read_only
         self.shape = (count,) if shape is None else shape
 
     @property
     def nbytes(self) -> int:
-        """The number of bytes."""
+        """Number of bytes."""
         return self.count * self.dtype.itemsize
 
     def overlaps(self, other: Memory) -> bool:
-        """Whether both have a byte in common."""
+        """Whether the two overlap in any byte."""
         return self.address < other.address + other.nbytes and other.address < self.address + self.nbytes
 
     @property
@@ -63,7 +64,7 @@ class Memory:
         return _c.KOLO_DEVICE if self.is_device else _c.KOLO_HOST
 
     def parameter(self) -> _c.kolo_buffer:
-        """The same for the C interface."""
+        """This memory as a struct of the C interface."""
         return _c.kolo_buffer(self.address, self.count, self.dtype.code, self.kind)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -72,7 +73,7 @@ class Memory:
         return _dlpack.CPU_DEVICE
 
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None, **_: Any) -> Any:
-        """For `torch.from_dlpack` and its like, which see these elements where they lie."""
+        """For `torch.from_dlpack` and similar functions, which share these elements."""
         self.__dlpack_device__()
         versions = max_version is not None and max_version >= (1, 0)
         if self.read_only and not versions:
@@ -81,7 +82,7 @@ class Memory:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """For `torch.as_tensor`, `cupy.asarray` and their like, which see these elements where they lie on the device."""
+        """For `torch.as_tensor`, `cupy.asarray` and similar functions, which share these elements on the device."""
         if not self.is_device:
             raise AttributeError("this is host memory, which __dlpack__ exports")
         data = (self.address, self.read_only)
@@ -92,10 +93,10 @@ class Memory:
 
 
 def memory_of(source: Any, what: str = "x", *, writable: bool = False) -> Memory:
-    """The elements of an array, where they lie.
+    """The elements of an array, as a view.
 
-    `what` is its name in errors. Errors: UsageError if it is no array, not contiguous in C order, of a type
-    that Kolo does not take, or if it shall be `writable` and is not.
+    `what` is its name in errors. Errors: UsageError if it is not an array, not contiguous in C order, of a type that
+    Kolo does not take, or if `writable` is asked for and it is read-only.
     """
     try:
         memory = _memory_of(source, what)
@@ -114,7 +115,7 @@ def _memory_of(source: Any, what: str) -> Memory:
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(source, numpy.ndarray):
         return _of_ndarray(source, what)
-    if numpy is not None and isinstance(source, numpy.generic):  # Its own interface is that of a copy.
+    if numpy is not None and isinstance(source, numpy.generic):  # Its array interface exports a copy.
         copy = numpy.asarray(source)
         copy.flags.writeable = False
         return _of_ndarray(copy, what)
@@ -150,7 +151,7 @@ def _of_ndarray(array: Any, what: str) -> Memory:
 
 
 def _is_contiguous(shape: Sequence[int], strides: Sequence[int] | None, step: int) -> bool:
-    """`step`: the stride between neighbours. Dimensions of one element may have any stride."""
+    """`step` is the stride between neighbours. Dimensions of one element may have any stride."""
     if strides is None or 0 in shape:
         return True
     for extent, stride in zip(reversed(shape), reversed(strides)):
@@ -161,7 +162,7 @@ def _is_contiguous(shape: Sequence[int], strides: Sequence[int] | None, step: in
 
 
 def _of_dlpack(source: Any, what: str) -> Memory:
-    if getattr(source, "is_neg", bool)():  # torch refuses to export only those that it conjugates lazily.
+    if getattr(source, "is_neg", bool)():  # torch refuses to export lazily conjugated tensors only.
         raise UsageError(f"{what} is negated lazily, so its memory has other elements; .resolve_neg() makes a copy")
     tensor, read_only, capsule = _dlpack.export(source)
     dimensions = tensor.num_dimensions
@@ -189,7 +190,7 @@ def _of_array_interface(source: Any, what: str) -> Memory:
 
 def _address_of(view: memoryview) -> int:
     """Works for read-only memory, unlike `ctypes.c_char.from_buffer`."""
-    buffer = (ctypes.c_void_p * 16)()  # A Py_buffer, of less words, which begins with the address.
+    buffer = (ctypes.c_void_p * 16)()  # A Py_buffer, which has fewer words and begins with the address.
     ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), buffer, 0)
     address = buffer[0] or 0
     ctypes.pythonapi.PyBuffer_Release(buffer)
@@ -197,7 +198,7 @@ def _address_of(view: memoryview) -> int:
 
 
 def _of_memoryview(view: memoryview, what: str) -> Memory:
-    """The view stays exported, so that a bytearray cannot be resized meanwhile."""
+    """The view stays exported, so that a bytearray cannot be resized in the meantime."""
     if not view.c_contiguous:
         raise _not_contiguous(what)
     dtype = _dtypes.of_format(view.format, view.itemsize)
@@ -206,7 +207,7 @@ def _of_memoryview(view: memoryview, what: str) -> Memory:
 
 
 def new_array(shape: tuple[int, ...], dtype: _dtypes.DType, like: Any = None) -> Any:
-    """A new NumPy array for a result, of the type of the array `like` if that is NumPy's.
+    """A new NumPy array for a result. Its dtype is that of `like` if `like` is a NumPy array.
 
     Errors: UsageError without NumPy.
     """
@@ -218,7 +219,7 @@ def new_array(shape: tuple[int, ...], dtype: _dtypes.DType, like: Any = None) ->
 
 
 def array_at(memory: Memory) -> Any:
-    """The elements of host memory as a NumPy array of its shape, which keeps `memory` alive; without NumPy a
+    """The elements of host memory as a NumPy array of the same shape, which keeps `memory` alive; without NumPy as a
     flat memoryview of bytes."""
     data: Any = (ctypes.c_char * memory.nbytes).from_address(memory.address)
     data._memory = memory  # The array's base holds it.

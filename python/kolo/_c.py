@@ -1,4 +1,4 @@
-"""What <kolo/kolo_c.h> declares, for ctypes: its constants and its structs by their names, and FUNCTIONS."""
+"""The declarations of <kolo/kolo_c.h> for ctypes: constants and structs by name, and FUNCTIONS."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _types: dict[str, Any] = {
     "void": None, "double": ctypes.c_double, "int": ctypes.c_int, "size_t": ctypes.c_size_t, "int32_t": ctypes.c_int32,
     "int64_t": ctypes.c_int64, "uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64,
 }  # fmt: skip
-"""By their names in C; the structs come to them."""
+"""Types by their names in C; the structs are added below."""
 
 
 def _type(text: str) -> Any:
@@ -33,17 +33,17 @@ def _type(text: str) -> Any:
     stars = len(words) - len(base)
     if base == "char":
         kind: Any = ctypes.c_char_p
-    elif base == "void" and stars or f"typedef struct {base} {base};" in _header.TEXT:  # Opaque.
+    elif base == "void" and stars or f"typedef struct {base} {base};" in _header.TEXT:  # An opaque type.
         kind = ctypes.c_void_p
     else:
-        kind, stars = _types.get(base, ctypes.c_int32), stars + 1  # What has no type here is an enumeration.
+        kind, stars = _types.get(base, ctypes.c_int32), stars + 1  # A type without an entry is an enumeration.
     for _ in range(stars - 1):
         kind = POINTER(kind)
     return kind
 
 
 def _define_struct(name: str, fields: list[tuple[_header.Type, str]]) -> None:
-    """Callbacks have types of their own, kolo_store_set for the field `set` of kolo_store."""
+    """Callback types get names of their own, such as kolo_store_set for the field `set` of kolo_store."""
     types = []
     for kind, field in fields:
         made = ctypes.CFUNCTYPE(*map(_type, kind)) if isinstance(kind, list) else _type(kind)
@@ -62,4 +62,4 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     name: (_type(result), [_type(each) for each in _header.types_of(arguments)])
     for result, name, arguments in _header.functions()
 }
-"""Result and arguments of each."""
+"""Result type and argument types of each function."""

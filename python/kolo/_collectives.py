@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     Counts = Sequence[int] | Sequence[Sequence[int]] | Sequence[Sequence[Sequence[int]]]
     A = TypeVar("A", bound=NDArray[Any] | list[NDArray[Any]])
-X = TypeVar("X")  # An array, or a list of them.
+X = TypeVar("X")  # An array, or a list of arrays.
 
 
 class Named(TypedDict, total=False):
-    """What every collective takes by name."""
+    """The keyword arguments of every collective."""
 
     name: str | None
     stream: int | None
@@ -38,7 +38,7 @@ class Summed(Scaled, total=False):
 
 class Parted(Named, total=False):
     counts: Counts | None
-    """Of each rank's part; of a list of arrays a list of those of each."""
+    """Elements of each rank's part; for a list of arrays, one such list for each array."""
 
 
 class SummedParts(Summed, Parted, total=False):
@@ -52,7 +52,7 @@ def call_of(
     scale_after: float = 1.0,
     wire_dtype: Any = None,
 ) -> _c.kolo_call | None:
-    """What a call has in common with others; None: nothing but defaults."""
+    """The options of a call; None if all have their defaults."""
     if name is None and stream is None and wire_dtype is None and scale_before == 1.0 == scale_after:
         return None
     return _c.kolo_call(
@@ -79,23 +79,23 @@ def _is_list(x: Any) -> bool:
 
 
 class Collectives(Calls):
-    """What all ranks of a group do together.
+    """The collectives of a group.
 
     **Results.** `all_reduce`, `broadcast` and `reduce` change `x`; the others return a new NumPy array. With `out`,
-    `x` is only read and the result is written there. Each returns the array that has the result. With `out`, shapes
-    do not matter, only numbers of elements; without, the first dimension of an array with a part for each rank is
-    the rank. Whether an operation is in place is the same on all ranks; of `reduce`, `gather` and `scatter` only the
-    root says so.
+    `x` is only read and the result is written to `out`. Each returns the array that has the result. With `out`, only
+    numbers of elements must fit, not shapes; without it, the first dimension of an array with a part for each rank is
+    the rank. All ranks must agree on whether an operation is in place; in `reduce`, `gather` and `scatter` the root
+    decides.
 
     **Arrays** are contiguous, and of one type on all ranks: NumPy arrays, objects with the buffer protocol or with
     `__dlpack__` (tensors of torch), or `kolo.Memory`. A list of arrays of one type is one operation, with one
-    agreement and common messages, and returns a list; its `counts` are a list of those of each array. Arrays in device
-    memory are used after the work enqueued on `stream`, a cudaStream_t; results need an `out` there.
+    agreement and common messages, and returns a list; its `counts` are a list with the counts of each array. Arrays in
+    device memory are used after the work enqueued on `stream`, a cudaStream_t; they need an `out` for the result.
 
-    **Names.** `name` identifies an operation on all ranks. Without one an operation is named after its arguments;
-    operations with the same arguments must then be called in one order on all ranks.
+    **Names.** `name` identifies an operation on all ranks. Without it an operation is named after its arguments; all
+    ranks must then call operations with equal arguments in the same order.
 
-    **wait=False** starts the operation and returns a `Ticket`. Until that is done the arrays belong to Kolo.
+    **wait=False** starts the operation and returns a `Ticket`. Until it is done the arrays belong to Kolo.
 
     Threads: any, except that operations without a name keep one order per group.
     Errors: UsageError at the call; MismatchError, the same on every rank, if ranks disagree; PeerLostError;
@@ -123,8 +123,8 @@ class Collectives(Calls):
     def all_reduce(self, x: Any, op: str = "sum", *, out: Any = None, wait: bool = True, **options: Unpack[Summed]) -> Any:
         """Combines the elements of all ranks, on all ranks.
 
-        `op` is sum, average, min, max or another reduction of docs/how-to/operations.md. In a premul_sum `scale_before`,
-        which multiplies contributions, is that of the rank. Otherwise both scales are equal on all ranks.
+        `op` is sum, average, min, max or another reduction of docs/how-to/operations.md. In a premul_sum each rank has
+        its own `scale_before`, which multiplies its contribution. Otherwise both scales are equal on all ranks.
         `wire_dtype`: "bfloat16" sends float32 or float64, without scales, in 16 bits. Each contribution is rounded once,
         and so is the float32 sum.
         """
@@ -148,8 +148,8 @@ class Collectives(Calls):
     def broadcast(
         self, x: Any = None, root: int = 0, *, out: Any = None, wait: bool = True, **options: Unpack[Named]
     ) -> Any:
-        """Copies `x` of rank `root` to `x` of all ranks; with `out`, on all of them, to `out`. The others then need no
-        `x`."""
+        """Copies `x` of rank `root` to `x` of all ranks, or to `out` if all ranks pass it. Ranks other than the root
+        then need no `x`."""
         is_root = self.rank == root
         arrays = _Arrays(x if is_root or out is None else None, out)
         pairs = [_pairs.copied(*each, is_root) for each in arrays.each]
@@ -171,7 +171,7 @@ class Collectives(Calls):
     def reduce(
         self, x: Any, root: int = 0, op: str = "sum", *, out: Any = None, wait: bool = True, **options: Unpack[Scaled]
     ) -> Any:
-        """Combines the elements of all ranks on rank `root`: in its `x`, or in its `out` after a copy. The other ranks'
+        """Combines the elements of all ranks on rank `root`, in its `x`, or in its `out` if it passes one. Other ranks'
         `x` are only read, and they get None."""
         arrays = _Arrays(x, out)
         pairs = [_pairs.reduced(*each, self.rank == root) for each in arrays.each]
@@ -204,8 +204,8 @@ class Collectives(Calls):
 
         Shape:  x is [size, ...], the result [...]. With `counts`, the elements of each rank's part, the same on all
                 ranks, the result has one dimension.
-        Without x: in place; `out` has all parts, of which only this rank's changes.
-        `wire_dtype`: as of `all_reduce`.
+        Without x: in place; `out` has all parts, and only this rank's part changes.
+        `wire_dtype`: as in `all_reduce`.
         """
         arrays = _Arrays(x, out)
         parts = self._parts(counts, arrays)
@@ -227,11 +227,11 @@ class Collectives(Calls):
     def all_gather(
         self, x: Any = None, *, out: Any = None, counts: Counts | None = None, wait: bool = True, **options: Unpack[Named]
     ) -> Any:
-        """Copies `x` of all ranks, in their order, to all ranks.
+        """Copies `x` of all ranks, in rank order, to all ranks.
 
         Shape:  x is [...], the result [size, ...]. With `counts`, the elements of each rank's `x`, the same on all
                 ranks, the result has one dimension.
-        Without x: in place; this rank's part lies in its place in `out`.
+        Without x: in place; this rank's part already lies at its offset in `out`.
         """
         arrays = _Arrays(x, out)
         parts = self._parts(counts, arrays)
@@ -259,10 +259,10 @@ class Collectives(Calls):
         wait: bool = True,
         **options: Unpack[Named],
     ) -> Any:
-        """Copies `x` of all ranks, in their order, to rank `root`; the others get None. Shapes are those of
+        """Copies `x` of all ranks, in rank order, to rank `root`; the others get None. Shapes are those of
         `all_gather`.
 
-        Without x at the root: in place there; its part lies in its place in `out`.
+        Without x at the root: in place there; its part already lies at its offset in `out`.
         """
         is_root = self.rank == root
         arrays = _Arrays(x if is_root else _given(x), out)
@@ -294,7 +294,7 @@ class Collectives(Calls):
         """Copies part r of `x` of rank `root` to rank r. Shapes are those of `reduce_scatter`; the other ranks pass no
         `x`, and need `out`.
 
-        With x as `out` at the root: in place there; its part stays where it is, and nothing of x changes.
+        With x as `out` at the root: in place there; its part stays in x, and x does not change.
         """
         is_root = self.rank == root
         arrays = _Arrays(x if is_root else None, out)
@@ -321,23 +321,23 @@ class Collectives(Calls):
     ) -> Any:
         """Copies part r of `x` of rank s to part s of the result of rank r.
 
-        Shape: x and the result are [size, ...]. With `counts`, of [sender][receiver], the same on all ranks, the
-               result has one dimension.
-        Without x: in place; `out` has the parts for all ranks, then those of all. Each two ranks exchange as many
-        elements both ways.
+        Shape: x and the result are [size, ...]. With `counts[sender][receiver]`, the same on all ranks, the result has
+               one dimension.
+        Without x: in place; `out` holds the parts for all ranks, and afterwards the parts from all ranks. Any two ranks
+        exchange equally many elements both ways.
         """
         arrays = _Arrays(x, out)
         flats = [_flat(each, self.size) for each in arrays.counts_of_each(counts)]
         pairs = [_pairs.exchanged(*each, *self._sent_and_got(flat)) for each, flat in zip(arrays.each, flats)]
         return self._run("all_to_all", arrays, pairs, _named(**options), wait, counts=flats)
 
-    # --- how they run ------------------------------------------------------------------------------
+    # --- implementation -----------------------------------------------------------------------------
 
     def _parts(self, counts: Any, arrays: _Arrays) -> list[Parts]:
         return [Parts(self.rank, self.size, each) for each in arrays.counts_of_each(counts)]
 
     def _sent_and_got(self, flat: list[int] | None) -> tuple[Parts, Parts]:
-        """The parts that this rank has for all, and those that all have for it."""
+        """The parts that this rank sends to all, and the parts that it receives from all."""
         sent = flat and flat[self.rank * self.size : (self.rank + 1) * self.size]
         return Parts(self.rank, self.size, sent), Parts(self.rank, self.size, flat and flat[self.rank :: self.size])
 
@@ -351,7 +351,8 @@ class Collectives(Calls):
         *arguments: int,
         counts: Sequence[list[int] | None] | None = None,
     ) -> Any:
-        """`arguments` are those of the C function between the tensors and the call, `counts` those of each tensor."""
+        """`arguments` are those of the C function between the tensors and the call; `counts` has those of each
+        tensor."""
         if not pairs:
             raise UsageError("the list of arrays is empty")
         each = zip(pairs, counts or itertools.repeat(None))
@@ -359,7 +360,7 @@ class Collectives(Calls):
         values = [pair.value for pair in pairs]
         value = values if arrays.is_list and any(each is not None for each in values) else values[0]
         name = call.name.decode() if call is not None and call.name else what
-        # The group, too, lives until the operation is done.
+        # The group must live until the operation is done, too.
         ticket = Ticket(self._handle, (self, pairs), lambda _: value, self._subject(name))
         ticket.begin(getattr(library(), f"kolo_{what}"), self._pointer, tensors, len(pairs), *arguments, call)
         return ticket.wait() if wait else ticket
@@ -372,7 +373,7 @@ def _given(x: Any) -> Any:
 
 
 class _Arrays:
-    """The arrays of an operation: a pair `x` and `out`, or lists of them, either of which may be left out."""
+    """The arrays of an operation: a pair `x` and `out`, or lists of them. Either may be left out."""
 
     def __init__(self, x: Any, out: Any) -> None:
         self.is_list = _is_list(x) or _is_list(out)

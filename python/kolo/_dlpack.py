@@ -1,5 +1,5 @@
-"""DLPack in both directions without other libraries: memory of objects that speak it, such as CPU tensors of torch or
-arrays of JAX, and host memory of Kolo for them."""
+"""DLPack in both directions without other libraries: imports memory of objects that support it, such as CPU tensors of
+torch or arrays of JAX, and exports Kolo's host memory."""
 
 from __future__ import annotations
 
@@ -56,25 +56,25 @@ def _python(name: str, result: Any, *arguments: Any) -> Any:
 _get_pointer = _python("PyCapsule_GetPointer", c_void_p, ctypes.py_object, ctypes.c_char_p)
 _is_valid = _python("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
 _new_capsule = _python("PyCapsule_New", ctypes.py_object, c_void_p, ctypes.c_char_p, c_void_p)
-# Of a capsule that is on its way out, by its address.
+# The name of a capsule that is being destroyed, by its address.
 _name_of = _python("PyCapsule_GetName", ctypes.c_char_p, c_void_p)
 _pointer_of = _python("PyCapsule_GetPointer", c_void_p, c_void_p, ctypes.c_char_p)
 
 
 def _capsule_of(source: Any, kind: int) -> Any:
-    # On a device: nobody waits; Kolo orders its reads by the stream that the user gives.
+    # No stream waits on a device: Kolo orders its reads by the stream that the user passes.
     stream = {"stream": -1} if kind == CUDA else {}
     try:
         return source.__dlpack__(max_version=(1, 0), **stream)
-    except TypeError:  # Before version 1 of the protocol.
+    except TypeError:  # The object supports a version of the protocol before 1.
         return source.__dlpack__(**stream)
 
 
 def export(source: Any) -> tuple[_Tensor, bool, Any]:
-    """What an object with `__dlpack__` and `__dlpack_device__` exports: the tensor, whether it is only read, and the capsule,
-    with which both are valid.
+    """The export of an object with `__dlpack__` and `__dlpack_device__`: the tensor, whether it is read-only, and the
+    capsule, which keeps both valid.
 
-    Errors: TypeError for a device or an element type that Kolo does not take; whatever the object raises.
+    Errors: TypeError for a device or an element type that Kolo does not take; any error of the object.
     """
     kind = int(source.__dlpack_device__()[0])
     if kind not in (_CPU, CUDA, _CUDA_HOST, _CUDA_MANAGED):
@@ -92,9 +92,9 @@ def export(source: Any) -> tuple[_Tensor, bool, Any]:
     return tensor, read_only, capsule
 
 
-# --- out -------------------------------------------------------------------------------------------
+# --- export ----------------------------------------------------------------------------------------
 
-# What consumers hold: by address, the structure, its arrays, and the owner of the memory.
+# The exports that consumers hold, by address: the structure, its arrays, and the owner of the memory.
 _held: dict[int, tuple[Any, ...]] = {}
 
 
@@ -105,14 +105,14 @@ def _delete(address: int) -> None:
 
 @ctypes.PYFUNCTYPE(None, c_void_p)
 def _drop_capsule(capsule: int) -> None:
-    """Of a capsule that no consumer took: consumers change its name."""
+    """Destroys a capsule that no consumer took: consumers change its name."""
     name = _name_of(capsule)
     if name in (b"dltensor", b"dltensor_versioned"):
         _held.pop(_pointer_of(capsule, name), None)
 
 
 def capsule_of(address: int, shape: tuple[int, ...], dtype: _dtypes.DType, owner: Any, read_only: bool, versions: bool) -> Any:
-    """Host memory as what `__dlpack__` returns; `owner` lives as long as a consumer has it."""
+    """A capsule over host memory, as `__dlpack__` returns it; `owner` lives as long as a consumer holds the capsule."""
     extents = (c_int64 * len(shape))(*shape)
     code, bits = dtype.dlpack
     tensor = _Tensor(address, _Device(_CPU, 0), len(shape), _Type(code, bits, 1), extents, None, 0)

@@ -1,4 +1,4 @@
-"""`python -m kolo doctor`: what this machine has for jobs, and what it lacks."""
+"""`python -m kolo doctor`: shows what this machine provides for jobs, and what it lacks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from ._library import library
 
 
 Findings = Iterator[tuple[str, str]]
-"""Lines, each after "ok", "note" or "FAIL": that is an error on this machine, and a note may be one in some jobs."""
+"""Lines that begin with "ok", "note" or "FAIL": FAIL is an error on this machine, and a note may be one in some
+jobs."""
 
 
 def _python() -> Findings:
@@ -102,7 +103,7 @@ def _network() -> Findings:
         try:
             state = (device / "operstate").read_text().strip()
             speed = (device / "speed").read_text().strip() if state == "up" else ""
-        except OSError:  # Devices without a speed refuse to say it.
+        except OSError:  # Reading the speed fails for devices without one.
             speed = ""
         if state == "up":
             devices.append(f"{device.name} {speed} Mbit/s" if speed not in ("", "-1") else device.name)
@@ -133,7 +134,7 @@ def _sum() -> Findings:
 
 
 def _sum_here() -> int:
-    """What each of the two ranks does. Without NumPy, which the doctor may be there to miss."""
+    """The work of each of the two ranks. It does not use NumPy, whose absence the doctor may have to report."""
     import array
 
     from ._runtime import open as open_job
@@ -153,7 +154,7 @@ _CHECKS: list[Callable[[], Findings]] = [
 
 
 def main() -> int:
-    """Prints all findings; 1 if there is a failure."""
+    """Prints all findings; returns 1 if there is a failure."""
     failed = False
     for look in _CHECKS:
         for kind, text in look():

@@ -1,4 +1,4 @@
-"""The operations of Kolo, and the element types that it moves, by every name that other libraries have for them."""
+"""The reductions of Kolo, and its element types with their names in other libraries."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ._library import library
 
 
 def numbered(name_of: Callable[[int], Any], first: int) -> dict[str, int]:
-    """Numbers from `first` on, until one has no name, by their names."""
+    """Maps names to numbers, from `first` on, until a number has no name."""
     names = itertools.takewhile(bool, map(name_of, itertools.count(first)))
     return {name.decode(): number for number, name in enumerate(names, first)}
 
 
 @functools.lru_cache(maxsize=None)
 def ops() -> dict[str, int]:
-    """Numbers of operations in the C interface, by their names."""
+    """Numbers of reductions in the C interface, by name."""
     return numbered(library().kolo_op_name, 0)
 
 
 def choice(choices: dict[str, int], value: str, what: str) -> int:
-    """Errors: UsageError for what is none of the choices."""
+    """The number of a choice. Errors: UsageError for an unknown choice."""
     try:
         return choices[value]
     except (KeyError, TypeError):
@@ -51,7 +51,7 @@ _SIGNED, _UNSIGNED, _FLOAT, _BFLOAT, _COMPLEX, _BOOL = 0, 1, 2, 4, 5, 6
 _DLPACK = {"int": _SIGNED, "uint": _UNSIGNED, "float": _FLOAT, "bfloat": _BFLOAT, "complex": _COMPLEX, "bool": _BOOL}
 _FLOAT8_E4M3FN, _FLOAT8_E5M2 = 10, 12
 _FLOAT8 = {"float8_e4m3": ("float8_e4m3fn", _FLOAT8_E4M3FN), "float8_e5m2": ("float8_e5m2", _FLOAT8_E5M2)}
-"""What other libraries and DLPack call them."""
+"""Names in other libraries and in DLPack."""
 
 
 def _dtype(code: int, name: str, itemsize: int) -> DType:
@@ -61,7 +61,7 @@ def _dtype(code: int, name: str, itemsize: int) -> DType:
 
 @functools.lru_cache(maxsize=None)
 def dtypes() -> tuple[DType, ...]:
-    """All, in the order of the library, which names them."""
+    """All element types, in the order of the library, which names them."""
     lib = library()
     codes = numbered(lib.kolo_dtype_name, 1).items()
     return tuple(_dtype(code, name, lib.kolo_dtype_size(code)) for name, code in codes)
@@ -95,14 +95,14 @@ def _of_kind(kind: str, itemsize: int, what: object) -> DType:
 
 
 def of_typestr(text: str) -> DType:
-    """The type that `__array_interface__` calls, for example, "<f4"."""
+    """The type of a string of `__array_interface__`, such as "<f4"."""
     if text[0] in _SWAPPED + "!" and int(text[2:]) > 1:
         raise unknown(text)
     return _of_kind(text[1], int(text[2:]), text)
 
 
 def typestr_of(dtype: DType) -> str:
-    """The inverse. Errors: TypeError for a type that it has no name for."""
+    """The inverse of `of_typestr`. Errors: TypeError for a type without such a string."""
     code, bits = dtype.dlpack
     kinds = {_SIGNED: "i", _UNSIGNED: "u", _FLOAT: "f", _COMPLEX: "c", _BOOL: "b"}
     if code not in kinds:
@@ -112,7 +112,7 @@ def typestr_of(dtype: DType) -> str:
 
 
 def of_format(text: str, itemsize: int) -> DType:
-    """The type that the buffer protocol calls, for example, "d" or "Zf"."""
+    """The type of a format of the buffer protocol, such as "d" or "Zf"."""
     letters = text.lstrip("@=<" if sys.byteorder == "little" else "@=>!")
     if letters[:1] == "Z" and letters[1:] in ("f", "d"):
         return _of_kind("c", itemsize, text)
@@ -132,7 +132,7 @@ _numpy_dtypes: dict[Any, DType] = {}
 
 
 def of_numpy(dtype: Any) -> DType:
-    """The type of a `numpy.dtype`, those of ml_dtypes included."""
+    """The type of a `numpy.dtype`, including those of ml_dtypes."""
     known = _numpy_dtypes.get(dtype)
     if known is None:
         known = _by_name().get(dtype.name)
@@ -143,7 +143,7 @@ def of_numpy(dtype: Any) -> DType:
 
 
 def of_any(dtype: Any) -> DType:
-    """The type that a user names: "bfloat16", numpy.float32, numpy.dtype("f4"), torch.float32."""
+    """The type that a user passes: "bfloat16", numpy.float32, numpy.dtype("f4"), torch.float32."""
     if isinstance(dtype, DType):
         return dtype
     name = dtype if isinstance(dtype, str) else str(dtype)
@@ -160,7 +160,7 @@ def of_any(dtype: Any) -> DType:
 
 
 def wire_code(dtype: Any) -> int:
-    """The number of a type on the wire; None: that of the elements."""
+    """The number of a wire type; for None the one that means the type of the elements."""
     return _c.KOLO_SAME_DTYPE if dtype is None else of_any(dtype).code
 
 
@@ -172,7 +172,7 @@ def _of_python(dtype: Any) -> DType:
 
 
 def to_numpy(dtype: DType) -> Any:
-    """The `numpy.dtype`. Errors: ImportError without NumPy, or without ml_dtypes where that has it."""
+    """The `numpy.dtype`. Errors: ImportError without NumPy, or without ml_dtypes if the type needs it."""
     import numpy
 
     try:

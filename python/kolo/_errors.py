@@ -32,19 +32,19 @@ _CLASSES: dict[int, type[KoloError]] = {}
 
 
 class KoloError(Exception):
-    """What every error of Kolo is. Fields that do not apply are None or empty.
+    """Base class of all errors of Kolo. Fields that do not apply are None or empty.
 
-    Its text is one line with all fields, the same on all ranks where they have a common cause.
+    Its text is one line with all fields. If ranks fail for a common cause, they get equal texts.
     """
 
     status: Status = Status.INTERNAL
-    """The class of the error, for programs that do not tell classes by exceptions."""
+    """The class of the error, for programs that do not distinguish exception classes."""
     rank: int | None = None
-    """The rank that found it."""
+    """The rank that found the error."""
     peer: int | None = None
-    """The rank that caused it."""
+    """The rank that caused the error."""
     group: str = ""
-    """The group that these are ranks of; empty: the job."""
+    """The group whose ranks these are; empty: the job."""
     verb: str = ""
     """Where it happened: mark, agree, plan, start, run, complete or wait."""
     tensor: str = ""
@@ -69,7 +69,7 @@ class KoloError(Exception):
 
     @property
     def exit_status(self) -> int:
-        """The status by which scripts tell classes of errors, for `sys.exit`: 69 for a lost peer."""
+        """The exit status for this class of error, for `sys.exit`: 69 for a lost peer."""
         return int(library().kolo_exit_status(self.status))
 
 
@@ -122,7 +122,7 @@ class ShutdownError(KoloError, RuntimeError, status=Status.SHUTDOWN):
 
 
 class CancelledError(KoloError, status=Status.CANCELLED):
-    """The program took the operation back."""
+    """The program cancelled the operation."""
 
 
 def _text(value: bytes | None) -> str:

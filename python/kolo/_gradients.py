@@ -25,7 +25,7 @@ _DIVISORS = {
 
 
 class Gradient(NamedTuple):
-    """One gradient of a set. Without `data` it lies in the arena, where no copy is needed: `GradientSet` gives the
+    """One gradient of a set. Without `data` it lies in the arena, where it needs no copy; `GradientSet` gives the
     array."""
 
     shape: Sequence[int] | None = None
@@ -33,26 +33,26 @@ class Gradient(NamedTuple):
     dtype: Any = "float32"
     """Not needed with `data`."""
     data: Any = None
-    """An array that Kolo reads and writes where it is."""
+    """An array that Kolo reads and writes in place."""
     compression: str | None = None
-    """For example "topk(0.01)"; None: the rules of the set."""
+    """For example "topk(0.01)"; None: by the rules of the set."""
     wire_dtype: Any = None
-    """None: that of the set."""
+    """None: the set's."""
 
 
 class GradientFlags(enum.IntFlag):
-    """What compression does with a gradient in the next iteration."""
+    """How compression treats a gradient in the next iteration."""
 
     SPARSE = _c.KOLO_SPARSE
-    """It is sent sparsely: mark it without loss scale."""
+    """The gradient is sent sparsely: mark it without loss scale."""
     CORRECTS_MOMENTUM = _c.KOLO_CORRECTS_MOMENTUM
-    """Momentum is applied already ("dgc")."""
+    """Kolo already applies momentum ("dgc")."""
     WARMING_UP = _c.KOLO_WARMING_UP
-    """A dense iteration that precedes sparse ones."""
+    """The next iteration is a dense one that precedes sparse ones."""
 
 
 class GradientSet:
-    """A registered set of gradients. Each iteration marks each of them, in any order, and waits:
+    """A registered set of gradients. In each iteration mark every gradient, in any order, and wait:
 
         gradients = job.register_gradients("model", {"weight": (gradient array), "bias": kolo.Gradient((10,))})
         gradients["bias"][:] = ...
@@ -61,14 +61,14 @@ class GradientSet:
         gradients.wait()             # every gradient is now the average over all ranks
 
     `gradients[i]` and `gradients[name]` are NumPy arrays over the memory that Kolo uses. From `ready` until `wait`
-    returns it belongs to Kolo. The set keeps arrays alive; arrays of the arena keep the set alive.
+    returns that memory belongs to Kolo. The set keeps arrays alive; arrays in the arena keep the set alive.
 
-    Threads: `ready` and `absent` from any; `wait` from one.
+    Threads: any for `ready` and `absent`; one for `wait`.
     """
 
     name: str
     names: tuple[str, ...]
-    """Of the gradients, in the order of their indices."""
+    """Names of the gradients, by index."""
 
     def __init__(self, group: Any, pointer: Any, name: str, specs: dict[str, tuple[Gradient, Memory | None]]) -> None:
         self.name = name
@@ -121,8 +121,8 @@ class GradientSet:
     # --- an iteration ------------------------------------------------------------------------------
 
     def ready(self, which: int | str, *, stream: int | None = None) -> None:
-        """Marks a gradient as complete; in device memory, after the work enqueued on `stream`. May sum small buckets
-        in the caller's thread."""
+        """Marks a gradient as complete; in device memory, after the work enqueued on `stream`. May sum small buckets in
+        the caller's thread."""
         self._mark("ready", stream, self._at(which))
 
     def absent(self, which: int | str, *, stream: int | None = None) -> None:
@@ -131,10 +131,10 @@ class GradientSet:
         self._mark("absent", stream, self._at(which))
 
     def give_up(self, *, stream: int | None = None) -> None:
-        """Marks as absent whatever is not marked in this iteration, for a rank that cannot compute it, such as one whose
-        batch raises. Go on with `wait` and the optimizer's step as the other ranks do, and all weights stay equal: what
-        this rank has marked counts, the rest counts as zeros. `stream`: whose work may use gradients in device memory.
-        """
+        """Marks every gradient that is not marked in this iteration as absent: for a rank that cannot compute them, for
+        example because its batch raises. Go on with `wait` and the optimizer's step as the other ranks do, and all
+        weights stay equal: gradients that this rank has marked count, the rest count as zeros. `stream`: its work may
+        use gradients in device memory."""
         self._mark("give_up", stream)
 
     def _mark(self, how: str, stream: int | None, *index: int) -> None:
@@ -148,17 +148,18 @@ class GradientSet:
         """Waits until every gradient has the combined value.
 
         `timeout` is in seconds; None: the option `operation_timeout`.
-        Errors: DeadlineError, after which it may be called again; KeyboardInterrupt, likewise; a set that failed
-                otherwise stays failed.
+        Errors: DeadlineError or KeyboardInterrupt, after which it may be called again. After any other error the set
+                stays failed.
         """
         self._wait(timeout, self.name, library().kolo_gradients_wait)
         self._is_open = False
 
     def wait_one(self, which: int | str, timeout: float | None = None) -> None:
-        """Waits until one gradient has the combined value, for an update layer by layer. Mark all gradients first,
+        """Waits until one gradient has the combined value, so that an update can go layer by layer. Mark all gradients
+        first,
         and end the iteration by `wait`; until then only read the array.
 
-        `timeout` and errors: as those of `wait`.
+        `timeout` and errors: as in `wait`.
         """
         index = self._at(which)
         self._wait(timeout, f"{self.names[index]} of {self.name}", library().kolo_gradients_wait_one, index)
@@ -168,32 +169,32 @@ class GradientSet:
         wait(step, timeout, self._group._handle.operation_timeout_ms, lambda: self._group._subject(subject))
 
     def fileno(self) -> int:
-        """A descriptor for `select` and event loops, readable while `take_combined` has something to return, and once
-        the set has failed; perhaps also without cause. It belongs to the set; only poll it."""
+        """A descriptor for `select` and event loops. It is readable while `take_combined` has something to return, and
+        once the set has failed; it may also be readable without cause. It belongs to the set; only poll it."""
         descriptor = c_int()
         check(library().kolo_gradients_event(self._pointer, byref(descriptor)))
         return descriptor.value
 
     def take_combined(self) -> list[int]:
-        """The indices of the gradients that have got the combined value since the last call in this iteration. Never
-        blocks. End the iteration by `wait`, in the same thread; until then only read the arrays.
+        """The indices of the gradients that were combined since the last call in this iteration. Never blocks. End the
+        iteration by `wait`, in the same thread; until then only read the arrays.
 
-        Errors: that of a set which has failed.
+        Errors: the error of a set that has failed.
         """
         count = c_size_t()
         check(library().kolo_gradients_take_combined(self._pointer, self._taken, byref(count)))
         return self._taken[: count.value]
 
     def wait_on(self, stream: int) -> None:
-        """For device memory: waits until all work is enqueued, and lets `stream` wait for the values."""
+        """For device memory: blocks until all work is enqueued, and makes `stream` wait for the values."""
         self._call(library().kolo_gradients_wait_on, stream)
         self._is_open = False
 
     def set_samples(self, samples: float) -> None:
-        """This rank's number of samples, from this iteration on; for the divisor "samples"."""
+        """Sets this rank's number of samples, from this iteration on; for the divisor "samples"."""
         check(library().kolo_gradients_set_samples(self._pointer, samples))
 
-    # --- what it does ------------------------------------------------------------------------------
+    # --- plan and statistics -------------------------------------------------------------------------
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -202,16 +203,16 @@ class GradientSet:
 
     @property
     def statistics(self) -> dict[str, Any]:
-        """Numbers of too large values, and what compression has saved."""
+        """The number of values beyond the range of a 16-bit wire, and compression statistics."""
         return dict(json.loads(library().kolo_gradients_statistics(self._pointer)))
 
     def flags(self, which: int | str) -> GradientFlags:
-        """What compression does with a gradient in the next iteration."""
+        """How compression treats a gradient in the next iteration."""
         flags = c_uint32()
         check(library().kolo_gradients_flags(self._pointer, self._at(which), byref(flags)))
         return GradientFlags(flags.value)
 
-    # --- compression, between an iteration and the next --------------------------------------------
+    # --- compression, between two iterations --------------------------------------------------------
 
     def flush_residuals(self) -> None:
         """Makes the next iteration dense and sends all residuals with it. Collective."""
@@ -254,16 +255,16 @@ class GradientSet:
         return f"<kolo.GradientSet {self.name!r}: {len(self)} gradients>"
 
     def __del__(self) -> None:
-        if not hasattr(self, "_is_open"):  # It was never registered.
+        if not hasattr(self, "_is_open"):  # Its registration failed.
             return
-        if self._is_open:  # A release would wait for the end of the iteration, which a finalizer must not.
+        if self._is_open:  # A release would wait for the end of the iteration, and a finalizer must not wait.
             self._group._handle.keep(self._owned, self._user_memory)
         else:
             self._owned.drop()
 
 
 def _named(values: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
-    """Those of a list are called by their index."""
+    """Names the entries of a list by their index."""
     return values if isinstance(values, Mapping) else {str(i): each for i, each in enumerate(values)}
 
 
@@ -313,10 +314,9 @@ class Registers(Calls):
     ) -> GradientSet:
         """Agrees on a set of gradients with all ranks and plans its buckets. Collective.
 
-        `gradients` are arrays, which Kolo then reads and writes where they are, or `kolo.Gradient`s, by name or in a
-        list: those of a flat buffer are `numpy.split(buffer, ends)`. Names, shapes, types and options are the same on
-        all ranks.
-        `wire_dtype`: of what is sent, for example "bfloat16"; None: the option `wire_dtype`.
+        `gradients` are arrays, which Kolo then reads and writes in place, or `kolo.Gradient`s, by name or in a list.
+        For a flat buffer pass `numpy.split(buffer, ends)`. Names, shapes, types and options are the same on all ranks.
+        `wire_dtype`: the type to send, for example "bfloat16"; None: the option `wire_dtype`.
         `compression`: rules by name; None: the option `compression`.
         `divisor` of an average: "all_ranks", "contributing_ranks", or "samples", see `GradientSet.set_samples`.
         """
@@ -335,8 +335,8 @@ class Registers(Calls):
         return GradientSet(self, pointer, name, specs)
 
     def check_equal(self, name: str, tensors: Mapping[str, Any] | Sequence[Any]) -> None:
-        """Checks that arrays, such as the weights of a model, have the same names, types and bytes on all ranks, to the
-        certainty of a hash of 64 bits. Collective; `name` identifies the check on all ranks.
+        """Checks that arrays, such as the weights of a model, have the same names, types and bytes on all ranks, with
+        the certainty of a 64-bit hash. Collective; `name` identifies the check on all ranks.
 
         Errors: MismatchError, the same on every rank, naming the arrays that differ and the ranks that differ from rank
                 0. UsageError for device memory.

@@ -1,4 +1,4 @@
-"""Handles of the C library: when they are released, and what must outlive the user's references."""
+"""Handles of the C library: they are released once nothing uses them any more."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ._library import library
 
 
 class Owned:
-    """Owns a pointer, which is released when its owner and everything that was made of it have dropped it.
+    """Owns a pointer, which is released when its owner and all objects made from it have dropped it.
 
-    A count, and no `__del__`: the finalizers of a reference cycle run in any order. Threads: any, also in the middle
-    of each other, where the garbage collector runs.
+    It is a count without `__del__`, because the finalizers of a reference cycle run in any order. Threads: any, also
+    reentrantly, where the garbage collector runs.
     """
 
     def __init__(self, pointer: Any, release: Callable[[Any], Any], made_of: Owned | None = None) -> None:
@@ -22,14 +22,14 @@ class Owned:
         self._release_pointer = release
         self._made_of = made_of
         self._process = os.getpid()
-        # Their methods are atomic.
+        # Methods of a deque are atomic.
         self._users = collections.deque([self])
         self._not_released = collections.deque([self])
         if made_of is not None:
             made_of.hold()
 
     def is_ours(self) -> bool:
-        """False in a process that was forked from the one that made it: nothing is released there."""
+        """False in a forked process, which releases nothing."""
         return os.getpid() == self._process
 
     def hold(self) -> None:
@@ -41,7 +41,7 @@ class Owned:
             return
         try:
             self._not_released.pop()
-        except IndexError:  # Another thread was faster.
+        except IndexError:  # Another thread came first.
             return
         self._release()
         if self._made_of is not None:
@@ -55,7 +55,7 @@ class Owned:
 
 
 class Owner:
-    """What owns a pointer, if its construction came so far, drops it with its own last reference."""
+    """Owns a pointer once it is constructed, and drops it with its own last reference."""
 
     _owned: Owned
 
@@ -65,7 +65,7 @@ class Owner:
 
 
 class Handle(Owned):
-    """The `kolo_runtime*`, and operations in flight that nobody waits for."""
+    """The `kolo_runtime*`, and operations in flight that no ticket waits for."""
 
     def __init__(self, pointer: Any, operation_timeout_ms: int) -> None:
         self.library = library()
@@ -76,7 +76,7 @@ class Handle(Owned):
         super().__init__(pointer, self.library.kolo_release)
 
     def park(self, ticket: Any, buffers: Any) -> None:
-        """Takes over an operation in flight that nobody will wait for: its buffers live until it is done."""
+        """Takes over an operation in flight that no thread will wait for: its buffers live until it is done."""
         if self.is_released():
             self.library.kolo_ticket_release(ticket)
         else:
@@ -87,13 +87,13 @@ class Handle(Owned):
         self._kept.append((owned, buffers))
 
     def let_go(self) -> None:
-        """The job has ended: nothing uses what was kept."""
+        """Drops everything it has taken over: the job has ended, so nothing is in use."""
         while self._kept:
             owned, _ = self._kept.popleft()
             owned.drop()
 
     def sweep(self) -> None:
-        """Lets go of parked operations that are done. Cost: nothing if there are none."""
+        """Drops operations that are done. Cost: nothing if there are none."""
         if not self._parked:
             return
         done = c_int()

@@ -1,4 +1,5 @@
-"""What the headers of the C library declare: those of the wheel, or of the source tree around this package."""
+"""The declarations in the headers of the C library, either those of the wheel or of the source tree around this
+package."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _CALLBACK = re.compile(r"(\w+) \(\*(\w+)\)\((.*)\)")
 
 _headers = (INCLUDE / "kolo" / name for name in ("kolo_c.h", "kolo_c_gradients.h"))
 TEXT = _COMMENT.sub("", "\n".join(header.read_text(encoding="utf-8") for header in _headers))
-"""That of all headers, without comments."""
+"""The text of all headers, without comments."""
 
 
 def _declared(declarations: str) -> tuple[str, str]:
@@ -28,7 +29,7 @@ def _declared(declarations: str) -> tuple[str, str]:
 
 
 def functions() -> list[tuple[str, str, str]]:
-    """Result, name and arguments of each, as they stand there."""
+    """Result, name and arguments of each function, as declared."""
     return [(result.strip(), name, " ".join(arguments.split())) for result, name, arguments in _FUNCTION.findall(TEXT)]
 
 
@@ -37,17 +38,17 @@ def types_of(arguments: str) -> list[str]:
 
 
 def constants() -> dict[str, int]:
-    """Numbers by names."""
+    """Values of all enumerators, by name."""
     entries = re.findall(r"(KOLO_\w+) = (-?\d+)", " ".join(_ENUM.findall(TEXT)))
     return {name: int(number) for name, number in entries}
 
 
 Type = Union[str, "list[str]"]
-"""Of a field; of a callback its result and those of its arguments."""
+"""The type of a field; for a callback, its result type followed by its argument types."""
 
 
 def structs() -> dict[str, list[tuple[Type, str]]]:
-    """Names of structs, each with types and names of its fields in their order."""
+    """Types and names of the fields of each struct, in order, by the struct's name."""
     return {name: list(_fields(body)) for body, name in _STRUCT.findall(TEXT)}
 
 

@@ -14,8 +14,8 @@ NAME = "libkolo.so.2"
 
 
 def _candidates() -> Iterator[str]:
-    """Where it may be, the first that exists wins: beside the package, in the build folder of a source
-    tree, and wherever the loader looks."""
+    """Paths at which it may be, in order of preference: beside the package, in the build folder of a source tree, and
+    in the loader's search path."""
     package = pathlib.Path(__file__).resolve().parent
     root = package.parent.parent
     yield str(package / NAME)
@@ -39,7 +39,7 @@ def _load(path: str) -> ctypes.CDLL:
 def library() -> Any:
     """The C library with its functions declared; loaded at the first call.
 
-    Errors: ImportError that names all places where it was looked for, and why each was not taken.
+    Errors: ImportError that names all paths that were tried, and why each failed.
     """
     named = os.environ.get("KOLO_LIBRARY")
     tried = []

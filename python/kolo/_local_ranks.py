@@ -9,8 +9,8 @@ import sys
 
 
 def run(ranks: int, timeout: float, module: str, *arguments: str) -> list[tuple[int, str]]:
-    """Runs `python -m MODULE ARGUMENTS` on so many ranks; the status and the output of each. One that takes longer than `timeout`
-    seconds is killed, which is a status as of a signal."""
+    """Runs `python -m MODULE ARGUMENTS` on `ranks` ranks. Returns the exit status and the output of each. A rank that
+    takes longer than `timeout` seconds is killed, and its status is that of the signal."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -12,17 +12,18 @@ from ._library import library
 from ._wait import Calls, Received, Ticket, received
 
 ANY_RANK: int = _c.KOLO_ANY_RANK
-"""As `peer` of a receive: whichever rank sends first."""
+"""As `peer` of a receive: any rank; the first message counts."""
 
 
 class Messages(Calls):
-    """Messages need no other rank and no name. Those from one rank to another with one tag arrive in the order in
+    """Messages need no other rank and no name. Messages from one rank to another with one tag arrive in the order in
     which they were sent. Arrays in device memory are used after the work enqueued on `stream`, a cudaStream_t; None: the
     legacy default stream.
 
     A list of arrays, of one type or of several, is one message. Its receive takes a list of as many arrays, each of the
-    type and the number of elements of the one that was sent; any difference is a MismatchError that quotes both lists.
-    A list of one array is the same as that array."""
+    same type and number of elements as in the send; any difference is a MismatchError that quotes both lists. A list of
+    one array is equivalent to that array.
+    """
 
     @overload
     def send(self, x: Any, peer: int, tag: int = ..., *, stream: int | None = ..., wait: Literal[True] = ...) -> None: ...
@@ -32,9 +33,9 @@ class Messages(Calls):
     def send(self, x: Any, peer: int, tag: int = ..., *, stream: int | None = ..., wait: bool) -> Ticket[None] | None: ...
 
     def send(self, x: Any, peer: int, tag: int = 0, *, stream: int | None = None, wait: bool = True) -> Ticket[None] | None:
-        """Sends the elements of `x` to rank `peer`. It is over when `x` may be changed again: at once for a small
-        message, else not before the receiver has an array for it, so two ranks that first send and then receive wait
-        for each other."""
+        """Sends the elements of `x` to rank `peer`. The operation is over when `x` may be changed again: at once for a
+        small message, else not before the receiver has an array for it. Two ranks that both send a large message first
+        and receive second wait for each other."""
         memory = _memories(x)
         subject = self._subject(f"send to rank {peer}, tag {tag}", peer)
         ticket = Ticket(self._handle, (self, memory), lambda _: None, subject)
@@ -53,7 +54,7 @@ class Messages(Calls):
         count)`.
 
         Errors: MismatchError if the message is longer or of another type. After a DeadlineError or KeyboardInterrupt
-                the receive is taken back, and the message goes to the next one; see `Ticket.cancel`.
+                the receive is cancelled, and the message goes to the next one; see `Ticket.cancel`.
         """
         memory = _memories(x, writable=True)
         is_any = peer == ANY_RANK
@@ -74,13 +75,13 @@ def _memories(x: Any, *, writable: bool = False) -> list[Memory]:
 
 
 def _parameters(memories: list[Memory]) -> tuple[Any, int]:
-    """The same for the C interface."""
+    """The buffers as an array of the C interface, and its length."""
     buffers = (_c.kolo_buffer * len(memories))(*[memory.parameter() for memory in memories])
     return buffers, len(memories)
 
 
 def _receive(ticket: Ticket[Received], call: tuple[Any, ...]) -> Received:
-    """Begins a receive by this call and waits for it. After an exception the array is the caller's again."""
+    """Begins a receive by this call and waits for it. Also after an exception the array is the caller's again."""
     try:
         ticket.begin(*call)
         return ticket.wait()
@@ -89,8 +90,8 @@ def _receive(ticket: Ticket[Received], call: tuple[Any, ...]) -> Received:
             raise
         return ticket.wait()
     except KoloError:
-        raise  # It is over.
-    except BaseException:  # Of a handler of signals.
+        raise  # The operation is over.
+    except BaseException:  # An exception of a signal handler.
         with contextlib.suppress(KoloError):
             ticket.cancel()
         raise

@@ -1,4 +1,4 @@
-"""The buffers of one tensor in a collective: which it reads, which it writes, and how large they must be."""
+"""The buffers of one tensor in a collective: input, result, and their required sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._errors import UsageError
 
 
 class Pair(NamedTuple):
-    """`input` is None in place, `result` where this rank gets none."""
+    """`input` is None in place; `result` is None if this rank gets no result."""
 
     input: Memory | None
     result: Memory | None
@@ -19,7 +19,7 @@ class Pair(NamedTuple):
     """What the call returns."""
 
     def parameter(self, counts: Sequence[int] | None) -> _c.kolo_tensor:
-        """The same for the C interface, with the elements of each part where these differ."""
+        """This pair as a struct of the C interface, with the elements of each part if parts differ."""
         memory = self.result or self.input
         assert memory is not None
         tensor = _c.kolo_tensor(dtype=memory.dtype.code, memory=memory.kind)
@@ -33,7 +33,7 @@ class Pair(NamedTuple):
 
 
 class Parts:
-    """The elements of each rank's part: `counts`, or as many for each."""
+    """The elements of each rank's part: `counts`, or equal parts."""
 
     def __init__(self, rank: int, size: int, counts: Sequence[int] | None = None) -> None:
         self.rank = rank
@@ -49,7 +49,7 @@ class Parts:
         return each * self.size if self.counts is None else sum(self.counts)
 
     def each_of(self, memory: Memory, what: str) -> int:
-        """The elements of a part, where `memory` has the parts of all ranks."""
+        """The elements of a part, if `memory` has the parts of all ranks."""
         if self.counts is None and memory.count % self.size:
             ranks = f"each of {self.size} ranks"
             raise UsageError(f"{what} has {memory.count} elements, not as many for {ranks}; give counts")
@@ -96,7 +96,7 @@ def _new_result(shape: tuple[int, ...], source: Memory, x: Any) -> Any:
 
 
 def whole(x: Any, out: Any) -> Pair:
-    """One tensor, in place unless there is another array `out`."""
+    """One tensor, in place unless `out` is another array."""
     if out is None or out is x:
         memory = memory_of(x, "x", writable=True)
         return Pair(None, memory, x)
@@ -105,19 +105,19 @@ def whole(x: Any, out: Any) -> Pair:
 
 
 def copied(x: Any, out: Any, is_root: bool) -> Pair:
-    """One tensor of the root, in place unless there is another array `out`."""
+    """The root's buffers of one tensor, in place unless `out` is another array."""
     if is_root or out is None:
         return whole(x, out)
     result = memory_of(out, "out", writable=True)
-    return Pair(result, result, out)  # No input is read here.
+    return Pair(result, result, out)  # No input is read on this rank.
 
 
 def reduced(x: Any, out: Any, is_root: bool) -> Pair:
-    """One tensor that is combined on one rank, in place on all: only the root knows whether it wants the result
-    elsewhere, and has x copied there first."""
+    """One tensor that is combined on one rank. It is in place on all ranks: only the root knows whether it passed
+    `out`, and it copies x there first."""
     if not is_root:
         source = memory_of(x, "x")
-        return Pair(None, source, None)  # It stays as it is.
+        return Pair(None, source, None)  # Its buffer does not change.
     pair = whole(x, out)
     if pair.input is not None and pair.result is not None:
         if pair.input.is_device:
@@ -127,14 +127,14 @@ def reduced(x: Any, out: Any, is_root: bool) -> Pair:
 
 
 def _in_place(out: Any, parts: Parts) -> Pair:
-    """`out` has the parts of all ranks, those that are read and those that are written."""
+    """`out` holds the parts of all ranks, both input and result."""
     result = memory_of(_needed(out), "out", writable=True)
     parts.each_of(result, "out")
     return Pair(None, result, out)
 
 
 def gathered(x: Any, out: Any, parts: Parts, has_result: bool = True) -> Pair:
-    """This rank's part `x`, and the parts of all ranks `out`. Without x: in its place in `out`."""
+    """`x` is this rank's part, `out` the parts of all ranks. Without x this rank's part lies in `out`."""
     if x is None:
         return _in_place(out, parts)
     source = memory_of(x, "x")
@@ -150,7 +150,7 @@ def gathered(x: Any, out: Any, parts: Parts, has_result: bool = True) -> Pair:
 
 
 def scattered(x: Any, out: Any, parts: Parts) -> Pair:
-    """The parts of all ranks `x`, and this rank's part `out`. Without x: all parts are in `out`."""
+    """`x` has the parts of all ranks, `out` is this rank's part. Without x all parts are in `out`."""
     if x is None:
         return _in_place(out, parts)
     source = memory_of(x, "x")
@@ -161,7 +161,7 @@ def scattered(x: Any, out: Any, parts: Parts) -> Pair:
 
 
 def scattered_from(x: Any, out: Any, parts: Parts) -> Pair:
-    """The same at the root of a scatter. With x as `out`: this rank's part stays in x."""
+    """As `scattered`, at the root of a scatter. If x is also `out`, this rank's part stays in x."""
     if out is None or out is not x:
         return scattered(x, out, parts)
     source = memory_of(x, "x")
@@ -170,7 +170,7 @@ def scattered_from(x: Any, out: Any, parts: Parts) -> Pair:
 
 
 def received(out: Any, parts: Parts) -> Pair:
-    """This rank's part `out` of an array on another rank."""
+    """`out` is this rank's part of an array on another rank."""
     result = memory_of(_needed(out), "out", writable=True)
     if result.count != parts.mine(result.count):
         raise UsageError(f"out has {result.count} elements where the counts say {parts.mine(0)}")
@@ -178,7 +178,8 @@ def received(out: Any, parts: Parts) -> Pair:
 
 
 def exchanged(x: Any, out: Any, sent: Parts, got: Parts) -> Pair:
-    """A part for each rank `x`, and a part from each rank `out`. Without x: first those, then these are in `out`."""
+    """`x` has a part for each rank, `out` a part from each rank. Without x, `out` has first the former and then the
+    latter."""
     if x is None:
         return _in_place(out, sent)
     source = memory_of(x, "x")

@@ -34,7 +34,7 @@ class Rows:
     indices: NDArray[int64] | None
     """int64 [n], ascending; None: `rows` is the whole table."""
     rows: NDArray[Any] | Memory
-    """[n, width], or [height, width]; a `Memory` if it is of a device."""
+    """[n, width], or [height, width]; a `Memory` if it is in device memory."""
 
     def __init__(self, indices: NDArray[int64] | None, rows: NDArray[Any] | Memory) -> None:
         self.indices = indices
@@ -46,13 +46,13 @@ class Rows:
         return self.indices is None
 
     def add_to(self, table: Any, factor: float = 1.0) -> None:
-        """Adds `factor` times the rows to those of a NumPy array [height, width]."""
+        """Adds `factor` times the rows to the rows of a NumPy array [height, width]."""
         if isinstance(self.rows, Memory):
             raise UsageError("the rows are in device memory, and NumPy adds in host memory; see `rows`")
         if self.indices is None:
             table += factor * self.rows
         else:
-            table[self.indices] += factor * self.rows  # No index comes twice.
+            table[self.indices] += factor * self.rows  # All indices are distinct.
 
     def __repr__(self) -> str:
         return "<kolo.Rows: the table>" if self.indices is None else f"<kolo.Rows: {len(self.indices)}>"
@@ -68,7 +68,7 @@ class _Sums(Owner):
 
 
 class _Results:
-    """Takes the results of a ticket, and keeps them for those who wait again."""
+    """Takes the results of a ticket, and keeps them for repeated waits."""
 
     def __init__(self, group: Any, widths: list[int], is_list: bool) -> None:
         self._group = group
@@ -188,17 +188,18 @@ class RowSums(Calls):
         wait: bool = True,
     ) -> Any:
         """Sums rows of a table over all ranks: the gradient of an embedding. Returns `Rows`; with `wait=False` a `Ticket`
-        that has them.
+        for them.
 
-        Shape:  `rows` is [n, width], a row for each of `indices`, which is int64 [n], may repeat, and is below
-                `height`, the rows of the table.
-        `op` is sum or average. `exchange` is "rows", "table", or "auto": the one that is predicted to take less time.
-        `result` is "rows", which an exchange of the table does not give, "table", or "auto": that of the exchange.
-        The scales, of each rank's sum of a row and of the result, are equal on all ranks.
-        Lists of `indices`, `rows` and `height` are several tables of one type, which share their exchanges; the result
-        is a list of `Rows`, each as of a call on its table alone.
-        `rows` in device memory, which the work enqueued on `stream`, a cudaStream_t, writes, stay there, and so do the
-        sums: a `Memory`, of which `torch.as_tensor` and `cupy.asarray` make an array. `indices` are in host memory.
+        Shape:  `rows` is [n, width], with a row for each of `indices`: int64 [n], perhaps repeated, and less than
+                `height`, the number of rows of the table.
+        `op` is sum or average. `exchange` is "rows", "table", or "auto": the one with the lower predicted time.
+        `result` is "rows", which an exchange of the table does not give, "table", or "auto": the form of the exchange.
+        Scales multiply each rank's sum of a row, and the result; they are equal on all ranks.
+        Lists of `indices`, `rows` and `height` stand for several tables of one type, which share their exchanges. The
+        result is then a list of `Rows`, each as if the call had that table alone.
+        `rows` in device memory are read after the work enqueued on `stream`, a cudaStream_t. Their sums are in device
+        memory, too: as a `Memory`, which `torch.as_tensor` and `cupy.asarray` turn into an array. `indices` are in host
+        memory.
         """
         given = _given(indices, rows, height)
         options = _c.kolo_row_options(

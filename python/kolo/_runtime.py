@@ -24,7 +24,7 @@ from ._wait import call
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Runtimes that are open: each stays so until it is closed or aborted, or the process ends.
+# Open runtimes: kept here until they are closed or aborted, or the process ends.
 _open_runtimes: set[Runtime] = set()
 
 
@@ -34,14 +34,15 @@ class Runtime(Group):
         with kolo.open() as job:
             job.all_reduce(x)
 
-    A block that ends by an exception leaves the job at once, so that the other ranks fail, too, rather than wait; one
-    that ends well closes it, which waits for them. So does the end of the process for a runtime that nobody closed.
+    A block that ends by an exception leaves the job at once, so that the other ranks fail, too, rather than wait. A
+    block that ends normally closes the job, which waits for them. The end of the process does the same for an open
+    runtime.
 
     Threads: any.
     """
 
     world_size: int
-    """Number of ranks in the job; the same as `size`."""
+    """Number of ranks in the job; equal to `size`."""
     local_rank: int
     """This process's rank within its node."""
     local_size: int
@@ -65,7 +66,7 @@ class Runtime(Group):
 
     @property
     def is_open(self) -> bool:
-        """False once it was closed or aborted, and in a forked process, which has no part in the job."""
+        """False after `close` or `abort`, and in a forked process, which is no rank of the job."""
         return self in _open_runtimes and self._handle.is_ours()
 
     def _name_in_errors(self) -> str:
@@ -86,11 +87,11 @@ class Runtime(Group):
         return str(library().kolo_network_address(self._handle.pointer).decode())
 
     def allocate(self, shape: int | Sequence[int], dtype: Any = "float32") -> NDArray[Any]:
-        """A NumPy array in memory that the other ranks of the node read where it is, which saves copies.
+        """A NumPy array in memory that the other ranks of the node can read directly, which saves copies.
 
         Its contents are undefined. The memory is freed with the last array over it, and may outlive `close`. Not
         collective. Without NumPy: a memoryview of bytes.
-        Errors: ResourceError that names the bytes needed and the limit, the option `group_arena_bytes`.
+        Errors: ResourceError, which names the bytes needed and the limit, the option `group_arena_bytes`.
         """
         dimensions = (shape,) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
         if any(extent < 0 for extent in dimensions):
@@ -101,8 +102,8 @@ class Runtime(Group):
         return array_at(Memory(owner.address, count, kind, owner, shape=dimensions))
 
     def leave_thread(self) -> None:
-        """The calling thread does not use the job any more, until its next call, as for a thread of a pool whose task is
-        over. Kolo tells a deadlock from a slow rank by the threads that may still call."""
+        """Until its next call the calling thread does not count among those that use the job: for a thread of a pool
+        whose task is over. Kolo tells a deadlock from a slow rank by the threads that may still call."""
         check(library().kolo_leave_thread(self._handle.pointer))
 
     def close(self) -> None:
@@ -151,18 +152,19 @@ class _ArenaMemory(Owner):
 
 
 class Store(Protocol):
-    """What `kolo.open(store=...)` needs. All ranks share it; keys begin with the `job` of `kolo.open`."""
+    """The interface of a store for `kolo.open(store=...)`. All ranks share it; keys begin with the `job` of
+    `kolo.open`."""
 
     def set(self, key: str, value: bytes) -> object:
-        """Stores a value under a key that has none yet."""
+        """Stores a value under a new key."""
 
     def get(self, key: str, timeout: float) -> bytes:
-        """Waits for a value, for at most `timeout` seconds; raises TimeoutError if there is none then, and any other
+        """Waits for a value, for at most `timeout` seconds. Raises TimeoutError if there is none by then, and any other
         exception for a failure."""
 
 
 class Callbacks:
-    """The store as the C interface calls it. Exceptions end the call, and are kept in `error`."""
+    """Callbacks of the C interface for a store. An exception fails the callback, and is kept in `error`."""
 
     def __init__(self, store: Any) -> None:
         self.error: BaseException | None = None
@@ -200,11 +202,11 @@ def open(  # noqa: A001  # As in `kolo.open`.
 ) -> Runtime:
     """Joins the job. Collective.
 
-    The environment tells rank, size and how ranks meet: mpirun, torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT),
-    srun, or none of them for a job of one rank. With a `store`, which all ranks share, `rank` and `world_size` tell,
-    and `job` begins all keys: another one for each job in a store.
+    Rank, size and rendezvous come from the environment: mpirun, torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT),
+    srun, or none of them for a job of one rank. With a `store`, which all ranks share, they come from `rank` and
+    `world_size`, and `job` is the prefix of all keys; it differs for each job in a store.
 
-    `options` are those of docs/options.md: `kolo.open(fusion_bytes="4M", algorithm="ring")`. Those that are not given
+    `options` are those of docs/options.md: `kolo.open(fusion_bytes="4M", algorithm="ring")`. Options that are not given
     come from KOLO_* variables, else have their defaults.
 
     Threads: any; a store is called from another thread.
@@ -259,14 +261,14 @@ def _why(error: BaseException | None) -> str:
 
 
 def _uncaught() -> BaseException | None:
-    """The exception that ends the process, if one does."""
+    """The exception that ends the process, if any."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     return error if not hasattr(sys, "ps1") else None  # At a prompt the process goes on.
 
 
 @atexit.register
 def _end() -> None:
-    """Leaves the jobs that nobody has left. No thread can be started any more, so this is not interruptible."""
+    """Leaves the jobs that are still open. No thread can be started any more, so this is not interruptible."""
     error = _uncaught()
     for runtime in list(_open_runtimes):
         if not runtime.is_open:
@@ -274,7 +276,7 @@ def _end() -> None:
         try:
             if error is not None:
                 runtime.abort(_why(error))
-                # The interpreter would look through all objects for cycles, with torch for a second of the processor,
+                # Otherwise the interpreter searches all objects for cycles. With torch that takes a second of CPU time,
                 # while torchrun waits to start the ranks again.
                 gc.freeze()
             else:
@@ -285,4 +287,4 @@ def _end() -> None:
         _open_runtimes.discard(runtime)
     for thread in threading.enumerate():
         if thread.name == "kolo call":
-            thread.join(1.0)  # It is on its way out; a thread that comes back later would be in the way.
+            thread.join(1.0)  # It is about to end; a thread that ends later would be in the way.

@@ -1,4 +1,4 @@
-"""Tickets of operations in flight, and waits that a signal interrupts: Python runs its handlers, and so raises
+"""Tickets of operations in flight, and waits that a signal can interrupt: Python runs signal handlers, which may raise
 KeyboardInterrupt, only between calls of its main thread."""
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from ._handle import Handle
 from ._library import library
 
 SLICE_MS = 100
-"""After at most this long a wait of the main thread looks for signals."""
+"""Longest time after which a wait of the main thread checks for signals."""
 
-_LONGEST_MS = 24 * 3_600_000  # Of one step: any time-out, also an infinite one, is a number of steps.
+_LONGEST_MS = 24 * 3_600_000  # Longest single step; a longer or infinite time-out takes several steps.
 
 Step = Callable[[int], bool]
-"""Waits for at most so many milliseconds (negative: as long as the library does), and returns whether it is over."""
+"""Waits for at most so many milliseconds (negative: the library's limit), and returns whether the operation is over."""
 
 
 def is_interruptible() -> bool:
-    """Whether the caller's thread is the one that handles signals."""
+    """Whether the caller's thread runs signal handlers."""
     return threading.current_thread() is threading.main_thread()
 
 
 class Subject(NamedTuple):
-    """What is waited for, as an error names it."""
+    """What a wait is for, as described in errors."""
 
     name: str
     rank: int
-    """The one that waits, in its group."""
+    """The waiting rank, in its group."""
     group: str
-    """The group as errors of the library name it, "'pp' [2, 5]"; empty: the job."""
+    """The group's name in errors of the library, "'pp' [2, 5]"; empty: the job."""
     peer: int | None = None
     """The rank that the wait is for; None: any."""
 
 
 def wait(step: Step, limit: float | None, default_ms: int, subject: Callable[[], Subject]) -> None:
-    """Waits until `step` says that it is over.
+    """Waits until `step` reports the end.
 
-    `limit` is in seconds; None: `default_ms`, where 0 is for ever.
-    Errors: DeadlineError; those of `step`; KeyboardInterrupt, and whatever a handler of signals raises.
+    `limit` is in seconds; None: `default_ms`, where 0 means no limit.
+    Errors: DeadlineError; those of `step`; KeyboardInterrupt, and any other exception of a signal handler.
     """
     if limit is None and not is_interruptible():
         step(-1)
@@ -65,7 +65,7 @@ def wait(step: Step, limit: float | None, default_ms: int, subject: Callable[[],
 
 
 def late_error(subject: Subject, limit_ms: float, setting: str = "") -> DeadlineError:
-    """The error of a wait that took `limit_ms` in vain."""
+    """The error of a wait that has reached its limit of `limit_ms`."""
     what = f"no result within the timeout of {limit_ms:.0f} ms although no peer is lost{setting}"
     place = f"group {subject.group}: " if subject.group else ""
     return DeadlineError(
@@ -92,7 +92,7 @@ def stepper(function: Callable[..., int], *arguments: Any) -> Step:
 
 
 class _Call(threading.Thread):
-    """One call of the C interface in a thread of its own, which nobody waits for when the process ends."""
+    """One call of the C interface in a separate daemon thread, which the end of the process does not wait for."""
 
     def __init__(self, function: Callable[..., int], arguments: tuple[Any, ...], keep: Any) -> None:
         super().__init__(name="kolo call", daemon=True)
@@ -103,17 +103,18 @@ class _Call(threading.Thread):
 
     def run(self) -> None:
         try:
-            check(self._function(*self._arguments))  # Here, because the library keeps an error for its thread.
+            check(self._function(*self._arguments))  # Checked here, because the library keeps an error per thread.
         except Exception as error:
             self.error = error
 
 
 def call(function: Callable[..., int], *arguments: Any, runtime: Any = None, keep: Any = None) -> None:
-    """Makes a call that blocks and has no ticket. The main thread has it made by another thread, and leaves the
+    """Makes a call that blocks and has no ticket. For the main thread another thread makes it, and the main thread
+    leaves the
     `runtime` meanwhile: Kolo tells a deadlock from a slow rank by the threads that could still call.
 
-    After an exception of a handler of signals, such as KeyboardInterrupt, the call goes on until the runtime leaves
-    the job; its arguments, and `keep`, stay alive.
+    After an exception of a signal handler, such as KeyboardInterrupt, the call goes on until the runtime leaves the
+    job; its arguments, and `keep`, stay alive.
     """
     if not is_interruptible():
         check(function(*arguments))
@@ -128,7 +129,7 @@ def call(function: Callable[..., int], *arguments: Any, runtime: Any = None, kee
 
 
 class Calls:
-    """What the operations of a group have of it."""
+    """Base class of the operations of a group."""
 
     _handle: Handle
     _pointer: Any
@@ -145,11 +146,11 @@ Result = TypeVar("Result", covariant=True)
 
 
 class Received(NamedTuple):
-    """What a receive got."""
+    """The result of a receive."""
 
     source: int
-    """The rank that sent it."""
-    count: int  # type: ignore[assignment]  # Of elements, and not of a value in the tuple.
+    """The rank that sent the message."""
+    count: int  # Counts elements; replaces tuple.count.
     """Number of elements."""
 
 
@@ -158,7 +159,7 @@ class Ticket(Generic[Result]):
 
     The arrays of the operation belong to Kolo until it is done: do not write to them, and do not read results.
     Ticket and arrays may be dropped at any time; the operation goes on and keeps its memory. Only a receive whose wait
-    was interrupted is then taken back, as by `cancel`.
+    was interrupted is then cancelled, as by `cancel`.
 
         ticket = job.all_reduce(x, wait=False)
         ...
@@ -170,8 +171,8 @@ class Ticket(Generic[Result]):
     __slots__ = ("_ticket", "_handle", "_buffers", "_finish", "_subject", "_was_interrupted", "__weakref__")
 
     def __init__(self, handle: Handle, buffers: Any, finish: Callable[[Any], Result], subject: Subject) -> None:
-        """For groups. It exists before the operation begins, so that an interrupt at any time finds an owner of the
-        buffers."""
+        """For groups. The ticket exists before the operation begins, so that the buffers have an owner whenever an
+        interrupt comes."""
         self._ticket = c_void_p()
         self._handle = handle
         self._buffers = buffers
@@ -185,7 +186,7 @@ class Ticket(Generic[Result]):
         check(function(*arguments, byref(self._ticket)))
 
     def done(self) -> bool:
-        """Whether it has a result or an error. Never blocks."""
+        """Whether the operation has a result or an error. Never blocks."""
         done = c_int()
         check(library().kolo_ticket_test(self._ticket, byref(done)))
         if done.value:
@@ -193,11 +194,11 @@ class Ticket(Generic[Result]):
         return bool(done.value)
 
     def wait(self, timeout: float | None = None) -> Result:
-        """Waits for the result and returns it: what the call without `wait=False` returns.
+        """Waits for the result and returns it, as the call without `wait=False` does.
 
         `timeout` is in seconds; None: the option `operation_timeout`. May be called again, also after an error.
-        Errors: that of the operation, the same on every rank; DeadlineError, after which the operation goes on;
-                KeyboardInterrupt, likewise.
+        Errors: the error of the operation, the same on every rank; DeadlineError or KeyboardInterrupt, after which the
+                operation goes on.
         """
         step = stepper(library().kolo_ticket_wait, self._ticket)
         try:
@@ -206,23 +207,23 @@ class Ticket(Generic[Result]):
                 wait(step, timeout, self._handle.operation_timeout_ms, lambda: self._subject)
         except KoloError:
             raise
-        except BaseException:  # Of a handler of signals.
+        except BaseException:  # An exception of a signal handler.
             self._was_interrupted = True
             raise
         self._buffers = None
         return self._finish(self._ticket)
 
     def late_error(self, limit: float) -> DeadlineError:
-        """The error of a wait that took `limit` seconds in vain, for those who wait for the descriptor."""
+        """The error of a wait for the descriptor that has reached its limit of `limit` seconds."""
         return late_error(self._subject, 1000 * limit)
 
     def cancel(self) -> bool:
-        """Takes a receive back, unless its message has come or is on its way, and waits until it is over. Returns
-        whether it was taken back: the message then goes to the next receive, and waits raise CancelledError.
+        """Cancels a receive, unless its message has come or is on its way, and waits until it is over. Returns whether
+        it was cancelled: the message then goes to the next receive, and waits raise CancelledError.
 
-        Errors: UsageError for other operations, which other ranks take part in; as `wait`.
+        Errors: UsageError for other operations, in which other ranks take part; as `wait`.
         """
-        if not self._ticket:  # It has not begun.
+        if not self._ticket:  # The operation has not begun.
             return True
         check(library().kolo_ticket_cancel(self._ticket))
         try:
@@ -232,8 +233,8 @@ class Ticket(Generic[Result]):
         return False
 
     def fileno(self) -> int:
-        """A descriptor that becomes readable when it is done, for `select` and event loops. It belongs to the
-        ticket; only poll it."""
+        """A descriptor that becomes readable when the operation is done, for `select` and event loops. It belongs to
+        the ticket; only poll it."""
         descriptor = c_int()
         check(library().kolo_ticket_event(self._ticket, byref(descriptor)))
         return descriptor.value
@@ -244,7 +245,7 @@ class Ticket(Generic[Result]):
 
             loop = asyncio.get_running_loop()
             readable = loop.create_future()
-            # A descriptor of its own, because a loop has one reader for each.
+            # A duplicate, because a loop allows one reader per descriptor.
             descriptor = os.dup(self.fileno())
             loop.add_reader(descriptor, _set, readable)
             try:
@@ -264,7 +265,7 @@ class Ticket(Generic[Result]):
             self._handle.library.kolo_ticket_release(self._ticket)
             return
         if self._was_interrupted:
-            self._handle.library.kolo_ticket_cancel(self._ticket)  # Refuses all but receives.
+            self._handle.library.kolo_ticket_cancel(self._ticket)  # Refuses all operations but receives.
         self._handle.park(self._ticket, self._buffers)
 
 
@@ -274,7 +275,7 @@ def _set(future: Any) -> None:
 
 
 def received(ticket: Any) -> Received:
-    """What a receive got that is done."""
+    """The result of a finished receive."""
     got = _c.kolo_received()
     check(library().kolo_ticket_received(ticket, byref(got)))
     return Received(got.source, got.count)
