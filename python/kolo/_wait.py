@@ -150,7 +150,7 @@ class Received(NamedTuple):
 
     source: int
     """The rank that sent the message."""
-    count: int  # Counts elements; replaces tuple.count.
+    count: int  # type: ignore[assignment]  # Counts elements; replaces tuple.count.
     """Number of elements."""
 
 

@@ -1,18 +1,18 @@
-"""Adasum: of gradients that agree it is the average, of orthogonal ones the sum.
+"""Adasum: the average of gradients with one direction, the sum of orthogonal ones.
 
     Adasum(a, b) = (1 - a·b / (2 |a|²)) a + (1 - a·b / (2 |b|²)) b
 
 Pairs of ranks are combined, then pairs of pairs. Maleki et al., "Scaling distributed training with adaptive summation",
 MLSys 2021.
 
-All that this combines is a sum of the ranks' own tensors, so the products of these with each other (n x n numbers)
-tell the factor of each:
+Every result is a linear combination of the ranks' tensors, so the inner products of these tensors (n x n numbers)
+determine the factor of each:
 
     all_to_all    rank r gets part r of all ranks' tensors
-    all_reduce    the products of these parts: those of the whole tensors
+    all_reduce    sums the inner products of the parts to those of the whole tensors
     all_gather    part r of the result, from rank r
 
-Each rank sends what an all-reduce sends. Any number of ranks is taken.
+Each rank sends as much as in an all-reduce. Any number of ranks is supported.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from kolo.torch._tensors import number_memory
 from ._job import ProcessSet
 from ._operations import Handle, Operation, staged
 
-# The square of a combination whose parts cancel each other is right to some 1e-15 of theirs: below, it is zero.
+# If the parts of a combination cancel, its square has an error of about 1e-15 of theirs: anything below is zero.
 _ZERO = 1e-14
 
 
 def factors(products: Tensor) -> Tensor:
-    """What the tensor of each rank counts in the result. `products`: float64 [n, n], of each two ranks' tensors."""
+    """The factor of each rank's tensor in the result. `products`: float64 [n, n], inner products of the ranks'
+    tensors."""
     combined = list(torch.eye(len(products), dtype=products.dtype))
     while len(combined) > 1:
         pairs = [_pair(a, b, products) for a, b in zip(combined[::2], combined[1::2])]
@@ -52,8 +53,8 @@ def _share(common: Tensor, a: Tensor, products: Tensor) -> Tensor:
 
 
 def start_adasum(tensors: Sequence[Tensor], name: str, in_place: bool, process_set: ProcessSet) -> Handle:
-    """Combines each of `tensors`, in new ones or in place. Those of one type share messages. `name`: as that of an
-    operation. Errors: ValueError for elements that are no real floating-point numbers."""
+    """Combines each of `tensors`, out of place or in place. Tensors of one type share messages. `name` is the name of
+    the operation. Errors: ValueError for elements that are not real floating-point numbers."""
     for tensor in tensors:
         if not tensor.is_floating_point():
             raise ValueError(f"hvd.Adasum combines floating-point numbers, not {tensor.dtype}")
@@ -68,7 +69,7 @@ def start_adasum(tensors: Sequence[Tensor], name: str, in_place: bool, process_s
 
 
 class _Together:
-    """Several operations with a common result."""
+    """Several operations with a combined result."""
 
     def __init__(self, handles: list[Handle], value: list[Tensor]) -> None:
         self._handles = handles
@@ -84,15 +85,15 @@ class _Together:
 
 
 def _start(tensors: Sequence[Tensor], results: Sequence[Tensor], name: str, process_set: ProcessSet) -> Handle:
-    """The same for tensors of one type."""
+    """As `start_adasum`, for tensors of one type."""
     group = process_set.group()
     size = group.size
     widths = [-(-tensor.numel() // size) for tensor in tensors]
-    mine = tensors[0].new_zeros(size, sum(widths))  # [rank that gets it, its parts of all tensors]
+    mine = tensors[0].new_zeros(size, sum(widths))  # [receiving rank, its parts of all tensors]
     for tensor, part in zip(tensors, mine.split(widths, dim=1)):
         padded = torch.nn.functional.pad(tensor.reshape(-1), (0, part.numel() - tensor.numel()))
         part.copy_(padded.view_as(part))
-    parts = torch.empty_like(mine)  # [rank that it is from, its part for this one]
+    parts = torch.empty_like(mine)  # [source rank, its part for this rank]
 
     def multiply() -> Handle:
         doubles = [part.double() for part in parts.split(widths, dim=1)]

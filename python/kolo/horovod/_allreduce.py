@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Reduction(NamedTuple):
-    """What calls that reduce take behind their tensors."""
+    """The arguments that all reductions share."""
 
     name: str | None
     compression: Any
@@ -38,7 +38,7 @@ class Reduction(NamedTuple):
         return f"{name_of(self.op)} {self.before} {self.after}"
 
     def compressed(self, tensors: Sequence[Tensor], function: Any) -> list[Tensor]:
-        """What the differentiable `function` gives of this and of `tensors`, as these travel."""
+        """Applies the differentiable `function` to compressed `tensors`, and decompresses the results."""
         check_dense(tensors)
         pairs = [self.compression.compress(tensor) for tensor in tensors]
         results = function.apply(self, *(tensor for tensor, _ in pairs))
@@ -165,19 +165,20 @@ def sparse_allreduce_async(
 ) -> Callable[[], Tensor]:
     """Sums or averages sparse tensors. Returns a function that gives the result, coalesced.
 
-    The operation begins when the function is called, which all ranks do in one order.
+    The operation begins when that function is called, which all ranks do in one order.
     """
     if not isinstance(tensor, Tensor) or tensor.layout != torch.sparse_coo:
         kind = tensor.layout if isinstance(tensor, Tensor) else f"a {type(tensor).__name__}"
         raise ValueError(f"sparse_allreduce_async takes a tensor of torch.sparse_coo, not {kind}")
     group = _group_of(process_set, op)
-    # Kolo compares the height and the width of tables.
+    # Kolo compares only the height and the width of tables, so other shapes are part of the name.
     own_name = name if tensor.sparse_dim() == 1 and tensor.dense_dim() < 2 else f"{name} {list(tensor.shape)}"
     return lambda: _sum(group, [tensor], own_name, op)[0]
 
 
 def sparse_allreduce(tensors: Sequence[Tensor], name: str, op: int, process_set: ProcessSet) -> list[Tensor]:
-    """The same of several tensors, which share their exchanges, at once. All are summed in one type."""
+    """As `sparse_allreduce_async`, for several tensors, which share their exchanges; blocks. All are summed in one
+    type."""
     return _sum(_group_of(process_set, op), tensors, name, op)
 
 

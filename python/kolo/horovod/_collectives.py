@@ -65,7 +65,7 @@ def _gather(tensors: Sequence[Tensor], terms: tuple[str | None, ProcessSet]) -> 
 class _AllGather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, terms: tuple[str | None, ProcessSet], *tensors: Tensor) -> tuple[Tensor, ...]:
-        operation = _gather(tensors, terms)  # Which knows what is no tensor.
+        operation = _gather(tensors, terms)  # It raises the error if one is not a tensor.
         ctx.process_set = terms[1]
         ctx.rows = [tensor.shape[0] for tensor in tensors]
         return tuple(synchronize(operation))
@@ -215,7 +215,7 @@ def _splits(splits: Any, rows: int, size: int) -> list[int]:
 class _AllToAll(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, splits: Any, name: str | None, process_set: ProcessSet) -> Any:
-        operation = alltoall_async(tensor, splits, name, process_set)  # Which knows what is no tensor.
+        operation = alltoall_async(tensor, splits, name, process_set)  # It raises the error if it is not a tensor.
         ctx.process_set = process_set
         ctx.shape = tensor.shape
         output, ctx.received = synchronize(operation)
@@ -225,7 +225,7 @@ class _AllToAll(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Any, ...]:
         sent_back, _ = alltoall(gradient, ctx.received, process_set=ctx.process_set)
-        if sent_back.shape != ctx.shape:  # Rows that were sent nowhere.
+        if sent_back.shape != ctx.shape:  # Some rows were sent to no rank.
             sent_back = torch.cat([sent_back, sent_back.new_zeros((ctx.shape[0] - len(sent_back), *ctx.shape[1:]))])
         return sent_back, None, None, None
 
@@ -340,11 +340,11 @@ def _check_rows(tensors: Sequence[Tensor]) -> None:
 
 
 def _elements_of(heights: Sequence[int], tensor: Tensor, memory: Memory) -> list[int]:
-    """Elements of `memory` in so many rows of `tensor`: bytes where Kolo does not have its type."""
+    """Elements of `memory` in so many rows of `tensor`; bytes if Kolo does not have its type."""
     scale = tensor.element_size() // memory.dtype.itemsize
     return [height * math.prod(tensor.shape[1:]) * scale for height in heights]
 
 
 def _rows_name(name: str | None, verb: str) -> str | None:
-    """The name of the exchange of numbers of rows, in the operation that the user calls `name`."""
+    """The name of the exchange of row counts, in the operation that the user calls `name`."""
     return name and f"{verb}.{name}.rows"

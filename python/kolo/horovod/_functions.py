@@ -1,4 +1,4 @@
-"""What gives all ranks the state of one: parameters, optimizers, objects."""
+"""Functions that give all ranks the state of one rank: parameters, optimizers, objects."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["allgather_object", "broadcast_object", "broadcast_optimizer_state", 
 
 
 def broadcast_parameters(params: Any, root_rank: int) -> None:
-    """Gives all ranks the parameters of rank `root_rank`, in place.
+    """Copies the parameters of rank `root_rank` to all ranks, in place.
 
     `params`: a `state_dict()`, or a list of tensors or of pairs of name and tensor; also `named_parameters()` itself.
-    Errors: ValueError for anything else; HorovodInternalError that names the parameter where ranks differ.
+    Errors: ValueError for anything else; HorovodInternalError that names a parameter that differs between ranks.
     """
     named: list[Any]
     if isinstance(params, dict):
@@ -40,7 +40,7 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Place:
-    """Stands for a tensor in a state that travels as an object."""
+    """Placeholder of a tensor in a state that is sent as an object."""
 
     number: int
     shape: tuple[int, ...]
@@ -48,10 +48,10 @@ class _Place:
 
 
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, model: Any = None) -> None:
-    """Gives all ranks the options and the state of the optimizer of rank `root_rank`. State that it has not yet made is
-    dropped on the others, too. `model` says nothing.
+    """Copies the options and the state of the optimizer of rank `root_rank` to all ranks. State that it does not have
+    yet is dropped on the others, too. `model` is ignored.
 
-    Errors: ValueError for LBFGS, and if the optimizers have other parameters.
+    Errors: ValueError for LBFGS, and if the ranks' optimizers have different parameters.
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("the state of torch.optim.LBFGS cannot be broadcast")
@@ -79,7 +79,7 @@ def _check_parameters(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -
 
 
 def _take(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Takes over a state in place: schedulers and wrapped optimizers hold the groups."""
+    """Replaces the state in place: schedulers and wrapped optimizers hold references to the groups."""
     parameters = [each for group in optimizer.param_groups for each in group["params"]]
     numbers = [number for group in state["param_groups"] for number in group["params"]]
     for mine, theirs in zip(optimizer.param_groups, state["param_groups"]):
@@ -92,7 +92,7 @@ def _take(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """Returns the object of rank `root_rank`, on all ranks. It is pickled: by cloudpickle where that is installed."""
+    """Returns the object of rank `root_rank`, on all ranks. It is pickled, by cloudpickle if that is installed."""
     name = name or "object"
     content = _to_bytes(obj) if rank() == root_rank else None
     length = torch.tensor([0 if content is None else len(content)])
@@ -104,7 +104,7 @@ def broadcast_object(
 
 
 def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
-    """Returns the objects of all ranks, in their order."""
+    """Returns the objects of all ranks, in rank order."""
     name = name or "object"
     content = _to_bytes(obj)
     lengths = allgather(torch.tensor([len(content)]), f"{name}.bytes").tolist()

@@ -1,4 +1,4 @@
-"""The gradients of an optimizer on their way between ranks."""
+"""The exchange of an optimizer's gradients between ranks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _WIRE_DTYPES = (torch.float32, torch.float64)
 
 
 class Exchange:
-    """Combines the gradients of some parameters over all ranks, once per step, as soon as each has been computed in so many
-    backward passes.
+    """Combines the gradients of some parameters over all ranks, once per step. Each gradient is sent as soon as it has
+    been computed in the given number of backward passes.
 
-    Gradients are copied into Kolo's arena, from where the other ranks of the node read them, and back: the program may
-    set them to None, or keep them. Parameters with sparse gradients are exchanged row by row. Which ones these are, all
-    ranks agree on in the first step of a job, so in that nothing overlaps with the backward pass.
+    Gradients are copied into Kolo's arena, which the other ranks of the node can read, and back: the program may set
+    them to None, or keep them. Parameters with sparse gradients are exchanged row by row. In the first step of a job
+    all ranks agree on which ones these are, so in that step nothing overlaps with the backward pass.
 
     Threads: the one of the backward pass, then that of `finish`.
     """
@@ -59,13 +59,13 @@ class Exchange:
 
     @property
     def has_begun(self) -> bool:
-        """Whether there are gradients of a step that is not over."""
+        """Whether a step has gradients and is not over."""
         return any(left < self._passes_per_step for left in self._passes_left)
 
     @torch.no_grad()
     def _count(self, index: int) -> None:
-        """A backward pass has made a gradient. After the last one it is complete; before the first step is over it waits
-        for `finish`."""
+        """A backward pass has computed a gradient. After the last pass it is complete; in the first step it waits for
+        `finish`."""
         if self._passes_left[index] == 0:
             raise AssertionError(
                 f"the gradient {self._names[index]!r} was computed more than backward_passes_per_step="
@@ -90,8 +90,8 @@ class Exchange:
 
     @torch.no_grad()
     def finish(self) -> None:
-        """Sends what is not yet sent, and gives every parameter the combined gradient. Gradients that this rank has not
-        count as zeros. Collective."""
+        """Sends the remaining gradients, and stores the combined gradient in every parameter. Gradients that this rank
+        does not have count as zeros. Collective."""
         if self._job is not current():
             self._agree()
         for dense in self._dense.values():
@@ -105,7 +105,7 @@ class Exchange:
         self.reset()
 
     def reset(self, passes_per_step: int | None = None) -> None:
-        """Ends a step that has begun, without results; from now on with so many backward passes. Collective if one has."""
+        """Drops a step that has begun, and sets the number of backward passes. Collective if a step has begun."""
         self._passes_per_step = passes_per_step or self._passes_per_step
         self._passes_left = [self._passes_per_step] * len(self._passes_left)
         if self._set is None or not any(dense.is_sent for dense in self._dense.values()):
@@ -117,7 +117,7 @@ class Exchange:
         self._set.wait()
 
     def _agree(self) -> None:
-        """With the other ranks: which gradients are sparse, and the names, shapes and types of the others."""
+        """Agrees with the other ranks on which gradients are sparse, and on names, shapes and types of the others."""
         self._name = current().next_name("optimizer", self._process_set)
         sparse_dims = torch.tensor([self._sparse_dim(parameter) for parameter in self._parameters])
         allreduce_(sparse_dims, name=f"{self._name}.sparse", op=Max, process_set=self._process_set)
@@ -137,7 +137,7 @@ class Exchange:
         self._job = current()
 
     def _sparse_dim(self, parameter: Parameter) -> int:
-        """Sparse dimensions of a gradient that travels by rows; 0: it is dense, or there is none."""
+        """Sparse dimensions of a gradient that is exchanged by rows; 0 if it is dense or None."""
         gradient = parameter.grad
         return 0 if gradient is None or not gradient.is_sparse or self._sparse_as_dense else gradient.sparse_dim()
 
@@ -176,7 +176,7 @@ class Exchange:
             parameter.grad.mul_(self._predivide_factor)
 
     def _exchange_rows(self) -> None:
-        """Those of one type share their exchanges."""
+        """Tables of one type share their exchanges."""
         for is_double in (False, True):
             indices = [i for i in self._sparse_dims if (self._parameters[i].dtype == torch.float64) == is_double]
             if not indices:
@@ -195,16 +195,16 @@ class Exchange:
 
 
 class _Dense:
-    """A gradient that lies in the arena while it travels."""
+    """A gradient whose copy in the arena is exchanged."""
 
     view: Tensor
-    """Its place there."""
+    """Its memory in the arena."""
 
     def __init__(self, name: str, parameter: Parameter, place: int, compression: Any) -> None:
         self.name = name
         self.parameter = parameter
         self.place = place
-        """In the gradient set."""
+        """Its index in the gradient set."""
         self.is_sent = False
         wire_dtype = getattr(compression, "wire_dtype", None) if parameter.dtype in _WIRE_DTYPES else None
         self._compression = None if wire_dtype else compression

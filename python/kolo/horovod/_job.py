@@ -1,4 +1,4 @@
-"""The job of this process: its beginning and its end, the places of ranks, and subsets of them."""
+"""The job of this process: its begin and end, the positions of ranks, and subsets of ranks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class HorovodInternalError(RuntimeError):
 
 @contextlib.contextmanager
 def internal_errors() -> Iterator[None]:
-    """Raises errors of Kolo as HorovodInternalError; those of the caller, which are ValueErrors, as they are."""
+    """Raises errors of Kolo as HorovodInternalError, except ValueErrors, which are errors of the caller."""
     try:
         yield
     except UsageError:
@@ -50,10 +50,10 @@ class Job:
     def __init__(self) -> None:
         self.runtime = _open()
         self.process_sets: dict[int, ProcessSet] = {}
-        """Those that were added, by number. The global one is not among them."""
+        """Added process sets, by number; the global one is not among them."""
         self.process_sets_added = 0
         self.latest_staged: WeakValueDictionary[tuple[int | None, str | None], Staged] = WeakValueDictionary()
-        """The last operation in flight that has stages, by process set and name."""
+        """The last `Staged` operation in flight, by process set and name."""
         self._named: Counter[tuple[str, int | None]] = Counter()
         place = torch.tensor([self.runtime.node, self.runtime.local_rank])
         places = torch.empty((self.runtime.size, 2), dtype=place.dtype)
@@ -63,15 +63,15 @@ class Job:
         self.cross_size = len(peers)
 
     def next_name(self, kind: str, process_set: ProcessSet) -> str:
-        """A name that a set of ranks has not used, "optimizer 2". All its ranks ask for names in one order."""
+        """A name that is new in a set of ranks, such as "optimizer 2". All its ranks ask for names in one order."""
         key = (kind, process_set.process_set_id)
         self._named[key] += 1
         return f"{kind} {self._named[key]}"
 
 
 def _open() -> kolo.Runtime:
-    """Under torchrun, ranks meet through torch's own store, so that its agent is respected and a program may start
-    torch.distributed, too; otherwise as `kolo.open` does: under mpirun through PMIx."""
+    """Under torchrun, ranks meet through torch's own store, so that they belong to its agent and the program may start
+    torch.distributed, too; otherwise as in `kolo.open`: under mpirun through PMIx."""
     meeting = meet_by_environment("env://")
     if meeting is None:
         return kolo.open()
@@ -115,7 +115,7 @@ def local_size() -> int:
 
 
 def cross_rank() -> int:
-    """Index of this node among those that have this local rank."""
+    """Index of this node among the nodes that have this local rank."""
     return current().cross_rank
 
 
@@ -126,19 +126,19 @@ def cross_size() -> int:
 
 # --- subsets of its ranks --------------------------------------------------------------------------
 
-# Address space of a member's arena, of which a rank has 16 GiB for all of its sets (the option `group_arena_bytes`).
+# Address space of a member's arena. All sets of a rank together have 16 GiB (the option `group_arena_bytes`).
 _ARENA_BYTES = 1 << 30
 
 
 class ProcessSet:
-    """A set of ranks, for the argument `process_set` of operations once `init` or `add_process_set` has it.
+    """A set of ranks, for the argument `process_set` of operations, once `init` or `add_process_set` has added it.
 
-    `ranks`: of the job, which are sorted. Roots of operations are ranks of the job, too.
+    `ranks`: ranks of the job; they are sorted. Roots of operations are ranks of the job, too.
     Errors: ValueError unless they are integers.
     """
 
     process_set_id: int | None = None
-    """Its number; None: it is not part of the job."""
+    """Number of the set; None if it is not part of the job."""
     ranks: list[int] | None = None
 
     def __init__(self, ranks: Iterable[int]) -> None:
@@ -151,11 +151,11 @@ class ProcessSet:
         self._group: kolo.Group | None = None
 
     def size(self) -> int | None:
-        """Number of ranks; None if it is not part of the job."""
+        """Number of ranks; None if the set is not part of the job."""
         return None if self.process_set_id is None else len(self._ranks())
 
     def rank(self) -> int | None:
-        """This process's rank in the set; None if that is not part of the job.
+        """This process's rank in the set; None if the set is not part of the job.
 
         Errors: ValueError if this process is not in the set.
         """
@@ -166,7 +166,7 @@ class ProcessSet:
         return None if self.ranks is None else rank() in self._ranks()
 
     def group(self) -> kolo.Group:
-        """Kolo's group of these ranks. Errors: ValueError if the set is not part of the job, or has not this rank."""
+        """Kolo's group of these ranks. Errors: ValueError if the set is not part of the job, or lacks this rank."""
         if self.process_set_id is None:
             raise ValueError(f"{self} is not part of the job; pass it to hvd.init or hvd.add_process_set first")
         if self._group is None:
@@ -174,7 +174,7 @@ class ProcessSet:
         return self._group
 
     def root(self, root_rank: int) -> int:
-        """The rank in the group of a rank of the job. Errors: ValueError if the set has it not."""
+        """Rank in the group of a rank of the job. Errors: ValueError if the set lacks that rank."""
         try:
             return self._ranks().index(root_rank)
         except ValueError:
@@ -184,13 +184,13 @@ class ProcessSet:
         return self.ranks or ()
 
     def found(self, job: Job, number: int) -> None:
-        """Makes it part of the job. Collective over its members."""
+        """Adds the set to the job. Collective over its members."""
         if rank() in self._ranks():
             self._group = job.runtime.group(self._ranks(), arena_bytes=_ARENA_BYTES)
         self.process_set_id = number
 
     def leave(self) -> None:
-        """It is not part of a job any more."""
+        """The set is no longer part of a job."""
         self._group = None
         self.process_set_id = None
 
@@ -201,7 +201,7 @@ class ProcessSet:
 
 
 class _GlobalProcessSet(ProcessSet):
-    """All ranks of the job, whichever that is."""
+    """All ranks of the current job."""
 
     process_set_id = 0
 
@@ -252,15 +252,15 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     return True
 
 
-# --- its beginning and its end ---------------------------------------------------------------------
+# --- begin and end -----------------------------------------------------------------------------------
 
 
 def init(comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
-    """Joins the job. Collective. Doing so again does nothing; after `shutdown` it joins another one.
+    """Joins the job. Collective. Repeated calls do nothing; after `shutdown` it joins another job.
 
-    `comm`: None, or all ranks of the job, as a list or as a communicator of mpi4py: Kolo's jobs are those of the
-    launcher. `process_sets`: sets to add at once; "dynamic" is taken, and says nothing: sets may always be added.
-    Errors: ValueError for another `comm`, and for process sets as `add_process_set` has them.
+    `comm`: None, or all ranks of the job, as a list or as a communicator of mpi4py: Kolo uses the launcher's job.
+    `process_sets`: sets to add at once; "dynamic" is accepted and ignored, since sets may always be added.
+    Errors: ValueError for another `comm`, and for process sets as in `add_process_set`.
     """
     global _current
     if _current is not None:
@@ -278,7 +278,7 @@ def init(comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = Non
                 add_process_set(process_set)
             except ValueError as error:
                 raise ValueError(f"process_sets[{index}]: {error}") from None
-    except ValueError:  # Of the arguments, which all ranks have alike.
+    except ValueError:  # Errors of the arguments, which are the same on all ranks.
         shutdown()
         raise
 
@@ -310,7 +310,7 @@ def shutdown() -> None:
 
 
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
-    """Does nothing where the option `timeline` has this path already.
+    """Does nothing if the option `timeline` has this path already.
 
     Errors: ValueError otherwise: Kolo writes a timeline from the start of a job or not at all.
     """

@@ -24,7 +24,8 @@ __all__ = ["poll", "synchronize"]
 
 
 class Handle(Protocol):
-    """An operation in flight, for `poll` and `synchronize`. It may be dropped, like its tensors; it goes on."""
+    """An operation in flight, for `poll` and `synchronize`. Handle and tensors may be dropped; the operation goes
+    on."""
 
     def done(self) -> bool: ...
 
@@ -32,7 +33,7 @@ class Handle(Protocol):
 
 
 class Operation(KoloWork):
-    """One whose result has a place: `value`, once `finish` has run."""
+    """An operation that keeps its result: in `value`, once `finish` has run."""
 
     def __init__(self, tickets: Sequence[Ticket], value: Any, finish: Callable[[], None] = nothing) -> None:
         super().__init__(tickets, finish, value, None)
@@ -41,15 +42,15 @@ class Operation(KoloWork):
 
 
 class Staged:
-    """One that begins when another one is over, such as the exchange of the sizes that it needs: `first` is on its way,
-    `begin` starts the rest.
+    """An operation that begins when another one is over, such as an exchange of the sizes that it needs: `first` is in
+    flight, `begin` starts the rest.
 
-    Whoever comes first starts it: the thread that completes futures, or the one that waits. So no rank that is busy
-    with something else holds up the others.
+    The first of the thread that completes futures and a thread that waits starts the rest. So a rank that is busy does
+    not hold up the others.
     """
 
     def __init__(self, job: Job, first: Ticket, begin: Callable[[], Handle], after: Staged | None) -> None:
-        """`after`: one whose rest starts before."""
+        """`after`: an operation whose rest must start before."""
         self._rest: Handle | None = None
         self._begin = begin
         self._after = after
@@ -58,13 +59,14 @@ class Staged:
         def step() -> int | None:
             if not first.done():
                 return descriptor_of(first)
-            with contextlib.suppress(Exception):  # Whoever wants the result gets it.
+            with contextlib.suppress(Exception):  # Callers of `result` get the error.
                 self._first.wait()
-            # Else Kolo would take this thread for one that may still submit what other ranks wait for.
+            # Otherwise Kolo would count this thread among those that may still submit operations for which other ranks
+            # wait.
             job.runtime.leave_thread()
             return None
 
-        # What goes wrong here, whoever waits for the result meets too.
+        # An error here is also raised to every thread that waits.
         completions().watch(step, lambda error: None)
 
     def _start(self) -> None:
@@ -77,7 +79,7 @@ class Staged:
     def done(self) -> bool:
         if not self._first.is_completed():
             return False
-        # Also where the first stage is in error: `result` raises that at once.
+        # True also if the first stage has failed: `result` then raises its error at once.
         return self._first.exception() is not None or self._started().done()
 
     def result(self) -> Any:
@@ -90,7 +92,7 @@ class Staged:
 
 
 def staged(first: Ticket, begin: Callable[[], Handle], name: str | None, process_set: ProcessSet) -> Handle:
-    """A `Staged` operation. Those of one name go on in the order in which they were called, which is that of all
+    """A `Staged` operation. Operations of one name go on in the order of their calls, which is the same on all
     ranks."""
     job = current()
     key = (process_set.process_set_id, name)
@@ -104,8 +106,8 @@ def poll(handle: Handle) -> bool:
 
 
 def synchronize(handle: Handle) -> Any:
-    """Waits for an operation and returns its result: a tensor, a list of tensors of a grouped operation, or tensor and
-    splits of an alltoall.
+    """Waits for an operation and returns its result: a tensor, a list of tensors for a grouped operation, or tensor and
+    splits for an alltoall.
 
     Errors: HorovodInternalError, the same on all ranks.
     """
@@ -123,8 +125,8 @@ S = TypeVar("S")
 def calls(
     terms: Callable[P, T], run: Callable[[Sequence[Tensor], T], R], first: Callable[[R], S], name: str, doc: str
 ) -> tuple[Callable[Concatenate[Tensor, P], S], Callable[Concatenate[Sequence[Tensor], P], R]]:
-    """`name` and its grouped form. Both take what `terms` takes behind the tensors; `run` does the work, and `first`
-    gives the result of one tensor."""
+    """The operation `name` and its grouped form. Both take the arguments of `terms` after the tensors; `run` starts the
+    operation, and `first` extracts the result for one tensor."""
 
     def single(tensor: Tensor, *args: P.args, **kwargs: P.kwargs) -> S:
         return first(run([tensor], terms(*args, **kwargs)))
@@ -145,7 +147,7 @@ def calls(
 
 
 class First:
-    """A handle of one tensor over a grouped operation."""
+    """The handle for one tensor, over a grouped operation."""
 
     def __init__(self, grouped: Handle) -> None:
         self._grouped = grouped
@@ -157,17 +159,17 @@ class First:
         return self._grouped.result()[0]
 
 
-# --- names by which ranks that have tensors of other shapes disagree -------------------------------
+# --- names that contain shapes, so that ranks with different shapes disagree -------------------------
 
-# Names of many tensors have a digest of their shapes.
+# A longer name has a digest of its shapes instead.
 _LONGEST = 200
 
 
 def name_of_tensors(verb: str, name: str | None, tensors: Sequence[Tensor], terms: str) -> str | None:
     """The name of an operation `verb` that the user calls `name`, whose tensors have the same shapes on all ranks.
 
-    Kolo compares types and numbers of elements. Shapes that these do not tell are a part of the name; one without a name
-    of the user's then has its other `terms` in it, too. None: Kolo is to name it.
+    Kolo compares types and numbers of elements. The name contains shapes that these do not determine; if the user gives
+    no name, it also contains the other `terms`. None: Kolo chooses the name.
     """
     shapes = [tuple(tensor.shape) for tensor in tensors]
     is_told = all(len(shape) == 1 for shape in shapes)
@@ -175,7 +177,8 @@ def name_of_tensors(verb: str, name: str | None, tensors: Sequence[Tensor], term
 
 
 def name_of_rows(verb: str, name: str | None, part: int | None, tensor: Tensor) -> str | None:
-    """The same where ranks have any number of rows, of the same shape. `part`: number of the tensor, where it has one."""
+    """As `name_of_tensors`, if ranks may have different numbers of rows. `part`: number of the tensor, if it has
+    one."""
     own = name if name is None or part is None else f"{name}.{part}"
     row = tuple(tensor.shape[1:])
     is_told = not row or (len(row) == 1 and row != (1,))

@@ -33,15 +33,15 @@ def DistributedOptimizer(  # noqa: N802  # Horovod's name
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """Returns `optimizer` as one whose `step` first combines the gradients of all ranks. They are sent while the
-    backward pass makes others.
+    backward pass computes others.
 
     named_parameters: names for errors, usually `model.named_parameters()`, of all parameters.
     compression: `hvd.Compression.fp16` or `bf16`, or a class of yours.
-    backward_passes_per_step: after so many backward passes gradients are sent; until then they accumulate here.
+    backward_passes_per_step: gradients accumulate locally for so many backward passes, and are then sent.
     op: the reduction; with Adasum each rank updates by its own gradients, and the changes of parameters are combined.
     gradient_predivide_factor: an average divides by it before the sum, and multiplies by it after.
-    groups, num_groups: are checked, and say nothing: Kolo plans which gradients travel together.
-    sparse_as_dense: sparse gradients travel as dense ones.
+    groups, num_groups: are checked, and then ignored: Kolo plans which gradients share buckets.
+    sparse_as_dense: sends sparse gradients as dense ones.
     process_set: the ranks that take part; on the others `step` uses their own gradients.
 
     To change gradients before the update:
@@ -51,7 +51,7 @@ def DistributedOptimizer(  # noqa: N802  # Horovod's name
         with optimizer.skip_synchronize():
             optimizer.step()
 
-    Errors: ValueError for arguments; `step`, `synchronize` and `zero_grad` have their own.
+    Errors: ValueError for arguments; see `step`, `synchronize` and `zero_grad` for theirs.
     """
     check_op(op)
     if gradient_predivide_factor != 1.0 and op != Average:
@@ -80,8 +80,8 @@ def DistributedOptimizer(  # noqa: N802  # Horovod's name
 def _named(
     optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, Parameter]] | None
 ) -> dict[str, Parameter]:
-    """The parameters of the optimizer that need gradients, by name, in an order that does not depend on the optimizer
-    where they have names."""
+    """The parameters of the optimizer that need gradients, by name. If they have names, their order does not depend on
+    the optimizer."""
     ours = {
         id(parameter): (f"parameter {index}.{place}", parameter)
         for index, group in enumerate(optimizer.param_groups)
@@ -119,21 +119,21 @@ def _check_groups(groups: Any) -> None:
 
 
 class _Wrapping(torch.optim.Optimizer):
-    """What is put in front of the class of an optimizer."""
+    """Base of the classes that are put before the class of an optimizer."""
 
 
 def _wrapped(optimizer: torch.optim.Optimizer, wrapping: type[_Wrapping]) -> Any:
-    """`optimizer` as one of a class that derives from `wrapping` and its own. A former wrapping is left out."""
+    """`optimizer` as an object of a class that derives from `wrapping` and its own. An earlier wrapping is left out."""
     own = type(optimizer).__bases__[1] if isinstance(optimizer, _Wrapping) else type(optimizer)
     kind = type(own.__name__, (wrapping, own), {"__module__": own.__module__})
     made: Any = object.__new__(kind)
-    # All but methods of the object's own, which a scheduler may have put there: they would hide those of the class.
+    # Skips methods set on the object itself, as some schedulers do: they would hide those of the class.
     made.__dict__.update((key, value) for key, value in vars(optimizer).items() if key not in vars(wrapping))
     return made
 
 
 class _Distributed(_Wrapping):
-    """What `DistributedOptimizer` adds to the class of an optimizer."""
+    """The part of the class that `DistributedOptimizer` adds."""
 
     _hvd_exchange: Exchange | None = None
     """None: this rank shares its gradients with no other."""
@@ -150,7 +150,7 @@ class _Distributed(_Wrapping):
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """`step` within the block updates at once, after a call of `synchronize`."""
+        """Within the block, `step` updates at once; call it after `synchronize`."""
         self._hvd_should_synchronize = False
         try:
             yield
@@ -193,7 +193,7 @@ class _Distributed(_Wrapping):
         super().load_state_dict(*arguments, **keywords)
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Another number of backward passes, between two steps."""
+        """Changes the number of backward passes, between two steps."""
         self._forget_step(passes)
 
     def _forget_step(self, *passes: int) -> None:

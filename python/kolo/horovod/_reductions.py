@@ -1,4 +1,4 @@
-"""How tensors are combined, and in how many bits they travel."""
+"""How tensors are combined, and how many bits per element are sent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_op(op: int) -> None:
 
 
 def name_of(op: int) -> str:
-    """Kolo's name of a reduction of elements. Errors: ValueError for others."""
+    """Kolo's name of an elementwise reduction. Errors: ValueError for others."""
     check_op(op)
     if op == Adasum:
         raise ValueError("hvd.Adasum combines whole tensors: it is for allreduce and DistributedOptimizer only")
@@ -44,7 +44,7 @@ def name_of(op: int) -> str:
 
 
 def chosen(op: int | None, average: bool | None) -> int:
-    """The reduction that the arguments `op` and `average`, its predecessor, say: by default the average."""
+    """The reduction given by the arguments `op` and `average`, its predecessor; by default the average."""
     if average is None:
         return Average if op is None else op
     if op is not None:
@@ -56,25 +56,25 @@ def chosen(op: int | None, average: bool | None) -> int:
 
 
 class Compressor:
-    """How gradients travel. A class of yours has `compress` and `decompress`, and need not be derived from this one."""
+    """How gradients are sent. Your own class needs `compress` and `decompress`, and need not derive from this one."""
 
     wire_dtype: str | None = None
-    """What DistributedOptimizer sends in place of float32 and float64; it then calls neither function. None: what
-    `compress` gives."""
+    """The type in which DistributedOptimizer sends float32 and float64; it then calls neither function. None: it sends
+    the result of `compress`."""
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        """What is sent, and what `decompress` needs to know."""
+        """The tensor to send, and the context for `decompress`."""
         return tensor, None
 
     @staticmethod
     def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        """The combined tensor as the caller gets it."""
+        """The combined tensor for the caller."""
         return tensor
 
 
 class NoneCompressor(Compressor):
-    """Tensors travel as they are."""
+    """Tensors are sent unchanged."""
 
 
 class _Cast(Compressor):
@@ -90,14 +90,14 @@ class _Cast(Compressor):
 
 
 class FP16Compressor(_Cast):
-    """Floating-point tensors travel as float16. Sums are in float32."""
+    """Floating-point tensors are sent as float16. Sums are in float32."""
 
     dtype = torch.float16
     wire_dtype = "float16"
 
 
 class BF16Compressor(_Cast):
-    """Floating-point tensors travel as bfloat16, which has the range of float32. Sums are in float32."""
+    """Floating-point tensors are sent as bfloat16, which has the range of float32. Sums are in float32."""
 
     dtype = torch.bfloat16
     wire_dtype = "bfloat16"

@@ -17,7 +17,8 @@ __all__ = ["SyncBatchNorm"]
 
 
 class SyncBatchNorm(_BatchNorm):
-    """As torch's BatchNorm1d, 2d and 3d, with mean and variance of the batches of all ranks, which may differ in size.
+    """As torch's BatchNorm1d, 2d and 3d, with mean and variance over the batches of all ranks, which may differ in
+    size.
 
     Shape: [N, C, ...].
     """
@@ -52,7 +53,7 @@ def _by_channel(tensor: Tensor, like: Tensor) -> Tensor:
 
 
 class _Normalize(torch.autograd.Function):
-    """Returns the output, and mean, variance (of the batch, biased) and number of elements per channel of all ranks."""
+    """Returns the output, and per channel mean, (biased) variance and number of elements over all ranks."""
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
@@ -82,7 +83,7 @@ class _Normalize(torch.autograd.Function):
         input, weight, mean, scale = ctx.saved_tensors
         centered = (input - _by_channel(mean, input)) * _by_channel(scale, input)
         sums = torch.stack([gradient.double().sum(ctx.axes), (gradient * centered).double().sum(ctx.axes)])
-        of_bias, of_weight = sums.to(input.dtype)  # This rank's own, which an optimizer averages.
+        of_bias, of_weight = sums.to(input.dtype)  # Only this rank's: an optimizer averages them.
         by_input = None
         if ctx.needs_input_grad[0]:
             allreduce_(sums, name="sync_batch_norm.backward", op=Sum)

@@ -1,4 +1,4 @@
-"""Training that goes on when a rank is lost: `horovod.torch.elastic`, with the restarts of torchrun.
+"""Training that continues after a rank is lost: `horovod.torch.elastic`, with the restarts of torchrun.
 
     state = hvd.elastic.TorchState(model=model, optimizer=optimizer, epoch=0)
 
@@ -12,8 +12,8 @@
 
     torchrun --nproc-per-node 4 --max-restarts 3 train.py
 
-A lost rank is a HorovodInternalError in all others. It ends their processes; torchrun starts all ranks again, and `run`
-goes on from the last commit. Commits are files: see `docs/horovod.md`.
+A lost rank is a HorovodInternalError on all others. It ends their processes; torchrun starts all ranks again, and `run`
+continues from the last commit. Commits are files: see `docs/horovod.md`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _Result = TypeVar("_Result")
 def run(func: Callable[..., _Result]) -> Callable[..., _Result]:
     """Makes `func(state, ...)` begin with the last commit, or else with the state of rank 0, on all ranks. Collective.
 
-    Errors: those of `func`, after which the process is to end: what other ranks get is a HorovodInternalError.
+    Errors: those of `func`, after which the process must end: the other ranks get a HorovodInternalError.
     """
 
     @functools.wraps(func)
@@ -53,7 +53,7 @@ def run(func: Callable[..., _Result]) -> Callable[..., _Result]:
     return wrapper
 
 
-# --- where commits are kept, so that torchrun can start all ranks again from the last one -----------
+# --- the file of the last commit, from which torchrun can start all ranks again ---------------------
 
 VARIABLE = "KOLO_COMMITS"
 
@@ -65,11 +65,11 @@ class Commits:
         self._path = path
 
     def read(self) -> Any:
-        """What was written last; None: nothing."""
+        """The last content written; None if there is none."""
         return torch.load(self._path, weights_only=False) if self._path.exists() else None
 
     def write(self, content: Any) -> None:
-        """Under its name there is a whole commit or none, whenever the process is killed."""
+        """Replaces the file atomically: whenever the process is killed, the file holds a whole commit or is missing."""
         draft = self._path.with_suffix(".draft")
         with open(draft, "wb") as file:
             torch.save(content, file)
@@ -82,8 +82,9 @@ class Commits:
 
 
 def commits_of_job() -> Commits | None:
-    """KOLO_COMMITS names their folder, which every node sees. Without it, a job on one node under torchrun has one of
-    its own, as long as its agent lives. None: nobody would start the ranks again.
+    """Commits of this job. KOLO_COMMITS names their folder, which every node must see. Without it, a job on one node
+    under torchrun has a private folder, for the lifetime of its agent. None: there is no agent to start the ranks
+    again.
 
     Errors: ValueError that asks for KOLO_COMMITS; OSError.
     """
@@ -97,12 +98,12 @@ def commits_of_job() -> Commits | None:
         return None
     if current().runtime.num_nodes > 1:
         raise ValueError(f"on several nodes, {VARIABLE} names a folder for commits that all of them see")
-    # The agent is the parent: other jobs of this name have another one.
+    # The parent is the agent, which differs between jobs of one name.
     return Commits(_private_folder() / f"{re.sub(r'[^A-Za-z0-9]', '_', run)}-{os.getppid()}.pt")
 
 
 def _private_folder() -> pathlib.Path:
-    """Commits are unpickled, so nobody else may write there."""
+    """Commits are unpickled, so no other user may write there."""
     folder = pathlib.Path(tempfile.gettempdir()) / f"kolo-commits-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.stat()
@@ -111,11 +112,12 @@ def _private_folder() -> pathlib.Path:
     return folder
 
 
-# --- what is committed, and what all ranks begin with ----------------------------------------------
+# --- contents of a commit, and the state in which all ranks begin -----------------------------------
 
 
 class ElasticSampler(torch.utils.data.Sampler[int]):
-    """Gives each rank its part of the samples of an epoch that no rank has processed yet, so that an epoch goes on with
+    """Gives each rank its part of the samples of an epoch that no rank has processed yet, so that an epoch can continue
+    with
     another number of ranks.
 
         sampler = hvd.elastic.ElasticSampler(dataset)
@@ -123,7 +125,7 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         ...
         sampler.record_batch(batch_index, batch_size)      # after each step
 
-    Ranks get equally many samples: the last ones of an epoch may come twice.
+    Ranks get equally many samples: the last ones of an epoch may occur twice.
     """
 
     def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:
@@ -132,26 +134,28 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         self.seed = seed
         self.epoch = 0
         self.processed_indices: set[int] = set()
-        """Of this rank, since the last `set_epoch` or `load_state_dict`; and what the latter has brought."""
+        """Samples that this rank has processed since the last `set_epoch` or `load_state_dict`, and those that the
+        latter restored."""
         self.num_replicas = 0
-        """Number of ranks, and this one, at the last `reset`."""
+        """Number of ranks, and this rank, at the last `reset`."""
         self.rank = 0
         self.remaining_indices: list[int] = []
-        """The samples that were left for all ranks then, in the order of the epoch; `indices` are this rank's."""
+        """Samples that were left for all ranks at the last `reset`, in the order of the epoch; `indices` are this
+        rank's."""
         self.num_samples = 0
-        """This rank's, and with those of all others."""
+        """This rank's number of samples, and that of all ranks together."""
         self.total_size = 0
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
-        """A new epoch, in which no sample has been processed."""
+        """Begins an epoch in which no sample has been processed."""
         self.epoch = epoch
         self.processed_indices = set()
         self.reset()
 
     @property
     def processed_num(self) -> int:
-        """Samples of the epoch that are behind if all ranks have recorded as many as this one."""
+        """Samples of the epoch that are done if all ranks have recorded as many as this one."""
         here = len(self.processed_indices) - self._behind_at_reset
         return self._behind_at_reset + here * self.num_replicas
 
@@ -176,12 +180,12 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         self.reset()
 
     def reset(self) -> None:
-        """Shares what is left of the epoch out among the ranks anew."""
+        """Divides the rest of the epoch among the ranks again."""
         self.num_replicas, self.rank = size(), rank()
         self._behind_at_reset = len(self.processed_indices)
         left = [index for index in range(len(self.dataset)) if index not in self.processed_indices]
         if self.shuffle:
-            # As all ranks do, from the same state.
+            # All ranks do it from the same state.
             generator = torch.Generator().manual_seed(self.seed + self.epoch)
             left = [left[place] for place in torch.randperm(len(left), generator=generator).tolist()]
         self.remaining_indices = left
@@ -198,17 +202,17 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
 
 
 class State:
-    """What `commit` saves, `restore` brings back and `sync` gives to all ranks; for derived classes."""
+    """State that `commit` saves, `restore` restores and `sync` copies from rank 0 to all ranks; a base class."""
 
     def __init__(self, bcast_object: Callable[..., Any], get_rank: Callable[[], int]) -> None:
         """As in Horovod: `hvd.broadcast_object` and `hvd.rank`, which derived classes may call."""
         self._bcast_object = bcast_object
         self._rank = get_rank
         self._reset_callbacks: list[Callable[[], None]] = []
-        self._commits: Commits | None = None  # `run` has them.
+        self._commits: Commits | None = None  # Set by `run`.
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
-        """Calls these when a job goes on from a commit, perhaps with another number of ranks."""
+        """Calls these when a job continues from a commit, perhaps with another number of ranks."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
@@ -217,7 +221,7 @@ class State:
             callback()
 
     def commit(self) -> None:
-        """Saves the state here, and for ranks that torchrun starts again. Collective."""
+        """Saves the state in memory, and on disk for ranks that torchrun starts again. Collective."""
         self.save()
         if self._commits is not None:
             content = self.content()
@@ -225,10 +229,10 @@ class State:
                 self._commits.write(content)
 
     def check_host_updates(self) -> None:
-        """Does nothing: hosts that come or go make torchrun start all ranks again."""
+        """Does nothing: when hosts come or go, torchrun starts all ranks again."""
 
     def attach(self, commits: Commits | None) -> None:
-        """For `run`: goes on from the last commit, if there is one, with the state of rank 0. Collective."""
+        """For `run`: loads the last commit, if there is one, and gives all ranks the state of rank 0. Collective."""
         self._commits = commits
         content = commits.read() if commits is not None and self._rank() == 0 else None
         goes_on = broadcast_object(content is not None, name="elastic commit")
@@ -239,36 +243,36 @@ class State:
             self.on_reset()
 
     def detach(self) -> None:
-        """For `run`: the job is done, and its commits with it."""
+        """For `run`: deletes the commits of a job that is done."""
         if self._commits is not None and self._rank() == 0:
             self._commits.forget()
 
     def content(self) -> Any:
-        """What a commit of all ranks holds, on rank 0. Collective."""
+        """The content of a commit for all ranks, on rank 0. Collective."""
         raise NotImplementedError
 
     def load_content(self, content: Any) -> None:
-        """Takes it over, on rank 0."""
+        """Loads the content of a commit, on rank 0."""
         raise NotImplementedError
 
     def save(self) -> None:
-        """Saves the state here."""
+        """Saves the state in memory."""
         raise NotImplementedError
 
     def restore(self) -> None:
-        """Goes back to what was saved here."""
+        """Restores the state that was last saved in memory."""
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Gives all ranks the state of rank 0, and saves it. Collective."""
+        """Copies the state of rank 0 to all ranks, and saves it. Collective."""
         raise NotImplementedError
 
     def reset(self) -> None:
-        """What is to be made anew before the callbacks of a job that goes on."""
+        """Rebuilds what depends on the number of ranks, before the callbacks of a job that continues."""
 
 
 class _Objects:
-    """The objects of a state, its attributes of these names, as one of its parts."""
+    """The objects of a state (its attributes with these names), as one of its parts."""
 
     def __init__(self, state: State, names: Iterable[str]) -> None:
         self._state = state
@@ -323,7 +327,7 @@ class ObjectState(State):
 
 
 class TorchState(ObjectState):
-    """Models, optimizers, samplers and objects, as attributes of the names of the arguments:
+    """Models, optimizers, samplers and objects, as attributes with the names of the arguments:
 
         state = hvd.elastic.TorchState(model=model, optimizer=optimizer, batch=0, epoch=0)
     """
@@ -346,6 +350,6 @@ class TorchState(ObjectState):
 
 
 def _joined(sampler: ElasticSampler) -> dict[str, Any]:
-    """Its state with the samples that all ranks have processed. Collective."""
+    """State of the sampler, with the samples that all ranks have processed. Collective."""
     states = allgather_object(sampler.state_dict())
     return {**sampler.state_dict(), "processed_indices": set().union(*(each["processed_indices"] for each in states))}

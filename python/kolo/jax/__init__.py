@@ -2,7 +2,7 @@
 
     with kolo.open() as job:                                   # mpirun, torchrun, srun or alone
         for batch in batches:
-            gradients = gradient_of(weights, batch)            # jitted; every rank has a batch of its own
+            gradients = gradient_of(weights, batch)            # jitted; every rank has its own batch
             gradients = kolo.jax.all_reduce(job, gradients, "average")
             weights = update(weights, gradients)               # jitted
 
@@ -11,7 +11,7 @@
         gradients = kolo.jax.jit_all_reduce(job, gradient_of(weights, batch), "average")
         return update(weights, gradients)
 
-Each rank is a JAX process of its own: `jax.distributed` is not needed.
+Each rank is a separate JAX process: `jax.distributed` is not needed.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from .. import _dtypes
 
 __all__ = ["all_reduce", "jit_all_reduce"]
 
-# JAX takes over memory of NumPy, instead of copying it, if it has this alignment.
+# JAX adopts NumPy memory with this alignment instead of copying it.
 _ALIGNMENT = 64
 
 _LINEAR = ("sum", "average")
-"""The operations that are their own adjoints."""
+"""Operations that are their own adjoints."""
 
 
 def all_reduce(group: kolo.Group, tree: Any, op: str = "sum") -> Any:
@@ -43,10 +43,10 @@ def all_reduce(group: kolo.Group, tree: Any, op: str = "sum") -> Any:
 
     Shape:  a tree of arrays or numbers, of the same structure, shapes and types on all ranks; any tree of JAX. Each
             result has the shape, type and sharding of its array.
-    Copies: none for arrays in host memory: Kolo reads them where they lie, and JAX takes over the memory of the
-            results. Arrays on a GPU, and those that are sharded, are copied to the host and back.
-    `op`:   as of `Group.all_reduce`. All arrays of one type are one operation.
-    Errors: UsageError inside `jit` or another transformation of JAX, for which there is `jit_all_reduce`; others as
+    Copies: none for arrays in host memory: Kolo reads them in place, and JAX adopts the memory of the results. Arrays
+            on a GPU and sharded arrays are copied to the host and back.
+    `op`:   as in `Group.all_reduce`. All arrays of one type are one operation.
+    Errors: UsageError inside `jit` or another transformation of JAX: use `jit_all_reduce` there. Others as in
             `Group.all_reduce`.
     """
     leaves, structure = jax.tree.flatten(tree)
@@ -63,8 +63,8 @@ def all_reduce(group: kolo.Group, tree: Any, op: str = "sum") -> Any:
 
 
 def combine(group: kolo.Group, inputs: list[Any], results: list[np.ndarray], op: str, prefix: str = "") -> None:
-    """Combines arrays in host memory, in place where input and result are one; all of one type are one operation. With
-    a prefix operations have names."""
+    """Combines arrays in host memory, in place where an input is also the result. All arrays of one type are one
+    operation. With a prefix, operations have names."""
     same_type: dict[Any, list[int]] = {}
     for i, result in enumerate(results):
         same_type.setdefault(result.dtype, []).append(i)
@@ -92,7 +92,7 @@ def _empty_like(array: jax.Array) -> np.ndarray:
 
 
 def _as_jax(result: np.ndarray, like: jax.Array) -> jax.Array:
-    """Nobody else has the memory of `result`, so that JAX may keep it."""
+    """Converts a result whose memory no other object uses, so that JAX may keep it."""
     return jax.device_put(result, like.sharding if like.committed else None, may_alias=True)
 
 
@@ -102,11 +102,11 @@ def _as_jax(result: np.ndarray, like: jax.Array) -> jax.Array:
 def jit_all_reduce(group: kolo.Group, tree: Any, op: str = "sum") -> Any:
     """Combines the arrays of a tree with those of all ranks inside a function under `jax.jit`.
 
-    Shape:     as `all_reduce`, of arrays on one device; each result has the shape and type of its array.
-    Gradients: those of the sum of what all ranks differentiate. The adjoint of a sum is the sum over all ranks of the
-               adjoints, that of an average their average. Other ops, and forward mode, have none.
-    Order:     calls run as they stand in the program, also in loops and branches, and all ranks make the same ones,
-               from one thread. They have names of their own, so that other operations of the job may run meanwhile.
+    Shape:     as in `all_reduce`, for arrays on one device; each result has the shape and type of its array.
+    Gradients: those of the sum of all ranks' objectives. The adjoint of a sum is the sum of the adjoints over all
+               ranks, that of an average their average. Other ops, and forward mode, have none.
+    Order:     calls run in program order, also in loops and branches, and all ranks make the same calls, from one
+               thread. They have unique names, so other operations of the job may run meanwhile.
     Copies:    arrays are copied once, and so are results.
     Errors:    UsageError or TypeError while JAX traces, also inside `shard_map`, and before JAX 0.7. Others end the
                jitted function: JaxRuntimeError with the text of Kolo's error, where the program waits for its results.
@@ -124,13 +124,13 @@ def jit_all_reduce(group: kolo.Group, tree: Any, op: str = "sum") -> Any:
 
 
 class _Call(NamedTuple):
-    """What JAX calls. Equal ones are one to its caches."""
+    """The callable for JAX, whose caches treat equal objects as one."""
 
     group: kolo.Group
     op: str
 
     def __call__(self, *arrays: jax.Array) -> list[np.ndarray]:
-        # Copies: an interrupt ends the callback and not the operation, and the memory of `arrays` is XLA's.
+        # Copies are needed: an interrupt ends the callback and not the operation, and `arrays` are XLA's memory.
         results = [np.array(array) for array in arrays]
         combine(self.group, results, results, self.op, "jit_all_reduce")
         return results
@@ -149,7 +149,7 @@ def _forward(group: kolo.Group, op: str, arrays: list[jax.Array]) -> tuple[list[
 
 
 def _backward(group: kolo.Group, op: str, _: None, adjoints: list[Any]) -> tuple[list[Any]]:
-    """Integers have adjoints without bytes, of type float0, which stay where they are."""
+    """Integers have adjoints without bytes, of type float0, which are passed through."""
     has_bytes = [adjoint.dtype != jax.dtypes.float0 for adjoint in adjoints]
     sums = iter(_all_reduce(group, op, [adjoint for adjoint, has in zip(adjoints, has_bytes) if has]))
     return ([next(sums) if has else adjoint for adjoint, has in zip(adjoints, has_bytes)],)

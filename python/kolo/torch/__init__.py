@@ -26,9 +26,9 @@ __all__ = [
 
 
 def register() -> None:
-    """Makes the backend and the rendezvous known to torch.distributed. Doing so again does nothing."""
+    """Registers the backend and the rendezvous with torch.distributed. Repeated calls do nothing."""
     if "KOLO" not in torch.distributed.Backend._plugins:
-        make: Any = create  # Operations are a Backend or a ProcessGroup, as this torch wants it.
+        make: Any = create  # Operations are a Backend or a ProcessGroup, depending on the version of torch.
         torch.distributed.Backend.register_backend("kolo", make, extended_api=True, devices=["cpu"])
         register_rendezvous_handler("kolo", jobs.meet)
 

@@ -1,4 +1,4 @@
-"""The threads that complete futures, and the order that operations of callbacks have among the others of their group."""
+"""Threads that complete futures, and the order of operations that callbacks begin among the others of their group."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _moments = itertools.count()
 
 
 class Callbacks:
-    """The callbacks of a future, and of futures that they take. They run when the future is complete: before or after what
-    begins meanwhile, not on all ranks alike. Where it is complete before they are added, they run at once, as a part of the
-    program."""
+    """The callbacks of a future, and of futures that these take. They run when the future is complete, which may be
+    before or after operations that begin meanwhile, differently on each rank. If it is complete before callbacks are
+    added, they run at once, as a part of the program."""
 
     left: ClassVar[int] = 0
-    """Futures whose callbacks may come, or do. Of what completes them."""
+    """Number of futures whose callbacks may still come, or are running. Changed by what completes them."""
 
     def __init__(self) -> None:
         self.since = next(_moments)
 
     def run(self, complete: Callable[[], None]) -> None:
-        """By what completes the future."""
+        """Runs `complete`, and with it the callbacks of the future."""
         before = running()
         _here.callbacks = self
         try:
@@ -56,22 +56,22 @@ _here = _Here()
 
 
 def running() -> Callbacks | None:
-    """Those that this thread runs."""
+    """The callbacks that this thread runs."""
     return _here.callbacks
 
 
 class Order:
-    """Of the operations of a group."""
+    """The order of the operations of a group."""
 
     def __init__(self) -> None:
         self._latest: dict[tuple[Any, ...], tuple[int, Callbacks | None]] = {}
 
     def begin(self, verb: str, *sizes: int) -> None:
-        """An operation begins. One of another verb or other sizes cannot take its place, and one that moves nothing may.
-        Callbacks come in the order in which their futures were taken.
+        """Begins an operation. Only one with equal verb and sizes could be matched with it by mistake, and one that
+        moves nothing does no harm. Callbacks are ordered as their futures were taken.
 
-        Errors: UsageError in a callback if one like it has begun that has no place before it on all ranks."""
-        if Callbacks.left == 0:  # Callbacks that come later do not mind.
+        Errors: UsageError in a callback if an equal operation has begun that may not precede it on all ranks."""
+        if Callbacks.left == 0:  # No callback is left to be mixed up.
             self._latest.clear()
             return
         if not any(sizes):
@@ -91,19 +91,19 @@ class Order:
 # --- threads ---------------------------------------------------------------------------------------
 
 Step = Callable[[], Optional[int]]
-"""Does what is due, without blocking. Returns what `descriptor_of` gave when there is more; None at the end."""
+"""Does what is due, without blocking. Returns the result of `descriptor_of` if more is to come; None at the end."""
 
 _NO_DESCRIPTOR = -1
-# A step that has slept so long waits for something.
+# A step that has slept for so long waits for something.
 _PATIENCE_S = 0.01
-# The thread looks this often after what has no descriptor, and at least this often at its deadlines: the kernel counts
-# milliseconds in 31 bits.
+# Interval at which the thread checks waits without a descriptor, and the longest sleep before a deadline: the kernel
+# counts milliseconds in 31 bits.
 _RETRY_S = 0.01
 _LONGEST_S = 3600.0
 
 
 def descriptor_of(awaited: Any) -> int:
-    """A descriptor that becomes readable when there is news of it, or what stands for one where none can be made."""
+    """A descriptor that becomes readable when there is news of `awaited`, or a placeholder if none can be made."""
     try:
         return int(awaited.fileno())
     except kolo.KoloError:
@@ -111,16 +111,16 @@ def descriptor_of(awaited: Any) -> int:
 
 
 class Promise:
-    """A future that a thread of Python completes, with a value or an error."""
+    """A future that a Python thread completes, with a value or an error."""
 
     def __init__(self) -> None:
         self._outcome: torch.futures.Future[Any] = torch.futures.Future()
-        # An error that a callback raises is one for C++ as well, as opposed to `set_exception`.
+        # An error that a callback raises is an error for C++ as well, unlike one of `set_exception`.
         self.future: torch.futures.Future[Any] = self._outcome.then(lambda done: _value_of(done.value()))
         self._callbacks = running() or Callbacks()
 
     def keep(self, value: Callable[[], Any]) -> None:
-        """Completes the future with what `value` returns or raises. The first call counts."""
+        """Completes the future with the result or the exception of `value`. The first call counts."""
         if self._outcome.done():
             return
         try:
@@ -131,7 +131,7 @@ class Promise:
 
 
 class _Failure:
-    """An error on its way into a future."""
+    """Wraps an error as the value of a future."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -152,13 +152,13 @@ def _at_the_end() -> Exception:
 
 
 def _processor_time_of(thread: threading.Thread) -> float:
-    """It stands still while the thread sleeps, and while it waits for a processor."""
+    """CPU time of the thread. It stands still while the thread sleeps or waits for a CPU."""
     assert thread.ident is not None
     return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
 
 
 def _sleeps(thread: threading.Thread) -> bool:
-    """Whether it is known to sleep: without a descriptor left nobody can tell."""
+    """Whether the thread is known to sleep. Without a descriptor left that is unknown."""
     try:
         with open(f"/proc/self/task/{thread.native_id}/stat", encoding="ascii", errors="replace") as file:
             return file.read().rpartition(") ")[2].startswith("S")
@@ -167,22 +167,22 @@ def _sleeps(thread: threading.Thread) -> bool:
 
 
 class _Watch(NamedTuple):
-    """What the thread looks after."""
+    """A step that the thread watches."""
 
     turn: int
-    """Those that are due at the same time go in this order."""
+    """Order among those that are due at the same time."""
     step: Step
     fail: Callable[[Exception], None]
     until: float
 
 
 class Completions:
-    """Calls steps as their descriptors become readable. One thread at a time looks: it starts with the first step,
+    """Calls steps as their descriptors become readable. One thread at a time watches: it starts with the first step,
     sleeps on descriptors, calls steps one after another, and ends before the interpreter does.
 
-    A step may run callbacks, and a callback may wait for another future. So a second thread stands by: where the first one
-    sleeps in a step, it looks in its place. Not where the step waits for an operation: that has an end, and callbacks keep
-    their order.
+    A step may run callbacks, and a callback may wait for another future. So a second thread stands by: while the first
+    one sleeps in a step, it watches in its place. It does not if the step waits for an operation, which has an end:
+    then callbacks keep their order.
     """
 
     def __init__(self) -> None:
@@ -196,18 +196,18 @@ class Completions:
         self._poll.register(self._reading, select.EPOLLIN)
         self._is_over = False
         self._threads: list[threading.Thread] = []
-        self._looker: threading.Thread | None = None  # None before the first step, and after the last one.
-        self._steps = 0  # That have begun.
+        self._looker: threading.Thread | None = None  # None before the first step and after the last one.
+        self._steps = 0  # Number of steps begun.
         self._is_stepping = False
-        self._has_stepped = threading.Event()  # Since the thread that stands by has looked.
-        # Only of the one that looks.
+        self._has_stepped = threading.Event()  # Set since the standby thread last checked.
+        # Used only by the watching thread.
         self._waiting: dict[int, _Watch] = {}
-        self._others: list[_Watch] = []  # Without a descriptor.
+        self._others: list[_Watch] = []  # Those without a descriptor.
         self._due: deque[_Watch] = deque()
 
     def watch(self, step: Step, fail: Callable[[Exception], None], until: float = math.inf) -> None:
-        """Has the thread call `step`, again and again until it returns None: when its descriptor is readable, and at
-        the monotonic time `until`. What it raises goes to `fail`, which ends it."""
+        """Makes the thread call `step` when its descriptor is readable, and at the monotonic time `until`, repeatedly
+        until it returns None. An exception of `step` goes to `fail` and ends the watch."""
         with self._lock:
             is_over = self._is_over
             if not is_over:
@@ -222,8 +222,8 @@ class Completions:
             self._wake()
 
     def future_of(self, work: KoloWork) -> torch.futures.Future[Any]:
-        """A future of what `work` gives. A callback of a future, which runs in a thread that completes them, gets one that
-        is complete; else callbacks come after those of futures that were taken before and are due."""
+        """A future of the value of `work`. A callback that runs in a completing thread gets a future that is complete
+        already; otherwise its callbacks run after those of futures that were taken before and are due."""
         promise = Promise()
         end = time.monotonic() + work.limit
 
@@ -243,7 +243,7 @@ class Completions:
         if threading.current_thread() in self._threads:
             self._wait_for(work, end)
             self._advance(_Watch(0, step, fail, end))
-            fail(_at_the_end())  # If it is not complete.
+            fail(_at_the_end())  # Has no effect if it is complete.
         elif work.pending() is None and Callbacks.left == 0:
             step()
         else:
@@ -251,7 +251,7 @@ class Completions:
         return promise.future
 
     def stop(self) -> None:
-        """Ends the threads. Futures that are not complete get an error, so that no callback waits for one."""
+        """Ends the threads. Incomplete futures get an error, so that no callback waits for one."""
         with self._lock:
             self._is_over = True
         self._wake()
@@ -259,26 +259,26 @@ class Completions:
             alive[0].join()
 
     def _started(self, run: Callable[[], None]) -> threading.Thread:
-        """Under the lock."""
+        """Starts a thread. The lock is held."""
         thread = threading.Thread(target=run, name="kolo futures", daemon=True)
         thread.start()
         self._threads = [each for each in self._threads if each.is_alive()] + [thread]
         return thread
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # It is full of news.
+        with contextlib.suppress(BlockingIOError):  # It already has a wake-up to read.
             os.write(self._writing, b"x")
 
     def _wait_for(self, work: KoloWork, end: float) -> None:
-        """Waits in this thread, until it is over or the process ends."""
+        """Waits in this thread until the work is over or the process ends."""
         with self.resting():
             while (pending := work.pending()) is not None and time.monotonic() < end and not self._is_over:
-                with contextlib.suppress(kolo.KoloError):  # The work has its error; this may be the end of a slice.
+                with contextlib.suppress(kolo.KoloError):  # The work keeps its error; a slice may be over.
                     pending.wait(SLICE_MS / 1000)
 
     @contextlib.contextmanager
     def resting(self) -> Iterator[None]:
-        """While a callback waits for an operation: nobody looks in place of its thread."""
+        """For a callback that waits for an operation: no thread watches in place of its thread."""
         self._set_stepping(False)
         try:
             yield
@@ -294,7 +294,7 @@ class Completions:
         return None
 
     def _look(self) -> None:
-        """Looks until the end, or until another thread does."""
+        """Watches until the end, or until another thread does."""
         is_over = False
         while self._take_steps():
             if is_over:
@@ -305,7 +305,7 @@ class Completions:
             is_over = self._wait_for_news()
 
     def _take_steps(self) -> bool:
-        """All that are due. Returns whether this thread still is the one that looks."""
+        """Calls all steps that are due. Returns whether this thread still is the watching one."""
         while self._due:
             watch = self._due.popleft()
             self._set_stepping(True)
@@ -323,10 +323,10 @@ class Completions:
                 self.watch(watch.step, watch.fail, watch.until)
             if not looks:
                 return False
-        return True  # The last watch goes here: no step outlives its end.
+        return True  # Drops the last watch: no step outlives its end.
 
     def _set_stepping(self, is_stepping: bool) -> bool:
-        """A step of this thread begins, rests or ends. Returns whether the thread still is the one that looks."""
+        """A step of this thread begins, rests or ends. Returns whether this thread still is the watching one."""
         with self._lock:
             looks = self._looker is threading.current_thread()
             if looks:
@@ -337,7 +337,7 @@ class Completions:
         return looks
 
     def _stand_by(self) -> None:
-        """Looks in place of the thread that does, once that sleeps in a step."""
+        """Watches in place of the watching thread while that sleeps in a step."""
         before: tuple[int, float] | None = None
         while True:
             with self._lock:
@@ -359,7 +359,7 @@ class Completions:
         self._look()
 
     def _wait_for_news(self) -> bool:
-        """Sleeps until something is due. Returns whether the end has come: then all is due, and its step is an error."""
+        """Sleeps until a step is due. Returns True at the end, when all are due and their steps fail."""
         first = min((each.until for each in self._waiting.values()), default=math.inf)
         limit = min(first - time.monotonic(), _RETRY_S if self._others else _LONGEST_S)
         readable = {descriptor for descriptor, _ in self._poll.poll(0.0 if self._is_over else max(0.0, limit))}
@@ -383,20 +383,20 @@ class Completions:
         return is_over
 
     def _register(self, descriptor: int) -> bool:
-        # One shot: the descriptor goes with its owner, and its number may come again.
+        # One shot: the descriptor is closed by its owner, and its number may be used again.
         flags = select.EPOLLIN | select.EPOLLONESHOT
         try:
             self._poll.register(descriptor, flags)
         except FileExistsError:
             self._poll.modify(descriptor, flags)
-        except (OSError, ValueError):  # There is none, or the kernel has no room for it.
+        except (OSError, ValueError):  # The descriptor is closed, or the kernel has no room for it.
             return False
         return True
 
 
 @functools.cache
 def completions() -> Completions:
-    """That of the process."""
+    """The Completions of the process."""
     made = Completions()
     atexit.register(made.stop)
     return made

@@ -1,4 +1,4 @@
-"""The all-to-all of parts whose sizes only the two ranks of each pair know."""
+"""An all-to-all in which only the two ranks of each pair know the sizes of their parts."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from kolo import Ticket
 from ._tensors import moved_memory, number_memory, put
 from ._work import Awaited
 
-# Messages of an exchange have tags above those of the user.
+# Messages of an exchange have larger tags than the user's.
 _FIRST_TAG = 1 << 32
 
 
 def exchange(group: kolo.Group, sent: Sequence[Tensor], got: Sequence[Tensor], number: int) -> list[Awaited]:
-    """Sends `sent[r]` to each rank r, whose part for this rank comes into `got[r]`. Returns what to wait for, in this
+    """Sends `sent[r]` to each rank r, whose part for this rank is received into `got[r]`. Returns what to wait for, in
+    this
     order. `number` counts the collectives of the group.
 
-    A message goes from each rank to each other one, also where it is empty, so that none waits for one that nobody
-    sends. Beside them a collective tells each pair of ranks what both expect; it has its turn among the collectives of
-    the group, as any other operation.
+    Each rank sends a message to each other one, even if it is empty, so that no rank waits for a message that is never
+    sent. A collective tells each pair of ranks what both expect; it takes its turn among the collectives of the group
+    like any other operation.
     """
     me, tag = group.rank, _FIRST_TAG + number
     counts = [(to.numel(), back.numel()) for to, back in zip(sent, got)]
@@ -47,8 +48,8 @@ def exchange(group: kolo.Group, sent: Sequence[Tensor], got: Sequence[Tensor], n
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Agreement:
-    """What the ranks of each pair say about their parts. `counts` and `theirs` have for each rank the elements that are
-    for the other one, and those that are expected from there."""
+    """Checks that the ranks of each pair agree about their parts. `counts` and `theirs` hold, for each rank, the
+    numbers of elements that are sent to it and expected from it."""
 
     _group: kolo.Group
     _ticket: Ticket
@@ -71,7 +72,7 @@ class _Agreement:
             self._ticket.wait(timeout)
         except kolo.DeadlineError:
             raise
-        except kolo.KoloError:  # The others do something else, and send nothing.
+        except kolo.KoloError:  # The other ranks call another operation, and send nothing.
             for receive in self._receives:
                 with contextlib.suppress(kolo.KoloError):
                     receive.cancel()

@@ -1,12 +1,12 @@
-"""Communication hooks for DDP: gradients travel in 16 bits, or the largest of them only.
+"""Communication hooks for DDP: they send gradients in 16 bits, or only the largest values.
 
     model = DistributedDataParallel(model)
     model.register_comm_hook(None, kolo.torch.bf16_hook)
 
-torch reads the annotations, so these are no strings.
+torch reads the annotations, so these are not strings.
 
-Those in 16 bits are as torch's `bf16_compress_hook`, but sums are in float32: each contribution is rounded once, and
-the result once.
+The 16-bit hooks correspond to torch's `bf16_compress_hook`, but sums are in float32: each contribution is rounded once,
+and the result once.
 """
 
 import dataclasses
@@ -27,27 +27,27 @@ from ._parameters import AnyGroup, ParameterGradients, backend_of, group_of
 
 @dataclasses.dataclass(eq=False)
 class _Bucket:
-    """A bucket of DDP on its way."""
+    """A bucket of DDP in flight."""
 
     buffer: Tensor
     parts: dict[int, Tensor]
-    """By index in the gradient set, the parameters' places in the bucket."""
+    """The parameters' places in the bucket, by index in the gradient set."""
     is_last: bool
     promise: Promise
 
 
 class TopKState(ParameterGradients):
-    """State of `topk_hook`: for each parameter a residual, which holds what was not sent yet.
+    """State of `topk_hook`: for each parameter a residual with the values that have not been sent yet.
 
         model = DistributedDataParallel(model)
         state = kolo.torch.TopKState(model, density=0.01)
         model.register_comm_hook(state, kolo.torch.topk_hook)
 
-    As torch's `PowerSGDState`, but it is made of the model, because residuals belong to parameters: DDP makes its
-    buckets anew after the first step. Of each parameter the largest values of gradient plus residual are sent, the same
-    share at all ranks; see docs/how-to/compression.md. Biases and other small tensors travel dense.
+    It corresponds to torch's `PowerSGDState`, but it is made from the model, because residuals belong to parameters:
+    DDP rebuilds its buckets after the first step. For each parameter the largest values of gradient plus residual are
+    sent, the same share on all ranks; see docs/how-to/compression.md. Biases and other small tensors are sent dense.
 
-    Threads: that of the backward pass; `state_dict` and the like between two backward passes.
+    Threads: that of the backward pass; `state_dict` and similar calls between two backward passes.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class TopKState(ParameterGradients):
         compression: Optional[str] = None,
         process_group: AnyGroup = None,
     ) -> None:
-        """Collective over the ranks of `process_group`; None: that of a model in DDP, or the default one.
+        """Collective over the ranks of `process_group`; None: the group of a model in DDP, or the default one.
 
-        `density`: of the values that are sent. `warmup`: dense steps that precede. `compression` replaces both: one
+        `density`: share of the values to send. `warmup`: number of dense steps before. `compression` replaces both: a
         spec of Kolo or rules by parameter name, such as "embedding*=bf16,*=topk(0.01,dgc,warmup=100)".
         """
         module = model
@@ -76,14 +76,14 @@ class TopKState(ParameterGradients):
             compression=compression or f"topk({density!r},warmup={warmup})",
         )
         self._lock = threading.Lock()
-        self._buckets: list[_Bucket] = []  # Under way, in the order of their hooks.
+        self._buckets: list[_Bucket] = []  # In flight, in the order of their hooks.
         self._marked: set[int] = set()  # In this iteration.
         self._combined: set[int] = set()
         self._is_watched = False
 
     @property
     def gradients(self) -> kolo.GradientSet:
-        """What Kolo does with them: `plan`, `statistics`, `residual_norm`, `flush_residuals`, `drop_residuals`."""
+        """The gradient set: `plan`, `statistics`, `residual_norm`, `flush_residuals`, `drop_residuals`."""
         return self.set
 
     def average(self, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
@@ -91,7 +91,7 @@ class TopKState(ParameterGradients):
         parts = self._parts(bucket)
         torch._foreach_copy_([self.views[index] for index in parts], list(parts.values()))
         pending = _Bucket(bucket.buffer(), parts, bucket.is_last(), Promise())
-        with self._lock:  # Before it is marked: the averages may be there at once.
+        with self._lock:  # Before it is marked: the averages may be complete at once.
             self._buckets.append(pending)
             is_watched, self._is_watched = self._is_watched, True
         if not is_watched:
@@ -112,21 +112,21 @@ class TopKState(ParameterGradients):
         return parts
 
     def _mark_others(self) -> None:
-        """Gradients that DDP has in no bucket count as zeros."""
+        """Gradients that are in no bucket of DDP count as zeros."""
         for index in range(len(self.set)):
             if index not in self._marked:
                 self.set.absent(index)
         self._marked.clear()
 
     def _advance(self) -> Optional[int]:
-        """Completes the futures of buckets that are averaged. The last one of an iteration comes when Kolo has ended
-        it, because DDP then goes on. In the thread that completes futures."""
+        """Completes the futures of buckets that are averaged. The last future of an iteration is completed after Kolo
+        has ended the iteration, because DDP then goes on. Threads: the one that completes futures."""
         combined = self.set.take_combined()
         with self._lock:
             self._combined.update(combined)
             is_over = len(self._combined) == len(self.set)
         if is_over:
-            self.set.wait()  # At once, or after a vote of the ranks on the plan.
+            self.set.wait()  # Returns at once, or after a vote of the ranks on the plan.
         descriptor = None if is_over else descriptor_of(self.set)
         with self._lock:
             due = [each for each in self._buckets if is_over or self._is_due(each)]
@@ -163,18 +163,18 @@ def bf16_hook(group: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> to
     backend = backend_of(group)
     if not isinstance(backend, Operations) or bucket.buffer().dtype not in (torch.float32, torch.float64):
         return _averaged(group, bucket, torch.bfloat16)
-    # Kolo casts as it copies.
+    # Kolo converts while it copies.
     future = backend.average_as(bucket.buffer(), "bfloat16").get_future()
     return future.then(lambda done: done.value()[0])
 
 
 def fp16_hook(group: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-    """Averages a bucket in float16. Gradients beyond its range become infinite; scale the loss, or take bfloat16."""
+    """Averages a bucket in float16. Gradients beyond its range become infinite; scale the loss, or use bfloat16."""
     return _averaged(group, bucket, torch.float16)
 
 
 def topk_hook(state: TopKState, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-    """Averages the largest values of a bucket; the rest waits in residuals. See `TopKState`."""
+    """Averages the largest values of a bucket; the rest stays in residuals. See `TopKState`."""
     return state.average(bucket)
 
 

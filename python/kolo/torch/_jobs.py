@@ -17,11 +17,11 @@ import kolo
 Meeting = tuple[Store, int, int]
 """A store that all ranks share, this rank, and the number of ranks."""
 
-_LONGEST = timedelta(days=365)  # That Kolo takes.
+_LONGEST = timedelta(days=365)  # Longest time-out that Kolo takes.
 
 
 def meet_by_environment(url: str, **keywords: Any) -> Iterator[Meeting] | None:
-    """torch's own `env://`, where torchrun or the user has set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; elsewhere
+    """torch's own `env://`, if torchrun or the user has set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; otherwise
     None."""
     if not all(os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")):
         return None
@@ -32,7 +32,7 @@ def meet_by_environment(url: str, **keywords: Any) -> Iterator[Meeting] | None:
 
 
 class TorchStore:
-    """A store of torch as one of Kolo's."""
+    """Adapts a store of torch to Kolo."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -51,10 +51,10 @@ class TorchStore:
 def open_job(store: Any, rank: int, size: int, **options: Any) -> kolo.Runtime:
     """Joins a job of `size` ranks that share a store of torch. Collective; with the options of `kolo.open`.
 
-    Ranks of two jobs that were given one port meet in one store, where torch counts who comes and does not ask who it
-    is. So each process claims the number of its rank: before, and once more when the ranks have met.
+    Ranks of two jobs with the same port meet in one store, because torch counts processes without checking their
+    identity. So each process claims its rank's number: before the ranks have met, and again afterwards.
     """
-    # Ranks that torchrun starts again may find the store of those before.
+    # Ranks that torchrun has restarted may find the store of the former ones.
     claim = f"kolo rank {rank} of start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     me = f"process {os.getpid()} of {socket.gethostname()}"
     times = store.add(claim, 1)
@@ -65,7 +65,7 @@ def open_job(store: Any, rank: int, size: int, **options: Any) -> kolo.Runtime:
     question = f"is another job {f'at port {port}' if port else 'in this store'}?"
     if other != me:
         raise kolo.ConfigError(f"two processes are rank {rank}, {other} and {me}: {question}")
-    # A store may outlive jobs: each round of ranks that come has keys of its own.
+    # A store may outlive jobs, so each round of ranks has its own keys.
     comers = store.add("kolo ranks", 1)
     job = kolo.open(
         store=TorchStore(store), rank=rank, world_size=size, job=f"kolo {(comers - 1) // size}", **options
@@ -78,8 +78,8 @@ def open_job(store: Any, rank: int, size: int, **options: Any) -> kolo.Runtime:
 
 
 class Jobs:
-    """The jobs behind the process groups of this process: that of the default one, in which the others are groups, or,
-    where the default one has another backend, one for each set of ranks."""
+    """The jobs behind the process groups of this process. If the default process group uses Kolo, there is one job, and
+    the others are groups of it; otherwise there is one job for each set of ranks."""
 
     def __init__(self) -> None:
         self._default: kolo.Runtime | None = None
@@ -88,10 +88,10 @@ class Jobs:
         self._forms: list[tuple[Any, kolo.Runtime]] = []
 
     def meet(self, url: str, timeout: timedelta, **keywords: Any) -> Iterator[Meeting]:
-        """What torch calls for `kolo://`, for the default process group. Collective.
+        """The rendezvous that torch calls for `kolo://`, for the default process group. Collective.
 
-        Without `env://` the launcher (mpirun, srun, or none) tells rank and size, and rank 0 serves the store at a free
-        port of the address that the other nodes reach.
+        Without `env://` rank and size come from the launcher (mpirun, srun, or none), and rank 0 serves the store at a
+        free port of the address at which other nodes reach it.
         """
         meeting = meet_by_environment(url.replace("kolo://", "env://", 1), timeout=timeout, **keywords)
         if meeting is not None:
@@ -105,7 +105,7 @@ class Jobs:
     def member(
         self, store: Any, rank: int, size: int, ranks: Sequence[int], name: str, timeout: timedelta
     ) -> tuple[kolo.Group, kolo.Runtime]:
-        """The group of `size` ranks that this one is in, and its job. `ranks`: their numbers in the default group;
+        """The group of `size` ranks that this rank is in, and its job. `ranks`: their numbers in the default group;
         empty: this is the default group. Collective over the members."""
         default = self._default
         if ranks and default is not None and default.is_open:
@@ -125,13 +125,13 @@ class Jobs:
         return self._default, self._default
 
     def keep(self, form: Any, job: kolo.Runtime) -> None:
-        """Keeps a process group until it ends. With TORCH_DISTRIBUTED_DEBUG=DETAIL torch holds only the C++ part of it,
-        which has no operations without the part in Python."""
+        """Keeps a process group until it ends. With TORCH_DISTRIBUTED_DEBUG=DETAIL torch only refers to the C++ part of
+        it, which has no operations without the Python part."""
         self._forms.append((form, job))
 
     def leave(self, form: Any) -> kolo.Runtime | None:
-        """Forgets a process group that ends. Returns the job that ends with it, if one does: that of the default process
-        group with this one, another one with the last process group in it."""
+        """Removes a process group that ends. Returns the job that ends with it, if any: the default process group's job
+        ends with that group, any other job with its last process group."""
         job = next((job for each, job in self._forms if each is form), None)
         self._forms = [(each, of) for each, of in self._forms if each is not form]
         if job is None or job is self._default:
@@ -147,7 +147,7 @@ def _milliseconds(timeout: timedelta) -> int:
 
 
 def _check(url: str, job: kolo.Runtime) -> None:
-    """Whether rank and size that the program passed, if any, are those of the launcher."""
+    """Checks that rank and size, if the program passed them, are the launcher's."""
     passed = {name: int(values[0]) for name, values in parse_qs(urlparse(url).query).items()}
     for name in ("rank", "world_size"):
         if passed.get(name, getattr(job, name)) != getattr(job, name):

@@ -33,19 +33,19 @@ _NAMES = {
     ReduceOp.PREMUL_SUM: "premul_sum",
 }
 
-# On an exception that was being handled when a process group was made: a program may run in an `except` clause.
+# Marks an exception that was being handled when a process group was made: a program may run in an `except` clause.
 _HANDLED = "_is_handled_by_user_of_kolo"
 
 Leave = Callable[[Any], Optional[kolo.Runtime]]
-"""Takes a process group that ends from those in use. Returns the job that ends with it, if one does."""
+"""Removes a process group that ends from those in use. Returns the job that ends with it, if any."""
 
 
 class Operations:
     """The part that both forms of a process group share: torch's operations as calls of Kolo's.
 
-    A form derives from this class first and from its class of torch second. Methods have the names of torch 2.14;
-    options that are not read may be left out, as older torch does.
-    torch gives operations no names: those with the same arguments meet in the order in which each rank calls them.
+    A form derives first from this class and then from its class of torch. Methods have the names of torch 2.14;
+    options that are ignored may be left out, as in older torch.
+    torch gives operations no names: those with equal arguments are matched in the order in which each rank calls them.
     Results are those of Kolo's operations: the same bits on all ranks and in every run.
 
     Threads: any, except that collectives keep one order on all ranks.
@@ -58,16 +58,16 @@ class Operations:
     def __init__(self, group: kolo.Group, timeout: timedelta, leave: Leave) -> None:
         super().__init__(group.rank, group.size)  # type: ignore[call-arg]  # torch's class
         self.group = group
-        """What serves it."""
+        """Kolo's group for this process group."""
         self._leave = leave
-        if error := sys.exc_info()[1]:  # It is being handled, and so will not be what ends the group.
+        if error := sys.exc_info()[1]:  # It is being handled, so it will not end the group.
             setattr(error, _HANDLED, True)
         self._options = Backend.Options("kolo", timeout=timeout)
         self._sequence = 0
         self._order = Order()
-        self._batch: list[KoloWork] | None = None  # Begun since `start_coalescing`.
+        self._batch: list[KoloWork] | None = None  # Operations since `start_coalescing`.
 
-    # --- what it is --------------------------------------------------------------------------------
+    # --- properties ----------------------------------------------------------------------------------
 
     def getBackendName(self) -> str:  # noqa: N802  # torch's name
         return "kolo"
@@ -90,8 +90,8 @@ class Operations:
         return self._collective(self.group.broadcast, buffer, opts.rootRank, staging=staging, result=tensors)
 
     def allreduce(self, tensors: list[Tensor], opts: Any) -> KoloWork:
-        # Gloo adds several up.
-        if _only(tensors).layout != torch.strided:  # torch calls `allreduce_sparse` for those on GPUs only.
+        # Gloo sums a list of several tensors, too.
+        if _only(tensors).layout != torch.strided:  # torch calls `allreduce_sparse` only on GPUs.
             return self.allreduce_sparse(tensors, opts)
         return self.allreduce_coalesced(tensors, opts)
 
@@ -104,7 +104,7 @@ class Operations:
         )
 
     def average_as(self, tensor: Tensor, wire_dtype: str) -> KoloWork:
-        """Averages a contiguous tensor, which is sent with other elements. torch has no such operation."""
+        """Averages a contiguous tensor, which is sent with another element type. torch has no such operation."""
         return self._collective(
             self.group.all_reduce,
             number_memory(tensor),
@@ -190,13 +190,13 @@ class Operations:
         counts: list[int] | None = None,
         **keywords: Any,
     ) -> KoloWork:
-        """`inputs` and `outputs` are empty on ranks that have none. `counts`: elements of each rank's part."""
+        """`inputs` and `outputs` are empty on ranks without them. `counts`: elements of each rank's part."""
         staging = staging or Staging()
         check_one_type(outputs, inputs)
         memory_of = number_memory if "op" in keywords else moved_memory
         sent = [memory_of(staging.read(tensor)) for tensor in inputs]
         got = [memory_of(staging.written(tensor)) for tensor in outputs]
-        # FSDP works in place: a rank's part lies where it belongs.
+        # FSDP works in place: a rank's part already lies in the result.
         if _overlap(sent, got):
             sent, got = [], max(sent, got, key=lambda memories: sum(each.count for each in memories))
         if counts is not None and len(set(counts)) > 1:  # Elements of Kolo, which may be bytes.
@@ -255,7 +255,8 @@ class Operations:
     # --- batches -----------------------------------------------------------------------------------
 
     def start_coalescing(self) -> None:
-        """What is called from now on is one batch. It begins at once, as always; `end_coalescing` gives its work."""
+        """Begins a batch of operations. They start at once, as always; `end_coalescing` returns the work of the
+        batch."""
         if self._batch is not None:
             raise UsageError("a batch of operations has begun already")
         self._batch = []
@@ -282,18 +283,18 @@ class Operations:
             job.abort("aborted the process group")
 
     def shutdown(self) -> None:
-        """Ends the process group when all its ranks do. While an exception is on its way, as in a `finally`, at once:
-        the other ranks may have come anywhere."""
+        """Ends the process group when all its ranks do. While an exception unwinds, as in a `finally`, it ends at once:
+        the other ranks may be anywhere."""
         job = self._leave(self)
         if job is None:
             return
         error = sys.exc_info()[1]
         try:
             job.__exit__(None if error is None or hasattr(error, _HANDLED) else type(error), error, None)
-        except kolo.KoloError:  # The job has failed: there is nobody to wait for, and its error was raised before.
+        except kolo.KoloError:  # The job has failed: there is no rank to wait for, and the error was raised before.
             job.abort("left a job that failed")
 
-    # --- how they run ------------------------------------------------------------------------------
+    # --- implementation ------------------------------------------------------------------------------
 
     def _collective(
         self, call: Callable[..., Ticket], *arguments: Any, staging: Staging, result: Any, **keywords: Any
@@ -317,12 +318,13 @@ def _reduction(op: Any) -> dict[str, Any]:
         raise UsageError(f"Kolo has no reduction {op}; it has {', '.join(str(each) for each in _NAMES)}")
     if name != "premul_sum":
         return {"op": name}
-    _, factor = op.__getstate__()  # Older torch has no attribute for it.
+    _, factor = op.__getstate__()  # Older torch has no attribute for the factor.
     return {"op": name, "scale_before": float(factor)}
 
 
 def _only(tensors: Sequence[_T]) -> _T:
-    """Errors: UsageError unless there is one. torch had lists for several devices of a process."""
+    """The only tensor of a list. Errors: UsageError unless there is one. In torch, lists were for several devices per
+    process."""
     if len(tensors) != 1:
         raise UsageError(f"Kolo takes one tensor here, not {len(tensors)}; a `_coalesced` operation takes several")
     return tensors[0]
@@ -333,7 +335,8 @@ def _one_or_list(buffers: list[Memory]) -> Any:
 
 
 def _overlap(sent: list[Memory], got: list[Memory]) -> bool:
-    """Whether a rank's part lies in the memory for those of all ranks. Errors: UsageError if it is so for some only."""
+    """Whether a rank's part lies in the memory for the parts of all ranks. Errors: UsageError if that holds for only
+    some of the tensors."""
     overlaps = {one.overlaps(other) for one, other in zip(sent, got) if one.count > 0 < other.count}
     if len(overlaps) > 1:
         raise UsageError("some tensors of one operation are in place and others are not")

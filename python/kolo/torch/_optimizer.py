@@ -24,16 +24,16 @@ class DistributedOptimizer(torch.optim.Optimizer):
         loss(model(batch)).backward()      # gradients travel as they are computed
         optimizer.step()                   # waits for the averages
 
-    Gradients live in Kolo's arena, where the ranks of a node sum them without a copy. What counts at `step` is
-    `p.grad`, as in torch; None is a gradient that this rank does not have. `zero_grad()` sets it to None: autograd then
-    makes a tensor, which is copied to the arena. After `zero_grad(set_to_none=False)` autograd makes that tensor, too,
-    and adds it to the arena, where there are zeros: more traffic of memory than the copy.
+    Gradients live in Kolo's arena, where the ranks of a node sum them without a copy. As in torch, `step` uses
+    `p.grad`; None means that this rank has no gradient. `zero_grad()` sets it to None: autograd then allocates a
+    tensor, which is copied to the arena. After `zero_grad(set_to_none=False)` autograd also allocates that tensor, and
+    adds it to the zeros in the arena, which takes more memory traffic than the copy.
 
-    Between the backward pass and `step` or `synchronize`, `p.grad` belongs to Kolo: neither read nor change it. After
-    them it is the average in the arena, also of a parameter that this rank did not use.
+    Between the backward pass and `step` or `synchronize`, `p.grad` belongs to Kolo: neither read nor change it.
+    Afterwards it is the average in the arena, also for a parameter that this rank did not use.
     For a parameter that no rank used it is zeros, and not None: momentum and weight decay go on.
 
-    Everything else is that of the wrapped optimizer: parameter groups, state, schedulers, hooks.
+    Parameter groups, state, schedulers and hooks are those of the wrapped optimizer.
 
     Threads: that of the backward pass. Errors: those of `GradientSet`; UsageError names rank and parameter.
     """
@@ -51,21 +51,22 @@ class DistributedOptimizer(torch.optim.Optimizer):
         broadcast: bool = True,
         group: AnyGroup = None,
     ) -> None:
-        """Collective. Gives all ranks the parameters of rank 0, unless `broadcast` is False.
+        """Collective. Broadcasts the parameters of rank 0, unless `broadcast` is False.
 
-        `named_parameters`: of the model, for errors, rules of compression and checkpoints; None: they are called by
+        `named_parameters`: of the model, for errors, rules of compression and checkpoints; None: parameters are named
+        by
         group and index.
-        `compression`, `wire_dtype`, `op` and `divisor`: as of `kolo.Group.register_gradients`; "topk(0.01)", "bf16", or
+        `compression`, `wire_dtype`, `op` and `divisor`: as in `kolo.Group.register_gradients`; "topk(0.01)", "bf16", or
         rules by name.
-        `backward_passes_per_step`: passes whose gradients add up before they travel; see also `no_sync`. Their sum is
-        not divided by their number.
+        `backward_passes_per_step`: number of passes whose gradients add up before they are sent; see also `no_sync`.
+        Their sum is not divided by that number.
         `group`: a process group of the backend kolo, or a group of Kolo; None: the default process group.
         """
         if isinstance(optimizer, torch.optim.LBFGS):
             raise UsageError("LBFGS calls its closure as often as a rank's own loss demands, so ranks would differ")
         if backward_passes_per_step < 1:
             raise UsageError(f"backward_passes_per_step is {backward_passes_per_step}, and at least 1 is needed")
-        # Not the base's: groups and state are those of the wrapped optimizer.
+        # The base is not initialised: groups and state are those of the wrapped optimizer.
         self._optimizer = optimizer
         self._rank_group = group_of(group)
         named = _named(optimizer, named_parameters)
@@ -80,8 +81,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
             divisor=divisor,
         )
         self._passes_per_step = backward_passes_per_step
-        self._passes = [0] * len(named)  # Since the last averages.
-        # By gradient, the version of its tensor when it was sent; None: it was not.
+        self._passes = [0] * len(named)  # Number of passes since the last averages.
+        # By gradient, the version of its tensor when it was sent; None if it was not sent.
         self._sent: list[int | None] = [None] * len(named)
         self._accumulates = False
         self._is_synchronized = False
@@ -104,7 +105,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._is_synchronized = False
 
     def synchronize(self) -> None:
-        """Waits for the averages, for whatever comes before `step`: clipping, a gradient scaler's `unscale_`. On every
+        """Waits for the averages, for work before `step`: clipping, a gradient scaler's `unscale_`. Call it on every
         rank, once a step.
 
         Errors: DeadlineError and KeyboardInterrupt, after which it may be called again.
@@ -134,8 +135,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
             )
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """As torch's; see the class on which is faster. After a backward pass without `step` it first waits for the
-        averages, so that a rank may skip a step that others make."""
+        """As torch's; see the class for which argument is faster. After a backward pass without `step` it first waits
+        for the averages, so that a rank may skip a step that others make."""
         if any(sent is not None for sent in self._sent):
             self.synchronize()
         self._is_synchronized = False
@@ -144,7 +145,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Backward passes inside only add to gradients, which travel with the next pass outside, or by `step`."""
+        """Backward passes inside only accumulate gradients, which are sent with the next pass outside, or by `step`."""
         before, self._accumulates = self._accumulates, True
         try:
             yield
@@ -153,7 +154,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     @property
     def gradients(self) -> kolo.GradientSet:
-        """What Kolo does with them: `plan`, `statistics`, `set_samples`, `residual_norm`, `flush_residuals`."""
+        """The gradient set: `plan`, `statistics`, `set_samples`, `residual_norm`, `flush_residuals`."""
         return self._gradients.set
 
     def _accumulated(self, index: int) -> None:
@@ -173,7 +174,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._send(index)
 
     def _adopt(self, index: int) -> None:
-        """Has the gradient in the arena."""
+        """Moves the gradient to the arena."""
         parameter, view = self._parameters[index], self._gradients.views[index]
         gradient = parameter.grad
         if gradient is view:
@@ -215,7 +216,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         return self._optimizer.defaults
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_optimizer":  # Not made yet.
+        if name == "_optimizer":  # Set before the wrapped optimizer is known.
             raise AttributeError(name)
         return getattr(self._optimizer, name)
 
@@ -226,13 +227,13 @@ class DistributedOptimizer(torch.optim.Optimizer):
         raise UsageError("add_param_group() comes before the optimizer is wrapped, when ranks agree on its gradients")
 
     def state_dict(self) -> dict[str, Any]:
-        """That of the wrapped optimizer, which may load it, and as "kolo" this rank's state of compression. With
+        """The state of the wrapped optimizer, which can load it, and this rank's compression state under "kolo". With
         compression, each rank saves its own."""
         return {**self._optimizer.state_dict(), "kolo": self._gradients.state_dict()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Goes on from this rank's state on as many ranks, bit for bit. From one of the wrapped optimizer alone, it
-        begins without residuals; see also `remap_compression`."""
+        """Restores this rank's state on as many ranks, bit for bit. A state of the wrapped optimizer alone begins
+        without residuals; see also `remap_compression`."""
         plain = dict(state_dict)
         compression = plain.pop("kolo", None)
         if compression is not None:
@@ -240,8 +241,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._optimizer.load_state_dict(plain)
 
     def remap_compression(self, states: Sequence[Mapping[str, Any]]) -> None:
-        """Goes on from the entries "kolo" of all former ranks, on another number of ranks. Collective, with equal
-        states. Load the rest of a state without that entry."""
+        """Restores the entries "kolo" of all former ranks, on another number of ranks. Collective, with equal states.
+        Load the rest of a state without that entry."""
         self._gradients.remap_compression(states)
 
 
@@ -266,7 +267,7 @@ def _named(
     named: list[tuple[str, Tensor]] = []
     seen: set[Tensor] = set()
     for name, parameter in named_parameters:
-        if parameter in ours and parameter not in seen:  # One that is tied has one gradient, and several names.
+        if parameter in ours and parameter not in seen:  # A tied parameter has one gradient and several names.
             named.append((name, parameter))
             seen.add(parameter)
     missing = ours.difference(parameter for _, parameter in named)

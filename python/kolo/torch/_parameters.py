@@ -23,7 +23,7 @@ _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
 def group_of(group: AnyGroup) -> kolo.Group:
-    """The group of Kolo behind a process group; None: the default one. Errors: UsageError over another backend."""
+    """The group of Kolo behind a process group; None: the default one. Errors: UsageError for another backend."""
     if isinstance(group, kolo.Group):
         return group
     backend = backend_of(group)
@@ -33,7 +33,7 @@ def group_of(group: AnyGroup) -> kolo.Group:
 
 
 def backend_of(group: ProcessGroup | None) -> Any:
-    """That for CPU tensors of a process group; None: of the default one."""
+    """The backend for CPU tensors of a process group; None: of the default one."""
     if group is None:
         group = torch.distributed.group.WORLD
         if group is None:
@@ -57,23 +57,23 @@ def call_on_gradients(parameters: Iterable[Tensor], owner: Any, call: Callable[[
 
 
 class ParameterGradients:
-    """A gradient for each of some parameters, in Kolo's arena, under the parameter's name.
+    """A gradient in Kolo's arena for each of some parameters, under the parameter's name.
 
-    It belongs to the parameter, and not to the buckets of DDP or of Kolo, which may change: so do residuals.
+    It belongs to the parameter, and not to buckets of DDP or of Kolo, which may change. So do residuals.
     """
 
     set: kolo.GradientSet
     names: tuple[str, ...]
     views: list[Tensor]
-    """By index in the set, the gradient as a tensor; it keeps the memory alive."""
+    """The gradients as tensors, by index in the set; they keep the memory alive."""
 
     def __init__(
         self, named_parameters: Iterable[tuple[str, Tensor]], group: kolo.Group, kind: str, **options: Any
     ) -> None:
         """Collective. `options` are those of `Group.register_gradients`.
 
-        Errors: UsageError that names the parameter: for a name that comes twice, or one that is not on the CPU or has
-                no real floating-point elements; MismatchError, the same on all ranks, if their models differ.
+        Errors: UsageError that names the parameter, for a duplicate name, or for a parameter that is not on the CPU or
+                has no real floating-point elements; MismatchError, the same on all ranks, if their models differ.
         """
         parameters = _checked(named_parameters)
         group = _with_room(group, kind, parameters.values())
@@ -91,7 +91,7 @@ class ParameterGradients:
         return parameter in self._index
 
     def index_of(self, parameter: Tensor) -> int:
-        """Errors: UsageError for a parameter that is in no gradient of the set."""
+        """Index of a parameter's gradient. Errors: UsageError for a parameter without a gradient in the set."""
         try:
             return self._index[parameter]
         except KeyError:
@@ -108,15 +108,15 @@ class ParameterGradients:
                 "dense gradients here, so make the embedding with sparse=False"
             )
 
-    # --- what a checkpoint needs -------------------------------------------------------------------
+    # --- checkpoints -----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """What compression keeps at this rank: residuals, steps, exponents. Each rank saves its own."""
+        """This rank's compression state: residuals, steps, exponents. Each rank saves its own."""
         state = torch.frombuffer(bytearray(self.set.save_compression()), dtype=torch.uint8)
         return {"rank": self._group.rank, "ranks": self._group.size, "compression": state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from this rank's state, bit for bit. Errors: UsageError for that of another rank, or of another
+        """Restores this rank's state, bit for bit. Errors: UsageError for the state of another rank, or of another
         number of ranks; DataError for that of another model."""
         if (state["rank"], state["ranks"]) != (self._group.rank, self._group.size):
             raise UsageError(
@@ -126,8 +126,8 @@ class ParameterGradients:
         self.set.load_compression(_bytes(state))
 
     def remap_compression(self, states: Sequence[Mapping[str, Any]]) -> None:
-        """Goes on from the states of all former ranks, in any number; the sum of residuals is kept. Collective, with
-        equal states. Errors: UsageError unless there is one of each rank."""
+        """Restores the states of all former ranks, on any number of ranks; the sum of residuals is preserved.
+        Collective, with equal states. Errors: UsageError unless there is one of each rank."""
         ordered = sorted(states, key=lambda state: int(state["rank"]))
         if [state["rank"] for state in ordered] != list(range(ordered[0]["ranks"] if ordered else 1)):
             raise UsageError(f"states of the ranks {[state['rank'] for state in ordered]}: one of each is needed")
@@ -135,7 +135,7 @@ class ParameterGradients:
 
 
 def broadcast_parameters(tensors: Tensors, root: int = 0, group: AnyGroup = None) -> None:
-    """Gives all ranks the values of `root`: of a module's parameters and buffers, of the tensors in a state dict, or of
+    """Copies values from rank `root` to all ranks: a module's parameters and buffers, the tensors in a state dict, or
     these tensors. Collective; tensors of equal types and shapes come in the same order on all ranks."""
     by_dtype: dict[torch.dtype, list[Tensor]] = {}
     for each in _named(tensors).values():
@@ -148,9 +148,9 @@ def broadcast_parameters(tensors: Tensors, root: int = 0, group: AnyGroup = None
 
 
 def check_equal(tensors: Tensors, name: str = "weights", group: AnyGroup = None) -> None:
-    """Checks that all ranks have the same values, bit by bit: of a module's parameters and buffers, of the tensors in a
-    state dict, or of these tensors. Collective. Errors: MismatchError, the same on every rank, naming the tensors that
-    differ and the ranks that differ from rank 0."""
+    """Checks that all ranks have the same values, bit by bit: a module's parameters and buffers, the tensors in a state
+    dict, or these tensors. Collective. Errors: MismatchError, the same on every rank, naming the tensors that differ
+    and the ranks that differ from rank 0."""
     hashed = {key: each.detach().cpu().contiguous() for key, each in _named(tensors).items()}
     group_of(group).check_equal(name, {key: moved_memory(resolved(each)) for key, each in hashed.items()})
 
@@ -179,12 +179,12 @@ def _checked(named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor
 
 
 def _with_room(group: kolo.Group, kind: str, parameters: Iterable[Tensor]) -> kolo.Group:
-    """A group whose arena holds a gradient of each parameter: `group` itself if it is the job, whose arena has the option
-    `arena_bytes`, or else a group of its ranks for these gradients alone."""
+    """A group whose arena holds a gradient of each parameter: `group` itself if it is the job, whose arena has the
+    option `arena_bytes`, or else a new group of its ranks for these gradients alone."""
     if isinstance(group, kolo.Runtime):
         return group
     gradients = sum(each.numel() * each.element_size() for each in parameters)
-    # Buckets are padded, by less than they hold themselves. This is address space; memory is committed on use.
+    # Padding is less than the contents of a bucket. This is address space; memory is committed on use.
     return group.group(range(group.size), name=f"{kind} of {group.name}", arena_bytes=2 * gradients + (1 << 20))
 
 

@@ -1,4 +1,4 @@
-"""Process groups in the forms that torch takes, and as it asks for them."""
+"""Process groups in the forms that different versions of torch need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._operations import Leave, Operations
 
 
 class KoloBackend(Operations, Backend):
-    """The form of torch 2.14 and later: the backend `kolo` for CPU tensors of a process group, other devices of which may
+    """The form for torch 2.14 and later: the backend `kolo` for CPU tensors of a process group, whose other devices may
     have other backends."""
 
     def __init__(self, group: kolo.Group, name: str, timeout: timedelta, leave: Leave) -> None:
@@ -28,7 +28,7 @@ class KoloBackend(Operations, Backend):
 
     supports_coalescing = True
     supports_splitting = False
-    # For want of an answer here, torch 2.15 would ask itself without end.
+    # Without an answer here, torch 2.15 recurses without end.
     supports_reconfigure = False
     supports_window = False
     supports_shrinking = False
@@ -40,14 +40,14 @@ class KoloBackend(Operations, Backend):
 
 
 class KoloProcessGroup(Operations, ProcessGroup):
-    """The form before, where a backend cannot be written in Python: a whole process group, so that no other backend serves
-    other devices of it."""
+    """The form for older torch, where a backend cannot be written in Python: a whole process group, in which no other
+    backend can serve other devices."""
 
     def __init__(self, group: kolo.Group, name: str, timeout: timedelta, leave: Leave) -> None:
         super().__init__(group, timeout, leave)
         self._name = name
 
-    # torch asks the backends of a group for its name and devices, and this one has none.
+    # torch asks the backends of a group for its name and devices, but this group has none.
 
     def getGroupName(self) -> str:  # noqa: N802  # torch's name
         return self._name
@@ -59,7 +59,7 @@ class KoloProcessGroup(Operations, ProcessGroup):
     def _device_types(self) -> list[torch.device]:
         return [torch.device("cpu")]
 
-    # --- operations by their names of that time ----------------------------------------------------
+    # --- operations by their names in older torch ------------------------------------------------------
 
     _allgather_base = Operations.all_gather_single
     allgather_into_tensor_coalesced = Operations.all_gather_single_coalesced
@@ -69,11 +69,11 @@ class KoloProcessGroup(Operations, ProcessGroup):
 
 
 jobs = Jobs()
-"""Those of this process."""
+"""The jobs of this process."""
 
 
 def create(opts: Any, backend_options: Any = None) -> Operations:
-    """What torch calls for each process group: the backend of this rank."""
+    """Called by torch for each process group: returns the backend of this rank."""
     group, job = jobs.member(
         opts.store,
         opts.group_rank,
@@ -82,9 +82,9 @@ def create(opts: Any, backend_options: Any = None) -> Operations:
         str(opts.group_id),
         opts.timeout,
     )
-    # As torch demands it; so ranks that call different operations get an error that quotes both.
+    # torch requires one order, so ranks that call different operations get an error that quotes both.
     group.keep_order()
-    is_new = torch.__version__ >= (2, 14)  # type: ignore[operator]  # It compares itself with tuples.
+    is_new = torch.__version__ >= (2, 14)  # type: ignore[operator]  # Its type compares with tuples.
     form = (KoloBackend if is_new else KoloProcessGroup)(group, str(opts.group_id), opts.timeout, jobs.leave)
     jobs.keep(form, job)
     return form

@@ -16,12 +16,12 @@ from ._tensors import resolved
 def begin_sums(
     group: Group, tensors: Sequence[Tensor], op: str, name: str | None = None
 ) -> tuple[Ticket, Callable[[], list[Tensor]]]:
-    """Sums or averages sparse tensors, each over all ranks, where it has one shape. They share their exchanges. Returns
-    a ticket, and what gives the results afterwards, coalesced.
+    """Sums or averages sparse tensors, each of which has the same shape on all ranks. They share their exchanges.
+    Returns a ticket, and a function that gives the results afterwards, coalesced.
 
-    Each rank's elements go to the ranks that sum them, and the sums to all, so the bytes do not grow with the number of
-    ranks as long as they have elements at the same indices. Integers are summed in float64, 16-bit floats in float32, and
-    complex numbers as pairs of their parts; all tensors are summed in one type.
+    Each rank's elements are sent to the ranks that sum them, and the sums to all, so the bytes do not grow with the
+    number of ranks as long as they have elements at the same indices. Integers are summed in float64, 16-bit floats in
+    float32, and complex numbers as pairs of their parts; all tensors are summed in one type.
     """
     tables = [_Table(tensor) for tensor in tensors]
     ticket = group.sparse_all_reduce(
@@ -37,7 +37,7 @@ def begin_sums(
 
 
 class _Table:
-    """A tensor of k sparse dimensions as a table with a row for each of their indices."""
+    """A tensor with k sparse dimensions as a table with a row for each of their indices."""
 
     def __init__(self, tensor: Tensor) -> None:
         shape = tuple(tensor.shape)
@@ -59,7 +59,7 @@ class _Table:
         self.height = math.prod(self._sparse_shape)
 
     def tensor(self, sums: Any) -> Tensor:
-        """Of `kolo.Rows`."""
+        """The sparse tensor of these `kolo.Rows`."""
         along = torch.stack(torch.unravel_index(torch.from_numpy(sums.indices), self._sparse_shape))
         values = torch.from_numpy(sums.rows).view(-1, *self._row_shape)
         values = (torch.view_as_complex(values) if self._dtype.is_complex else values).to(self._dtype)

@@ -13,7 +13,7 @@ from kolo import Memory, UsageError, _dtypes
 
 @functools.lru_cache(maxsize=None)
 def _known(dtype: torch.dtype) -> _dtypes.DType | None:
-    """Kolo's; None for a type that it does not take."""
+    """Kolo's element type; None for a type that it does not take."""
     return next((own for own in _dtypes.dtypes() if getattr(torch, own.numpy, None) is dtype), None)
 
 
@@ -30,7 +30,7 @@ def number_memory(tensor: torch.Tensor) -> Memory:
 
 
 def moved_memory(tensor: torch.Tensor) -> Memory:
-    """The same for operations that only move elements, of any type: of unknown ones the bytes."""
+    """As `number_memory`, for operations that only copy elements, of any type: unknown types are treated as bytes."""
     dtype = _known(tensor.dtype)
     if dtype is None:
         return Memory(tensor.data_ptr(), tensor.numel() * tensor.element_size(), "uint8", tensor)
@@ -38,7 +38,8 @@ def moved_memory(tensor: torch.Tensor) -> Memory:
 
 
 def check_dense(tensors: Sequence[torch.Tensor]) -> None:
-    """Errors: UsageError for what is no tensor, for sparse tensors, and for those that are not in host memory."""
+    """Errors: UsageError for objects that are not tensors, for sparse tensors, and for tensors that are not in host
+    memory."""
     for tensor in tensors:
         if not isinstance(tensor, torch.Tensor):
             raise UsageError(f"Kolo takes tensors here, not a {type(tensor).__name__}")
@@ -49,12 +50,12 @@ def check_dense(tensors: Sequence[torch.Tensor]) -> None:
 
 
 def resolved(tensor: torch.Tensor) -> torch.Tensor:
-    """`tensor` with memory that has its elements: torch conjugates and negates lazily, by a mark at the tensor."""
+    """`tensor` with its elements in memory: torch conjugates and negates lazily, by a flag of the tensor."""
     return tensor.resolve_conj().resolve_neg()
 
 
 def tensor_at(memory: Memory) -> torch.Tensor:
-    """The elements of host memory as a tensor of its shape, which keeps `memory` alive.
+    """The elements of host memory as a tensor of the same shape, which keeps `memory` alive.
 
     Errors: UsageError for a type that torch does not have.
     """
@@ -69,19 +70,19 @@ def tensor_at(memory: Memory) -> torch.Tensor:
 
 
 class Staging:
-    """Contiguous stand-ins of tensors, and what copies results from them when the operation is over. Errors: those of
+    """Contiguous copies of tensors, and the copies of results back when the operation is over. Errors: those of
     `check_dense`."""
 
     def __init__(self) -> None:
         self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def read(self, tensor: torch.Tensor) -> torch.Tensor:
-        """`tensor` with its elements one after the other."""
+        """`tensor`, or a contiguous copy."""
         check_dense([tensor])
         return resolved(tensor.detach()).contiguous()
 
     def written(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The same for a tensor that gets a result, and whose elements may be read."""
+        """As `read`, for a tensor that gets a result, and whose elements may be read."""
         check_dense([tensor])
         plain = tensor.detach()
         memory = resolved(plain).contiguous()
@@ -103,20 +104,20 @@ class Staging:
         return whole
 
     def finish(self) -> None:
-        """Copies the results. After it, nothing is left to copy."""
+        """Copies the results. Later calls do nothing."""
         for tensor, copy in self._copies:
             put(tensor, copy)
         self._copies.clear()
 
 
 def put(tensor: torch.Tensor, result: torch.Tensor) -> None:
-    """Copies a result. torch lets tensors of its inference mode change in that mode only."""
+    """Copies a result. torch lets inference tensors change in inference mode only."""
     with torch.no_grad(), torch.inference_mode(tensor.is_inference()):
         tensor.copy_(result)
 
 
 def concatenated(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The elements of all tensors, which are of one type, one after the other."""
+    """The elements of all tensors, which have one type, concatenated."""
     check_dense(tensors)
     check_one_type(tensors)
     return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])

@@ -17,7 +17,7 @@ from ._completions import completions, running
 
 
 class Awaited(Protocol):
-    """What a work waits for: a ticket, or what acts as one."""
+    """What a work waits for: a ticket, or an object that acts as one."""
 
     def done(self) -> bool: ...
     def wait(self, timeout: float | None = None) -> Any: ...
@@ -26,34 +26,35 @@ class Awaited(Protocol):
 
 
 def nothing() -> None:
-    """No result is to be put anywhere."""
+    """For work without results."""
 
 
 class KoloWork(Work):
-    """Work over tickets. It holds all tensors that it needs, so both may be dropped before it is done.
+    """Work over tickets. It holds all tensors that it needs, so the tensors and the work may be dropped before it is
+    done.
 
-    `wait` drives the engine in the caller's own thread. Whoever asks for the future has it completed by a thread that
-    sleeps on the tickets' descriptors.
+    `wait` drives the engine in the caller's own thread. A future is completed by another thread, which sleeps on the
+    tickets' descriptors.
     """
 
     def __init__(
         self, tickets: Sequence[Awaited], finish: Callable[[], None], result: Any, timeout: timedelta | None
     ) -> None:
-        """`finish` puts results where they belong when all tickets are done. `timeout`: of waits that give none;
-        None: the option `operation_timeout`."""
+        """`finish` copies results to their tensors when all tickets are done. `timeout`: for waits without one; None:
+        the option `operation_timeout`."""
         super().__init__()
         self.tickets = tickets
         self._finish = finish
         self.results = result
-        """Where results are put."""
+        """The tensors of the results."""
         self._timeout = timeout
         self._source: int | None = None
         self._future: torch.futures.Future[Any] | None = None
-        self._lock = threading.RLock()  # A future may be complete, and so finish this work, as it is made.
+        self._lock = threading.RLock()  # A future may be complete when it is made, and so finish this work.
         self._is_finished = False
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        """Waits until it is done; no timeout: that of the group. Raises the operation's error."""
+        """Waits until the work is done; by default at most the group's timeout. Raises the operation's error."""
         limit = timeout if timeout > timedelta(0) else self._timeout
         seconds = None if limit is None else limit.total_seconds()
         with contextlib.nullcontext() if running() is None else completions().resting():
@@ -68,7 +69,7 @@ class KoloWork(Work):
                 self._source = getattr(got, "source", None)
 
     def finish(self) -> Any:
-        """After all tickets: puts results where they belong, once. Returns what a future holds."""
+        """Called when all tickets are done: copies results to their tensors, once. Returns the value for a future."""
         with self._lock:
             if not self._is_finished:
                 self._finish()
@@ -81,7 +82,8 @@ class KoloWork(Work):
         return math.inf if self._timeout is None else self._timeout.total_seconds()
 
     def pending(self) -> Awaited | None:
-        """The first ticket that is not done; None if the work is over: all are done, or one before it has failed."""
+        """The first ticket that is not done; None if the work is over, because all are done or an earlier one has
+        failed."""
         for number, ticket in enumerate(self.tickets):
             if not ticket.done():
                 return None if any(map(_has_failed, self.tickets[:number])) else ticket
@@ -110,7 +112,7 @@ class KoloWork(Work):
         self.wait()
 
     def source_rank(self) -> int:
-        """The rank that a receive from any rank got its message from."""
+        """Source rank of a receive from any rank."""
         self.wait()
         return -1 if self._source is None else self._source
 
@@ -126,7 +128,7 @@ class KoloWork(Work):
 
 
 def _has_failed(ticket: Awaited) -> bool:
-    """Of a ticket that is done."""
+    """Whether a finished ticket has an error."""
     try:
         ticket.wait()
     except KoloError:
@@ -135,7 +137,7 @@ def _has_failed(ticket: Awaited) -> bool:
 
 
 def together(works: Sequence[KoloWork], timeout: timedelta | None) -> KoloWork:
-    """Work that is done when all of these are; its result has those of all, one after the other."""
+    """Work that is done when all of these are; its result concatenates theirs."""
     results = [result for work in works for result in work.results]
 
     def finish() -> None:
