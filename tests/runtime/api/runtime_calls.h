@@ -8,10 +8,10 @@
 
 #include "tests/support/runtime_job.h"
 
-/// What ranks of a `RuntimeJob` call, and the errors they get.
+/// Calls of the ranks of a `RuntimeJob`, and checks of their errors.
 namespace kolo::test {
 
-/// For small jobs on one node, with mismatches found at once.
+/// Options for small jobs on one node, which find mismatches at once.
 inline Options test_options() {
   return {.arena_bytes = std::size_t{1} << 20,
           .group_arena_bytes = std::size_t{16} << 20,

@@ -1,4 +1,4 @@
-// Gradients of a flat buffer, iterations that a rank gives up, and weights that are equal or not.
+// Gradients of a flat buffer, iterations that a rank gives up, and comparisons of weights.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST(RuntimeGradients, OfAFlatBufferAreAveraged) {
 // A rank's batch raises after some gradients: all ranks get the same values, and the job goes on.
 TEST(RuntimeGradients, ThatARankGivesUpCountAsZeros) {
   Options options = test_options();
-  options.fusion_bytes = 0;  // Each gradient travels alone, so some do before the exception.
+  options.fusion_bytes = 0;  // One bucket per gradient, so some are sent before the exception.
   RuntimeJob(2, options).run([](Runtime& runtime) {
     std::vector<float> flat(4 * 100);
     const std::vector<std::size_t> sizes(4, 100);

@@ -1,4 +1,4 @@
-// Groups of whole runtimes, each rank a thread, as users make and use them.
+// Groups of whole runtimes, with a thread per rank, used as programs do.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kSmall = std::size_t{1} << 17;
 
-/// A sum over a group of what each rank of the job has: its rank plus one.
+/// Sums over a group one value per rank: its rank in the job plus one.
 void group_sums(Group& group, int rank_in_job, const std::string& name = "x") {
   std::vector<float> data(100, static_cast<float>(rank_in_job + 1));
   group.all_reduce(name, view(data)).wait();
@@ -62,8 +62,8 @@ TEST(RuntimeGroups, OverlapNestAndSplit) {
 
 TEST(RuntimeGroups, MeetNoOperationOfTheProgram) {
   RuntimeJob(2, test_options()).run([](Runtime& runtime) {
-    // Uses of one name meet in the order in which each rank makes them. Those of the runtime have
-    // names apart, so ranks may differ about what comes first.
+    // Uses of one name are matched in each rank's order of calls. Names of the runtime are
+    // separate, so ranks may differ about the order between the two.
     std::vector<float> sum{static_cast<float>(runtime.rank() + 1), 10};
     std::vector<float> all(2);
     const std::vector<float> mine{static_cast<float>(runtime.rank() + 5)};
@@ -145,7 +145,7 @@ TEST(RuntimeGroups, OfSeveralThreadsMoveIndependently) {
 }
 
 // Messages of overlapping groups with one tag and equal ranks, sent in one order and received in
-// another: short ones, and ones that wait until they are asked for.
+// another: short ones, and ones that wait for their receive.
 TEST(RuntimeGroups, KeepTheirMessagesApart) {
   RuntimeJob(4, test_options()).run([](Runtime& runtime) {
     Group upward = runtime.group({0, 1, 2, 3}, {.name = "upward", .arena_bytes = kSmall});
@@ -195,7 +195,7 @@ TEST(RuntimeGroups, ThatTimeOutGoOnWhenTheyAreCalledAgain) {
   std::atomic<bool> timed_out{false};
   RuntimeJob(2, options).run([&](Runtime& runtime) {
     if (runtime.rank() == 1) {
-      // The second member collects nothing, so only its own time runs out.
+      // The second member collects nothing, so only its own time-out ends the call.
       std::string error;
       try {
         runtime.group({0, 1}, {.name = "late", .arena_bytes = kSmall});
@@ -212,7 +212,7 @@ TEST(RuntimeGroups, ThatTimeOutGoOnWhenTheyAreCalledAgain) {
   });
 }
 
-/// Throws unless `call` fails so and names the group in the field and in the text.
+/// Throws unless `call` fails with this code and names the group in the field and in the text.
 void fails_in(const std::string& group, ErrorCode code, const std::function<void()>& call) {
   try {
     call();
@@ -230,7 +230,7 @@ TEST(RuntimeGroups, NameThemselvesInTimeOuts) {
   Options options = test_options();
   options.operation_timeout = std::chrono::milliseconds(200);
   options.stall_abort = std::chrono::minutes(1);
-  std::atomic<int> stages{0};  // that the last member is not to take part in yet
+  std::atomic<int> stages{0};  // in which the last member does not take part yet
   RuntimeJob(2, options).run([&](Runtime& runtime) {
     Group group = runtime.group({1, 0}, {.name = "late", .arena_bytes = std::size_t{1} << 18});
     std::vector<float> one(1), other(1), received(1), gradient(1);

@@ -1,4 +1,4 @@
-// Ranks that run out of data, each in a thread of its own with a runtime of its own.
+// Ranks that run out of data, each a thread with its own runtime.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// How runtimes end, and what they leave behind.
+// How runtimes end, and what is left afterwards.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST(RuntimeLife, AnExceptionOnOneRankFailsTheOthersInsteadOfHangingThem) {
   }
 }
 
-// The last rank registers its set when the others have given up once; they go on.
+// The last rank registers its set after the others have timed out once; they try again.
 TEST(RuntimeLife, ARegistrationThatHasTimedOutCanBeRepeated) {
   constexpr int kRanks = 3;
   Options options = test_options();
@@ -86,7 +86,7 @@ TEST(RuntimeLife, ARegistrationThatHasTimedOutCanBeRepeated) {
   });
 }
 
-// Nobody is there whose end could wake the engine.
+// There is no peer whose end could wake the engine.
 TEST(RuntimeLife, AnExceptionInAJobOfOneRankEndsItsEngine) {
   RuntimeJob job(1, test_options());
   try {
@@ -123,7 +123,7 @@ TEST(RuntimeLife, AnExceptionWhileGradientsAreUnderWayReachesTheirWait) {
   EXPECT_THAT(errors.all()[1], HasSubstr("rank 0: left the job"));
 }
 
-// No thread and no peer uses the memory afterwards: what they do to it is done, so it has the
+// No thread or peer uses the memory afterwards: the iteration is complete, so the memory has the
 // values.
 TEST(RuntimeLife, AGradientSetThatGoesEndsItsIterationFirst) {
   RuntimeJob(2, test_options()).run([](Runtime& runtime) {
@@ -150,7 +150,7 @@ TEST(RuntimeLife, AGradientSetThatGoesEndsItsIterationFirst) {
   });
 }
 
-// Its iteration has no end, so the rank leaves the job, and the others hear why.
+// The iteration cannot end, so the rank leaves the job, and the others get the reason.
 TEST(RuntimeLife, AGradientSetThatGoesUnmarkedEndsTheJob) {
   constexpr int kRanks = 3;
   Texts errors(kRanks);
@@ -174,11 +174,11 @@ TEST(RuntimeLife, AGradientSetThatGoesUnmarkedEndsTheJob) {
                          HasSubstr("without 'small'"))));
 }
 
-// The others do not come, and it cannot know why: the error asks.
+// The other ranks do not call, and the rank cannot know why: the error asks whether they do.
 TEST(RuntimeLife, ASecondRuntimeOfThisRankAloneIsAskedAbout) {
   RuntimeJob job(1, test_options());
   const Runtime first = job.join(0);
-  // A port of this test at which nobody listens.
+  // A port of this test on which no process listens.
   const FileDescriptor port(::socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address{
       .sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
@@ -222,7 +222,7 @@ TEST(RuntimeLife, LeavesNoDescriptorAndNoThreadBehind) {
       }
     });
   };
-  live();  // Whatever is made on first use.
+  live();  // Allocates what is allocated on first use.
   const std::size_t descriptors = entries("/proc/self/fd");
   const std::size_t threads = entries("/proc/self/task");
   for (int cycle = 0; cycle < 20; ++cycle) live();

@@ -108,7 +108,7 @@ TEST(RuntimeMemoryLimits, AreThoseOfTheOption) {
   RuntimeJob(2, test_options()).run([](Runtime& runtime) {
     std::string error = error_of([&] { runtime.allocate(std::size_t{17} << 20); });
     require(error.find("group_arena_bytes") != std::string::npos, error);
-    // What is given back serves again; ranks need not be alike.
+    // Released memory is used again; ranks may do this differently.
     for (int i = 0; i < 10 + runtime.rank(); ++i) {
       const auto memory = runtime.allocate(std::size_t{10} << 20);
       memory[0] = memory[(std::size_t{10} << 20) - 1] = std::byte{1};

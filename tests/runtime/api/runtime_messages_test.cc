@@ -71,7 +71,7 @@ TEST_P(RuntimeMessages, ArriveWhileNobodyWaits) {
   });
 }
 
-// Each thread and round has a tag of its own.
+// Each thread and round has its own tag.
 TEST_P(RuntimeMessages, SeveralThreadsSendAndReceive) {
   RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
     const auto ranks = static_cast<std::size_t>(runtime.world_size());
@@ -149,7 +149,7 @@ TEST(RuntimeMessage, AWaitThatTakesTooLongNamesPeerAndTag) {
   });
 }
 
-// The receive that took too long must not take the message of the next one.
+// The receive that timed out must not take the message of the next one.
 TEST(RuntimeMessage, AReceiveThatTookTooLongIsWithdrawn) {
   Options options = test_options();
   options.operation_timeout = std::chrono::milliseconds(500);
@@ -171,7 +171,7 @@ TEST(RuntimeMessage, AReceiveThatTookTooLongIsWithdrawn) {
   });
 }
 
-// Neither is memory of a receive that was taken back written to, nor does it take a message.
+// Memory of a cancelled receive is not written to, and the receive takes no message.
 TEST(RuntimeMessage, AReceiveIsTakenBack) {
   std::atomic<int> late{0}, there{0};
   run_ranks(2, [&, job = std::make_shared<RuntimeJob>(2, test_options())](const RankRun& run) {
@@ -187,7 +187,7 @@ TEST(RuntimeMessage, AReceiveIsTakenBack) {
       cancelled.cancel();
       meet(run, late);
       require_values(in, received.received(), in.size());
-      received.cancel();  // Too late: what it received stays.
+      received.cancel();  // Too late: the received message stays.
       require_values(in, received.received(), in.size());
       EXPECT_EQ(never.front(), -1);
     } else {
@@ -198,7 +198,7 @@ TEST(RuntimeMessage, AReceiveIsTakenBack) {
   });
 }
 
-// It has the message or is taken back, and the next receive has the message then.
+// The receive either has the message or is cancelled, and then the next receive has the message.
 TEST(RuntimeMessage, AReceiveIsTakenBackOrHasItsMessage) {
   RuntimeJob(2, test_options()).run([](Runtime& runtime) {
     for (const std::size_t count : std::initializer_list<std::size_t>{1, 100'000}) {
@@ -225,7 +225,7 @@ TEST(RuntimeMessage, AReceiveIsTakenBackOrHasItsMessage) {
   });
 }
 
-// The one that waits and the one that takes back are different threads, and the job ends meanwhile.
+// One thread waits and another cancels, while the job ends.
 TEST(RuntimeMessage, TakingBackMayMeetTheEndOfTheJob) {
   for (int round = 0; round < 20; ++round) {
     RuntimeJob(2, test_options()).run([](Runtime& runtime) {
@@ -267,14 +267,13 @@ TEST(RuntimeMessage, IsNoCallAfterTheEnd) {
   });
 }
 
-// --- Several tensors
-// ------------------------------------------------------------------------------
+// --- Several tensors ----------------------------------------------------------------------------
 
 /// Tensors of three dtypes, one of which is empty.
 struct ThreeTensors {
   explicit ThreeTensors(std::size_t count) : floats(count), bytes(count + 3) {}
 
-  /// Those that `rank` sends.
+  /// The tensors that `rank` sends.
   static ThreeTensors of(int rank, std::size_t count) {
     ThreeTensors tensors(count);
     for (std::size_t i = 0; i < count; ++i) {
@@ -302,7 +301,7 @@ void require_tensors(const ThreeTensors& got, const Received& received) {
   require(got == ThreeTensors::of(received.source, got.floats.size()), "values " + from);
 }
 
-/// Tensors of few bytes, which travel with the offer, and of many.
+/// Tensors with few bytes, which are sent with the offer, and with many.
 constexpr std::size_t kTensorCounts[] = {0, 1, 1000, 100'000};
 
 class RuntimeGroupedMessages : public testing::TestWithParam<int> {};

@@ -1,4 +1,4 @@
-// Disagreement and misuse: errors that harm nothing.
+// Disagreement and misuse: errors after which everything still works.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,8 +51,8 @@ TEST(RuntimeMismatch, IsTheSameErrorOnAllRanksAndTheNextOperationWorks) {
                                    HasSubstr("ranks 0, 2 submit 'weight'")));
 }
 
-// Each rank has two threads, which call two operations in opposite order and many mismatch periods
-// apart: the second thread computes meanwhile.
+// Each rank has two threads, which call two operations in opposite order, many mismatch periods
+// apart: the second thread computes in between.
 TEST(RuntimeMismatch, IsNotWhatAnotherThreadCanStillSubmit) {
   Options options = test_options();
   options.mismatch_after = std::chrono::milliseconds(2);
@@ -95,7 +95,7 @@ TEST(RuntimeMismatch, OfOptionsEndsEveryRankAtTheStart) {
                     HasSubstr("on ranks 0, 1")));
 }
 
-// A buffer has the dtype of its type: as float32 the greater number would be lost.
+// A buffer has the dtype of its type: as float32 the larger number would be rounded.
 TEST(RuntimeCalls, TakeBuffersOfAnyElementType) {
   RuntimeJob(2, test_options()).run([](Runtime& runtime) {
     double value = 1e-5 * (runtime.rank() + 1);

@@ -1,4 +1,4 @@
-// Row-sparse all-reduces of whole runtimes, each rank a thread.
+// Row-sparse all-reduces of whole runtimes, with a thread per rank.
 
 #include <gtest/gtest.h>
 
@@ -21,8 +21,8 @@ struct RowCase {
   std::size_t most_rows;
 };
 
-// Bits equal those of the definition, on every rank and for every seed. All ranks are of one node,
-// where an all-reduce adds in the order of ranks, too.
+// Results have the bits of the definition, on every rank and for every seed. All ranks are on one
+// node, where an all-reduce also adds in rank order.
 TEST(RuntimeRows, AreSummedInTheOrderOfRanks) {
   const std::vector<RowCase> cases{{{.height = 50, .width = 3, .dtype = DType::kFloat32}, 20},
                                    {{.height = 1, .width = 1, .dtype = DType::kFloat32}, 7},
@@ -67,7 +67,7 @@ TEST(RuntimeRows, AreSummedInTheOrderOfRanks) {
   }
 }
 
-// Several at once, begun in another order on each rank, while other operations run.
+// Several operations at once, begun in another order on each rank, while other operations run.
 TEST(RuntimeRows, OfManyTicketsComeInAnyOrder) {
   RuntimeJob(3, test_options()).run([](Runtime& runtime) {
     const RowTable table{.height = 200, .width = 5, .dtype = DType::kFloat32};
@@ -104,7 +104,7 @@ TEST(RuntimeRows, OfManyTicketsComeInAnyOrder) {
   });
 }
 
-// Calls with one name run one after the other; nobody need hold a ticket, or the group.
+// Calls with one name run one after the other, even if no ticket or group is held.
 TEST(RuntimeRows, OfOneNameRunInTheirOrder) {
   RuntimeJob(3, test_options()).run([](Runtime& runtime) {
     const RowTable table{.height = 8, .width = 1, .dtype = DType::kFloat32};
@@ -167,8 +167,8 @@ TEST(RuntimeRows, OfATicketFailAsOthersDo) {
   }
 }
 
-// A thread that waits for a ticket waits for its operation, so ranks that wait for each other are
-// told apart from slow ones.
+// A thread that waits for a ticket counts as waiting for its operation, so ranks that wait for each
+// other are distinguished from slow ones.
 TEST(RuntimeRows, OfATicketThatOthersDoNotSubmitFailAtOnce) {
   Texts texts(2);
   RuntimeJob(2, test_options()).run([&](Runtime& runtime) {
@@ -215,7 +215,7 @@ TEST(RuntimeRows, OfOneIndexOnAllRanks) {
   });
 }
 
-// A step's name is that of the call and more, which the name of another operation may be.
+// The name of a step extends the name of the call, and another operation may have that name.
 TEST(RuntimeRows, LeaveNamesToOtherOperations) {
   RuntimeJob(3, test_options()).run([](Runtime& runtime) {
     RowSums sums;
@@ -259,7 +259,7 @@ TEST(RuntimeRows, MisuseThrowsAtTheCall) {
   });
 }
 
-// Two names from two threads of each rank, at the same time, and in a group.
+// Two names, used by two threads of each rank at the same time, also in a group.
 TEST(RuntimeRows, OfSeveralThreads) {
   RuntimeJob(3, test_options()).run([](Runtime& runtime) {
     const GroupOptions options{.arena_bytes = std::size_t{1} << 17};
@@ -313,7 +313,7 @@ TEST(RuntimeRows, AreNotThoseOfTheResultThatIsUsedAgain) {
 
 // --- Several tables ------------------------------------------------------------------------------
 
-/// Rows of several tables that each rank has, and their sums.
+/// Rows of several tables on each rank, and their sums.
 class Tables {
  public:
   Tables(std::vector<RowTable> tables, int ranks, unsigned seed) : tables_(std::move(tables)) {

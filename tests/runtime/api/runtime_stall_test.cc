@@ -1,4 +1,4 @@
-// Tensors that some ranks do not submit for long.
+// Tensors that some ranks do not submit for a long time.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,8 +41,8 @@ TEST(RuntimeStall, IsTheSameErrorOnAllRanksAfterStallAbort) {
                     HasSubstr("which rank 1 has not submitted")));
 }
 
-// Each rank could still submit what the others wait for, since no thread of it waits: only the
-// places of the calls say that the ranks have gone apart.
+// No thread of a rank waits, so each rank could still submit what the others wait for: only the
+// position of the calls shows that the ranks have diverged.
 TEST(RuntimeStall, ADifferentCallAtOnePlaceOfAnOrderIsAnErrorOnAllRanks) {
   constexpr int kRanks = 3;
   Texts errors(kRanks);
@@ -67,8 +67,7 @@ TEST(RuntimeStall, ADifferentCallAtOnePlaceOfAnOrderIsAnErrorOnAllRanks) {
                     HasSubstr("rank 1 submits 'broadcast float32 [10] from rank 2'")));
 }
 
-// The table names the rank that is busy and what it did last, which is not in the reports of those
-// that wait.
+// The table names the busy rank and its last act, which is not in the reports of the waiting ranks.
 TEST(RuntimeStall, ATableSaysWhatTheMissingRankDidLast) {
   Options options = test_options();
   options.mismatch_after = std::chrono::milliseconds(5);

@@ -1,4 +1,4 @@
-// Whole runtimes, one per thread, and what users do with them.
+// Whole runtimes, one per thread, in typical programs.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,8 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-/// As `all_reduce_works` out of place, twice with other buffers; the contribution stays.
+/// As `all_reduce_works`, out of place, twice with different buffers; the contribution must not
+/// change.
 void out_of_place_works(Runtime& runtime, std::size_t count) {
   const int n = runtime.world_size();
   for (int use = 0; use < 2; ++use) {
@@ -104,7 +105,7 @@ TEST_P(RuntimeThreads, ManyAsynchronousOperationsInAnyOrder) {
     std::vector<std::vector<float>> data(kOperations);
     std::vector<Ticket> tickets;
     for (std::size_t i = 0; i < kOperations; ++i) {
-      // Ranks begin at different places of the same circle of names.
+      // Each rank begins at another position of a cycle of names.
       const std::size_t which = (i + 7 * static_cast<std::size_t>(runtime.rank())) % kOperations;
       data[which].assign(10 + which, 1.0F);
       tickets.push_back(
@@ -167,8 +168,8 @@ TEST_P(RuntimeThreads, AveragesGradientsThatSeveralThreadsMark) {
   EXPECT_THAT(hashes.all(), Each(hashes.all()[0]));
 }
 
-// Layer by layer, first to last, as an update would; now and then the engine has time to finish
-// some before they are asked for.
+// Layer by layer, first to last, as in an update; sometimes the engine has time to finish gradients
+// before they are waited for.
 TEST_P(RuntimeThreads, WaitsForGradientsOneByOne) {
   RuntimeJob job(GetParam(), test_options());
   run_ranks(job.size(), [&](const RankRun& run) {
@@ -202,7 +203,7 @@ TEST_P(RuntimeThreads, WaitsForGradientsOneByOne) {
   });
 }
 
-// The weights go with the last mark, whichever thread makes it.
+// The weights are sent with the last mark, whichever thread makes it.
 TEST_P(RuntimeThreads, DividesGradientsThatSeveralThreadsMarkByTheirWeights) {
   RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
     constexpr std::size_t kGradients = 7;
@@ -245,8 +246,8 @@ TEST_P(RuntimeThreads, DividesGradientsThatSeveralThreadsMarkByTheirWeights) {
   });
 }
 
-// Operations that nobody waits for are moved by the engine's thread, also when the last ones of
-// that name were waited for at once, so that a wait was expected.
+// The engine's thread moves operations that no thread waits for, even if the last uses of that name
+// were waited for at once, so that a wait was expected.
 TEST_P(RuntimeThreads, WorkGoesOnWhileNobodyWaits) {
   std::atomic<int> arrived{0};
   RuntimeJob job(GetParam(), test_options());
@@ -264,8 +265,8 @@ TEST_P(RuntimeThreads, WorkGoesOnWhileNobodyWaits) {
   });
 }
 
-// After many prompt waits one is expected at once again, and does not come until all others are
-// through: they need what this rank has under way.
+// After many prompt waits another one is expected, but comes only after all others have finished:
+// they need this rank's operations in flight.
 TEST_P(RuntimeThreads, AWaitThatDoesNotComeAtOnceHoldsUpNobody) {
   std::atomic<int> through{0};
   RuntimeJob job(GetParam(), test_options());
@@ -287,8 +288,8 @@ TEST_P(RuntimeThreads, AWaitThatDoesNotComeAtOnceHoldsUpNobody) {
   });
 }
 
-// Threads that wait for different things take turns in driving: a set, tickets, blocking calls,
-// and calls that wait for nothing.
+// Threads that wait for different things take turns in driving: a set, tickets, blocking calls, and
+// calls that do not wait.
 TEST_P(RuntimeThreads, ThreadsThatWaitForDifferentThingsDriveInTurns) {
   RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
     GradientSet set = runtime.register_gradients(
@@ -320,7 +321,7 @@ TEST_P(RuntimeThreads, ThreadsThatWaitForDifferentThingsDriveInTurns) {
   });
 }
 
-// Threads of one process take part in two jobs, in opposite places.
+// Threads of one process take part in two jobs, with opposite ranks.
 TEST_P(RuntimeThreads, TwoJobsInOneProcess) {
   RuntimeJob first(GetParam(), test_options()), second(GetParam(), test_options());
   run_ranks(first.size(), [&](const RankRun& run) {
@@ -351,7 +352,7 @@ TEST_P(RuntimeThreads, CloseIsFinalAndMayBeRepeated) {
                runtime.register_gradients("late", {{.name = "g", .shape = {1}}});
              }).empty(),
             "registered after the end");
-    const Runtime moved = std::move(runtime);  // Destroys what is closed, and what is empty.
+    const Runtime moved = std::move(runtime);  // Destroys closed and moved-from runtimes.
   });
   EXPECT_THAT(errors.all(), Each(AllOf(HasSubstr("shutdown"), HasSubstr("closed"))));
 }

@@ -1,4 +1,4 @@
-// Tickets that are waited for piece by piece or through a descriptor, and operations without names.
+// Tickets that are waited for in steps or through a descriptor, and operations without names.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ bool is_readable(int descriptor, milliseconds limit) {
   return ::poll(&poll, 1, static_cast<int>(limit.count())) == 1;
 }
 
-// The second rank begins when the first one has seen that nothing is there yet.
+// The second rank begins after the first has seen that no ticket is done.
 TEST(RuntimeTickets, AreWaitedForPieceByPieceAndThroughADescriptor) {
   std::atomic<bool> may_begin{false};
   RuntimeJob(2, test_options()).run([&](Runtime& runtime) {
@@ -70,7 +70,7 @@ TEST(RuntimeTickets, GiveTheErrorOfTheOperationPieceByPiece) {
   for (const std::string& error : errors.all()) EXPECT_THAT(error, HasSubstr("mismatch"));
 }
 
-// Rank 1 neither submits the tensor nor waits, and might submit it as far as Kolo knows.
+// Rank 1 neither submits the tensor nor waits, so as far as Kolo knows it might still submit it.
 TEST(RuntimeTickets, AStallEndsAWaitThroughADescriptor) {
   Options options = test_options();
   options.stall_abort = milliseconds(200);
@@ -199,10 +199,11 @@ TEST(RuntimeTickets, ARankThatAbortsTellsTheOthersWhy) {
   }
 }
 
-// --- Tickets that nobody holds any more ----------------------------------------------------------
+// --- Tickets that are dropped
+// ---------------------------------------------------------------------
 
-/// Rank 1 begins when rank 0 has, and is about to drop its ticket; so rank 0 comes back from that
-/// only if it waits for its peer.
+/// Rank 1 begins when rank 0 has begun and is about to drop its ticket, so the drop returns only if
+/// it waits for the peer.
 class Drop {
  public:
   using Begin = std::function<Ticket(Runtime& runtime)>;
@@ -250,7 +251,7 @@ TEST(RuntimeDroppedTickets, WaitForWhatIsInFlight) {
   });
 }
 
-// Rank 1 has no part in what rank 0 has begun, and might never have: nobody waits for it.
+// Rank 1 does not begin rank 0's operation, and might never do so: the drop does not wait for it.
 TEST(RuntimeDroppedTickets, LeaveTheJobWhileAnExceptionUnwinds) {
   Texts errors(2);
   std::atomic<bool> has_left{false};
@@ -296,7 +297,7 @@ TEST(RuntimeDroppedTickets, LeaveTheJobWhenPeersDoNotCome) {
   }
 }
 
-// The job goes on, and the message is the next receive's.
+// The job goes on, and the message goes to the next receive.
 TEST(RuntimeDroppedTickets, TakeReceivesBack) {
   Options options = test_options();
   options.operation_timeout = milliseconds(300);

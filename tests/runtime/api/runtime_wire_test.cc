@@ -1,4 +1,4 @@
-// All-reduces and reduce-scatters whose elements travel in 16 bits.
+// All-reduces and reduce-scatters that send elements in 16 bits.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ constexpr Reduction kSumAsBfloat16{ReduceOp::kSum, {}, DType::kBFloat16};
 
 float rounded(float value) { return to_float(to_bfloat16(value)); }
 
-/// The values of a rank, which have more bits than bfloat16.
+/// The values of a rank, which need more bits than bfloat16 has.
 std::vector<float> contribution(int rank, std::size_t count) {
   std::vector<float> values(count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -44,7 +44,7 @@ TEST(RuntimeWire, AnAllReduceRoundsContributionsAndResultOnce) {
   constexpr int kRanks = 3;
   RuntimeJob job(kRanks, test_options());
   job.run([](Runtime& runtime) {
-    // The second use of a plan takes other buffers.
+    // The second use of a plan has different buffers.
     for (const std::size_t count :
          {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{1000}}) {
       const std::vector<float> expected = expected_sums(kRanks, count);

@@ -137,7 +137,7 @@ TEST_F(BucketPlanTest, WithoutTheOptionNothingIsProved) {
   EXPECT_NO_THROW(plan_bucket(broken_request(), inputs(1)));
 }
 
-/// Links between nodes and inside them of many rates, as they are measured idle and under load.
+/// Links between and inside nodes with many rates, as measured idle and under load.
 std::vector<LinkCosts> all_costs() {
   std::vector<LinkCosts> result;
   for (const char* text :

@@ -1,5 +1,5 @@
-// Buckets come and go: what one had is given to the next, and nothing of it is mistaken for the
-// next one's.
+// Buckets are added and removed: the next bucket reuses the ranges of a removed one, and is never
+// confused with it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,10 +17,10 @@ namespace {
 using test::EngineJob;
 using test::error_of;
 
-/// More floats than this have no room in a rank's arena.
+/// More floats than this do not fit a rank's arena.
 constexpr std::size_t kInArena = EngineJob::kLimits.arena_bytes / sizeof(float);
 
-/// All ranks sum `count` elements under this name; returns what is wrong, or nothing.
+/// All ranks sum `count` elements under this name; returns the first error, or an empty text.
 std::string sum(EngineJob& job, const std::string& name, std::size_t count, float value) {
   const auto world = static_cast<std::size_t>(job.world_size());
   std::vector<std::vector<float>> data(world);
@@ -43,8 +43,8 @@ std::string sum(EngineJob& job, const std::string& name, std::size_t count, floa
 
 class BucketReuse : public testing::TestWithParam<std::vector<int>> {};
 
-// More buckets than there are numbers, small ones that start at once and empty ones that only
-// agree in turns, and more flags and arena than there are.
+// More buckets than numbers, alternating between small ones that start at once and empty ones that
+// only agree, and more flags and arena than there are.
 TEST_P(BucketReuse, AChangingShapeNeverRunsOut) {
   EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {.chunk_bytes = 1024}, 11);
   std::mt19937_64 random(11);
@@ -56,7 +56,7 @@ TEST_P(BucketReuse, AChangingShapeNeverRunsOut) {
   }
 }
 
-// Every name is new; some old ones are used now and then, also while it is voted on them.
+// Every name is new; some old names are used now and then, also during votes on them.
 TEST_P(BucketReuse, NewNamesNeverRunOut) {
   EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {}, 12);
   std::mt19937_64 random(12);
@@ -89,7 +89,7 @@ TEST_P(BucketReuse, NewNamesNeverRunOutWhereSeveralComeAtOnce) {
   }
 }
 
-// Ranks run through the same names at paces of their own, so votes find names in use at some.
+// Ranks go through the same names at different speeds, so votes find names in use on some ranks.
 TEST_P(BucketReuse, NewNamesNeverRunOutWhileRanksAreApart) {
   for (std::uint64_t seed = 0; seed < (test::kSanitized ? 1 : 3); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -104,14 +104,14 @@ TEST_P(BucketReuse, NewNamesNeverRunOutWhileRanksAreApart) {
     }
     std::vector<std::vector<std::vector<float>>> data(world);
     for (auto& mine : data) {
-      // A name that comes again may have another shape.
+      // A name that is used again may have another shape.
       for (std::size_t use = 0; use < kUses; ++use) mine.emplace_back(10 + use % 3, 1.0F);
     }
     std::vector<std::shared_ptr<Operation>> operations;
     std::vector<std::size_t> next(world, 0);
     while (std::ranges::any_of(next, [&](std::size_t use) { return use < kUses; })) {
       const std::size_t rank = random() % world;
-      // What is under way at a time needs room at a time.
+      // Operations in flight need space at the same time, so their number is limited.
       if (next[rank] > *std::ranges::min_element(next) + 40) continue;
       for (std::size_t burst = random() % 8; burst > 0 && next[rank] < kUses; --burst) {
         const std::size_t use = next[rank]++;
@@ -130,12 +130,12 @@ TEST_P(BucketReuse, NewNamesNeverRunOutWhileRanksAreApart) {
   }
 }
 
-// In a rejected iteration some ranks had begun and others had not.
+// Some ranks had begun the rejected iteration, others had not.
 TEST_P(BucketReuse, WhatARejectedOperationHadIsUsedAgain) {
   for (std::uint64_t seed = 0; seed < (test::kSanitized ? 2 : 5); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {.chunk_bytes = 64 << 10}, seed);
-    // So that the next one has room only if this one gives back.
+    // The next operation only fits if this one gives back its space.
     constexpr std::size_t kCount = kInArena / 2;
     for (int round = 0; round < 3; ++round) {
       ASSERT_EQ(sum(job, "x", round % 2 == 0 ? 10 : 0, 1.0F), "");
@@ -173,12 +173,13 @@ TEST_P(BucketReuse, WhatARejectedOperationHadIsUsedAgain) {
   }
 }
 
-// The number of a much used operation goes to a gradient that not all ranks have when all close:
-// what had come for it is excused from its first iteration on, though iterations of tags wrap.
+// The number of a much used operation goes to a gradient that some ranks do not have when all
+// close. Frames for the gradient are excused from its first iteration on, although iterations in
+// tags wrap.
 TEST(BucketReuseAtTheEnd, WhatIsGivenUpOfANewBucketBeginsAfterTheOldOne) {
   EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {}, 13);
   for (int use = 0; use < 600; ++use) ASSERT_EQ(sum(job, "old", 20, 1.0F), "");
-  // Brings the vote on the oldest.
+  // Starts the vote on the oldest name.
   ASSERT_EQ(sum(job, "most of the arena", kInArena / 5 * 4, 1.0F), "");
   job.poll(1000);
   std::vector<std::shared_ptr<GradientGroup>> groups;
@@ -196,7 +197,7 @@ TEST(BucketReuseAtTheEnd, WhatIsGivenUpOfANewBucketBeginsAfterTheOldOne) {
   EXPECT_EQ(job.close(), "");
 }
 
-// Planning fails alike everywhere; the name stays usable.
+// Planning fails on all ranks; the name stays usable.
 TEST_P(BucketReuse, ASignatureThatCannotBePlannedHarmsNoOther) {
   EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {.algorithm = "ring"}, 3);
   ASSERT_EQ(sum(job, "x", 50, 1.0F), "");

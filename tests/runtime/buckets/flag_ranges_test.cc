@@ -38,7 +38,7 @@ TEST(FlagRanges, NumbersOfLaunchesAreNotMixedWithThoseOfIterations) {
   EXPECT_TRUE(flags.take(1, Use::kIterations));
 }
 
-// Against a model that remembers every flag's holder and height.
+// Compares with a model that keeps every flag's holder and value.
 TEST(FlagRanges, NeverOverlapNorFallBack) {
   struct Held {
     std::uint32_t first, count;

@@ -1,4 +1,4 @@
-// Every operation of the C interface moves what the C++ interface would.
+// Every operation of the C interface has the result that the C++ interface gives.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 constexpr int kRanks = 3;
 constexpr std::size_t kPart = 5;
 
-/// A buffer of `parts` parts, which `rank` fills: element i of part p is 100 rank + 10 p + i.
+/// A buffer of `parts` parts for `rank`: element i of part p is 100 rank + 10 p + i.
 std::vector<float> filled(int rank, std::size_t parts) {
   std::vector<float> data(parts * kPart);
   for (std::size_t i = 0; i < data.size(); ++i) {
@@ -33,7 +33,7 @@ float sum_of(std::size_t part, std::size_t i) {
   return sum;
 }
 
-/// Calls `begin` with no ticket, and with one that it then waits for.
+/// Calls `begin` without a ticket, and with a ticket that it then waits for.
 template <typename Begin, typename Check>
 void both_ways(const Begin& begin, const Check& check) {
   ok(begin(nullptr));
@@ -224,8 +224,8 @@ TEST(CCollectives, OfSeveralTensors) {
           return kolo_all_reduce(world, tensors, 2, KOLO_SUM, nullptr, ticket);
         },
         [&] { require(first[6] == sum_of(1, 1) && second[3] == sum_of(0, 3), "sums"); });
-    // Two tensors, of which the second begins one element later. `expected` gives element `at` of
-    // the result of the tensor that begins at an element; -1: all ranks receive.
+    // Two tensors; the second begins one element later. `expected` gives element `at` of the result
+    // of the tensor that begins at an element; -1: all ranks receive.
     const auto expect_element = [&](const auto& call, std::size_t inputs, std::size_t results,
                                     std::size_t at, int receiver, const auto& expected) {
       const kolo_tensor both[] = {

@@ -234,7 +234,7 @@ TEST(CGradients, SamplesAreTheDivisor) {
   });
 }
 
-// A program of an older header has smaller structs; the defaults fill in the rest.
+// A program with an older header has smaller structs; defaults fill in the rest.
 TEST(CGradients, StructsOfAnOlderHeaderAreComplete) {
   run_job(1, [](kolo_runtime* runtime) {
     struct Old {

@@ -14,7 +14,7 @@
 
 #include <kolo/kolo_c.h>
 
-/// Jobs of threads that use the C interface and nothing else of Kolo.
+/// Jobs of threads that use only the C interface of Kolo.
 namespace c_test {
 
 /// Throws, with the thread's last error, unless a call succeeded.
@@ -31,7 +31,7 @@ inline void require(bool condition, const std::string& what) {
 /// A store in this process, through the callbacks of `kolo_store`.
 class Store {
  public:
-  /// One rank's view of it, which must outlive `kolo_open`.
+  /// One rank's view of the store; it must outlive `kolo_open`.
   struct View {
     Store* store = nullptr;
     std::string last;

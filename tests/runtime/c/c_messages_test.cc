@@ -81,8 +81,8 @@ TEST(CMessages, OfSeveralBuffers) {
   });
 }
 
-// Rank 1 begins when rank 0 has begun; what rank 0 frees after its release has the sum by then, and
-// nobody uses it afterwards.
+// Rank 1 begins when rank 0 has begun. When rank 0's release returns, its memory has the sum, and
+// nothing uses it afterwards.
 TEST(CTickets, AreReleasedWhenTheirOperationIsOver) {
   run_job(2, [](kolo_runtime* runtime) {
     kolo_group* const world = kolo_world(runtime);
@@ -102,7 +102,7 @@ TEST(CTickets, AreReleasedWhenTheirOperationIsOver) {
   });
 }
 
-// Rank 1 comes when rank 0 has waited in vain, in the call or with a ticket.
+// Rank 1 calls after rank 0 has timed out, in the call or with a ticket.
 TEST(CTickets, EndAnOperationThatTakesTooLong) {
   for (const bool blocks : {true, false}) {
     std::promise<kolo_status> of_rank_0;

@@ -27,7 +27,7 @@ constexpr CalibrationFile::Time kNow{std::chrono::hours(24 * 365 * 55)};
 constexpr const char* kCosts = "memory_latency_us=0.5,network_bytes_per_us=120";
 constexpr const char* kOthers = "memory_latency_us=0.5,network_bytes_per_us=57";
 
-/// All costs that a text stands for.
+/// The complete costs for a text.
 std::string costs_of(const std::optional<std::string>& text) {
   return text ? to_string(parse_link_costs(*text)) : "none";
 }
@@ -43,7 +43,7 @@ class CalibrationFileTest : public testing::Test {
 
   std::string path() const { return (folder_ / "below" / "costs.json").string(); }
   CalibrationFile file(const std::string& shape = "2 ranks") const { return {path(), shape}; }
-  /// Two jobs in a row have measured them.
+  /// Saves costs as two jobs in a row that measured them.
   void remember(const std::string& costs, CalibrationFile::Time now,
                 const std::string& shape = "2 ranks") const {
     for (int job = 0; job < 2; ++job) file(shape).remember_link_costs(costs, now);
@@ -99,7 +99,7 @@ TEST_F(CalibrationFileTest, ForgetsExpiredCostsOfOtherShapes) {
   EXPECT_TRUE(file("young").link_costs(kNow));
 }
 
-// Each writer has a temporary file of its own, so a reader finds one of both documents, whole.
+// Each writer has its own temporary file, so a reader finds one complete document.
 TEST_F(CalibrationFileTest, ManyThreadsWriteAtOnce) {
   std::vector<std::thread> writers;
   for (int writer = 0; writer < 4; ++writer) {
@@ -162,7 +162,7 @@ TEST_F(CalibrationFileTest, AnotherFileIsLeftAlone) {
   }
 }
 
-// A pipe stands for devices: /dev/null must not become a file because somebody names it.
+// A pipe stands for devices: /dev/null must not be replaced by a file.
 TEST_F(CalibrationFileTest, WhatIsNoFileIsLeftAlone) {
   fs::create_directories(path());
   const std::string pipe = (folder_ / "pipe").string();

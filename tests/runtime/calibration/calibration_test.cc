@@ -32,7 +32,7 @@ std::vector<RankPlace> exchange_places(BatchedExchange& exchange) {
   return places_of(exchange.texts("place"));
 }
 
-/// A job whose ranks are threads and whose nodes exchange messages by queues.
+/// A job whose ranks are threads and whose nodes exchange messages through queues.
 struct Job {
   explicit Job(ProcessGrid grid)
       : hub(std::move(grid), kLimits),
@@ -84,7 +84,7 @@ TEST(Calibration, AllRanksHoldWhatRank0Decided) {
       EXPECT_NE(costs.memory.bytes_per_us, LinkCosts{}.memory.bytes_per_us);
       EXPECT_EQ(costs.network.latency_us != LinkCosts{}.network.latency_us, sizes.size() > 1);
     }
-    // It reads back, so every number is usable.
+    // The text parses back, so every number is usable.
     EXPECT_EQ(to_string(parse_link_costs(to_string(costs))), to_string(costs));
   }
 }
@@ -106,7 +106,7 @@ TEST(Calibration, WhatTheUserNamesCountsMore) {
   }
 }
 
-/// What a file calls a job of such nodes on this machine.
+/// The name in the file for a job of such nodes on this machine.
 std::string shape_of(const std::vector<int>& sizes) {
   Job job(ProcessGrid::with_node_sizes(sizes));
   std::string shape;
@@ -124,12 +124,12 @@ Calibration calibrate_job(const std::vector<int>& sizes, const Options& options)
 
 constexpr const char* kRemembered = "network_bytes_per_us=7";
 
-/// As two jobs in a row that measured them.
+/// Saves costs as two jobs in a row that measured them.
 void remember(CalibrationFile file, std::chrono::system_clock::time_point now) {
   for (int job = 0; job < 2; ++job) file.remember_link_costs(kRemembered, now);
 }
 
-// Inside a node costs decide no bits, so each run may measure anew.
+// Inside a node costs decide no bits, so each run may measure again.
 TEST(Calibration, OnlyJobsAcrossNodesRememberUnasked) {
   const std::string cache = testing::TempDir() + "/kolo-calibration-cache";
   std::filesystem::remove_all(cache);
@@ -174,8 +174,8 @@ TEST_F(CalibrationInAFile, IsMeasuredAnewWhenItHasExpired) {
               testing::StartsWith("measured in "));
 }
 
-// A busy machine may spoil any measurement here, so what is measured once may be remembered, and
-// does not count yet.
+// A busy machine may spoil any measurement here, so a single measurement may be saved, but does not
+// count yet.
 TEST_F(CalibrationInAFile, DoesNotCountBeforeASecondJobConfirmsIt) {
   for (int job = 0; job < 2; ++job) {
     EXPECT_THAT(calibrate_job({1, 1}, {.calibration_file = path_}).source,
@@ -183,7 +183,7 @@ TEST_F(CalibrationInAFile, DoesNotCountBeforeASecondJobConfirmsIt) {
   }
   CalibrationFile file(path_, shape_of({1, 1}));
   const auto confirmed = file.link_costs(std::chrono::system_clock::now());
-  if (!confirmed) return;  // No load was alike.
+  if (!confirmed) return;  // No two measurements agreed.
   const Calibration third = calibrate_job({1, 1}, {.calibration_file = path_});
   EXPECT_EQ(third.source, "read from " + path_);
   EXPECT_EQ(to_string(third.costs), to_string(parse_link_costs(*confirmed)));
@@ -214,7 +214,7 @@ TEST(Calibration, NoTimeMeansOneSampleOfEachKind) {
   });
 }
 
-/// Each time it is read, a millisecond has passed.
+/// A clock that advances by a millisecond at each reading.
 class TickingClock final : public Clock {
  public:
   TimePoint now() const override { return TimePoint(++ticks_ * std::chrono::milliseconds(1)); }
@@ -251,7 +251,7 @@ TEST(Calibration, ALostPeerEndsItWithAnError) {
                KoloError);
 }
 
-// Gaps between gradients are taken for zero, so what measuring touches must be zero after it.
+// Padding between gradients is assumed to be zero, so measuring must leave zeros.
 TEST(Calibration, LeavesTheArenaAsItWas) {
   constexpr int kRanks = 2;
   auto endpoints = make_memory_rendezvous(kRanks, std::chrono::seconds(60));

@@ -1,4 +1,4 @@
-// Sums whose bits depend on their order are the same by every algorithm for goals.
+// Sums whose bits depend on their order are equal for every algorithm.
 
 #include <gtest/gtest.h>
 
@@ -55,7 +55,7 @@ Bytes contribution(const SumCase& what, int rank) {
 }
 
 struct Reduced {
-  Bytes results;  ///< Of all ranks, one after the other.
+  Bytes results;  ///< Results of all ranks, one after the other.
   std::uint64_t network_bytes = 0;
 };
 
@@ -90,7 +90,7 @@ Reduced reduced_by(const SumCase& what, const std::string& algorithm, std::uint6
   return all;
 }
 
-/// The sum over all ranks of 16 elements that lie at `offset` among `count`, the others zero.
+/// The sum over all ranks of `count` elements, of which only the 16 at `offset` are not zero.
 std::vector<float> sum_of_16(const std::vector<int>& nodes, const Options& options,
                              std::size_t count, std::size_t offset, std::uint64_t seed) {
   EngineJob job(ProcessGrid::with_node_sizes(nodes), options, seed);
@@ -135,7 +135,7 @@ TEST(CollectiveBits, OfAReproducibleJobDependNeitherOnLinksNorOnSizeAndPlace) {
   EXPECT_GT(results({1, 1, 1, 1}, {.algorithm = "ring"}), 1u) << "these sums tell orders apart";
 }
 
-/// "auto", and all but `direct`, with which they are compared.
+/// "auto", and every algorithm but `direct`, which is the reference.
 std::vector<std::string> collective_algorithms() {
   std::vector<std::string> names{"auto"};
   for (const Algorithm* each : all_algorithms().subspan(all_reduces().size())) {
@@ -165,7 +165,7 @@ TEST(CollectiveBits, AreTheSameByEveryAlgorithm) {
   }
 }
 
-/// The sum by all-reduce, which has the parts of all ranks side by side.
+/// The sum by all-reduce, which has the parts of all ranks one after the other.
 Bytes parts_of_all_reduce(const SumCase& what, const std::string& algorithm) {
   EngineJob job(ProcessGrid::with_node_sizes(what.nodes), {.algorithm = algorithm}, 1);
   std::vector<Bytes> buffers;
@@ -184,8 +184,8 @@ Bytes parts_of_all_reduce(const SumCase& what, const std::string& algorithm) {
   return buffers[0];
 }
 
-// Sums of nodes are rounded to the wire, and sums of these; with one node, or one rank on each, by
-// `direct` as well.
+// Sums within nodes are rounded to the wire type, and so are the sums over nodes; with one node, or
+// one rank per node, by `direct` as well.
 TEST(CollectiveBits, OfACastReduceScatterAreThoseOfAnAllReduce) {
   for (const std::vector<int>& nodes :
        std::vector<std::vector<int>>{{1}, {3}, {1, 1, 1}, {2, 2}, {1, 3, 2}, {2, 2, 2}}) {
@@ -199,7 +199,7 @@ TEST(CollectiveBits, OfACastReduceScatterAreThoseOfAnAllReduce) {
       }
       const Reduced cast = reduced_by(what, "auto", 2);
       EXPECT_EQ(cast.results == expected, true) << count << " on " << nodes.size() << " nodes";
-      // Each node sends its sums of all other nodes' parts once.
+      // Each node sends its sums for all other nodes' parts once.
       EXPECT_EQ(cast.network_bytes, (nodes.size() - 1) * count * size_of(DType::kBFloat16));
     }
   }

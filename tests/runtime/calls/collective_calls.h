@@ -12,7 +12,7 @@
 
 namespace kolo::test {
 
-/// The contribution of a rank to an element of a part is a factor of the rank times this: small
+/// A rank's contribution to element i of a part is this pattern times a factor of the rank: small
 /// integers, so that sums are exact in any order.
 inline std::vector<float> pattern(const Extent& elements, int factor) {
   std::vector<float> values(elements.count);
@@ -24,17 +24,18 @@ inline std::vector<float> pattern(const Extent& elements, int factor) {
   return values;
 }
 
-/// The buffers of one rank for a goal: part by part.
+/// The buffers of one rank for a goal, part by part.
 struct CollectiveBuffers {
   std::vector<float> input, result, expected;
 };
 
-/// Whether `rank` works in place where a call is: in a gather or scatter that is up to the root.
+/// Whether `rank` works in place in a call with `in_place`: in a gather or scatter only the root
+/// decides.
 inline bool is_in_place_at(const Goal& goal, int rank, bool in_place) {
   return in_place && (!is_up_to_root(goal.kind) || rank == goal.root);
 }
 
-/// In place there is no input: the result holds it first.
+/// In place there is no input: the result buffer holds it at first.
 inline CollectiveBuffers exchange_buffers_for(const Goal& goal, int rank, bool in_place) {
   CollectiveBuffers buffers;
   for (const Goal::Part& part : goal.parts()) {
@@ -80,7 +81,8 @@ struct CollectiveCall {
   OperationKind kind = OperationKind::kAllReduce;
   bool takes_counts = true;  ///< Ranks may have different counts.
 
-  /// For an operation with parts; for an all-to-all between each two ranks as many as both have.
+  /// Counts for an operation with parts; in an all-to-all any two ranks exchange equally many
+  /// elements.
   std::vector<std::size_t> parts(const std::vector<std::size_t>& counts) const {
     if (!takes_counts || !has_parts(kind)) return {};
     if (!has_pairs(kind)) return counts;
@@ -115,7 +117,7 @@ struct CollectiveCall {
   }
 };
 
-/// Of all kinds but all_reduce.
+/// All kinds but all_reduce.
 inline std::vector<CollectiveCall> collective_calls() {
   std::vector<CollectiveCall> calls;
   for (const OperationKind kind : kAllGoalKinds) {
@@ -126,7 +128,8 @@ inline std::vector<CollectiveCall> collective_calls() {
   return calls;
 }
 
-/// Those, with all_reduce and an all_to_all in which each pair of ranks has parts of its own size.
+/// As `collective_calls`, with all_reduce and an all_to_all in which each pair of ranks has its own
+/// count.
 inline std::vector<CollectiveCall> every_collective_call() {
   std::vector<CollectiveCall> calls = collective_calls();
   calls.push_back({.name = "all_reduce", .kind = OperationKind::kAllReduce, .takes_counts = false});

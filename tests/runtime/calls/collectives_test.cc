@@ -28,7 +28,7 @@ class Collectives : public testing::TestWithParam<std::tuple<test::CollectiveCal
     return test::devices_for(std::get<MemoryKind>(GetParam()));
   }
 
-  /// Two uses of one name with other buffers.
+  /// Two uses of one name with different buffers.
   void expect_result(EngineJob& job, const std::vector<std::size_t>& counts, int root,
                      bool in_place, const std::string& name) {
     const Goal goal = call().goal(counts, root);
@@ -83,7 +83,7 @@ TEST_P(Collectives, GiveTheSameForAnyInterleaving) {
   }
 }
 
-// Whose schedules other tests prove.
+// Other tests verify these schedules.
 TEST_P(Collectives, GiveTheSameAmongManyRanks) {
   if (test::kSanitized) GTEST_SKIP() << "takes minutes under sanitizers";
   const std::vector<std::vector<int>> shapes = {
@@ -109,7 +109,7 @@ TEST_P(Collectives, MoveMoreThanTheirSlotsHold) {
   for (const std::vector<int>& nodes : shapes) {
     for (const char* algorithm : {"direct", "ring", "pairwise"}) {
       if (nodes.size() == 1 && algorithm != std::string("direct")) continue;
-      // On one node past the cache.
+      // On one node, stores go past the cache.
       const char* const costs = nodes.size() == 1 ? "memory_streamed_bytes_per_us=1e6" : "";
       EngineJob job(
           ProcessGrid::with_node_sizes(nodes),
@@ -117,7 +117,7 @@ TEST_P(Collectives, MoveMoreThanTheirSlotsHold) {
           devices());
       const std::vector<std::size_t> counts(static_cast<std::size_t>(job.world_size()),
                                             test::kSanitized ? 300'001 : 500'001);
-      // Each form on one node and on several.
+      // One case on one node and one on several.
       expect_result(job, counts, 0, nodes.front() == 2, "large");
       if (HasFatalFailure()) return;
     }
@@ -153,7 +153,7 @@ TEST(CollectiveCalls, SendEachRankAsMuchAsTheCountsSay) {
   }
 }
 
-// The root is in place at one use and not at the next; the others know nothing of it.
+// The root is in place in one use and not in the next; the others are not told.
 TEST(CollectiveCalls, AreInPlaceWhereTheRootSaysSo) {
   const std::vector<std::size_t> counts{3, 40, 7};
   for (const MemoryKind memory : {MemoryKind::kHost, MemoryKind::kDevice}) {
@@ -192,7 +192,7 @@ TEST(CollectiveCalls, AreInPlaceWhereTheRootSaysSo) {
 
 const float kReadOnly[] = {1, 2, 3, 4, 5, 6};
 
-// Writing there ends the process.
+// Writing to the input would end the process.
 TEST(CollectiveCalls, InPlaceLeaveTheInputOfAScatterAlone) {
   for (const char* const algorithm : {"direct", "tree", "pairwise"}) {
     EngineJob job(ProcessGrid::with_node_sizes({2, 1}),
@@ -272,7 +272,7 @@ TEST(CollectiveCalls, RefuseWhatCannotBeMeant) {
               has("buffers of float32 in host memory and of float64 in host memory"));
   EXPECT_THAT(refused(Kind::kAllReduce, {in, BufferView(out.data(), 30, MemoryKind::kDevice)}),
               has("of float32 in host memory and of float32 in device memory"));
-  // Buffers that a rank has no use for need not be there.
+  // Buffers that a rank does not use may be null.
   EXPECT_EQ(refused(Kind::kGather, out, 1), "taken");
   EXPECT_EQ(refused(Kind::kGather, {{}, out}, 1), "taken");
   EXPECT_EQ(refused(Kind::kGather, {in, {}}, 0), "taken");

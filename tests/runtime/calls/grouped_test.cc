@@ -1,4 +1,4 @@
-// A grouped operation gives each of its tensors what the operation on that tensor alone gives it.
+// In a grouped operation each tensor gets the result of the operation on that tensor alone.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,13 +28,13 @@ std::vector<OperationKind> collectives_that(bool (*holds)(OperationKind)) {
   return result;
 }
 
-/// The elements of a tensor: as many in each part, or those of each rank's part, or each pair's.
+/// The elements of a tensor: equal parts, or the elements of each rank's or each pair's part.
 struct Elements {
   std::size_t each = 0;
   std::vector<std::size_t> parts = {};
 };
 
-/// The buffers of one tensor at one rank, of floats. Elements are small integers, so that sums are
+/// The buffers of one tensor at one rank, in floats. Elements are small integers, so that sums are
 /// exact.
 struct TensorMemory {
   std::vector<float> input, result;
@@ -50,8 +50,8 @@ class Grouped : public testing::TestWithParam<std::tuple<OperationKind, MemoryKi
                      test::devices_for(std::get<MemoryKind>(GetParam())));
   }
 
-  /// The last rank is the root, which has one buffer in place; the others of a gather or scatter
-  /// have theirs. `floats` is how many of them an element is.
+  /// The last rank is the root. In place it has one buffer; the other ranks of a gather or scatter
+  /// have one each. An element consists of `floats` floats.
   static TensorMemory draw(const Caller& caller, const Elements& of, std::size_t number,
                            std::size_t floats, bool in_place) {
     const std::size_t input = caller.elements(of.each, of.parts, false) * floats;
@@ -72,7 +72,7 @@ class Grouped : public testing::TestWithParam<std::tuple<OperationKind, MemoryKi
     return memory;
   }
 
-  /// Runs the operation on tensors together, twice, and on each alone.
+  /// Runs the operation on all tensors together, twice, and on each alone.
   static void expect_same(EngineJob& job, const std::vector<Elements>& tensors, DType dtype,
                           bool in_place, const Reduction& reduction = {}) {
     const std::size_t floats = size_of(dtype) / sizeof(float);
@@ -147,7 +147,7 @@ TEST_P(GroupedParts, MayDiffer) {
       const Elements nothing{.parts = std::vector<std::size_t>(parts, 0)};
       Elements uneven = nothing, sparse = nothing, large = nothing;
       for (std::size_t i = 0; i < parts; ++i) {
-        // In place those of pairs are as many both ways.
+        // In place any two ranks exchange equally many elements.
         const std::size_t number = in_place && is_of_pairs ? i / ranks + i % ranks : i;
         uneven.parts[i] = (5 * number + 3) % 7;
         sparse.parts[i] = i + 1 == parts ? 1 : 0;
@@ -200,7 +200,7 @@ INSTANTIATE_TEST_SUITE_P(All, GroupedParts,
                                           testing::Values(MemoryKind::kHost, MemoryKind::kDevice)),
                          name_of);
 
-/// The error of rank 0 of 2, or "".
+/// The error of rank 0 of 2; empty without an error.
 std::string error_of_call(OperationKind kind, const Tensors& tensors, int root = 0) {
   OperationPool pool;
   try {
@@ -238,17 +238,17 @@ TEST(GroupedCalls, RefuseTensorsThatShareMemory) {
   EXPECT_THAT(error_of_list(Kind::kAllReduce, {at(a[0]), other, at(a[0])}), shares);
   EXPECT_THAT(error_of_list(Kind::kAllReduce, {at(a[0]), other, at(a[3])}), shares);
   EXPECT_EQ(error_of_list(Kind::kAllReduce, {at(a[0]), other, at(a[4])}), "");
-  // One input may have two results, but no result is another's input.
+  // One input may serve two results, but no result is another tensor's input.
   EXPECT_EQ(error_of_list(Kind::kAllReduce, {{at(a[0]), at(b[0])}, {at(a[0]), at(b[4])}}), "");
   EXPECT_THAT(error_of_list(Kind::kAllReduce,
                             {{at(a[0]), at(b[0])}, {at(a[8]), at(b[8])}, {at(b[4]), at(a[3])}}),
               shares);
-  // Parts of all ranks count.
+  // The parts of all ranks are checked for overlap.
   EXPECT_THAT(error_of_list(Kind::kAllGather, {{at(a[0]), at(b[0], 8)},
                                                {at(a[4], 1), at(b[8], 2)},
                                                {at(a[8], 1), at(b[7], 2)}}),
               shares);
-  // A broadcast may have a tensor twice, and the root of a reduce alone writes.
+  // A broadcast may list a tensor twice, and only the root of a reduce writes.
   EXPECT_EQ(error_of_list(Kind::kBroadcast, {at(a[0]), other, at(a[0])}, 1), "");
   EXPECT_THAT(error_of_list(Kind::kBroadcast, {at(a[0]), other, at(a[1])}, 1), shares);
   EXPECT_EQ(error_of_list(Kind::kReduce, {{at(a[0]), at(b[0])}, {at(a[4]), at(b[0])}}, 1), "");
@@ -271,7 +271,7 @@ TEST(GroupedCalls, NameWhatIsWrongAboutParts) {
   EXPECT_EQ(error_of_call(Kind::kScatter, {at(a[0], 3), {}, not_here}), "");
   EXPECT_THAT(error_of_call(Kind::kReduceScatter, {BufferView(), not_here}),
               HasSubstr("the result has 0 elements where the counts say 3"));
-  // A rank whose part is empty works out of place if it names an input, which may be empty.
+  // A rank whose part is empty works out of place if it passes an input, which may be empty.
   EXPECT_EQ(error_of_call(Kind::kAllGather, {{}, at(b[0], 3), not_here}), "");
   EXPECT_EQ(error_of_call(Kind::kAllGather, {std::vector<float>(), at(b[0], 3), not_here}), "");
   EXPECT_THAT(error_of_call(Kind::kAllGather, {at(a[0], 2), at(a[1], 5), two}),

@@ -16,7 +16,7 @@ using test::error_of;
 
 using Bits = std::vector<std::byte>;
 
-// Whatever an element is, its bytes arrive.
+// The bytes of an element arrive, whatever its type.
 class MovedElements : public testing::TestWithParam<MemoryKind> {};
 
 TEST_P(MovedElements, AreOfAnyDType) {

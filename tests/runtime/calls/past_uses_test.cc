@@ -1,4 +1,4 @@
-// Uses that some ranks have ended when another rank comes to them, perhaps with other arguments.
+// Uses that some ranks have ended when another rank begins them, perhaps with other arguments.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using test::view;
 /// The engines of one node, whose ranks all use the name 'x'.
 class PastUses : public testing::TestWithParam<int> {
  protected:
-  /// The last rank's call, in the error of all.
+  /// The last rank's call, as quoted in the error of all ranks.
   static constexpr const char* kOther = "submits 'x': all_reduce float32 [64] sum";
 
   int last() const { return GetParam() - 1; }
@@ -40,7 +40,7 @@ class PastUses : public testing::TestWithParam<int> {
     return operations;
   }
 
-  /// The last rank comes with another operation; threads of all that wait get the error.
+  /// The last rank calls another operation; all waiting threads get the error.
   void expect_rejected_with_the_last(EngineJob& job,
                                      std::vector<std::shared_ptr<Operation>> pending) {
     pending.push_back(submit(job, last(), OperationKind::kAllReduce));
@@ -57,7 +57,8 @@ class PastUses : public testing::TestWithParam<int> {
     }
   }
 
-  /// Of the next use, at a rank that had none pending when a former one was rejected.
+  /// Checks the error of the next use, on a rank that had no use pending when a former one was
+  /// rejected.
   void expect_late_rejection(EngineJob& job, int rank) {
     const auto late = submit(job, rank, OperationKind::kBroadcast);
     job.finish({late});
@@ -74,8 +75,8 @@ class PastUses : public testing::TestWithParam<int> {
                                         std::vector<float>(64, 1.0F)};
 };
 
-// The root does not wait for the last rank before its next use, of which the others have the
-// elements, too: their use after that fails.
+// The root does not wait for the last rank before its next use. The others have the elements of
+// that use, too, and fail in the use after it.
 TEST_P(PastUses, DoNotHinderARejection) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -95,7 +96,7 @@ TEST_P(PastUses, DoNotHinderARejection) {
   }
 }
 
-// The root does something else meanwhile: its next use fails as that of the others did.
+// The root does something else meanwhile: its next use fails as the others' did.
 TEST_P(PastUses, AreFollowedByTheRejectionAtWhoeverWasBusy) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -116,16 +117,17 @@ TEST_P(PastUses, AreFollowedByTheRejectionAtWhoeverWasBusy) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, PastUses, testing::Values(3, 4));
 
-// --- Ranks that only send do not run ahead of late ones for ever ---------------------------------
+// --- Ranks that only send do not run ahead of slow ones without limit
+// ------------------------------
 
 constexpr int kRanksOfLoad = 3;
 
 struct Load {
   std::size_t count, uses;  ///< Floats in each use.
-  std::size_t bound;        ///< So many uses are over 4 MiB, or 1024.
+  std::size_t bound;        ///< The uses that exceed 4 MiB, at most 1024.
 };
 
-/// Ranks on nodes of their own; the last one is late.
+/// Each rank is a node; the last one is slow.
 class UsesAhead : public testing::TestWithParam<Load> {
  protected:
   std::size_t count() const { return GetParam().count; }
@@ -154,7 +156,7 @@ class UsesAhead : public testing::TestWithParam<Load> {
 };
 
 TEST_P(UsesAhead, EndOnceSomeMegabytesWait) {
-  // All agree on the name.
+  // All ranks agree on the name.
   std::vector<std::vector<float>> first(kRanksOfLoad, std::vector<float>(count(), 1.0F));
   std::vector<std::shared_ptr<Operation>> begin;
   for (int rank = 0; rank < kRanksOfLoad; ++rank) {

@@ -32,7 +32,7 @@ using Value = std::complex<double>;
 using Values = std::vector<Value>;
 using Bytes = std::vector<std::byte>;
 
-/// An element of any dtype as bytes, by what a C++ program would store.
+/// Appends the bytes with which a C++ program stores an element of this dtype.
 void append_element(Bytes& to, DType dtype, Value value) {
   const auto append = [&](DType number, double part) {
     Bytes bytes(size_of(number));
@@ -54,7 +54,7 @@ void append_element(Bytes& to, DType dtype, Value value) {
   }
 }
 
-/// Values of elements repeat after so many.
+/// Period of the elements' values.
 constexpr std::size_t kPeriod = 12;
 
 /// `count` elements that repeat `values`.
@@ -64,15 +64,15 @@ Bytes bytes_of(DType dtype, const Values& values, std::size_t count) {
   const std::size_t size = count * size_of(dtype);
   const std::size_t period = bytes.size();
   bytes.resize(size);
-  // Each copy doubles the bytes that are there.
+  // Each copy doubles the filled bytes.
   for (std::size_t done = period; done < size; done *= 2) {
     std::memcpy(bytes.data() + done, bytes.data(), std::min(done, size - done));
   }
   return bytes;
 }
 
-/// Small, so that results are exact in every dtype; truth values in every combination. A function
-/// of `element % kPeriod`.
+/// Small values, so that results are exact in every dtype, and all combinations of truth values.
+/// Depends on `element % kPeriod`.
 Value value_of(DType dtype, int rank, std::size_t element) {
   const std::size_t mixed = element * 7 + static_cast<std::size_t>(rank) * (element % 3 + 1);
   if (dtype == DType::kBool) return static_cast<double>(mixed % 2);
@@ -108,8 +108,8 @@ Value combined(ReduceOp op, DType dtype, Value a, Value b) {
   return 0;
 }
 
-/// What the ranks of a job reduce: `scales.before` is that of rank 0, and in a premultiplied sum
-/// each further rank has twice that of the one before.
+/// A reduction by the ranks of a job. `scales.before` is rank 0's; in a premultiplied sum each
+/// further rank has twice the scale of the one before.
 struct ReductionCase {
   ReduceOp op = ReduceOp::kSum;
   DType dtype = DType::kFloat32;
@@ -166,7 +166,7 @@ Bytes slice(const Bytes& bytes, std::size_t first, std::size_t count) {
   return {begin, begin + static_cast<std::ptrdiff_t>(count)};
 }
 
-/// The buffers of one rank in one collective, and what they hold afterwards.
+/// The buffers of one rank in one collective, and their expected contents afterwards.
 struct Place {
   Bytes input, result, expected;
   std::shared_ptr<Operation> operation;
@@ -251,7 +251,7 @@ TEST_P(Reductions, GiveWhatAPlainComputationGives) {
 TEST_P(Reductions, OfManyElementsAreScaledOnce) {
   for (const Verb verb : {Verb::kAllReduce, Verb::kReduce, Verb::kReduceScatter}) {
     for (const bool in_place : {false, true}) {
-      // The last are cut into equal chunks, each of which replaces another in its slot.
+      // The last counts are cut into equal chunks, each of which replaces another in its slot.
       for (const auto& [dtype, count] : {std::pair(DType::kFloat32, std::size_t{60'001}),
                                          std::pair(DType::kBFloat16, std::size_t{60'001}),
                                          std::pair(DType::kComplex128, std::size_t{1} << 16)}) {
@@ -268,7 +268,7 @@ TEST_P(Reductions, OfManyElementsAreScaledOnce) {
   }
 }
 
-// Four ranks at most, and a power of two of them, so that averages are exact.
+// At most four ranks, and a power of two, so that averages are exact.
 INSTANTIATE_TEST_SUITE_P(Nodes, Reductions,
                          testing::Combine(testing::Values(std::vector<int>{1}, std::vector<int>{2},
                                                           std::vector<int>{1, 1},

@@ -24,7 +24,7 @@ using test::view;
 
 constexpr int kOfferRanks = 3, kOfferRoot = 1;
 
-/// Visits to all places in `tensor`, in private memory of `rank`, that it offers.
+/// Visits every range in `tensor`, in private memory of `rank`, that the rank has offered.
 std::vector<std::unique_ptr<OfferVisit>> visit_offers(EngineJob& job, int rank,
                                                       const std::vector<float>& tensor) {
   const std::span<std::byte> memory = job.transport(rank).memory(rank);
@@ -38,8 +38,9 @@ std::vector<std::unique_ptr<OfferVisit>> visit_offers(EngineJob& job, int rank,
   return visits;
 }
 
-/// A broadcast that rank 0 has begun a second time, without the root, which has begun to write to
-/// it; the last rank calls something else by this name, so that the call is rejected.
+/// Rank 0 has begun a second broadcast, and the test writes to its result in place of the root,
+/// which has not begun it. The last rank calls another operation with this name, so all are
+/// rejected.
 class RevokedOffers : public testing::Test {
  protected:
   RevokedOffers() : job_(ProcessGrid::with_node_sizes({kOfferRanks}), options(), 1, {}, wraps()) {
@@ -72,7 +73,7 @@ class RevokedOffers : public testing::Test {
   void end_visits() { visits_.clear(); }
 
  private:
-  /// Every size is worth an offer.
+  /// Options with which every size is offered.
   static Options options() {
     Options options;
     options.link_costs = "memory_latency_us=0,private_read_us=0";

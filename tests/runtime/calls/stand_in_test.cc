@@ -12,7 +12,7 @@
 namespace kolo {
 namespace {
 
-// What other ranks are told of an operation is all that its signature has.
+// The terms that other ranks get must contain everything in the signature.
 TEST(OperationTerms, MakeTheSameSignature) {
   std::vector<float> data(12);
   const std::vector<TensorBuffers> in_place = test::in_place({data.data(), 4});

@@ -1,5 +1,5 @@
-// Collectives on device memory whose library fails, or one of whose ranks freezes: the same error
-// on all ranks, and no ticket without an answer.
+// Collectives on device memory whose library fails, or in which a rank freezes: all ranks get the
+// same error, and every ticket ends.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -93,7 +93,7 @@ TEST_P(DeviceCollectiveFailure, OfARankThatFreezesIsEndedByWhoeverWaits) {
     faulty.run_to_end();
     for (int rank = 0; rank < FaultyCollective::kRanks; ++rank) {
       EXPECT_THAT(faulty.error(rank), testing::HasSubstr("waited too long")) << "rank " << rank;
-      faulty.job.device(rank).settle();  // Nothing that was enqueued stays there.
+      faulty.job.device(rank).settle();  // No enqueued work remains.
     }
   }
 }

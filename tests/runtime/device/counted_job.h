@@ -15,8 +15,8 @@
 
 namespace kolo::test {
 
-/// Counts the calls of the first rank of a job to the collectives of a group, that of all ranks
-/// unless it is told. It outlives the job.
+/// Counts the calls of a job's first rank to the collectives of a group: of all ranks, or of the
+/// given members. It outlives the job.
 class CallCounter {
  public:
   explicit CallCounter(std::string members = "world") : members_(std::move(members)) {}
@@ -30,7 +30,7 @@ class CallCounter {
     return counted;
   }
 
-  /// Since the last time.
+  /// Calls since the last time.
   std::uint64_t calls() {
     const std::uint64_t now = group_->calls();
     return now - std::exchange(seen_, now);
@@ -55,7 +55,7 @@ class CountedJob {
 
   int ranks() const { return job.world_size(); }
 
-  /// Runs what `make` makes for each rank, without an error.
+  /// Runs the operation that `make` returns for each rank, which must succeed.
   void run(const std::function<std::shared_ptr<Operation>(const OperationCalls&, int rank)>& make) {
     std::vector<std::shared_ptr<Operation>> operations;
     for (int rank = 0; rank < ranks(); ++rank) {
@@ -66,7 +66,7 @@ class CountedJob {
     for (const auto& operation : operations) ASSERT_EQ(error_of(*operation), "");
   }
 
-  /// Calls to the collectives of all ranks since the last time; and to those of the node.
+  /// Calls to the collectives of all ranks, and to those of the node, since the last time.
   std::uint64_t calls() { return world_.calls(); }
   std::uint64_t calls_in_node() { return node_.calls(); }
 
@@ -77,7 +77,7 @@ class CountedJob {
   EngineJob job;
 };
 
-/// One use of each collective, in place where it can be.
+/// One use of each collective, in place if possible.
 inline void run_all(CountedJob& counted,
                     const std::function<void(const std::string&)>& after_each) {
   for (const CollectiveCall& call : collective_calls()) {

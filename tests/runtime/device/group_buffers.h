@@ -17,12 +17,12 @@
 
 namespace kolo::test {
 
-/// The buffers of operations of a group's members in the memory of their devices, of any kind.
+/// The buffers of operations of a group's members, in the memory of any kind of device.
 class GroupBuffers {
  public:
   explicit GroupBuffers(GroupJob& job) : job_(job) {}
 
-  /// Copies what member `rank` of `ranks` gives and gets to the device of a rank of the job.
+  /// Copies the buffers of member `rank` of `ranks` to the device of a rank of the job.
   void move(Operation& operation, int rank, int ranks, int rank_of_job) {
     operation.memory = MemoryKind::kDevice;
     for_each_buffer(operation, rank, ranks, [&](auto*& buffer, std::size_t bytes, bool is_input) {
@@ -58,7 +58,7 @@ class GroupBuffers {
     return {values, values + view.count};
   }
 
-  /// Copies results back, and frees everything. Before: the operations are done.
+  /// Copies results back, and frees everything. Precondition: the operations are done.
   void bring_back() {
     for (const Moved& moved : moved_) {
       if (moved.is_input) continue;
@@ -126,7 +126,8 @@ inline void expect_grouped_sums(GroupJob& job, const std::vector<int>& ranks,
   }
 }
 
-/// Row-sparse sums of two tables likewise: each member has a row of its own, and two of another.
+/// Row-sparse sums of two tables: each member has one row of its own, and two with an index that
+/// all members have.
 inline void expect_rows(GroupJob& job, const std::vector<int>& ranks,
                         const std::vector<std::shared_ptr<GroupEngine>>& members) {
   constexpr std::size_t kHeight = 9, kWidth = 5, kShared = 7;
@@ -173,8 +174,8 @@ inline void expect_rows(GroupJob& job, const std::vector<int>& ranks,
 }
 
 /// Every collective of `collective_calls`, and sums of several tensors and of rows, in a group of
-/// three ranks of a job of four, on devices that `make_device` makes, with collectives of their own
-/// through `connections`.
+/// three ranks of a job of four. `make_device` makes the devices, and `connections` connects the
+/// group's collectives.
 inline void expect_group_collectives(const GroupJob::MakeDevice& make_device, std::uint64_t seed,
                                      HostConnections* connections = nullptr) {
   GroupJob job(ProcessGrid::with_node_sizes({2, 2}), seed, std::size_t{4} << 20,

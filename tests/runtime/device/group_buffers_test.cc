@@ -70,7 +70,7 @@ TEST(DeviceGroups, OverlapAndConnectInAnyOrder) {
     const auto first = all.job.found_all({0, 1}, "first"), second = all.job.found_all({1, 0, 2});
     EXPECT_EQ(all.connections.connected(), 0U);
     std::vector<std::vector<float>> data(5);
-    // Ranks 0 and 1 begin with another group each.
+    // Ranks 0 and 1 begin with different groups.
     std::vector<std::shared_ptr<Operation>> operations;
     operations.push_back(all.begin(*first[0], data[0]));
     operations.push_back(all.begin(*second[0], data[1]));
@@ -119,7 +119,7 @@ TEST(DeviceGroups, FailWithTheirNameAndLeaveOthersAlone) {
                kept = all.job.found_all({1, 0, 2}, "kept");
     std::vector<std::vector<float>> data(5);
     const auto waiting = all.begin(*lost[0], data[0]);
-    // Its other member aborts while the first one's collective, or the way to it, is open.
+    // The other member aborts while the first one's collective, or its connection, is open.
     lost[1]->engine().abort({.code = ErrorCode::kTimeout, .rank = 1, .what = "waited too long"});
     all.job.finish({waiting}, std::chrono::milliseconds(50));
     EXPECT_NE(test::error_of(*waiting).find("waited too long"), std::string::npos);

@@ -1,5 +1,5 @@
-// Gradient sets of a group in device memory, for any interleaving: buckets are summed by the
-// device's collectives among the group's members, which connect when the first one needs them.
+// Gradient sets of a group in device memory, for any interleaving: the device's collectives sum
+// buckets among the group's members, which connect when the first of them needs that.
 
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ float element(int rank, std::size_t gradient, std::size_t index, int iteration) 
   return static_cast<float>(3 * (rank + 1) * pattern * (iteration + 1));
 }
 
-/// A set of one member, whose stream writes the gradients late.
+/// A member's set; the member's stream writes the gradients late.
 struct Member {
   Engine* engine = nullptr;
   std::shared_ptr<GradientGroup> set = {};

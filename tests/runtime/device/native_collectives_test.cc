@@ -1,5 +1,5 @@
-// Which operations on device memory are collectives of the device's library: one call each, in the
-// caller's memory, or none.
+// Operations on device memory that use a collective of the device's library make one call, in the
+// caller's memory; others make none.
 
 #include <gtest/gtest.h>
 
@@ -194,7 +194,8 @@ TEST(NativeCollectives, ScaleSumsForAllInABucket) {
   }
 }
 
-/// The buffers of a rank after a sum in which elements of rank r counted `weight(r)` times.
+/// The expected buffers of a rank after a sum in which elements of rank r have the weight
+/// `weight(r)`.
 std::vector<float> weighted(const Goal& goal, int rank, bool in_place,
                             const std::function<float(int)>& weight) {
   std::vector<float> expected;

@@ -26,7 +26,7 @@ RowTable on_device(std::size_t height, std::size_t width, DType dtype = DType::k
   return {.height = height, .width = width, .dtype = dtype, .memory = MemoryKind::kDevice};
 }
 
-/// A rank's rows of one table, which its stream writes late.
+/// A rank's rows of one table; the rank's stream writes them late.
 struct LateRows {
   DeviceMemory pinned, memory;
 };
@@ -48,7 +48,7 @@ class RowsJob {
 
   int ranks() const { return job.world_size(); }
 
-  /// Sums these rows, by table and rank; the results of all ranks are in `results()`.
+  /// Sums these rows, given by table and rank; `results()` has the results of all ranks.
   void run(const std::vector<RowTable>& tables, const std::vector<std::vector<Rows>>& rows,
            const RowOptions& options, const std::string& name) {
     std::vector<std::shared_ptr<RowReduction>> calls;
@@ -139,7 +139,7 @@ TEST(DeviceRows, AreSummedInTheOrderOfRanks) {
         for (const RowForm form : {RowForm::kAuto, RowForm::kRows, RowForm::kTable}) {
           if (exchange == RowForm::kTable && form == RowForm::kRows) continue;
           const bool is_scaled = round >= 2 && is_float(tables.front().dtype);
-          // The library rounds sums before they are multiplied, by 2 without another error.
+          // The library rounds sums before they are multiplied; a factor of 2 adds no error.
           const RowOptions options{
               .op = round % 2 == 0 ? ReduceOp::kSum : ReduceOp::kAverage,
               .result = form,
@@ -170,7 +170,7 @@ TEST(DeviceRows, AreMovedByTheLibraryFromMemoryThatIsUsedAgain) {
   RowsJob job({2}, 3);
   const auto rows = draw(1, tables, 2, 40);
   job.run(tables, rows, {.exchange = RowForm::kRows}, "rows");
-  EXPECT_EQ(job.calls(), 4U);  // To owners and to all, of each table.
+  EXPECT_EQ(job.calls(), 4U);  // To owners and to all ranks, for each table.
   job.run(tables, rows, {.exchange = RowForm::kTable}, "tables");
   EXPECT_EQ(job.calls(), 2U);
   const AllocationCounts before = job.job.device(0).allocation_counts();

@@ -1,4 +1,4 @@
-// Gradients in device memory, on devices that are host memory and seeded streams: the engines, the
+// Gradients in device memory, on devices that are host memory with seeded streams. Engines,
 // schedules and the order of launches are those of a GPU job, and every interleaving of engines and
 // streams can be replayed.
 
@@ -30,7 +30,7 @@ float element(int rank, std::size_t index, int iteration) {
   return static_cast<float>((rank + 1) * (static_cast<int>(index % 11) + 1) * (iteration + 1));
 }
 
-/// A training loop on every rank: a stream of its own writes the gradients, late.
+/// A training loop on every rank, where a separate stream writes the gradients late.
 class DeviceTraining {
  public:
   DeviceTraining(const std::vector<int>& nodes, const Options& options, std::uint64_t seed,
@@ -58,8 +58,8 @@ class DeviceTraining {
     for (const auto& group : groups) group->registration().wait(std::chrono::milliseconds(1));
   }
 
-  /// Enqueues the writes of one iteration, in another order on every rank, and marks each gradient
-  /// before its write has run.
+  /// Enqueues the writes of one iteration, in a different order on every rank, and marks each
+  /// gradient before its write has run.
   void mark_all(int iteration) {
     for (int rank = 0; rank < job.world_size(); ++rank) {
       std::vector<std::size_t> order(counts_.size());
@@ -88,7 +88,7 @@ class DeviceTraining {
 
   using Has = std::function<bool(int rank, std::size_t gradient)>;
 
-  /// The averages over all ranks of the gradients of those that `has` one.
+  /// The averages over all ranks of the gradients of ranks for which `has` is true.
   void expect_averages(
       int iteration, const Has& has = [](int, std::size_t) { return true; }) {
     for (int rank = 0; rank < job.world_size(); ++rank) {
@@ -128,8 +128,8 @@ struct DeviceCase {
 
 class DeviceGradients : public testing::TestWithParam<DeviceCase> {};
 
-// Buckets of one and of many gradients, small units, in the arena and packed. The host's
-// collectives report ranks that call them in different orders, so this shows the order of launches,
+// Buckets of one and of many gradients, small sizes, in the arena and packed. The host's
+// collectives report different orders of calls between ranks, so this checks the order of launches,
 // too.
 TEST_P(DeviceGradients, AverageForAnyInterleaving) {
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
@@ -152,7 +152,7 @@ TEST_P(DeviceGradients, AverageForAnyInterleaving) {
   }
 }
 
-// Zeros come behind whatever streams of the program do with the former values.
+// Zeros are written after the program's streams have used the former values.
 TEST_P(DeviceGradients, CountAsZerosWhereTheyAreAbsent) {
   const auto is_absent = [](int rank, std::size_t gradient, int iteration) {
     return gradient == 1 || (static_cast<std::size_t>(rank + iteration) + gradient) % 2 == 0;
@@ -166,7 +166,7 @@ TEST_P(DeviceGradients, CountAsZerosWhereTheyAreAbsent) {
     for (int iteration = 0; iteration < 2; ++iteration) {
       for (int rank = 0; rank < training.job.world_size(); ++rank) {
         for (std::size_t gradient = 0; gradient < kCounts.size(); ++gradient) {
-          // An absent one holds values that count nowhere.
+          // An absent gradient holds values that must not count.
           training.write(rank, gradient, iteration);
           const NativeStream stream{&training.stream(rank)};
           if (is_absent(rank, gradient, iteration)) {
@@ -244,7 +244,7 @@ TEST(DeviceEngine, AStreamWaitsInsteadOfTheProcessor) {
   }
 }
 
-// The end of an iteration that a stream waits for is not that of the next one, which has begun.
+// The end of an iteration that a stream waits for must not end the next one, which has begun.
 TEST(DeviceEngine, AGradientIsWaitedForInItsIteration) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -296,7 +296,7 @@ TEST(DeviceEngine, BitsDoNotDependOnTiming) {
   }
 }
 
-// Of the device never; of the heap, neither where there is one node. (Between nodes frames of the
+// No device memory is allocated, and on one node no heap memory. (Between nodes, frames of the
 // coordinator and messages of the in-process network take some.)
 TEST(DeviceEngine, ASteadyStepAllocatesNothing) {
   for (const std::vector<int>& nodes : std::initializer_list<std::vector<int>>{{4}, {2, 2}}) {
@@ -313,7 +313,7 @@ TEST(DeviceEngine, ASteadyStepAllocatesNothing) {
       training.mark_all(iteration);
       const test::AllocationCounter heap;
       training.job.run_until_idle();
-      if (nodes.size() == 1 && iteration >= 10) {  // Queues have grown to their size.
+      if (nodes.size() == 1 && iteration >= 10) {  // Queues have reached their final size.
         const std::size_t calls = heap.calls();
         const test::AllocationCounter idle;
         training.job.run_until_idle();

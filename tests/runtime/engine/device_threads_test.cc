@@ -1,5 +1,5 @@
-// Whole ranks with devices, one per thread: engine threads, device streams that are threads, a
-// user's thread with a stream of its own, so that the thread sanitizer sees all hand-overs.
+// Whole ranks with devices, one per thread: engine threads, device streams that are threads, and a
+// user's thread with its own stream, so that the thread sanitizer sees all hand-overs.
 
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ constexpr std::size_t kGradients = 4;
 constexpr std::size_t kCount = 1000;
 constexpr std::chrono::seconds kLimit{60};
 
-/// One rank of the job: what Runtime holds, with a device in host memory.
+/// One rank of the job: the members of Runtime, with a device in host memory.
 class DeviceRank {
  public:
   DeviceRank(Rendezvous& rendezvous, HostGroupHub& hub)
@@ -77,14 +77,14 @@ class DeviceRank {
     return group.iterations().wait(kLimit, {&stream()}, driver_.get());
   }
 
-  /// Runs an operation behind what the user's stream has to do.
+  /// Runs an operation after the work enqueued on the user's stream.
   void run(Operation operation) {
     operation.ready = stream_so_far();
     auto shared = std::make_shared<Operation>(std::move(operation));
     engine_->submit(shared);
     shared->ticket->wait(kLimit, driver_.get());
   }
-  /// Starts a message, likewise.
+  /// Starts a message after the work enqueued on the user's stream.
   std::shared_ptr<MessageCall> start(Message::Kind kind, const BufferView& buffer, int peer) {
     auto call = std::make_shared<MessageCall>();
     call->kind = kind;
@@ -165,7 +165,7 @@ TEST(DeviceThreads, StreamsComputeReduceAndUseTheResult) {
   });
 }
 
-// Parts of all ranks, by the device's collectives; then a message to the next one, through pinned
+// Device collectives on the parts of all ranks, then a message to the next rank through pinned
 // memory.
 TEST(DeviceThreads, BuffersTravelBehindTheirStreams) {
   auto endpoints = make_memory_rendezvous(kRanks, kLimit);

@@ -1,4 +1,4 @@
-// Whatever is thrown where an engine is at work: one error on all ranks, and nobody waits for ever.
+// Exceptions anywhere in an engine: all ranks get one error, and no thread waits for ever.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,10 +38,10 @@ using testing::Each;
 using testing::HasSubstr;
 
 constexpr Duration kTick = std::chrono::milliseconds(10);
-/// That something is thrown at.
+/// The rank on which something throws.
 constexpr int kFaulty = 1;
 
-/// Sparse, dense, and on a 16-bit wire.
+/// A sparse gradient, a dense one, and one on a 16-bit wire.
 std::vector<GradientSpec> model() {
   std::vector<GradientSpec> gradients{{.name = "sparse", .shape = {65, 64}},
                                       {.name = "bias", .shape = {65}},
@@ -50,8 +50,8 @@ std::vector<GradientSpec> model() {
   return gradients;
 }
 
-/// What a program does on each rank of a job: operations of all kinds, messages of all sizes and
-/// iterations of a gradient set. It goes on after errors.
+/// A program on each rank of a job: operations of all kinds, messages of all sizes and iterations
+/// of a gradient set. It goes on after errors.
 class Program {
  public:
   explicit Program(EngineJob& job) : job_(job) {}
@@ -86,7 +86,7 @@ class Program {
     }
   }
 
-  /// The error that ended the job on each rank; empty where it goes on.
+  /// The error that ended the job on each rank; empty if the job goes on.
   std::vector<std::string> failures() {
     std::vector<std::shared_ptr<Operation>> late;
     for (std::size_t rank = 0; rank < ranks(); ++rank) {
@@ -135,12 +135,12 @@ class Program {
 };
 
 struct Outcome {
-  std::size_t points = 0;  // that were passed
+  std::size_t points = 0;  // calls or allocations passed
   bool has_thrown = false;
   std::vector<std::string> failures = {};
 };
 
-/// Chunks are many, and all contributions are lent.
+/// Options with many chunks, for which all contributions are lent.
 Options options() {
   return {.link_costs = "memory_latency_us=0,private_read_us=0", .chunk_bytes = 512};
 }
@@ -165,7 +165,7 @@ Outcome run_with_call_fault(const std::vector<int>& nodes, std::size_t at) {
   return outcome;
 }
 
-/// The same at one request for memory within `poll`.
+/// Runs the program with a fault at one allocation within `poll`.
 Outcome run_with_allocation_fault(const std::vector<int>& nodes, std::size_t at) {
   std::size_t left = at;
   EngineJob job(ProcessGrid::with_node_sizes(nodes), options(), at, std::nullopt,
@@ -251,7 +251,7 @@ TEST(EngineException, OfACodecIsOneErrorOnAllRanks) {
   }
 }
 
-/// One rank of a job whose engine is driven by a thread of its own and by the one that waits.
+/// One rank of a job whose engine is driven by its own thread and by the waiting one.
 class DrivenRank {
  public:
   DrivenRank(Transport& transport, const ProcessGrid& grid, const WaitPolicy& policy)
@@ -266,7 +266,7 @@ class DrivenRank {
     engine_.submit(operation);
     return operation;
   }
-  /// Its error, or an empty text.
+  /// Runs the operation. Returns its error, or an empty text.
   std::string run(OperationKind kind, const std::string& name) {
     return error_after([&, operation = submit(kind, name)] {
       operation->ticket->wait_within({.time = std::chrono::seconds(60)}, &driver_);

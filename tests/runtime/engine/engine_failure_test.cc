@@ -1,4 +1,4 @@
-// What becomes of operations when ranks disagree, freeze, abort or close.
+// Operations when ranks disagree, freeze, abort or close.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,8 +32,8 @@ std::string error_of_wait(const Operation& operation) {
 
 class Disagreements : public testing::TestWithParam<std::vector<int>> {
  protected:
-  /// Submits one operation per rank whose threads block on it, runs to the end, and returns the one
-  /// error that all ranks must have.
+  /// Submits one operation per rank, each with a waiting thread, runs to the end, and returns the
+  /// one error that all ranks must have.
   std::string common_error(EngineJob& job, std::vector<Operation> operations) {
     std::vector<std::shared_ptr<Operation>> submitted;
     std::vector<std::thread> waiting;
@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Disagreements,
                                          std::vector<int>{1, 1}, std::vector<int>{2, 2}));
 
 // Rank 1 waits for 'y' while rank 0 waits for its gradients, of which rank 1 has marked one: the
-// set fails on both ranks, and the same name can be registered again.
+// set fails on both ranks, and the name can be registered again.
 TEST(Engine, AFailedGradientSetCanBeRegisteredAgain) {
   EngineJob job(ProcessGrid::with_node_sizes({2}), {.fusion_bytes = 0}, 18);
   const auto register_set = [&] {
@@ -174,7 +174,8 @@ TEST(Engine, AFailedGradientSetCanBeRegisteredAgain) {
   }
 }
 
-// Rank 1 registers its set once more before rank 0 has come: that is no vote for rank 0.
+// Rank 1 registers its set again before rank 0 has registered it: that must not count as rank 0's
+// vote.
 TEST(Engine, ASetThatIsRegisteredTwiceCountsOnce) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     EngineJob job(ProcessGrid::with_node_sizes({2}), {}, seed);
@@ -206,8 +207,8 @@ TEST(Engine, ASetThatIsRegisteredTwiceCountsOnce) {
   }
 }
 
-// Rank 0 has begun both buckets of its set, rank 1 neither; rank 1 waits for 'y' instead. What rank
-// 0 has under way is given up, all ranks have one error, and what comes next works.
+// Rank 0 has begun both buckets of its set, rank 1 neither; rank 1 waits for 'y' instead. Rank 0's
+// buckets are abandoned, all ranks get one error, and later operations work.
 TEST(Engine, ARejectedBucketThatIsRunningIsAbandoned) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     EngineJob job(ProcessGrid::with_node_sizes({3}), {.fusion_bytes = 0}, seed);
@@ -255,7 +256,7 @@ TEST(Engine, ARejectedBucketThatIsRunningIsAbandoned) {
     EXPECT_EQ(errors[1], errors[0]);
     EXPECT_EQ(errors[2], errors[0]);
     EXPECT_TRUE(groups[1]->failed());
-    // Nothing of it is left, once the inquiries under way are answered.
+    // No trace is left once the open inquiries are answered.
     job.run_until_idle(kTick);
 
     std::vector<std::vector<float>> data(3, std::vector<float>(100, 1.0F));
@@ -344,14 +345,14 @@ TEST(Engine, EveryTicketIsAnsweredWhenARankAborts) {
   EXPECT_THAT(error_of(*late), HasSubstr("rank 2 left"));
 }
 
-// There is nobody whom the news would have to reach, so that no time has to pass.
+// There is no peer that needs the error, so no time has to pass.
 TEST(Engine, ARankWithoutPeersEndsAtOnceWhenItAborts) {
   EngineJob job(ProcessGrid::with_node_sizes({1}), {}, 3);
   job.engine(0).abort({.code = ErrorCode::kInternal, .rank = 0, .what = "broke"});
   job.run_until([&] { return job.engine(0).ended(); });
 }
 
-// However short the time-out of the waits is, they learn who is missing first.
+// However short the time-out of the waits is, they first learn which rank is missing.
 TEST(Engine, AStallIsNamedBeforeTheWaitsTimeOut) {
   for (const int seconds : {1, 3, 12, 15, 60, 600}) {
     for (const std::vector<int>& nodes : {std::vector<int>{3}, {1, 1}, {2, 1}}) {
@@ -363,7 +364,7 @@ TEST(Engine, AStallIsNamedBeforeTheWaitsTimeOut) {
       for (int rank = 0; rank < job.world_size(); ++rank) {
         if (rank == 1) continue;
         operations.push_back(job.submit(rank, test::all_reduce("x", data)));
-        operations.back()->ticket->event();  // Somebody waits.
+        operations.back()->ticket->event();  // Counts as waiting.
       }
       const TimePoint begin = job.clock().now();
       job.finish(operations, Duration(timeout) / 1000);

@@ -42,7 +42,7 @@ TEST_P(EngineShapes, AllReduceSumsForAnyInterleaving) {
                   seed);
     for (const std::size_t count : std::initializer_list<std::size_t>{0, 1, 3, 64, 331}) {
       std::vector<std::vector<float>> data(static_cast<std::size_t>(job.world_size()));
-      // Twice: the second use takes the plan of the first.
+      // The second use takes the plan of the first.
       for (int use = 0; use < 2; ++use) {
         std::vector<std::shared_ptr<Operation>> operations;
         for (int rank = 0; rank < job.world_size(); ++rank) {
@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, GradientSets,
                                          std::vector<int>{4}, std::vector<int>{1, 1},
                                          std::vector<int>{2, 2}, std::vector<int>{2, 1, 1}));
 
-// Same plan, same inputs: same bits for every interleaving, and with `direct` for every fusion
+// Equal plans and inputs give equal bits for every interleaving, and with `direct` for every fusion
 // limit.
 TEST(Engine, BitsDoNotDependOnTimingOrFusion) {
   std::vector<float> reference;
@@ -190,7 +190,7 @@ TEST(Engine, BitsDoNotDependOnTimingOrFusion) {
   }
 }
 
-// Each input rounded once, summed in fp32 in rank order, scaled, rounded once.
+// Each input is rounded once, summed in fp32 in rank order, scaled, and rounded once.
 TEST(Engine, SixteenBitWireRoundsOnce) {
   EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.algorithm = "direct"}, 3);
   constexpr std::size_t kElements = 257;
@@ -221,9 +221,9 @@ TEST(Engine, SixteenBitWireRoundsOnce) {
   }
 }
 
-// Gradients far from float16's range are found by their exponents after a few iterations, alike on
-// all ranks, for every schedule that 16-bit buckets may take; one that is not finite stays so, and
-// changes no exponent.
+// Gradients far from float16's range: after a few iterations exponents are adapted, equally on all
+// ranks, for every schedule that 16-bit buckets may take. A gradient that is not finite stays so,
+// and changes no exponent.
 TEST(Engine, Float16WireFindsTheRangeOfEachGradient) {
   constexpr std::size_t kElements = 1031;
   constexpr int kJobRanks = 3, kIterations = 12, kInfiniteAt = 9;
@@ -278,7 +278,8 @@ TEST(Engine, Float16WireFindsTheRangeOfEachGradient) {
       EXPECT_EQ(std::isinf(at(groups[2], 0)[7]), iteration == kInfiniteAt);
       if (iteration < kInfiniteAt - 1) continue;
       for (std::size_t i = 0; i < kElements; ++i) {
-        // Contributions, a node's sum and the mean are rounded once each, within one binade of it.
+        // Contributions, a node's sum and the mean are rounded once each, within one binade of the
+        // mean.
         const double bound = 3 * 0x1p-11 * 1.5;
         EXPECT_NEAR(at(groups[1], 1)[i] / mean[i], 1.0, bound) << i;
         if (iteration == kInfiniteAt && i == 7) continue;

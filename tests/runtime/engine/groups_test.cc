@@ -1,4 +1,4 @@
-// Groups of ranks: founded by their members only, independent of each other, and given back.
+// Groups of ranks: created by their members only, independent of each other, and released.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,10 +45,10 @@ std::string error_of(TicketState& ticket) {
   }
 }
 
-/// What one member has begun.
+/// An operation that one member has begun.
 struct Work {
   std::function<bool()> done;
-  std::function<void()> expect_right;  ///< Before: it is done.
+  std::function<void()> expect_right;  ///< Before: the ticket is done.
 };
 
 /// A call that all members of a group make.
@@ -58,7 +58,7 @@ int rank_of_job(const GroupEngine& member, int rank) {
   return member.ranks()[static_cast<std::size_t>(rank)];
 }
 
-/// In the group's own ranks, with the last one as root.
+/// Ranks are those of the group, and the last one is the root.
 Work begin_collective(GroupEngine& member, const test::CollectiveCall& call, bool is_uneven,
                       bool in_place) {
   struct State {
@@ -85,7 +85,7 @@ Work begin_collective(GroupEngine& member, const test::CollectiveCall& call, boo
               }};
 }
 
-/// Each member has a row of its own and two of a row that all have.
+/// Each member has one row of its own, and two with an index that all members have.
 Work begin_rows(GroupEngine& member, RowForm exchange) {
   static const Options options{.arena_bytes = GroupJob::kJobArena};
   static const LinkCosts costs;
@@ -152,7 +152,8 @@ Work begin_messages(GroupEngine& member, std::size_t count) {
               }};
 }
 
-/// Every collective, of equal and of uneven parts, out of place and in place; rows and messages.
+/// Every collective, with equal and with unequal parts, out of place and in place; rows and
+/// messages.
 std::vector<GroupCall> group_calls() {
   std::vector<GroupCall> calls;
   for (const test::CollectiveCall& call : test::every_collective_call()) {
@@ -174,8 +175,8 @@ std::vector<GroupCall> group_calls() {
   return calls;
 }
 
-/// All members of these groups make every `stride`-th call from the one at `first` on, twice and in
-/// an order of the seed.
+/// All members of these groups make every `stride`-th call from call `first` on, twice and in an
+/// order given by the seed.
 void expect_groups_work(GroupJob& job,
                         const std::vector<std::vector<std::shared_ptr<GroupEngine>>>& groups,
                         std::mt19937_64& generator, std::size_t first = 0, std::size_t stride = 4) {
@@ -222,7 +223,7 @@ TEST(Groups, EverySubsetOfFiveRanksWorksBesideAllOthers) {
       std::ranges::shuffle(ranks, generator);
       subsets.push_back(ranks);
     }
-    std::vector<std::pair<std::size_t, std::size_t>> order;  // subset, place in it
+    std::vector<std::pair<std::size_t, std::size_t>> order;  // subset, index in it
     std::map<std::pair<std::size_t, std::size_t>, std::shared_ptr<GroupFounding>> foundings;
     for (std::size_t subset = 0; subset < subsets.size(); ++subset) {
       for (std::size_t i = 0; i < subsets[subset].size(); ++i) order.emplace_back(subset, i);
@@ -244,7 +245,7 @@ TEST(Groups, EverySubsetOfFiveRanksWorksBesideAllOthers) {
         ASSERT_EQ(groups[subset].back()->rank(), static_cast<int>(i));
       }
     }
-    // Each third of the calls meets each grid once.
+    // Each third of the calls runs on each grid once.
     expect_groups_work(job, groups, generator, seed % 3, 3);
     for (const auto& group : groups) release(job, group);
   }
@@ -305,7 +306,7 @@ TEST(Groups, ARankThatIsLostToOneIsLostToTheJob) {
   }
 }
 
-// Rank 1 of the job, and not the second member of the group, which is rank 0.
+// The error means rank 1 of the job, which is not the second member of the group (rank 0).
 TEST(Groups, AnErrorInTheNumbersOfTheJobNamesNoMember) {
   GroupJob job(ProcessGrid::with_node_sizes({3}), 6);
   const auto group = job.found_all({2, 0}, "g");

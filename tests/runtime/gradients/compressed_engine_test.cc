@@ -1,4 +1,4 @@
-// Gradient sets that travel sparsely, through engines in one thread: every interleaving is seeded.
+// Sparse gradient sets, through engines in one thread with seeded interleavings.
 
 #include <algorithm>
 #include <bit>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kSteps = 3;
 
-/// Matrices in two specs and on a 16-bit wire, and biases between them, which travel dense.
+/// Matrices with two specs and on a 16-bit wire, and biases between them, which are sent dense.
 std::vector<GradientSpec> model() {
   std::vector<GradientSpec> gradients;
   for (const char* name : {"a", "b", "c"}) {
@@ -37,8 +37,8 @@ std::vector<GradientSpec> model() {
   return gradients;
 }
 
-/// What all ranks get in all steps, as bits; the same order of marking, values and so on for a
-/// seed, but for `seed`, which decides who is ready and polls when.
+/// The results of all ranks in all steps, as bits. Values do not depend on `seed`, which only
+/// decides the order in which gradients are ready and engines polled.
 std::vector<std::uint32_t> run(const std::vector<int>& nodes, std::size_t fusion_bytes,
                                std::uint64_t seed) {
   test::EngineJob job(ProcessGrid::with_node_sizes(nodes),
@@ -83,7 +83,7 @@ std::vector<std::uint32_t> run(const std::vector<int>& nodes, std::size_t fusion
   return bits;
 }
 
-// I9: what is fused, what is ready when, and who polls when, changes no bit of any result.
+// I9: neither fusion nor the order of readiness or of polls changes any bit of a result.
 TEST(CompressedEngine, NeitherFusionNorTheOrderOfReadinessChangesABit) {
   for (const std::vector<int>& nodes : {std::vector<int>{2}, {1, 1, 1}, {2, 2}}) {
     const std::vector<std::uint32_t> expected = run(nodes, 0, 0);

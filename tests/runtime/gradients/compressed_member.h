@@ -11,7 +11,7 @@
 
 #include "tests/support/runtime_job.h"
 
-/// Jobs of whole runtimes with one gradient set that travels sparsely.
+/// Jobs of whole runtimes with one sparse gradient set.
 namespace kolo::test {
 
 using Tensors = std::vector<std::vector<float>>;
@@ -22,7 +22,8 @@ inline std::vector<GradientSpec> model() {
           {.name = "second", .shape = {64, 90}}};
 }
 
-/// Small multiples of `unit`, a power of two, so that all sums are exact: of one rank and step.
+/// Gradients of one rank and step: small multiples of `unit`, a power of two, so that all sums are
+/// exact.
 inline Tensors gradients_of(int rank, std::size_t step, float unit = 0x1p-6f) {
   std::mt19937 random(static_cast<unsigned>(rank) * 1000u + static_cast<unsigned>(step));
   Tensors tensors;
@@ -53,7 +54,7 @@ class Member {
   Runtime& runtime() { return runtime_; }
   GradientSet& set() { return set_; }
 
-  /// The results of an iteration over these gradients.
+  /// The results of an iteration with these gradients.
   Tensors reduce(const Tensors& gradients) {
     for (std::size_t i = gradients.size(); i-- > 0;) {
       const BufferView view = set_.view(i);
@@ -91,7 +92,7 @@ inline void run(const Setting& setting, const std::function<void(Member&)>& body
   });
 }
 
-/// What rank 0 gets in each step.
+/// The results of each step on rank 0.
 inline std::vector<Tensors> results_of(const Setting& setting, std::size_t steps) {
   std::vector<Tensors> results;
   run(setting, [&](Member& member) {

@@ -1,4 +1,4 @@
-// What comes out of gradient sets that travel sparsely, through the public interface.
+// Results of sparse gradient sets, through the public interface.
 
 #include <cmath>
 #include <cstddef>
@@ -42,8 +42,8 @@ TEST(CompressedSet, SendsAFewOfEachLargeTensorAndAllOfSmallOnes) {
   });
 }
 
-// What came and what is left add up to what was put in, element by element, after any number of
-// steps; a flush brings all the rest.
+// Results and residuals add up to the inputs, element by element, after any number of steps; a
+// flush delivers the rest.
 TEST(CompressedSet, NothingIsLostOverStepsAndAFlushBringsTheRest) {
   for (const char* spec : {"topk(0.05)", "topk(0.05,rule=lossless)", "topk(0.02,bf16)",
                            "topk(0.05,route=allgather)", "topk(0.05,warmup=2,ramp=3)"}) {
@@ -90,8 +90,8 @@ TEST(CompressedSet, NeitherFusionNorRouteChangesABit) {
   }
 }
 
-// Density one sends everything in every step, so that velocity and residual do what an optimizer's
-// momentum would have done to dense gradients.
+// Density one sends everything in every step, so velocity and residual must act on gradients as an
+// optimizer's momentum acts on dense ones.
 TEST(CompressedSet, MomentumIsCorrectedLikeTheOptimizers) {
   std::vector<Tensors> sent = results_of({.compression = "topk(0.05,fp32,dgc=0.5,warmup=9)"}, 4);
   const std::vector<Tensors> dense = results_of({.compression = "none"}, 4);
@@ -105,7 +105,7 @@ TEST(CompressedSet, MomentumIsCorrectedLikeTheOptimizers) {
   }
 }
 
-// Counted in iterations, also those that were skipped, and only for what is sparse later.
+// Warm-up counts iterations, also skipped ones, and only for gradients that are sparse later.
 TEST(CompressedSet, TellsItsDenseStepsAtTheStart) {
   run({.compression = "topk(0.05,warmup=2,ramp=4)", .ranks = 2}, [&](Member& member) {
     for (std::size_t step = 0; step < 4; ++step) {
@@ -116,7 +116,7 @@ TEST(CompressedSet, TellsItsDenseStepsAtTheStart) {
       if (step == 0) gradients[0][0] = std::numeric_limits<float>::infinity();
       member.reduce(gradients);
     }
-    // A flush is dense, and brings what has waited.
+    // A flush is dense, and delivers the residuals.
     member.set().flush_residuals();
     EXPECT_FALSE(member.set().is_warming_up(0));
     member.reduce(5);

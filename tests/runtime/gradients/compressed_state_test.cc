@@ -1,4 +1,4 @@
-// What gradient sets that travel sparsely keep from step to step, save and take over.
+// State of sparse gradient sets: kept between steps, saved and restored.
 
 #include <cmath>
 #include <cstddef>
@@ -17,13 +17,13 @@
 namespace kolo::test {
 namespace {
 
-/// Of a saved state, without its step number.
+/// The residuals of a saved state, without its step number.
 FeedbackState residuals(const GradientSet& set) {
   return compression_state_from(set.save_compression()).feedback;
 }
 
-// An infinity anywhere, in a sparse tensor or a dense one, on any rank, leaves every residual bit
-// of every rank as it was; all see that the results are not finite, and the next step works.
+// An infinity anywhere, in a sparse or dense tensor on any rank, changes no bit of any rank's
+// residuals; all ranks see that the results are not finite, and the next step works.
 TEST(CompressedState, AStepThatIsNotFiniteLeavesNoTrace) {
   for (const std::size_t tensor : std::initializer_list<std::size_t>{0, 1, 2}) {
     for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
@@ -48,7 +48,7 @@ TEST(CompressedState, AStepThatIsNotFiniteLeavesNoTrace) {
   }
 }
 
-// I12. What is beyond a float16 as it is shows whether exponents are part of the state.
+// I12. Values beyond float16's range show whether exponents are part of the state.
 TEST(CompressedState, ASavedStateGoesOnBitForBit) {
   constexpr float kSmall = 0x1p-60f;
   for (const char* spec :
@@ -77,8 +77,8 @@ TEST(CompressedState, ASavedStateGoesOnBitForBit) {
   }
 }
 
-// I12: what four ranks had not sent is worth as much among two or eight: after a flush, sums (and
-// averages, by how they are divided) are what they would have been.
+// I12: residuals of four ranks keep their weight on two or eight ranks: after a flush, sums (and
+// averages, up to their divisors) are unchanged.
 TEST(CompressedState, AStateGoesOnAmongOtherRanks) {
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage}) {
     Setting setting{

@@ -1,4 +1,4 @@
-// Waits for single gradients of a set, in a call and through a descriptor.
+// Waits for single gradients of a set, by a call and through a descriptor.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ using testing::Not;
 constexpr std::size_t kWaited = 6;  // Gradients.
 constexpr milliseconds kAtOnce{1}, kWithoutEnd{0};
 
-/// Two gradients share a bucket: 0 and 1, 2 and 3, 4 and 5.
+/// Gradients 0 and 1 share a bucket, as do 2 and 3, and 4 and 5.
 class WaitedSet {
  public:
   explicit WaitedSet(const std::vector<int>& nodes, std::uint64_t seed = 1,
@@ -129,7 +129,7 @@ TEST(GradientWaits, AreForSetsWhoseGradientsAreAllMarked) {
   EXPECT_TRUE(set.group(0).wait(kAtOnce));
 }
 
-// One that waits, and one that comes later.
+// One thread waits already, another begins later.
 TEST(GradientWaits, GetTheErrorOfTheSet) {
   WaitedSet set({1, 1});
   for (std::size_t g = 0; g < kWaited; ++g) set.mark(0, g, 1);
@@ -172,7 +172,7 @@ TEST(GradientEvents, TellOfEachBucketThatIsOver) {
       for (const std::size_t g : {5U, 4U, 1U, 0U}) set.mark(1, g, value);
       set.job().run_until_idle();
       EXPECT_TRUE(is_raised(group));
-      // Indices that nobody took are forgotten with their iteration.
+      // Indices that were not taken are dropped at the end of their iteration.
       if (iteration != 2) {
         EXPECT_THAT(group.take_combined(), ElementsAre(0, 1, 4, 5));
       }
@@ -194,7 +194,7 @@ TEST(GradientEvents, AreRaisedWhenTheyComeLate) {
   EXPECT_THAT(set.group(0).take_combined(), ElementsAre(0, 1, 2, 3, 4, 5));
 }
 
-// The weights by which gradients are divided are over after the last gradient is marked.
+// The weights that divide gradients are complete after the last gradient is marked.
 TEST(GradientEvents, TellOfGradientsThatAreDivided) {
   WaitedSet set({2}, 1, {.op = ReduceOp::kAverage, .divisor = Divisor::kContributingRanks});
   ASSERT_FALSE(is_raised(set.group(0)));
@@ -226,7 +226,7 @@ TEST(GradientEvents, StayRaisedOnceTheSetHasFailed) {
   }
 }
 
-// A thread sleeps until another one, which drives, has its gradient.
+// A thread sleeps until the driving thread has combined its gradient.
 TEST(GradientWaits, AreWokenByTheThreadThatDrives) {
   WaitedSet set({1, 1});
   for (std::size_t g = 0; g < kWaited; ++g) set.mark(0, g, 1);

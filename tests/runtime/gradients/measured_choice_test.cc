@@ -1,5 +1,5 @@
-// Sets whose compression is left to "auto", on engines that share a thread: they travel dense until
-// steps are measured. Time is the test's, so what is decided is known.
+// Sets whose compression is "auto", on engines that share a thread: gradients are sent dense until
+// steps are measured. The test controls the clock, so the decision is known.
 
 #include <algorithm>
 #include <atomic>
@@ -31,10 +31,10 @@ using testing::HasSubstr;
 constexpr std::size_t kFirst = 0, kBias = 1, kNamed = 2, kLast = 3;
 constexpr std::size_t kSparseSteps = 4;
 
-/// On links that take a second for 4 kB: 8 to 17 s for all matrices, and less than one for 5 %.
+/// Links that take a second for 4 kB: 8 to 17 s for all matrices, and less than one for 5 %.
 Options options() { return {.algorithm = "direct", .link_costs = "network_bytes_per_us=0.004"}; }
 
-/// What one rank sees of a step: it computes, then waits.
+/// One rank's times in a step: it computes, then waits.
 struct Times {
   milliseconds compute{0};
   milliseconds waits{0};
@@ -42,8 +42,7 @@ struct Times {
 
 class MeasuredJob {
  public:
-  /// Gradients are small multiples of `unit`: of a power of two, so that all sums are exact, or
-  /// not.
+  /// Gradients are small multiples of `unit`. If that is a power of two, all sums are exact.
   MeasuredJob(const std::vector<int>& nodes, const std::string& rules, std::uint64_t seed,
               float unit = 0x1p-6F)
       : unit_(unit),
@@ -54,7 +53,7 @@ class MeasuredJob {
                                              {.name = "bias", .shape = {65}},
                                              {.name = "named", .shape = {64, 66}},
                                              {.name = "last", .shape = {65, 64}}};
-      // Others live in the arena.
+      // The other gradients live in the arena.
       gradients[kLast].data = memory_[static_cast<std::size_t>(rank)].data();
       resolve_compression(gradients, CompressionRules::parse(rules));
       CompressionChoices choices =
@@ -71,7 +70,7 @@ class MeasuredJob {
   int ranks() const { return job_.world_size(); }
   GradientGroup& group(int rank) { return *groups_[static_cast<std::size_t>(rank)]; }
 
-  /// What rank 0 gets, as bits; `times` by rank, the last one for all others.
+  /// The results on rank 0, as bits; `times` by rank, the last one for all others.
   std::vector<std::uint32_t> step(const std::vector<Times>& times) {
     for (int rank = 0; rank < ranks(); ++rank) mark_all(rank);
     ++step_;
@@ -104,7 +103,7 @@ class MeasuredJob {
     return bits;
   }
 
-  /// Of rank 0.
+  /// Values on rank 0.
   std::span<const float> values(std::size_t gradient) {
     const BufferView& view = group(0).view(gradient);
     return {static_cast<const float*>(view.data), view.count};
@@ -114,7 +113,7 @@ class MeasuredJob {
     return group(0).summary().compression_decisions.at(i);
   }
 
-  /// All that was marked so far, over all ranks.
+  /// The sums of all marked gradients so far, over all ranks.
   const std::vector<std::vector<double>>& marked() const { return marked_; }
 
   void mark_all(int rank) {
@@ -151,7 +150,7 @@ const std::vector<Times> kMostlyComputing = {
 
 class MeasuredChoice : public testing::TestWithParam<std::vector<int>> {};
 
-// Dense first, then sparse, from the same step on all ranks; nothing is lost on the way, and no
+// Dense first, then sparse, from the same step on all ranks; nothing is lost in between, and no
 // gradient moves.
 TEST_P(MeasuredChoice, StepsThatMostlyWaitBecomeSparse) {
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
@@ -203,7 +202,7 @@ TEST_P(MeasuredChoice, StepsThatMostlyComputeStayDense) {
   EXPECT_THAT(job.decision().reason, HasSubstr("with top-k"));
 }
 
-// The program waits for an event from its last mark on, so that it has nothing else to do.
+// From its last mark on the program waits for an event, so it has nothing else to do.
 TEST(MeasuredTimes, AnEventCountsAsAWaitSinceTheLastMark) {
   MeasuredJob job({1, 1}, kRules, 7);
   for (int rank = 0; rank < job.ranks(); ++rank) job.group(rank).iterations().event();
@@ -211,7 +210,7 @@ TEST(MeasuredTimes, AnEventCountsAsAWaitSinceTheLastMark) {
   EXPECT_THAT(job.decision().reason, HasSubstr("120.00 s, 120.00 s of it waiting"));
 }
 
-// Who names what was chosen, gets the same bits, and may go on from its checkpoint.
+// Naming the chosen compression gives the same bits, and can continue from the checkpoint.
 TEST_P(MeasuredChoice, TheDecisionCanBeNamed) {
   MeasuredJob chosen(GetParam(), "auto(0.05,dgc)", 1);
   for (std::size_t i = 0; i < kMeasuredIterations; ++i) chosen.step(kMostlyWaiting);
@@ -238,9 +237,10 @@ TEST_P(MeasuredChoice, TheDecisionCanBeNamed) {
   }
 }
 
-// Without momentum, dense steps of a named warm-up are the measured ones, bit for bit.
+// Without momentum, the dense steps of a named warm-up equal the measured ones, bit for bit.
 TEST_P(MeasuredChoice, ANamedDecisionGivesTheSameBits) {
-  // Even nodes sum among themselves first, where the measured steps sum in the order of all ranks.
+  // With even nodes, ranks first sum within a node; the measured steps sum in the order of all
+  // ranks.
   const float unit = GetParam() == std::vector<int>{2, 2} ? 0x1p-6F : 0.1F;
   MeasuredJob chosen(GetParam(), "auto(0.05)", 4, unit);
   std::vector<std::vector<std::uint32_t>> results;
@@ -262,7 +262,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MeasuredChoice,
                            return "Nodes" + name;
                          });
 
-// Of 19 steps the first is not measured and three are cold: of fifteen, two say wait.
+// Of 19 steps the first is not measured and three are cold; two of the other fifteen wait.
 TEST(MeasuredTimes, ColdStepsDoNotCount) {
   MeasuredJob job({1, 1}, kRules, 13);
   for (std::size_t i = 0; i < kMeasuredIterations; ++i) {
@@ -271,7 +271,7 @@ TEST(MeasuredTimes, ColdStepsDoNotCount) {
   EXPECT_EQ(job.decision().path, "dense") << job.decision().reason;
 }
 
-// Callers that prepare for sparse steps, as adaptive optimizers do, know while there is time.
+// Callers that prepare for sparse steps, such as adaptive optimizers, know in time.
 TEST(MeasuredTimes, GradientsAreUndecidedUntilTheVote) {
   MeasuredJob job({1, 1}, kRules, 19);
   for (std::size_t i = 0; i < kMeasuredIterations; ++i) {
@@ -284,7 +284,7 @@ TEST(MeasuredTimes, GradientsAreUndecidedUntilTheVote) {
   EXPECT_TRUE(job.is_sparse(kFirst));
 }
 
-// What the others wait for a late rank is computing, not waiting: the last one's times count.
+// Waiting for a late rank counts as computing: the times of the last rank decide.
 TEST(MeasuredTimes, ThoseOfTheLastRankDecide) {
   const std::vector<Times> late = {{.compute = milliseconds(100), .waits = milliseconds(50'000)},
                                    {.compute = milliseconds(50'000), .waits = milliseconds(100)},
@@ -312,8 +312,8 @@ TEST(MeasuredTimes, ThePlanIsWholeWhenItIsReadWhileItChanges) {
   EXPECT_TRUE(job.is_sparse(kFirst));
 }
 
-// Rank 2 has not finished the iteration that ends with the vote; ranks 0 and 1 use other names
-// meanwhile, which need buckets of their own.
+// Rank 2 has not finished the iteration that ends with the vote; ranks 0 and 1 meanwhile use new
+// names, which need their own buckets.
 TEST(MeasuredTimes, NewTensorsAreAgreedOnWhileARankIsLateForTheVote) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -344,7 +344,7 @@ TEST(MeasuredTimes, NewTensorsAreAgreedOnWhileARankIsLateForTheVote) {
   }
 }
 
-// A thread that waits for the outcome of the vote learns why it does not come.
+// A thread that waits for the result of the vote gets the reason why there is none.
 TEST(MeasuredTimes, ARankThatLeavesDuringTheVoteEndsTheWaitOfAll) {
   std::size_t in_vote = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {

@@ -9,7 +9,7 @@ using std::chrono::microseconds;
 
 constexpr DenseSteps kNothing = {};
 
-/// A user's thread whose steps take as long as the test says.
+/// A user's thread whose steps take the times that the test sets.
 class User {
  public:
   StepTimes& times() { return times_; }
@@ -25,7 +25,7 @@ class User {
     begin_wait(wait_us);
     times_.end_step();
   }
-  /// One step whose beginning is unknown, and three cold ones: shorter than all that follow.
+  /// One step with an unknown begin, and three cold ones: shorter than all later ones.
   void warm_up() {
     step(0, 0);
     for (int i = 0; i < 3; ++i) step(1, 1);

@@ -1,5 +1,5 @@
-// Gradients that not every rank has in every iteration, through engines in one thread: every
-// interleaving is seeded.
+// Gradients that some ranks do not have in every iteration, through engines in one thread with
+// seeded interleavings.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ using test::EngineJob;
 constexpr int kIterations = 3;
 const std::vector<std::size_t> kElements = {5, 64, 1, 100, 33, 4160, 17, 4096};
 
-/// Whether a rank lacks a gradient; all ranks lack some, and none lacks all.
+/// Whether a rank lacks a gradient. Every rank lacks some, and none lacks all.
 bool is_absent(int rank, std::size_t gradient, int iteration) {
   return gradient == 2 || (static_cast<std::size_t>(rank + iteration) + gradient) % 3 == 0;
 }
@@ -69,7 +69,7 @@ class UnevenJob {
       for (std::size_t count : kElements) {
         auto& mine = memory_[static_cast<std::size_t>(rank)].emplace_back(count);
         const std::size_t index = specs.size();
-        // Of two dimensions, so that large ones may travel sparsely.
+        // Two dimensions, so that large ones may be sent sparsely.
         specs.push_back({.name = "g" + std::to_string(index), .shape = {count, 1}});
         if (count % 64 == 0) specs.back().shape = {count / 64, 64};
         if (index % 2 == 1) specs.back().data = mine.data();
@@ -129,7 +129,7 @@ class UnevenJob {
   std::vector<std::shared_ptr<GradientGroup>> groups_;
 };
 
-/// Everything that all ranks have after all iterations, as bytes.
+/// Everything that ranks have after all iterations, as bytes.
 struct Outcome {
   std::vector<float> results;
   std::vector<CompressionState> states;
@@ -156,8 +156,8 @@ Outcome outcome_of(const Set& set, Absence absence, std::uint64_t seed) {
   return outcome;
 }
 
-// On a wire of float32 and float16, sparse with residuals and momentum: results, and what each rank
-// keeps for later iterations, are those of zeros.
+// On a float32 and on a float16 wire, sparse with residuals and momentum: results and state for
+// later iterations are those of zeros.
 TEST(AbsentGradients, CountAsZerosBitForBit) {
   const std::string sparse = "g5=topk(0.05,route=owners),g7=topk(0.05,dgc)";
   std::uint64_t seed = 0;
@@ -203,7 +203,7 @@ TEST(AbsentGradients, ChangeNoMinimumMaximumOrProduct) {
 
 double samples_of(int rank, int iteration) { return 2.5 * ((rank + iteration) % 3); }
 
-// Also with zero samples, and of gradients that no rank has.
+// Also with zero samples, and for gradients that no rank has.
 TEST(Divisors, AreTheRanksOrSamplesThatHaveAGradient) {
   std::uint64_t seed = 0;
   for (const std::vector<int>& nodes : {std::vector<int>{1}, {3}, {1, 1, 1}, {2, 2}}) {

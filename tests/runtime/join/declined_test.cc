@@ -1,4 +1,4 @@
-// What a rank without data has no part in is the same error on all ranks.
+// Operations in which a rank without data cannot take part fail with the same error on all ranks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ struct DeclinedCase {
   const char* text;  ///< As the error describes it.
   const char* why;
   OperationKind kind;
-  bool is_to_last = false;  ///< The last rank, which is the one that has joined, is the root.
+  bool is_to_last = false;  ///< The last rank, which has joined, is the root.
   bool is_in_place = false;
   ReduceOp op = ReduceOp::kSum;
   Scales scales = {};
@@ -63,8 +63,8 @@ const DeclinedCase kCases[] = {
      {.before = 2}},
 };
 
-/// Ranks but the last use the operation while that one has joined. If they know it from before, it
-/// may be eager, so that it ends on some of them before the news comes.
+/// All ranks but the last use the operation after the last one has joined. If they know it already,
+/// it may be eager, so that it ends on some of them before the news arrives.
 void decline(const std::vector<int>& nodes, const DeclinedCase& what, bool is_known,
              unsigned seed) {
   EngineJob job(ProcessGrid::with_node_sizes(nodes), options(), seed);
@@ -96,7 +96,7 @@ void decline(const std::vector<int>& nodes, const DeclinedCase& what, bool is_kn
   }
   if (is_known) job.poll(1000);
   ASSERT_FALSE(job.engine(0).failure()) << job.engine(0).failure()->to_string();
-  // All go on, with this name, too.
+  // All ranks go on, also with this name.
   std::vector<std::vector<float>> sums(static_cast<std::size_t>(ranks), {1, 2});
   for (const char* name : {"y", "x"}) {
     operations.clear();

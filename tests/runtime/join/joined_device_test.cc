@@ -1,4 +1,4 @@
-// What a rank that has joined needs on its device.
+// A joined rank's part in operations on device memory.
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ TEST(JoinedDevices, KeepMemoryFromOneOperationToTheNext) {
                                .tensors = test::in_place({data.data(), count, DType::kFloat32}),
                                .op = ReduceOp::kMin})});
     EXPECT_EQ(data[count - 1], 1.0f);
-    job.poll(200);  // Rank 1 has done its part, too.
+    job.poll(200);  // Rank 1 has also done its part.
     const std::size_t now = job.device(1).allocation_counts().allocations;
     if (use > 1) {
       EXPECT_EQ(now, allocations) << "use " << use;

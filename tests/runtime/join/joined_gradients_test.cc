@@ -1,4 +1,4 @@
-// Gradient sets of which some ranks have no more data.
+// Gradient sets for which some ranks have no more data.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ class UnevenIterations {
       for (const Rank& rank : ranks_) EXPECT_EQ(outcome(*rank.ticket), outcome(*ranks_[0].ticket));
       begins_at_ += 5;
     }
-    // What the ranks that had joined have of the last iteration is what all have.
+    // Ranks that had joined have the same values of the last iteration as all others.
     for (std::size_t g = 0; g < kCounts.size(); ++g) {
       for (const Rank& rank : ranks_) {
         EXPECT_TRUE(std::ranges::equal(values(rank, g), values(ranks_[0], g)));

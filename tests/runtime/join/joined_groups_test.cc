@@ -1,4 +1,4 @@
-// Groups that are founded while some ranks have run out of data.
+// Groups that are created while some ranks have run out of data.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ void run_until_all_joined(GroupJob& job, const JoinTickets& tickets) {
   });
 }
 
-/// Their errors, or empty texts.
+/// The errors of all creations; empty without one.
 std::vector<std::string> errors_of(GroupJob& job, const Foundings& foundings) {
   job.run_until([&] {
     return std::ranges::all_of(foundings, [](const auto& each) { return each->ticket.done(); });
@@ -56,8 +56,8 @@ class JoinedFounding : public ::testing::TestWithParam<std::vector<int>> {
   const ProcessGrid grid_ = ProcessGrid::with_node_sizes(GetParam());
 };
 
-// Whoever of them it is that has joined, the one that collects included, and whenever the news
-// comes. Then the same ranks found the group that they could not found before.
+// Whichever member has joined, the collecting one included, and whenever the news arrives, all get
+// the error. Then the same ranks can create the group.
 TEST_P(JoinedFounding, FailsAlikeOnAllThatCall) {
   const std::vector<int> ranks{2, 0, 3, 1};
   for (unsigned seed = 0; seed < kFoundingSeeds; ++seed) {
@@ -112,7 +112,7 @@ TEST_P(JoinedFounding, WithoutThemWorks) {
   }
 }
 
-// What one of them does in another group says nothing about this one.
+// A rank's join in another group does not matter.
 TEST_P(JoinedFounding, DependsOnTheGroupThatItIsFoundedFrom) {
   for (unsigned seed = 0; seed < kFoundingSeeds; ++seed) {
     for (std::size_t joined = 0; joined < 3; ++joined) {

@@ -19,7 +19,7 @@ using test::EngineJob;
 
 inline const std::vector<std::vector<int>> kShapes = {{1}, {2}, {1, 1}, {3}, {2, 2}, {2, 1, 1}};
 
-/// Seeds of a test that takes long under a sanitizer.
+/// Number of seeds of a test that is slow under a sanitizer.
 constexpr unsigned seeds(unsigned count) { return test::kSanitized ? (count + 3) / 4 : count; }
 
 inline Options options() {
@@ -32,7 +32,7 @@ inline std::shared_ptr<JoinTicket> join(EngineJob& job, int rank) {
   return ticket;
 }
 
-/// The last rank to join, or why the ticket failed.
+/// The last rank to join, or the error of the ticket.
 inline std::string outcome(JoinTicket& ticket) {
   if (!ticket.done()) return "not done";
   try {

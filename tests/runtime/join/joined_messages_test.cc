@@ -24,13 +24,13 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 
 constexpr auto kJoinedTick = std::chrono::milliseconds(50);
-/// Three ways in which messages travel.
+/// Three sizes, which are sent in three different ways.
 constexpr std::size_t kSmall = 10, kMedium = 5000, kLarge = Messages::kMostBehindOffer / 4 + 1;
 
 class JoinedMessages : public ::testing::Test {
  protected:
-  /// Runs `body` with a job of each shape of at least two ranks, in interleavings of many seeds.
-  /// Its rank 0 has data, `last` is the greatest.
+  /// Runs `body` with a job of each shape with at least two ranks, in interleavings of many seeds.
+  /// Rank 0 has data; `last` is the greatest rank.
   template <typename Body>
   void for_all_jobs(const Body& body) {
     for (const std::vector<int>& nodes : kShapes) {
@@ -46,7 +46,7 @@ class JoinedMessages : public ::testing::Test {
     job.run_until([&] { return are_over(calls); }, kJoinedTick);
   }
 
-  /// The ranks below `end` join, too, and so all have.
+  /// The ranks below `end` join, too, so all ranks have joined.
   static void expect_to_end(EngineJob& job, std::vector<std::shared_ptr<JoinTicket>> tickets,
                             int end) {
     for (int rank = 0; rank < end; ++rank) tickets.push_back(join(job, rank));
@@ -68,7 +68,7 @@ class JoinedMessages : public ::testing::Test {
   }
 };
 
-// What was sent before the join arrives, however late; only the receive after that fails.
+// Messages sent before the join arrive, however late; only the receive after them fails.
 TEST_F(JoinedMessages, AReceiveFromARankThatHasJoinedFailsBehindAllItSent) {
   for_all_jobs([](EngineJob& job, int last) {
     constexpr std::size_t kLengths[] = {kSmall, kLarge, kMedium, 0};
@@ -102,7 +102,7 @@ TEST_F(JoinedMessages, AReceiveFromARankThatHasJoinedFailsBehindAllItSent) {
   });
 }
 
-// Messages that need no buffer there arrive after the join.
+// Messages that need no buffer at the receiver arrive after the join.
 TEST_F(JoinedMessages, ASendThatNeedsTheBufferOfARankThatHasJoinedFails) {
   for_all_jobs([](EngineJob& job, int last) {
     const auto ticket = join(job, last);
@@ -123,7 +123,7 @@ TEST_F(JoinedMessages, ASendThatNeedsTheBufferOfARankThatHasJoinedFails) {
   });
 }
 
-// What it had asked for before it joined it still receives.
+// A receive that was begun before the join completes.
 TEST_F(JoinedMessages, ARankThatHasJoinedReceivesWhatItHadAskedFor) {
   for_all_jobs([](EngineJob& job, int last) {
     std::vector<std::vector<float>> got(3, std::vector<float>(kLarge));
@@ -142,7 +142,7 @@ TEST_F(JoinedMessages, ARankThatHasJoinedReceivesWhatItHadAskedFor) {
   });
 }
 
-// As long as one rank has data, it may send. Then nobody may.
+// As long as one rank has data, it may send. Afterwards none may.
 TEST_F(JoinedMessages, AReceiveFromAnyRankFailsWhenAllOthersHaveJoined) {
   for_all_jobs([](EngineJob& job, int last) {
     std::vector<std::shared_ptr<JoinTicket>> tickets;
@@ -167,7 +167,7 @@ TEST_F(JoinedMessages, AReceiveFromAnyRankFailsWhenAllOthersHaveJoined) {
   });
 }
 
-// Nobody waits for them, so they may come to their end after the join.
+// No thread waits for them, so they may end after the join.
 TEST_F(JoinedMessages, CallsThatNobodyWaitsForOutliveAJoin) {
   for_all_jobs([](EngineJob& job, int last) {
     const auto ticket = join(job, last);

@@ -1,4 +1,4 @@
-// Row-sparse sums of which some ranks have no more data.
+// Row-sparse sums for which some ranks have no more data.
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ RowTable table_in(MemoryKind memory) {
   return {.height = kHeight, .width = kWidth, .dtype = DType::kFloat32, .memory = memory};
 }
 
-/// One rank's call on two tables with the same rows, with the memory that outlives it.
+/// One rank's call on two tables with the same rows, and its memory, which outlives the call.
 class RowsCall {
  public:
   RowsCall(EngineJob& job, const Options& options, const LinkCosts& costs, int rank, int use,
@@ -43,7 +43,7 @@ class RowsCall {
 
   bool done() const { return call_->done(); }
 
-  /// The table that it gives, where `active` ranks had rows.
+  /// Checks the resulting table, if the `active` ranks had rows.
   void check(const std::vector<int>& active, int use, int ranks, ReduceOp op) {
     call_->wait(std::chrono::milliseconds(1));
     std::vector<float> expected(kHeight, 0);
@@ -78,7 +78,7 @@ class RowsCall {
   std::shared_ptr<RowReduction> call_;
 };
 
-/// Rank r has data for r uses of the same name, and some ranks begin several at once.
+/// Rank r has data for r uses of one name, and some ranks begin several uses at once.
 void run_rows(const std::vector<int>& nodes, const RowOptions& row_options, MemoryKind memory,
               unsigned seed) {
   const Options with = options();
@@ -101,7 +101,7 @@ void run_rows(const std::vector<int>& nodes, const RowOptions& row_options, Memo
     if (waits && !at_once) return false;
     const int use = static_cast<int>(rank.calls.size());
     if (use == number) {
-      rank.ticket = join(job, number);  // Its calls may still be under way.
+      rank.ticket = join(job, number);  // Its calls may still be in flight.
     } else {
       rank.calls.push_back(
           std::make_unique<RowsCall>(job, with, costs, number, use, row_options, memory));

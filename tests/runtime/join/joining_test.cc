@@ -1,4 +1,4 @@
-// Ranks that run out of data, through engines in one thread: every interleaving is seeded.
+// Ranks that run out of data, through engines in one thread with seeded interleavings.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ using test::error_of;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// --- Nothing but joining ------------------------------------------------------------------------
+// --- Joining alone -------------------------------------------------------------------------------
 
 TEST(Joining, EndsWithTheLastRank) {
   for (const std::vector<int>& nodes : kShapes) {
@@ -40,7 +40,7 @@ TEST(Joining, EndsWithTheLastRank) {
         std::vector<std::shared_ptr<JoinTicket>> tickets;
         for (const int rank : order) {
           tickets.push_back(join(job, rank));
-          job.poll(200);  // The news gets round.
+          job.poll(200);  // The news spreads.
         }
         expect_all_joined(job, tickets, std::to_string(order.back()));
       }
@@ -49,7 +49,7 @@ TEST(Joining, EndsWithTheLastRank) {
   }
 }
 
-// However close to each other ranks join, and join again, all of them name the same one.
+// However close together ranks join, and join again, all of them name the same last one.
 TEST(Joining, NamesOneLastRankHoweverCloseTheyAre) {
   for (unsigned seed = 0; seed < seeds(50); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -98,9 +98,9 @@ TEST(Joining, WaitsForOwnOperations) {
   EXPECT_EQ(mine, std::vector<float>{1});  // Rank 1 had joined.
 }
 
-// --- Operations of others -----------------------------------------------------------------------
+// --- Operations of other ranks -------------------------------------------------------------------
 
-/// A kind of operation on small whole numbers, in buffers of one rank.
+/// A kind of operation on small integers, in buffers of one rank.
 struct Use {
   enum class Kind {
     kSum,
@@ -206,7 +206,7 @@ class Buffers {
     return operation;
   }
 
-  /// Element i of what this rank gets if only `active` ranks have data.
+  /// Element i of this rank's result if only the `active` ranks have data.
   double expected(std::size_t i, const std::vector<int>& active) const {
     using Kind = Use::Kind;
     const std::size_t own = use_.count * static_cast<std::size_t>(rank_) + i;
@@ -300,9 +300,9 @@ class Part {
   std::function<void(const std::vector<int>&)> check_;
 };
 
-/// Ranks with data for different numbers of rounds, of which each begins several operations at once
-/// in an order of its own. Names are used again; some come for the first time when others have
-/// joined, and some change their length then.
+/// Ranks with data for different numbers of rounds. In each round a rank begins several operations
+/// at once, in its own order. Names are used again; some are new after others have joined, and some
+/// change their length then.
 class UnevenRounds {
  public:
   UnevenRounds(const std::vector<int>& nodes, unsigned seed, MemoryKind memory)
@@ -321,7 +321,7 @@ class UnevenRounds {
       return is_over;
     });
     for (const Rank& rank : ranks_) EXPECT_EQ(outcome(*rank.ticket), outcome(*ranks_[0].ticket));
-    // All have data again.
+    // All ranks have data again.
     for (Rank& rank : ranks_) rank = {.rounds = 8, .round = 7};
     job_.run_until([&] {
       bool is_over = true;
@@ -404,8 +404,7 @@ TEST(Joining, TakesPartInOperationsOfOthers) {
   }
 }
 
-// --- Grouped
-// --------------------------------------------------------------------------------------
+// --- Grouped -------------------------------------------------------------------------------------
 
 TEST(JoinedRanks, CountInGroupedOperationsWithUnevenParts) {
   EngineJob job(ProcessGrid::with_node_sizes({2, 1}), options(), 1);

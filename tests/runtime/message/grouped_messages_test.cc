@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 
 using Extents = std::vector<std::pair<DType, std::size_t>>;
 
-/// Memory for several tensors, and in front of and behind each of them.
+/// Memory for several tensors, with guards before and after each of them.
 class GroupedTensors {
  public:
   explicit GroupedTensors(Extents extents) : extents_(std::move(extents)) {
@@ -67,7 +67,7 @@ class GroupedTensors {
   std::vector<std::vector<std::byte>> memory_;
 };
 
-/// For each way in which messages travel.
+/// Sizes for each of the ways in which messages are sent.
 const std::vector<Extents> kGroupedExtents = {
     {{DType::kFloat32, 3}, {DType::kInt64, 0}, {DType::kUInt8, 5}},
     {{DType::kUInt8, 1}, {DType::kFloat64, 600}},
@@ -103,7 +103,8 @@ INSTANTIATE_TEST_SUITE_P(Memory, GroupedMessagesOn,
                          testing::Values(MemoryKind::kHost, MemoryKind::kDevice),
                          [](const auto& each) { return std::string(to_string(each.param)); });
 
-// Every rank sends to every rank, itself too, with two tags; sends and receives come in any order.
+// Every rank sends to every rank, including itself, with two tags; sends and receives come in any
+// order.
 TEST_P(GroupedMessagesOn, ArriveInOrderForAnyInterleaving) {
   for (const std::vector<int>& shape : {std::vector{1}, {2}, {1, 1}, {2, 1}}) {
     for (std::uint64_t seed = 0; seed < 8; ++seed) {
@@ -188,7 +189,7 @@ struct Misfit {
   std::string text;
 };
 
-/// Receives that a message of these tensors does not fit, which begin with `large` elements.
+/// Receives that do not fit a message of these tensors, which begin with `large` elements.
 std::vector<Misfit> misfits(std::size_t large) {
   const std::string first = "float32 [" + std::to_string(large) + "]";
   return {
@@ -255,7 +256,7 @@ TEST(GroupedMessages, APlainOneDoesNotFitAListOfSeveral) {
                                           "rank 1, which receives float32 [100000] + float32 [0]"));
 }
 
-// Their senders had been answered: the receiver has the error, and the sender logs it.
+// Their senders have been answered: the receiver gets the error, and the sender logs it.
 TEST(GroupedMessages, ThatCameUnaskedAndDifferAreLoggedByTheSender) {
   for (const std::vector<int>& shape : {std::vector{2}, {1, 1}}) {
     for (const std::size_t count : {std::size_t{10}, std::size_t{5000}}) {
@@ -281,7 +282,7 @@ TEST(GroupedMessages, ThatCameUnaskedAndDifferAreLoggedByTheSender) {
   }
 }
 
-// However many tensors it has, it is one message: between nodes one offer and one data message.
+// A list is one message, however long: between nodes one offer and one data message.
 TEST(GroupedMessages, CountTheirBytesOnTheNetworkOnce) {
   EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {}, 7);
   std::size_t bytes = 0;

@@ -12,7 +12,7 @@
 
 #include "tests/runtime/mismatch/mismatch_job.h"
 
-/// The collectives, and everything about which ranks can disagree in them.
+/// The collectives, and all fields in which calls of ranks may differ.
 namespace kolo::mismatch {
 
 enum class Splits { kEqual, kAscending, kDescending };
@@ -31,13 +31,13 @@ struct CollectiveTerms {
   bool swaps_tensors = false;
   MemoryKind memory = MemoryKind::kHost;
 
-  /// Its elements may be cast on their way.
+  /// Whether its elements may be sent in another type.
   bool has_wire() const { return reduces(kind) && !has_root() && op != ReduceOp::kPremulSum; }
   Reduction reduction() const { return {op, scales, has_wire() ? wire : std::nullopt}; }
   bool has_root() const { return kolo::has_root(kind); }
 };
 
-/// Each on one tensor, with equal parts.
+/// One call of each collective, on one tensor with equal parts.
 inline const std::vector<CollectiveTerms>& plain_collectives() {
   static const std::vector<CollectiveTerms> all = [] {
     std::vector<CollectiveTerms> terms;
@@ -71,12 +71,12 @@ inline std::string text_of(const CollectiveTerms& terms) {
                      terms.op == ReduceOp::kPremulSum ? " premul_sum" : "");
 }
 
-/// Of each rank's part, or of each pair's; empty if all have `count` elements.
+/// Elements of each rank's part, or of each pair's; empty if all have `count` elements.
 inline std::vector<std::size_t> split(const CollectiveTerms& terms, std::size_t count, int ranks) {
   if (!has_parts(terms.kind) || terms.splits == Splits::kEqual) return {};
   const auto n = static_cast<std::size_t>(ranks);
   std::vector<std::size_t> counts(has_pairs(terms.kind) ? n * n : n);
-  // Those of pairs are as many both ways.
+  // Any two ranks exchange equally many elements.
   for (std::size_t i = 0; i < counts.size(); ++i) counts[i] = count + 4 * (i / n + i % n);
   if (terms.splits == Splits::kDescending) std::ranges::reverse(counts);
   return counts;
@@ -88,7 +88,7 @@ inline std::vector<std::size_t> tensor_counts(const CollectiveTerms& terms) {
   return {terms.count, 8};
 }
 
-/// There are too many parts to quote.
+/// Whether there are too many parts to quote.
 inline bool is_hashed(const CollectiveTerms& terms, int ranks) {
   return split(terms, terms.count, ranks).size() * tensor_counts(terms).size() > 16;
 }
@@ -158,7 +158,8 @@ inline const std::vector<CollectiveField>& collective_fields() {
   return all;
 }
 
-/// Why calls with such terms have no such field, so that ranks cannot disagree about it; or empty.
+/// Why calls with these terms do not have this field, so that ranks cannot disagree about it; empty
+/// if they have it.
 inline std::string_view exemption(const CollectiveTerms& terms, std::string_view field) {
   if (field == "op" || field == "scale before" || field == "scale after") {
     if (!reduces(terms.kind)) return "it combines nothing";

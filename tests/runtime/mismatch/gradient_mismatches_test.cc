@@ -1,4 +1,5 @@
-// Gradient sets, with codecs, about which ranks disagree: every field, and every pair of fields.
+// Gradient sets, with codecs, about which ranks disagree: in every field, and in every pair of
+// fields.
 
 #include <algorithm>
 #include <cstddef>
@@ -41,7 +42,7 @@ const std::vector<SetField>& set_fields() {
       {"divisor",
        [](Terms& terms) {
          terms.options.divisor = Divisor::kContributingRanks;
-         terms.rules = "none";  // Sparse gradients take no other divisor.
+         terms.rules = "none";  // Sparse gradients have no other divisor.
        },
        ", average,", ", average over contributing_ranks,"},
       {"name", [](Terms& terms) { terms.gradients[0].name = "others"; }, "'weights'", "'others'"},
@@ -97,7 +98,7 @@ std::vector<Called> register_all(const Members& members, const Sets& sets) {
   return calls;
 }
 
-/// The first lines of these texts that differ, "nothing more" where there is none.
+/// The first lines in which these texts differ; "nothing more" where one text has ended.
 std::vector<std::string> first_difference(const Sets& sets) {
   std::vector<std::vector<std::string>> lines;
   std::size_t longest = 0;
@@ -115,7 +116,7 @@ std::vector<std::string> first_difference(const Sets& sets) {
   return {};
 }
 
-/// All register the set, and one iteration gives the average.
+/// All members register the set, and one iteration gives the average.
 void expect_an_iteration(MismatchJob& job, const Members& members) {
   Sets sets;
   for (int rank = 0; rank < members.size(); ++rank) {

@@ -21,12 +21,12 @@
 #include "tests/support/engine_job.h"
 #include "tests/support/group_job.h"
 
-/// For tables of calls about which members of a group disagree.
+/// Helpers for tables of calls in which members of a group disagree.
 namespace kolo::mismatch {
 
 using test::GroupJob;
 
-/// Every error is logged; the log of a test is shown if it fails.
+/// Captures the log, since every error is logged; shows it if the test fails.
 class CapturedLog {
  public:
   CapturedLog() { testing::internal::CaptureStderr(); }
@@ -38,10 +38,10 @@ class CapturedLog {
   CapturedLog& operator=(const CapturedLog&) = delete;
 };
 
-/// What a member has called.
+/// A call of a member.
 struct Called {
   std::function<bool()> done;
-  std::function<std::string()> error;  ///< "CLASS: TEXT", or empty. Before: it is done.
+  std::function<std::string()> error;  ///< "CLASS: TEXT", or empty. Before: the call is done.
 };
 
 inline std::string error_of(TicketState& ticket) {
@@ -53,7 +53,7 @@ inline std::string error_of(TicketState& ticket) {
   }
 }
 
-/// Keeps `memory` until the call is forgotten. It counts as one that is waited for.
+/// Keeps `memory` until the call is destroyed. The call counts as waited for.
 inline Called called(const std::shared_ptr<TicketState>& ticket,
                      std::shared_ptr<const void> memory = {}) {
   ticket->event();
@@ -61,9 +61,9 @@ inline Called called(const std::shared_ptr<TicketState>& ticket,
           .error = [ticket, memory = std::move(memory)] { return error_of(*ticket); }};
 }
 
-/// Those who disagree: all ranks of the job, or the members of a group.
+/// The ranks that disagree: all ranks of the job, or the members of a group.
 struct Members {
-  std::string prefix;            ///< Of their errors.
+  std::string prefix;            ///< Of their error texts.
   std::vector<Engine*> engines;  ///< By rank in the group.
   const ProcessGrid* grid;
 
@@ -91,15 +91,15 @@ class MismatchJob {
   const Options& options_in_force() const { return options_; }
   std::vector<const Members*> both() const { return {&all_, &some_}; }
 
-  /// Runs until all are over.
+  /// Runs until all calls are over.
   void finish(const std::vector<Called>& calls) {
     job_.run_until(
         [&] { return std::ranges::all_of(calls, [](const Called& call) { return call.done(); }); },
         std::chrono::milliseconds(5));
   }
 
-  /// All calls, which are over, have the same mismatch, which says who submits what: `texts`, by
-  /// rank.
+  /// Checks that all calls are over with the same mismatch, which quotes what each rank submits:
+  /// `texts`, by rank.
   static std::string expect_disagreement(const Members& members, const std::vector<Called>& calls,
                                          const std::vector<std::string>& texts) {
     const std::string error = expect_common_error(calls);
@@ -113,8 +113,8 @@ class MismatchJob {
     return error;
   }
 
-  /// All calls, which are over, have the same stall, which says who waits for what: `texts`, by
-  /// rank, empty for those that did not come.
+  /// Checks that all calls are over with the same stall, which quotes what each rank waits for:
+  /// `texts`, by rank, empty for ranks that did not call.
   static void expect_stall(const Members& members, const std::vector<Called>& calls,
                            const std::vector<std::string>& texts) {
     const std::string error = expect_common_error(calls);
@@ -129,8 +129,8 @@ class MismatchJob {
     }
   }
 
-  /// All calls, which are over, have the same error, which quotes those that waited: `texts`, by
-  /// rank, empty for the others.
+  /// Checks that all calls are over with the same error, which quotes the ranks that waited:
+  /// `texts`, by rank, empty for the others.
   static void expect_late_error(const Members& members, const std::vector<Called>& calls,
                                 const std::vector<std::string>& texts) {
     const std::string error = expect_common_error(calls);
@@ -150,7 +150,7 @@ class MismatchJob {
     for (const Called& call : calls) EXPECT_EQ(call.error(), "");
   }
 
-  /// An all-reduce by all ranks of the job, and one by the group, give the right sums.
+  /// Checks that an all-reduce by all ranks of the job, and one by the group, give the right sums.
   void expect_sums_everywhere() {
     std::vector<Called> calls;
     std::vector<std::vector<float>> data;
@@ -199,7 +199,7 @@ class MismatchJob {
   OperationPool pool_;
 };
 
-/// Something about which calls may differ.
+/// A field in which calls may differ.
 template <typename Terms>
 struct Field {
   const char* name;
@@ -207,7 +207,8 @@ struct Field {
   std::string (*value)(const Terms& terms, int ranks);  ///< As errors quote it.
 };
 
-/// The terms of each member if one differs from the rest in a field, or two in a field each.
+/// The terms of each member if one member differs from the rest in a field, or two members in one
+/// field each.
 template <typename Terms>
 std::vector<Terms> disagreement(const Terms& base, int ranks, const Field<Terms>& of_1,
                                 const Field<Terms>& of_2) {

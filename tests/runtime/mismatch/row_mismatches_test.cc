@@ -125,13 +125,13 @@ TEST(RowMismatches, AreTheSameErrorOnAllRanksAndLeaveTheRestUsable) {
 
 // --- Messages -----------------------------------------------------------------------------------
 
-// A tag, or a peer, makes it another message, which waits.
+// Another tag or peer means another message, which waits.
 TEST(MessageMismatches, AreTheSameErrorOnBothRanks) {
   const CapturedLog log;
   MismatchJob job(5);
   struct Case {
     DType dtype;
-    std::size_t room;  ///< Of the receive, less than the message has.
+    std::size_t room;  ///< Elements of the receive, fewer than the message has.
     const char* text;
   };
   const Case cases[] = {{DType::kInt32, 0, "which receives int32"},
@@ -155,7 +155,7 @@ TEST(MessageMismatches, AreTheSameErrorOnBothRanks) {
                       HasSubstr(fmt::format("rank 1 sends {} elements of float32 with tag 7 to "
                                             "rank 2, {}",
                                             count, text)));
-          // A small one was sent, and its call over, before anybody asked for it.
+          // A small message was sent, and its call over, before the receive began.
           if (count > 10) {
             EXPECT_EQ(send->text(), receive->text());
           }

@@ -60,7 +60,7 @@ TEST(TimelineTest, TellsWhatEachSparseStepDid) {
   }
 }
 
-// The file is valid up to the last event that fits, and whoever closes the job hears of the others.
+// The file is valid up to the last event that fits, and `expect_complete` reports the missing ones.
 TEST(TimelineTest, EndsWithTheLastEventThatFits) {
   const TemporaryDirectory folder;
   const std::string path = folder.path() / "timeline";
@@ -71,7 +71,7 @@ TEST(TimelineTest, EndsWithTheLastEventThatFits) {
       const FullDisk full(kBytes);
       for (int i = 0; i < 20; ++i) timeline.bucket("model", 7, {});
     }
-    // An event more would fit now, but then some were missing in between.
+    // Another event would fit now, but earlier ones are missing.
     timeline.wait("model", {});
     try {
       timeline.expect_complete();

@@ -20,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// The values, with a time of its own for each option that is one and has none.
+/// The values, with a distinct time for each time option that has none.
 std::map<std::string, std::string> with_times(std::map<std::string, std::string> values) {
   for (const OptionEntry& entry : option_table()) {
     if (entry.value == "MS") values.emplace(entry.name, std::to_string(values.size()));
@@ -95,7 +95,7 @@ TEST(OptionTable, EveryOptionComesBackFromItsText) {
   }
 }
 
-// No two entries share a field, and none is without.
+// No two entries share a field, and none lacks one.
 TEST(OptionTable, EveryOptionHasAFieldOfItsOwn) {
   Options all;
   for (const OptionEntry& entry : option_table()) entry.set(all, other_values().at(entry.name));

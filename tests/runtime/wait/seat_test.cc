@@ -101,15 +101,15 @@ TEST(Seat, IsNotWaitedForWhenItsDriverIsGivenUp) {
   EXPECT_EQ(seat.take(), Seat::Take::kTaken);
 }
 
-// What is done is counted without a lock by whoever sits; work that is left with the driver must
-// not be forgotten when he leaves. Under ThreadSanitizer this also shows that the seat orders
+// The thread in the seat counts finished work without a lock; work that is left with the driver
+// must not be forgotten when it leaves. Under ThreadSanitizer this also shows that the seat orders
 // memory.
 TEST(Seat, NoCallIsLostBetweenThreads) {
   constexpr int kThreads = 4;
   constexpr int kItems = 20'000;
   Seat seat;
   std::atomic<int> submitted{0};
-  int done = 0;  // the driver's
+  int done = 0;  // written by the driver
   const auto work = [&] { done = submitted.load(); };
   const auto get_up = [&] {
     do {

@@ -26,7 +26,7 @@ class Looks {
     clock_.advance(after);
     return judge_.look(is_driven, pulse.read(), clock_.now());
   }
-  /// The first verdict that is one, within so many looks.
+  /// The first news, within so many looks.
   StallJudge::Verdict first(int looks) {
     for (int i = 0; i < looks; ++i) {
       const StallJudge::Verdict verdict = next();
@@ -122,7 +122,7 @@ TEST(StallJudge, CountsNoTimeInWhichTheProcessWasStopped) {
   EXPECT_EQ(looks.first(8).news, News::kNone);
 }
 
-// Any sequence of looks, against what the looks say themselves.
+// Compares random sequences of looks with a direct computation.
 TEST(StallJudge, IsRightInAnySequence) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);

@@ -19,7 +19,7 @@ using std::chrono::microseconds;
 
 constexpr std::size_t kNoQuota = 1000;
 
-/// Of ranks that are one node and all of its machine.
+/// The policy for ranks that are one node and all of its machine.
 WaitPolicy policy_of(const std::vector<CoreUse>& ranks, microseconds spin = microseconds(-1),
                      int reduce_threads = 0) {
   return choose_wait_policy({.node = ranks, .machine = ranks}, kNoQuota, spin, reduce_threads);
@@ -81,7 +81,7 @@ TEST(WaitPolicy, TheOptionSetsHowLongThreadsPoll) {
   }
 }
 
-// Nodes that are played on one machine, or containers there.
+// Nodes that are simulated on one machine, or containers on it.
 TEST(WaitPolicy, NodesOfOneMachineShareItsCores) {
   const CoreUse both{.cores = {0, 1}};
   const auto policy = [&](std::vector<CoreUse> machine, std::size_t granted) {
@@ -91,7 +91,7 @@ TEST(WaitPolicy, NodesOfOneMachineShareItsCores) {
   EXPECT_GT(policy({both, both}, kNoQuota).keep_core, Duration::zero());
   EXPECT_EQ(policy({both, both, both}, kNoQuota).keep_core, Duration::zero());
   EXPECT_EQ(policy({both, both}, kNoQuota).background_spin.count(), 0);
-  // The quota is the node's and not the machine's.
+  // The quota is the node's, not the machine's.
   EXPECT_GT(policy({both, both}, 1).keep_core, Duration::zero());
 }
 
@@ -207,7 +207,7 @@ TEST(CoreUse, QuotasOfBothVersionsOfControlGroupsCount) {
 }  // namespace
 }  // namespace kolo
 
-// In place of the C library's, for the binary of this test.
+// Replaces the C library's function in this test's binary.
 extern "C" int sched_yield() noexcept {
   ++kolo::yields;
   return 0;

@@ -1,5 +1,5 @@
-// Whole ranks, one per thread, with a watchdog each. Calls of the transport of one rank do not
-// return until the test lets them.
+// Whole ranks, one per thread, each with a watchdog. Transport calls of one rank do not return
+// until the test lets them.
 
 #include "runtime/wait/watchdog.h"
 
@@ -37,7 +37,7 @@ using testing::HasSubstr;
 
 constexpr std::chrono::seconds kPatience{60};
 
-/// Lines of a watchdog, which other threads wait for.
+/// Lines of a watchdog, for which other threads can wait.
 class WatchdogLines {
  public:
   void add(std::string_view line) {
@@ -47,7 +47,7 @@ class WatchdogLines {
     }
     added_.notify_all();
   }
-  /// The first line that has `part` in it, once it has come; empty if it never comes.
+  /// The first line that contains `part`, once it has come; empty if it never comes.
   std::string await(const std::string& part) {
     MutexLock lock(mutex_);
     std::string found;
@@ -68,7 +68,8 @@ class WatchdogLines {
   std::vector<std::string> lines_ KOLO_GUARDED_BY(mutex_);
 };
 
-/// One rank of a job on one node: what Runtime holds. Its calls pass `hook`.
+/// One rank of a job on one node, with the members of Runtime. Its transport calls pass through
+/// `hook`.
 class WatchedRank {
  public:
   WatchedRank(Rendezvous& rendezvous, test::CallHook& hook, WatchdogLines& lines,
@@ -87,7 +88,7 @@ class WatchedRank {
                    .give_up = [this](const StallJudge::Verdict& verdict) { give_up(verdict); }}),
         thread_(driver_) {}
 
-  /// Sums one element of each rank. Returns what went wrong, if anything did.
+  /// Sums one element of each rank. Returns the error; empty without one.
   std::string all_reduce(const std::string& name) {
     const auto value =
         std::make_shared<std::vector<float>>(1, transport_.rank() == 0 ? 1.0F : 2.0F);
@@ -214,8 +215,8 @@ TEST(Watchdog, SeesThatARankThatWaitsComesBackFromItsSleep) {
       });
 }
 
-// The thread that is stuck cannot be helped. Another one gets the error at once. When the call
-// returns the sum that it was for may still be made, but then the job ends with the error.
+// The stuck thread cannot be helped, but another one gets the error at once. When the call returns,
+// its sum may still complete, but then the job ends with the error.
 TEST(Watchdog, GivesUpSoThatOnlyTheStuckThreadWaits) {
   CallGate gate("signal");
   WatchdogLines lines;
@@ -240,7 +241,7 @@ TEST(Watchdog, GivesUpSoThatOnlyTheStuckThreadWaits) {
   EXPECT_THAT(errors, testing::Each(HasSubstr("rank 1: run: given up")));
 }
 
-// While the call has not returned, and whether they sleep or poll.
+// Holds while the call has not returned, whether peers sleep or poll.
 TEST(Watchdog, TellsPeersOfTheNodeWhyTheRankIsMute) {
   CallGate gate("signal");
   WatchdogLines lines;

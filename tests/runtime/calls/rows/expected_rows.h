@@ -16,7 +16,7 @@
 
 namespace kolo::test {
 
-/// Rows that a rank has; equal seeds give equal ones.
+/// Rows of a rank; equal seeds give equal rows.
 struct Rows {
   std::vector<std::int64_t> indices;
   std::vector<std::byte> elements;
@@ -29,7 +29,7 @@ inline Rows draw_rows(unsigned seed, int rank, const RowTable& table, std::size_
   const std::size_t count = table.height == 0 ? 0 : random() % (most + 1);
   std::vector<double> numbers;
   for (std::size_t i = 0; i < count; ++i) {
-    // Low ones come often.
+    // Low indices are frequent.
     rows.indices.push_back(static_cast<std::int64_t>(random() % (random() % table.height + 1)));
     for (std::size_t j = 0; j < table.width; ++j) {
       const auto digits = static_cast<double>(random() % 2001) - 1000;
@@ -57,7 +57,7 @@ inline Sums add_up(const std::vector<std::pair<std::int64_t, const std::byte*>>&
   return sums;
 }
 
-/// What all ranks should get, by the contract.
+/// The sums that all ranks should get by the contract.
 inline Sums expected_sums(const std::vector<Rows>& of_ranks, const RowTable& table, ReduceOp op,
                           const Scales& scales = {}) {
   std::vector<Sums> own;

@@ -57,14 +57,14 @@ TEST(RowOrder, IsUsedAgain) {
   EXPECT_EQ(order.ends, (std::vector<std::size_t>{1, 2}));
 }
 
-// Every size of index, up to those of seven digits.
+// Indices of every size up to seven digits.
 TEST(RowOrder, AgreesWithAMap) {
   std::mt19937_64 random(3);
   for (unsigned bits = 0; bits <= 62; ++bits) {
     const std::size_t height = (std::size_t{1} << bits) + bits % 2;
     List list(random() % 300);
     for (auto& index : list) {
-      // Few different ones, with every digit set.
+      // Few distinct indices, with every digit set.
       const std::uint64_t drawn = bits < 6 ? random() : (random() % 40) * (height / 40);
       index = static_cast<std::int64_t>(drawn % height);
     }

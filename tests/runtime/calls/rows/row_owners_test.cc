@@ -64,7 +64,7 @@ TEST(RowOwners, ShareOneRanksRowsEqually) {
   for (int owner = 0; owner < 4; ++owner) EXPECT_EQ(split.traffic().received(owner), 25U);
 }
 
-// Zipf's law puts most rows at low indices. No owner gets more than twice its share, and one row of
+// Zipf's law puts most rows at low indices. No owner gets more than twice its share plus one row of
 // each rank.
 TEST(RowOwners, AreBalancedHoweverIndicesLie) {
   constexpr std::size_t kHeight = 50'000;
