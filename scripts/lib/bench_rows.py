@@ -11,20 +11,20 @@ import statistics
 
 
 class RowsError(Exception):
-    """The input holds no rows; says why."""
+    """The input holds no rows; the text says why."""
 
 
 # Systems that only move bytes: a lower bound between nodes, and a reference inside one.
 BOUNDS = ("limit", "streaming")
 
-# What MPI libraries call themselves: "Open MPI v4.1.4", "MPICH Version: 5.0.2", "Intel(R) MPI Library 2021.18 ...".
+# Names that MPI libraries report: "Open MPI v4.1.4", "MPICH Version: 5.0.2", "Intel(R) MPI Library 2021.18 ...".
 LIBRARY = re.compile(r"(Open MPI|MPICH|Intel)\b.*?(\d+(?:\.\d+)+)")
 
-# The fields that tell one case from another, for all systems and launches.
+# The fields that identify a case, for all systems and launches.
 CASE = ("rate", "collective", "ranks", "nodes", "dtype", "op", "fresh", "in_place", "size")
 
 
-# The fields that tell a row from all others of a file; of equal ones the later counts.
+# The fields that identify a row of a file; of equal rows the later counts.
 IDENTITY = (*CASE, "system", "library", "memory", "wire_dtype", "label", "calls", "fusion_bytes", "bytes", "width", "density")
 
 
@@ -63,7 +63,7 @@ def parse_filter(text):
 
 
 def matching(rows, filters):
-    """The rows whose fields read as the filters say; true and false as in JSON."""
+    """The rows whose fields have the texts of the filters; true and false as in JSON."""
 
     def text(field):
         return str(field).lower() if isinstance(field, bool) else str(field)
@@ -72,12 +72,12 @@ def matching(rows, filters):
 
 
 def median_us(row):
-    """Of rows from before there were medians, the mean."""
+    """The median; the mean for old rows without a median."""
     return row.get("median_us", row["time_us"])
 
 
 def curve_name(row):
-    """Systems with an arena have a curve for each memory, MPI one for each library."""
+    """The curve of a row: systems with an arena have one for each memory, MPI one for each library."""
     if row["system"] == "kolo":
         return f"kolo, {row['memory']}"
     library = LIBRARY.match(row.get("library") or "")
@@ -85,7 +85,7 @@ def curve_name(row):
 
 
 def by_case(rows):
-    """{case: {curve: {label: row}}}; `case` as CASE says."""
+    """{case: {curve: {label: row}}}; `case` has the fields of CASE."""
     cases = {}
     for row in rows:
         case = tuple(value(row, key) for key in CASE)
@@ -94,7 +94,7 @@ def by_case(rows):
 
 
 def case_text(row):
-    """Dtype, operation, place and contributions of a case: "float32 sum, in place"."""
+    """Dtype, operation, whether in place, and contributions of a case: "float32 sum, in place"."""
     words = [row["dtype"], *([row["op"]] if row["op"] else [])]
     untouched = "" if value(row, "fresh") else ", untouched"
     return f"{' '.join(words)}, {'in' if row['in_place'] else 'out of'} place{untouched}"
@@ -106,19 +106,19 @@ def is_mpi(curve):
 
 
 def is_peer(curve):
-    """Whether a curve is that of another system that sums, not ours and not a bound."""
+    """Whether a curve is that of another system that sums; not Kolo, and not a bound."""
     return not curve.startswith("kolo") and curve not in BOUNDS
 
 
 def figure(curve, launches):
-    """One time of a curve's launches: the best of a peer, the median of ours and of a bound."""
+    """One time for a curve's launches: the best of a peer, the median of Kolo or a bound."""
     times = [median_us(row) for row in launches.values()]
     return min(times) if is_peer(curve) else statistics.median(times)
 
 
 def ratio(curve, launches, base):
-    """How many times the time of `base` a curve takes, within a launch: the least of a peer, the median of ours and of
-    a bound; None without a common launch."""
+    """A curve's time relative to that of `base`, within a launch: the least of a peer, the median of Kolo or a bound;
+    None without a common launch."""
     found = ratios(launches, base)
     if not found:
         return None
@@ -126,7 +126,7 @@ def ratio(curve, launches, base):
 
 
 def bound_name(bound, rows):
-    """The name of a bound: over links without a limit processors take the time, and the stream is no lower bound."""
+    """The name of a bound: over unlimited links the CPUs take the time, and the stream is no lower bound."""
     return "TCP stream" if bound == "limit" and any(row.get("rate") == "none" for row in rows) else bound
 
 
@@ -157,12 +157,12 @@ def notes(rows):
 
 
 def fastest(launches):
-    """The row with the least median."""
+    """The row with the lowest median."""
     return min(launches.values(), key=median_us)
 
 
 def ratios(launches, base):
-    """How many times the time of `base` the time of `launches` is, within each launch that has both."""
+    """The times of `launches` relative to those of `base`, for each launch that has both."""
     return [median_us(row) / median_us(base[label]) for label, row in launches.items() if label in base]
 
 

@@ -1,4 +1,4 @@
-"""What models learn of public data, beside floors that neither chance nor a trivial model reaches."""
+"""Results of models on public data, beside floors that neither chance nor a trivial model reaches."""
 
 import statistics
 from typing import NamedTuple
@@ -12,10 +12,10 @@ class Task(NamedTuple):
     folder: str
     arguments: str
     metric: str
-    """A key of the summary."""
+    """Key of the metric in the summary."""
     floor: float
     is_error: bool = False
-    """The metric is better the lower it is."""
+    """Whether a lower metric is better."""
 
 
 TASKS = {
@@ -44,14 +44,15 @@ def shown(task, value):
 
 
 def cell(task, values):
-    """Mean and deviation of the runs of one number of ranks."""
+    """Mean and deviation of the runs for one number of ranks."""
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0
     mark = "" if reaches(task, values) else " (below)" if not task.is_error else " (above)"
     return f"{shown(task, statistics.fmean(values))} ± {shown(task, deviation)}{mark}"
 
 
 def table(rows, ranks):
-    """Markdown: a line for each task, a column for each number of ranks. `rows` maps (task, ranks) to values by seed."""
+    """Markdown: a line for each task, a column for each number of ranks. `rows` maps (task, ranks) to values by
+    seed."""
     heads = [f"{count} rank{'s' if count > 1 else ''}" for count in ranks]
     lines = ["| | floor | " + " | ".join(heads) + " |", "|---|---:|" + "---:|" * len(ranks)]
     for name in dict.fromkeys(name for name, _ in rows):
@@ -62,7 +63,7 @@ def table(rows, ranks):
 
 
 def measure(names, ranks, settings, file_name):
-    """Trains each task on each number of ranks with each seed. Returns rows as `table` takes them, and a record."""
+    """Trains each task on each number of ranks with each seed. Returns rows for `table`, and a record."""
     rows, record = {}, []
     for name in names:
         task = TASKS[name]

@@ -7,22 +7,22 @@ import shutil
 import subprocess
 import textwrap
 
-# Okabe and Ito's colours, told apart by everyone; and a point shape each, for print.
+# Okabe and Ito's colours, which everyone can tell apart, and a point shape for each, for print.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 POINTS = [7, 5, 9, 13, 11, 4, 6]
 
-# Of a footer: the height of a line in the units of the picture, and characters that fit below a panel.
+# The footer's line height in units of the picture, and the characters that fit below a panel.
 FOOTER_LINE, FOOTER_COLUMNS = 13, 108
-# Between the footer and the axes: room for the ticks and the name of the x axis.
+# Space between the footer and the axes, for the ticks and the name of the x axis.
 X_NAMES = 66
 
 
 class PlotError(Exception):
-    """The input cannot be drawn; says what and why."""
+    """The input cannot be drawn; the text says what and why."""
 
 
 def read_json(name):
-    """What a program wrote. Raises PlotError that names the file."""
+    """Reads a program's output. Raises PlotError that names the file."""
     try:
         return json.loads(pathlib.Path(name).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -35,17 +35,17 @@ def read_rows(names):
 
 
 def quoted(text):
-    """A gnuplot string: single quotes take everything as it is, but for themselves."""
+    """A gnuplot string: single quotes keep every character but themselves."""
     return "'" + str(text).replace("'", "''").replace("\n", " ") + "'"
 
 
 def with_newlines(text):
-    """A gnuplot string in which a line may end."""
+    """A gnuplot string that may contain line breaks."""
     return '"' + str(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
 class Axis:
-    """A name, a scale and its ticks, as (value, text); without ticks gnuplot finds its own."""
+    """A name, a scale and its ticks, as (value, text); without ticks gnuplot chooses its own."""
 
     def __init__(self, name, log=None, ticks=None, low=None, high=None):
         self.name = name
@@ -55,7 +55,7 @@ class Axis:
         self.high = high
 
     def fitted(self, values):
-        """The same axis with both ends: round ones about the values where none were given."""
+        """The axis with both ends: by default round numbers around the values."""
         if self.log:
             low = self.log ** math.floor(math.log(min(values), self.log) + 1e-9) if self.low is None else self.low
             high = self.log ** math.ceil(math.log(max(values), self.log) - 1e-9) if self.high is None else self.high
@@ -65,11 +65,11 @@ class Axis:
         if low == high:
             high = low * 2 or 1
         if self.log:
-            low, high = low / 1.001, high * 1.001  # or the outermost ticks fall off
+            low, high = low / 1.001, high * 1.001  # otherwise the outermost ticks are cut off
         return Axis(self.name, self.log, self.ticks, low, high)
 
     def place(self, value):
-        """Where on a fitted axis a value lies, 0 to 1."""
+        """Relative position of a value on a fitted axis, 0 to 1."""
         if self.log:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
@@ -89,8 +89,8 @@ class Axis:
 
 
 class Curve:
-    """A name and its (x, y) pairs, in order of x. `style` picks its colour and point among the curves;
-    a thin one is context rather than a result."""
+    """A name and its (x, y) pairs, in order of x. `style` selects its colour and point among the curves; a thin one is
+    context rather than a result."""
 
     def __init__(self, name, pairs, style=None, thin=False):
         self.name = name
@@ -104,14 +104,14 @@ class Curve:
     def script(self, block, index):
         style = index if self.style is None else self.style
         line = "dt 2 lw 1.5" if self.thin else "lw 2"
-        # Points help where there are few of them and hide the line where there are many.
+        # A few points help, but many hide the line.
         many = len(self.pairs) > 40 or self.thin
         points = f"lines {line}" if many else f"linespoints {line} ps 0.7 pt {POINTS[style % len(POINTS)]}"
         return f"$data{block} using 1:2 with {points} lc rgb '{self.colour(index)}' title {quoted(self.name)}"
 
 
 def spread(places, gap):
-    """The places moved apart to about `gap`, in their order and within 0 to 1."""
+    """The positions, moved apart to about `gap`, in their order and within 0 to 1."""
     order = sorted(range(len(places)), key=lambda index: places[index])
     moved = sorted(places)
     for _ in range(200):  # neighbours push each other; more than enough for a dozen
@@ -125,8 +125,8 @@ def spread(places, gap):
 
 
 class Panel:
-    """One pair of axes with its curves, which are named at their ends, or in a legend in a corner if one is
-    given ("top right")."""
+    """One pair of axes with its curves, which are named at their ends, or in a legend if its corner is given ("top
+    right")."""
 
     def __init__(self, curves, x, y, title="", legend=None):
         self.curves = curves
@@ -136,11 +136,11 @@ class Panel:
         self.legend = legend
 
     def margin(self):
-        """Characters that names need on the right."""
+        """Characters that the names need to the right of the axes."""
         return 3 if self.legend else max(len(curve.name) for curve in self.curves) + 3
 
     def names(self):
-        """The commands that put a name at the end of each curve, none over another."""
+        """The commands that put a name at the end of each curve without overlaps."""
         ends = spread([self.y.place(curve.pairs[-1][1]) for curve in self.curves], 0.048)
         for index, curve in enumerate(self.curves):
             x = min(self.x.place(curve.pairs[-1][0]), 1) + 0.015
@@ -166,12 +166,12 @@ def footer_labels(lines, height, font_size):
 
 
 def draw(panels, title, name, footer=()):
-    """Draws the panels side by side into NAME.svg and NAME.png. Each text of the footer begins a line; together they say
+    """Draws the panels side by side into NAME.svg and NAME.png. Each text of the footer begins a line; the footer says
     what was measured and how."""
     lines = [line for text in footer if text for line in textwrap.wrap(text, FOOTER_COLUMNS * len(panels), break_on_hyphens=False)]
     if not shutil.which("gnuplot"):
         raise PlotError("gnuplot is missing; scripts/setup --with-tests installs it")
-    # As wide as a page shows it, so that letters keep their size.
+    # As wide as pages show it, so that letters keep their size.
     width, height = 560 * len(panels), 420 + FOOTER_LINE * len(lines)
     bottom = (X_NAMES + FOOTER_LINE * len(lines)) / height
     data, blocks, block = [], [], 0

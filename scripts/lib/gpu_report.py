@@ -28,7 +28,7 @@ BARS = [
 ]
 KERNEL_FIELDS = ("kernel", "bytes", "us", "floor_us", "share_of_copy", "wrong")
 ON_ONE_GPU = "Ranks share one GPU, whose contexts take turns: the times say nothing about speed."
-# Of rows: where they stand in the report, a title, a word before the table, and the fields of its columns.
+# For rows: their key in the report, a title, a word before the table, and the fields of its columns.
 COLLECTIVE_FIELDS = ("collective", "size", "system", "algorithm", "ranks", "time_us", "wrong")
 HIERARCHY_FIELDS = ("size", "algorithm", "ranks", "nodes", "time_us", "wire_bytes", "wrong")
 TABLES = (
@@ -43,7 +43,7 @@ LOG_BYTES = 4 << 20
 
 
 def read_json(file, problems):
-    """What a program wrote, or None and a word about it."""
+    """A program's JSON output; None, with a note in `problems`, if it cannot be read."""
     if not file.exists():
         return None
     try:
@@ -144,7 +144,7 @@ def read_kernels(folder, problems):
 
 
 def read_copies(folder, problems):
-    """GB/s of a copy inside the device, as each program measured it."""
+    """GB/s of a copy inside the device, as measured by each program."""
     copies = {}
     for system, name in (("kolo", "kernels.json"), ("kolo trainer", "trainer-kernels.json"), ("PyTorch", "torch-kernels.json")):
         value = read_json(folder / name, problems)
@@ -176,7 +176,7 @@ def make_report(folder, now):
         "machine": read_machine(folder),
         "parts": read_parts(folder),
         "tests": read_tests(folder, problems),
-        "copy_gb_per_s": read_copies(folder, []),  # What cannot be read is told once, with the rows.
+        "copy_gb_per_s": read_copies(folder, []),  # Unreadable files are reported once, with the rows.
         "kernels": read_kernels(folder, problems),
         "collectives": collective_rows(folder, problems),
         "hierarchy": rows_of(read_json(folder / "hierarchy.json", problems)),
@@ -263,7 +263,7 @@ def status_text(part):
 
 
 def joined_logs(folder, parts):
-    """All logs, each without its middle if it is long."""
+    """All logs; long ones without their middle."""
     text = []
     for part in parts:
         log = folder / f"{part['name']}.log"

@@ -3,7 +3,7 @@
 import bench_rows
 from gnuplot import Axis, Curve, Panel, PlotError, read_rows
 
-# A system keeps its colour from picture to picture; a curve has that of the first name with which it begins.
+# A system keeps its colour in all pictures; a curve has the colour of the first name that begins its own.
 STYLES = {"kolo, arena": 0, "kolo, user": 5, "kolo, device-user": 5, "kolo, device": 0, "mpi": 1, "Open MPI 4": 1, "Open MPI": 3,
           "MPICH": 4, "Intel": 6, "gloo": 2, "nccl": 2}  # fmt: skip
 METHODS = {
@@ -16,7 +16,7 @@ CALLS = {"flat": "one call", "packed": "one call, packed", "each": "a call each"
 
 
 def selected_rows(arguments, field):
-    """The rows of all inputs that the filters let through and that have `field`."""
+    """The rows of all inputs that pass the filters and have `field`."""
     filters = [bench_rows.parse_filter(text) for text in arguments.where]
     rows = []
     for name in arguments.inputs:
@@ -28,7 +28,7 @@ def selected_rows(arguments, field):
 
 
 def only(rows, key, hint):
-    """The one value of a field. Raises PlotError if there are several."""
+    """The only value of a field. Raises PlotError if there are several."""
     values = sorted({str(bench_rows.value(row, key)) for row in rows})
     if len(values) > 1:
         raise PlotError(f"rows with {key} {', '.join(values)} make no one picture: add --where {hint or key}=VALUE")
@@ -47,12 +47,12 @@ def links_text(row):
 
 
 def distinct(rows, field):
-    """The values of a field that the rows have, in their order."""
+    """The values of a field in the rows, in order of first occurrence."""
     return list(dict.fromkeys(row[field] for row in rows if row.get(field)))
 
 
 def footer(rows):
-    """Facts that the comparison needs; then machines, commits and the commands that produced the rows."""
+    """Facts for the comparison, then machines, commits and the commands that produced the rows."""
     commits = distinct(rows, "commit")
     commands = distinct(rows, "script") if all(row.get("script") for row in rows) else distinct(rows, "command")
     source = [*distinct(rows, "machine"), *([f"commit {', '.join(commits)}"] if commits else []), *commands]
@@ -60,7 +60,7 @@ def footer(rows):
 
 
 def size_axis():
-    """Sizes are powers of two: a tick for every factor of 16 from 4 on, named as the tools' options name them."""
+    """Sizes are powers of two: a tick for every factor of 16 from 4 on, with the names of the tools' options."""
     return Axis("size (bytes)", log=2, ticks=[(1 << power, bench_rows.size_text(1 << power)) for power in range(2, 40, 4)])
 
 
@@ -81,14 +81,14 @@ def times_by_curve(rows):
 
 
 def display_name(name, rows):
-    """What a curve is called beside these rows: Gloo inside a node by its transport."""
+    """The name of a curve beside these rows: Gloo inside a node has the name of its transport."""
     if name == "gloo" and all(row["nodes"] == 1 for row in rows):
         return "gloo, loopback TCP"
     return bench_rows.bound_name(name, rows)
 
 
 def by_importance(curves):
-    """{name: points} with the bounds first and Kolo last, which is drawn over the others."""
+    """{name: points} with the bounds first, and Kolo last, which is drawn over the others."""
     order = [*bench_rows.BOUNDS, "nccl", "gloo", "mpi", "kolo, device-user", "kolo, user", "kolo, device", "kolo, arena"]
 
     def place(name):
@@ -104,7 +104,7 @@ def named_curve(name, pairs, rows):
 
 
 def collective(arguments):
-    """Time over size; beside it bus bandwidth inside a node and, between nodes, where the link decides and curves
+    """Time over size; beside it bus bandwidth inside a node, or between nodes, where the link dominates and curves
     coincide, the ratio of each time to Kolo's: (panels, title, footer)."""
     rows = selected_rows(arguments, "size")
     try:
@@ -131,7 +131,7 @@ def collective(arguments):
 
 
 def ratio_axis(name, compared):
-    """About the ratios, with ticks that tell a few per cent where they are close to 1."""
+    """An axis around the ratios. Its ticks show a few per cent where the ratios are close to 1."""
     values = [value for points in compared.values() for value in points.values()]
     close = max(values) < 4
     ticks = [0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.4, 1.7, 2, 3] if close else [0.25, 0.5, 1, 2]
@@ -144,7 +144,7 @@ def named_curves(points_by_name, rows):
 
 
 def base_curve(rows):
-    """Kolo's curve that the others are compared with, if there is one."""
+    """Kolo's curve, with which the others are compared, if there is one."""
     present = {bench_rows.curve_name(row) for row in rows}
     return next((name for name in ("kolo, arena", "kolo, device", "kolo, user", "kolo, device-user") if name in present), None)
 
@@ -160,13 +160,14 @@ def ratios_by_curve(rows):
 
 
 def highest_bandwidth(times, factor):
-    """The highest of the systems; in a cache a bound can be so high that it would leave no room for them."""
+    """The highest bandwidth of a system; bounds are left out, since in a cache they can be so high that nothing else
+    has room."""
     systems = [points for name, points in times.items() if name not in bench_rows.BOUNDS] or times.values()
     return max(factor * size / us for points in systems for size, us in points.items())
 
 
 def bandwidth_scale(times, factor):
-    """`factor`, which makes GB/s, or what makes the smaller unit that slow links want, and its name."""
+    """The factor and the unit: `factor` gives GB/s, and slow links get a smaller unit."""
     return (factor, "GB/s") if highest_bandwidth(times, factor) >= 1 else (1000 * factor, "MB/s")
 
 
@@ -205,20 +206,20 @@ def scaling(arguments):
 
 
 def bound_text(rows):
-    """The bound of these rows in a sentence."""
+    """Describes the bound of these rows in a sentence."""
     bounds = {row["system"] for row in rows} & set(bench_rows.BOUNDS)
     return "streaming reference" if bounds == {"streaming"} else bench_rows.bound_name("limit", rows)
 
 
 def share_axis(shares, bound):
-    """Up to the bound at least, so that the distance to it is visible."""
+    """An axis that includes the bound, so that the distance to it is visible."""
     highest = max(share for pairs in shares.values() for _, share in pairs)
     return Axis(f"share of the {bound} (%)", high=max(105, highest * 1.05))
 
 
 def cases_of_size(rows, size, over):
     """(curves of a case, its bound, its number of ranks or nodes) for the cases that were measured beside a bound in
-    each launch that counts. Over nodes: those with one rank on each."""
+    each relevant launch. Over nodes: cases with one rank per node."""
     for case, curves in bench_rows.by_case([row for row in rows if row["size"] == size]).items():
         shape = dict(zip(bench_rows.CASE, case))
         bound = next((name for name in bench_rows.BOUNDS if name in curves), None)
@@ -227,7 +228,7 @@ def cases_of_size(rows, size, over):
 
 
 def best_calls(rows):
-    """For each peer the row of the calls that expose least."""
+    """For each peer, the row of the way of calling it that exposes the least."""
     best = {}
     for row in rows:
         system = row["system"]
@@ -243,7 +244,7 @@ def overlap(arguments):
         for key in ("ranks", "nodes", "rate", "bytes"):
             only(rows, key, key)
         ours = [row for row in rows if row["system"] == "kolo"]
-        # Without fusion every gradient is a bucket of its own: shown a step left of the smallest size.
+        # Without fusion every gradient is a separate bucket: shown one step left of the smallest size.
         sizes = sorted({row["fusion_bytes"] for row in ours if row["fusion_bytes"]})
         if not sizes:
             raise PlotError(f"{', '.join(arguments.inputs)}: no fusion size was measured")
@@ -274,8 +275,8 @@ def overlap(arguments):
 
 
 def error(arguments):
-    """The largest error of means over 16-bit contributions over ranks, a panel per wire and a curve per method: (panels,
-    title, footer)."""
+    """The largest error of means over 16-bit contributions, over ranks; a panel per wire and a curve per method:
+    (panels, title, footer)."""
     rows = read_rows(arguments.inputs)
     try:
         drawn = []

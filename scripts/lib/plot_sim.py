@@ -1,4 +1,4 @@
-"""From rows of `kolo-sim step --json`: efficiency over ranks, and which compression is fastest over rates and ranks."""
+"""Plots rows of `kolo-sim step --json`: efficiency over ranks, and the fastest compression over rates and ranks."""
 
 import re
 
@@ -8,7 +8,7 @@ MODELS = {"resnet50": "ResNet-50", "gpt1b": "GPT"}
 
 
 def best(rows):
-    """By model, rate and ranks, the row of the algorithm that is fastest there."""
+    """By model, rate and ranks, the row of the fastest algorithm."""
     found = {}
     for row in rows:
         key = (row["model"], round(row["network_gbit"], 3), row["ranks"])
@@ -22,7 +22,7 @@ def size_text(parameters):
 
 
 def latencies(rows):
-    """Those of the network, in microseconds."""
+    """The network latencies, in microseconds."""
     costs = [dict(item.split("=") for item in row["link_costs"].split(",")) for row in rows]
     return sorted({float(cost["network_latency_us"]) for cost in costs})
 
@@ -42,7 +42,7 @@ def model_panel(model, found):
 
 
 def panels(arguments):
-    """A panel per model; the title and the footer say what was simulated."""
+    """A panel per model, the title, and a footer that describes the simulation."""
     rows = read_rows(arguments.inputs)
     try:
         found = best(rows)
@@ -90,7 +90,7 @@ def by_point(arguments):
 
 
 def compression_panels(arguments):
-    """A panel per number of ranks; the title and the footer say what was simulated."""
+    """A panel per number of ranks, the title, and a footer that describes the simulation."""
     points, rows = by_point(arguments)
     compressions = [name for name in dict.fromkeys(row["compression"] for row in rows) if name != DENSE]
     rates = sorted({rate for _, rate in points})
@@ -117,7 +117,7 @@ def compression_panels(arguments):
 
 
 def density_of(compression):
-    """0.01 of "topk(0.01,dgc)"; what the option takes if none is named."""
+    """The density of a spec: 0.01 for "topk(0.01,dgc)", or the default."""
     found = re.search(r"\(([0-9.e-]+)", compression)
     return float(found[1]) if found else 0.01
 
@@ -139,8 +139,8 @@ def compression_table(arguments):
 
 
 def cell(times, chosen):
-    """"topk 7.1 × (1.02)" of milliseconds by compression: what is fastest of dense, 16 bits and top-k of the density
-    of `chosen`, how many times as fast as dense float32, and how many times as long as it `chosen` takes."""
+    """A cell such as "topk 7.1 × (1.02)" from milliseconds by compression: the fastest of dense, 16 bits and top-k with
+    the density of `chosen`, its speed relative to dense float32, and the time of `chosen` relative to it."""
     density = density_of(chosen)
     named = {name: ms for name, ms in times.items()
              if not is_chosen(name) and (not name.startswith("topk") or density_of(name) == density)}  # fmt: skip

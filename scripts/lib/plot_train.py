@@ -19,7 +19,7 @@ def read_json(argument):
 
 
 def describe_run(run):
-    """How a training run is named if the caller gave no name."""
+    """The name of a training run for which the caller gave none."""
     parts = [f"{run['ranks']} rank" + ("s" if run["ranks"] != 1 else "")]
     if (run.get("nodes") or 1) > 1:
         parts.append(f"{run['nodes']} nodes")
@@ -51,6 +51,6 @@ def panels(arguments):
     values = [value for curve in curves for _, value in curve.pairs]
     margin = (max(values) - min(values)) * 0.05 or 1
     y = Axis(METRICS[arguments.metric], low=min(values) - margin, high=max(values) + margin)
-    # Runs end at different places, so their names would lie on other curves.
+    # Runs end at different positions, so names at their ends would cover other curves.
     corner = "bottom right" if arguments.metric == "eval_accuracy" else "top right"
     return [Panel(curves, Axis(axis, low=0), y, legend=corner)]

@@ -16,7 +16,7 @@ import xml.etree.ElementTree
 
 
 def skip_reasons(case):
-    """How often each reason was given: after GoogleTest's "file:line: Skipped", or "skipped: "."""
+    """How often each reason was given, after GoogleTest's "file:line: Skipped" or after "skipped: "."""
     output = case.findtext("system-out") or ""
     found = re.findall(r": Skipped\n(.+)|^skipped: (.+)", output, re.MULTILINE)
     return collections.Counter((first or second).strip() for first, second in found)
@@ -48,7 +48,7 @@ def main():
         total += int(seconds)
         stages.append(f"{stage:8} {seconds:>5} s   {verdict}")
         passed += len(cases) - len(bad) - len(skipped)
-        # A stage that fails without a failed test (it did not build, or found no test) counts as one.
+        # A stage that fails without a failed test (it did not build, or found no test) counts as one failure.
         failed += len(bad) or (status != "0")
     print("\n".join(stages))
     print(f"{'total':8} {total:>5} s")

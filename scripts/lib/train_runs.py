@@ -1,4 +1,4 @@
-"""Training runs that are kept: each is a file, and one that is there already is not run again."""
+"""Training runs, each of which is saved in a file and not repeated if that exists."""
 
 import json
 import os
@@ -10,30 +10,30 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TRAIN = ROOT / "build" / "bin" / "kolo-train"
 DATA = ROOT.parent / "shared" / "data"
 
-# By task: what is trained on which data, so that it learns well uncompressed.
+# By task: the options for a model that learns its data well without compression.
 TASKS = {
     "mnist": ["--model", "lenet", "--optimizer", "sgd", "--lr", "0.02", "--batch", "16", "--epochs", "3"],
     "cifar10": ["--model", "convnet", "--optimizer", "sgd", "--lr", "0.02", "--batch", "16", "--epochs", "10",
                 "--weight-decay", "0.0005"],
     "gpt": ["--model", "gpt", "--lr", "0.006", "--steps", "1000", "--batch", "8", "--sample", "0"],
 }
-# How top-k begins, by task, where W stands for a share of all steps. AdamW's directions bear no falling density, and
-# its dense steps must last beyond the rise of the learning rate.
+# Warm-up of top-k by task; W stands for a share of all steps. With AdamW the density must not fall gradually, and dense
+# steps must last longer than the rise of the learning rate.
 WARM_UP = {"mnist": "warmup=W,ramp=W", "cifar10": "warmup=W,ramp=W", "gpt": "warmup=W"}
 WARM_UP_SHARE = {"mnist": 0.1, "cifar10": 0.1, "gpt": 0.15}
-# What top-k says besides, by task.
+# Further options of top-k, by task.
 RULES = {"gpt": ",rule=lossless"}
-# Tensors that do not travel sparsely, by task: the embeddings of GPT are 5 % of it, and rows of rare bytes would wait.
+# Tensors that are not sent sparsely, by task: the embeddings of GPT are 5 % of it, and rows of rare bytes would wait.
 DENSE = {"gpt": "embedding*=fp16,"}
 FOLDERS = {"mnist": "mnist", "cifar10": "cifar10", "gpt": "tinyshakespeare"}
 
 
 class RunError(Exception):
-    """A run failed; says which and how it ended."""
+    """A run failed; the text says which and how it ended."""
 
 
 def options_of(task, data):
-    """The arguments of kolo-train for a task; the last of repeated options is to count."""
+    """The arguments of kolo-train for a task; of repeated options the last counts."""
     return [*TASKS[task], "--data", str(data / FOLDERS[task])]
 
 
@@ -47,12 +47,12 @@ def compression_of(task, spec):
 
 
 def warmed_up(task, spec, steps):
-    """`spec` with WARM-UP as the task has it, and W as the task's share of all steps."""
+    """`spec`, in which WARM-UP is replaced by the task's warm-up, and W by the task's share of all steps."""
     return spec.replace("WARM-UP", WARM_UP[task]).replace("=W", f"={max(1, round(steps * WARM_UP_SHARE[task]))}")
 
 
 def with_options(arguments, extra):
-    """`arguments` in which the options of `extra`, as NAME VALUE pairs, replace those of the same name."""
+    """`arguments`, in which the options of `extra` (NAME VALUE pairs) replace those of the same name."""
     values = dict(zip(arguments[::2], arguments[1::2]))
     if "--steps" in extra:
         values.pop("--epochs", None)
@@ -61,8 +61,8 @@ def with_options(arguments, extra):
 
 
 def run(folder, name, launcher, arguments, program=TRAIN, environment=None):
-    """The JSON of `kolo-train ARGUMENTS`: from FOLDER/NAME.json if that came of the same arguments, else of a
-    new run, which is kept there."""
+    """The JSON of `kolo-train ARGUMENTS`: from FOLDER/NAME.json if a run with equal arguments wrote it, else from a new
+    run, which is saved there."""
     file = folder / f"{name}.json"
     command = [str(argument) for argument in arguments]
     if file.exists():
