@@ -48,14 +48,14 @@ class Report(unittest.TestCase):
         self.assertTrue(all(entry["rate"] == "1gbit" and entry["command"] == "a=b" for entry in rows))
 
     def test_a_peer_counts_with_the_launch_in_which_it_does_best_beside_kolo(self):
-        # Beside each other 30 to 10 and 20 to 5; the best time of each alone would make it 20 to 5 or 20 to 10.
+        # In one launch 30 to 10 and 20 to 5; the best times over all launches would give 20 to 5 or 20 to 10.
         rows = [row("kolo", 10, "a", memory="arena"), row("mpi", 30, "a"), row("limit", 4, "a"),
                 row("kolo", 5, "b", memory="arena"), row("mpi", 20, "b"), row("limit", 6, "b")]  # fmt: skip
         (line,) = self.table(self.write("rows.json", rows))
         self.assertEqual(line["size"], "64K")
         self.assertEqual(line["mpi / kolo, arena"], "3.0")
         self.assertEqual(line["mpi µs (algorithm)"], "20.0 (b, way)")
-        # Within a launch 10 to 4 and 5 to 6; the middle of both.
+        # In one launch 10 to 4 and 5 to 6; the mean of both.
         self.assertEqual(line["kolo, arena / limit"], "1.67")
 
     def test_what_is_measured_once_more_counts_instead(self):

@@ -36,7 +36,7 @@ class Closing(job.LeavesNothing):
         self.lose(prepare, may_end_well=False)
 
     def test_while_it_closes_too(self):
-        """Whether all have agreed on the end by then differs from run to run."""
+        """Whether all have agreed on the end by then depends on timing."""
 
         def prepare(ranks):
             ranks[-1].go_on()

@@ -35,7 +35,7 @@ class Cluster(unittest.TestCase):
         subprocess.run([CLUSTER, "exec", str(host), "--", "sh", "-ec", command], check=True)
 
     def run_without_launcher(self, hosts, log_level="info"):
-        """One rank per host, which nobody tells which interface to use."""
+        """One rank per host, without options that say which interface to use."""
         first = f"{os.environ['KOLO_CLUSTER']}0"
         start = (
             f"RANK=$HOST_INDEX WORLD_SIZE={hosts} MASTER_ADDR={first} MASTER_PORT=29500 "
@@ -47,14 +47,14 @@ class Cluster(unittest.TestCase):
 
     def test_the_interface_that_reaches_the_other_host(self):
         self.up(2, "1gbit")
-        # A network of each host's own, with addresses as if it were one.
+        # A private network on each host, with addresses as if it were one network.
         self.on("all", "ip link add aux0 type veth peer name aux1; ip link set aux1 up; "
                        "ip addr add 10.99.0.$((HOST_INDEX + 1))/24 dev aux0; ip link set aux0 up")
         outcome = self.run_without_launcher(2)
         outcome.digest(2, 2)
         for host in range(2):
             self.assertIn(f"the network between nodes is eth0 10.77.0.{host + 1}", outcome.errors)
-        # By default rank 0 tells its own.
+        # By default rank 0 announces its own interface.
         outcome = self.run_without_launcher(2, log_level="warn")
         name = os.environ["KOLO_CLUSTER"]
         self.assertEqual(outcome.errors, f"kolo: rank 0 (node {name}0): the network between nodes is eth0 10.77.0.1\n")

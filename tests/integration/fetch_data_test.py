@@ -1,8 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""scripts/fetch-data: sums are checked, what is there stays, failures say what else can be done.
-
-Called as `fetch_data_test.py KOLO_TRAIN`. Nothing is fetched from a network.
-"""
+"""scripts/fetch-data: sums are checked, existing files stay, failures say what else can be done.
+Called as `fetch_data_test.py KOLO_TRAIN`. Nothing is fetched from a network."""
 
 import gzip
 import hashlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""scripts/gpu-check without a GPU: what it says there, how it runs its parts, and its report of recorded outputs."""
+"""scripts/gpu-check without a GPU: its message, how it runs its parts, and its report of recorded outputs."""
 
 import json
 import os
@@ -167,7 +167,7 @@ class Report(unittest.TestCase):
 
 
 class Script(unittest.TestCase):
-    """The script itself, among stand-ins for the tools of a GPU machine."""
+    """The script itself, with stand-ins for the tools of a GPU machine."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""An idle job costs nothing: in an idle second no thread of a rank wakes, nothing is called in the kernel,
-and no packet is sent. Runs in a network of its own, so that packets there are the job's."""
+"""An idle job costs nothing: in an idle second no thread of a rank wakes, no system call is made, and no packet is
+sent. Runs in a network namespace, so that all packets there are the job's."""
 
 import collections
 import pathlib
@@ -13,10 +13,10 @@ import unittest
 
 import job
 
-SETTLED_S = 1.5  # What the last collective left to do is done, and strace has attached.
+SETTLED_S = 1.5  # By then the work after the last collective is done, and strace has attached.
 STRACE_S = 4.0
 COUNT_S = 5.0
-COUNT_NETWORK_S = 25.0  # Longer than the 20 s after which UCX would look at its connections.
+COUNT_NETWORK_S = 25.0  # Longer than the 20 s after which UCX would check its connections.
 
 
 def packets():
@@ -57,7 +57,7 @@ def strace_works():
 
 
 def system_calls(ranks, seconds):
-    """System calls that each rank began in a window of that length, by thread name and call."""
+    """System calls that each rank began in a window of `seconds`, by thread name and call."""
     with tempfile.TemporaryDirectory() as folder:
         names = {thread.number: thread.name for rank in ranks for thread in threads_of(rank.process)}
         tracers = [
@@ -67,7 +67,7 @@ def system_calls(ranks, seconds):
             )
             for rank in ranks
         ]
-        # strace interrupts what a thread waits in, so the first moments show its own traces.
+        # strace interrupts waiting threads, so the first moments show its own traces.
         time.sleep(SETTLED_S)
         began = time.time()
         time.sleep(seconds)
@@ -78,7 +78,7 @@ def system_calls(ranks, seconds):
         for file in pathlib.Path(folder).iterdir():
             for line in file.read_text().splitlines():
                 thread, moment, text = line.split(maxsplit=2)
-                # What was under way when strace let go is printed as resumed or detached.
+                # Calls in progress when strace detached are printed as resumed or detached.
                 if began <= float(moment) < began + seconds and not text.startswith(("<", "---")):
                     calls[f"{names[int(thread)]}: {text.split('(')[0]}"] += 1
         return calls

@@ -1,6 +1,6 @@
-"""Jobs of real processes for the tests of this folder: starts them, breaks them, reads what they say.
+"""Jobs of real processes for the tests of this folder: starts them, disturbs them, and reads their output.
 
-A test file is called as `NAME.py JOB_PROGRAM mpi=1 ucx=1`; what follows the program says what the build has.
+A test file is called as `NAME.py JOB_PROGRAM mpi=1 ucx=1`; the arguments after the program list the build's features.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ IO = 74
 MISMATCH = 76
 CONFIG = 78
 
-# What tells a process that it belongs to a job, or changes how Kolo behaves.
+# Variables that tell a process that it belongs to a job, or that change Kolo's behaviour.
 LAUNCHER_VARIABLE = re.compile(r"(OMPI|PMI|PMIX|PRTE|SLURM|KOLO|TORCHELASTIC)_|(RANK|WORLD_SIZE|MASTER_.*)$")
 
 needs_mpi = unittest.skipUnless(HAS_MPI, "built without MPI")
@@ -37,7 +37,7 @@ needs_ucx = unittest.skipUnless(HAS_UCX, "built without UCX")
 
 
 def environment(**settings):
-    """The environment of a rank: no trace of another job, and the KOLO_* variables given."""
+    """The environment of a rank: without variables of another job, and with the given KOLO_* variables."""
     clean = {name: value for name, value in os.environ.items() if not LAUNCHER_VARIABLE.match(name)}
     options = {"KOLO_" + name.upper(): str(value) for name, value in settings.items()}
     return clean | options | {"PYTHONFAULTHANDLER": "1"}
@@ -85,13 +85,12 @@ class Rank:
         return f"{self.lines}\n{self.errors()}"
 
     def _status(self):
-        """What the system says of its main thread."""
+        """The system's status of its main thread."""
         lines = pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
 
     def is_asleep(self):
-        """Whether its main thread sleeps and has not woken since the last look, as in the middle of a
-        wait."""
+        """Whether its main thread sleeps and has not woken since the last check, as in the middle of a wait."""
         status = self._status()
         last, self._switches = self._switches, status["voluntary_ctxt_switches"]
         return status["State"].startswith("S") and self._switches == last
@@ -100,8 +99,8 @@ class Rank:
         return self._status()["State"].startswith("T")
 
     def finish(self):
-        """Waits for the end; returns the exit status. A rank that takes too long is ended; one in Python says where its
-        threads are."""
+        """Waits for the end; returns the exit status. A rank that takes too long is killed; a Python rank first prints
+        the stacks of its threads."""
         try:
             output, _ = self.process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
@@ -124,7 +123,7 @@ class Rank:
 
 @contextlib.contextmanager
 def processes(arguments, variables_of_ranks):
-    """A process with each of these environments; none outlives the block."""
+    """A process with each of these environments; all end with the block."""
     ranks = []
     try:
         for number, variables in enumerate(variables_of_ranks):
@@ -137,8 +136,8 @@ def processes(arguments, variables_of_ranks):
 
 @contextlib.contextmanager
 def started(arguments, nodes, **settings):
-    """A job as torchrun starts it, without MPI: nodes=[2, 1] is three ranks on two nodes, and "aba" names the node
-    of each; yields the ranks. Nobody kills them when one fails, but none outlives the block."""
+    """A job as torchrun starts it, without MPI: nodes=[2, 1] is three ranks on two nodes, and "aba" names each rank's
+    node; yields the ranks. When one fails, the others are not killed, but all end with the block."""
     node_of_rank = nodes if isinstance(nodes, str) else [node for node, size in enumerate(nodes) for _ in range(size)]
     common = environment(**settings) | {
         "WORLD_SIZE": str(len(node_of_rank)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())
@@ -153,7 +152,7 @@ def started(arguments, nodes, **settings):
 
 
 class Outcome:
-    """How a job ended: exit status and lines of each rank, and all that went to standard error."""
+    """The end of a job: exit status and lines of each rank, and the whole standard error."""
 
     def __init__(self, statuses, lines, errors):
         self.statuses = statuses
@@ -207,8 +206,8 @@ PRIVATE = "--in-a-machine-of-its-own"
 
 
 def enter_private_machine():
-    """Starts this test anew where nobody else leaves traces: its own processes, /tmp, /dev/shm and
-    network. Ends with 77 and the reason where that is not allowed."""
+    """Restarts this test where no other process leaves traces: with its own processes, /tmp, /dev/shm and network. Ends
+    with 77 and the reason if that is not allowed."""
     if PRIVATE in sys.argv:
         for command in ("mount -t tmpfs tmpfs /dev/shm", "ip link set lo up"):
             subprocess.run(command.split(), check=True)
@@ -220,7 +219,7 @@ def enter_private_machine():
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"skipped: this system does not allow namespaces: {error}")
         sys.exit(77)
-    # Below a directory of its own /tmp is empty; the program may lie in the outer one.
+    # The new /tmp is empty below a directory of its own; the program may lie in the outer one.
     with tempfile.TemporaryDirectory() as temporary:
         inner = subprocess.run(
             [*wrapper, sys.executable, "-B", *sys.argv, PRIVATE], env=os.environ | {"TMPDIR": temporary}, check=False
@@ -235,7 +234,8 @@ def read_until(ranks, text):
 
 class Test(unittest.TestCase):
     def expect_lost(self, rank, lost, but_for=None):
-        """That this rank ends by the error that names the other one, or well, with this last line if one is given."""
+        """Expects that this rank ends with the error that names the lost one, or well, with this last line if one is
+        given."""
         if rank.finish() == 0 and but_for:
             return self.assertIn(but_for, rank.lines[-1], rank.said())
         self.assertEqual(rank.process.returncode, PEER_LOST, rank.said())
@@ -243,7 +243,7 @@ class Test(unittest.TestCase):
 
 
 def wait_until(condition, what):
-    """Polls until `condition()` holds; for states that nobody announces."""
+    """Polls until `condition()` holds; for states that cause no event."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > deadline:
@@ -252,7 +252,7 @@ def wait_until(condition, what):
 
 
 def traces():
-    """What this machine holds now."""
+    """Processes, files and sockets of this machine."""
     processes = {
         f"process {process.name} {(process / 'comm').read_text().strip()}"
         for process in pathlib.Path("/proc").iterdir()
@@ -263,14 +263,14 @@ def traces():
     sockets = set()
     for table in tables:
         for line in pathlib.Path("/proc/net", table).read_text().splitlines()[1:]:
-            # 06 is TIME_WAIT: what the protocol asks the kernel to keep of a closed connection.
+            # 06 is TIME_WAIT, which the protocol requires of a closed connection.
             if not line.split()[3] == "06" or table == "unix":
                 sockets.add(f"socket {table} {line.strip()}")
     return processes | files | sockets
 
 
 class LeavesNothing(Test):
-    """What a test starts is gone when it calls `check_nothing_left`."""
+    """Checks that everything a test started is gone when it calls `check_nothing_left`."""
 
     def setUp(self):
         self.before = traces()
@@ -280,7 +280,7 @@ class LeavesNothing(Test):
 
 
 def main():
-    """Runs the tests of the calling file; 77 if there was nothing to run."""
+    """Runs the tests of the calling file; exits with 77 if there are none."""
     program = unittest.main(argv=[sys.argv[0], "-v"], exit=False)
     if not program.result.wasSuccessful():
         sys.exit(1)

@@ -1,5 +1,5 @@
-// One rank of a job that the tests of this folder start, break and watch. What it does is its first
-// argument; what came of it is one line on standard output and the exit status:
+// One rank of a job that the tests of this folder start, disturb and watch. Its first argument
+// names its work; the result is one line on standard output and the exit status:
 //
 //   all_reduce ROUNDS   single tensors of several sizes, dtypes and operations; every sum checked
 //   gradients ROUNDS    a set of gradients; exact sums checked, and a digest of all result bits
@@ -187,8 +187,8 @@ void idle(Runtime& job) {
   work(job, "all_reduce", 1);
 }
 
-/// From now on SIGUSR1 holds the main thread in whatever call it is, as a library or a system does
-/// that does not return, until SIGUSR2. Other threads run on.
+/// From now on SIGUSR1 holds the main thread until SIGUSR2, in whatever call it is, like a library
+/// or system call that does not return. Other threads keep running.
 void hold_main_thread_on_signal() {
   struct sigaction release = {};
   release.sa_handler = [](int) {};
@@ -205,7 +205,7 @@ void hold_main_thread_on_signal() {
   ::sigaction(SIGUSR1, &hold, nullptr);
 }
 
-/// Ends after everything static that its life has made.
+/// Destroyed after every static variable that its life has created.
 std::optional<Runtime> kept;
 
 void play(Runtime& job, const Arguments& arguments) {

@@ -12,15 +12,15 @@
 
 #include "runtime/api/kolo.h"
 
-/// What the ranks of `job_program` contribute, and what becomes of it.
+/// The contributions of the ranks of `job_program`, and checks of the results.
 namespace kolo::test {
 
-/// A sum that is not what it must be: as bad as a wrong answer can be.
+/// A wrong sum, which must never happen.
 struct WrongSum : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// FNV-1a over all bits of all results, in order.
+/// FNV-1a hash of all bits of all results, in order.
 class Digest {
  public:
   void add(const kolo::BufferView& view) {
@@ -34,7 +34,7 @@ class Digest {
   std::uint64_t state_ = 0xcbf29ce484222325;
 };
 
-/// Small whole numbers, so that sums are exact in every dtype, 16-bit ones included.
+/// Small integers, so that sums are exact in every dtype, including 16-bit ones.
 inline int whole(int rank, int round, std::size_t i) {
   return static_cast<int>((static_cast<std::size_t>(rank * 7 + round * 3) + i) % 17) - 8;
 }
@@ -61,7 +61,8 @@ void write_whole(Values&& values, int rank, int round) {
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<T>(whole(rank, round, i));
 }
 
-/// Errors: WrongSum that names `what` unless `values` are the sums of what these ranks wrote.
+/// Errors: WrongSum that names `what` unless `values` are the sums of what these ranks have
+/// written.
 template <typename Values>
 void expect_sums(const Values& values, const std::vector<int>& ranks, int round,
                  const std::string& what) {
@@ -74,7 +75,7 @@ void expect_sums(const Values& values, const std::vector<int>& ranks, int round,
   }
 }
 
-/// Numbers between -1 and 1 whose sums are rounded, so that the order of summing shows in the bits.
+/// Numbers between -1 and 1 whose sums are rounded, so that the bits show the order of summation.
 inline float fraction(int rank, int round, std::size_t i) {
   std::uint64_t bits = static_cast<std::uint64_t>(rank) << 48 ^
                        static_cast<std::uint64_t>(round) << 40 ^ (i + 1) * 0x9e3779b97f4a7c15;
@@ -82,13 +83,13 @@ inline float fraction(int rank, int round, std::size_t i) {
   return static_cast<float>(static_cast<std::int64_t>(bits) >> 40) / 8388608.0F;
 }
 
-/// Whole numbers in even rounds, else fractions.
+/// Integers in even rounds, otherwise fractions.
 inline void write_round(std::span<float> values, int rank, int round) {
   if (round % 2 == 0) return write_whole(values, rank, round);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = fraction(rank, round, i);
 }
 
-/// Gradients in memory of the caller and of the runtime, computed in another order on every rank.
+/// Gradients in the caller's memory and in the runtime's, computed in another order on every rank.
 class Gradients {
  public:
   explicit Gradients(Runtime& job)
@@ -114,7 +115,7 @@ class Gradients {
  private:
   static constexpr std::size_t kCounts[] = {1, 7, 1000, 4096, 30'000, 300'001, 65'537, 3};
 
-  /// Every other one is in `memory`.
+  /// Every other gradient is in `memory`.
   static std::vector<GradientSpec> specs(std::vector<std::vector<float>>& memory) {
     std::vector<GradientSpec> specs;
     for (const std::size_t count : kCounts) {
@@ -132,7 +133,7 @@ class Gradients {
   GradientSet set_;
 };
 
-/// Sums in groups that overlap, each at another point of its own work.
+/// Sums in overlapping groups, each at a different stage of its work.
 class Groups {
  public:
   explicit Groups(Runtime& job) : job_(job) {
@@ -148,7 +149,7 @@ class Groups {
   void round(int round, Digest& digest) {
     Digest own;
     for (Group& group : groups_) sums(group, round, own);
-    // The results differ from group to group; together they are the same on all ranks.
+    // Results differ between groups; their combination is the same on all ranks.
     auto all = static_cast<std::int64_t>(own.value());
     const BufferView view{&all, 1, DType::kInt64};
     job_.all_reduce("digest", view).wait();
@@ -172,7 +173,7 @@ class Groups {
     digest.add(part);
   }
 
-  /// Around the ring of a group's ranks, with one tag in all groups.
+  /// Passes a message around the ring of a group's ranks, with the same tag in all groups.
   static void pass_on(Group& group, std::vector<float>& mine) {
     const int ranks = group.size();
     const int source = (group.rank() + ranks - 1) % ranks;

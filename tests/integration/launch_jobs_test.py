@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""The same sums however a job is started: by mpirun, as torchrun does it, or alone; on one node, on several, and on nodes
-of different sizes. Under mpirun also where ranks do not all start, start more than one runtime, or fork: MPI has no
+"""Sums do not depend on how a job is started: by mpirun, as by torchrun, or alone; on one node, on several, and on
+nodes of different sizes. Under mpirun also if ranks do not all start, open more than one runtime, or fork: MPI has no
 deadlines of its own, and starts only once in a process."""
 
 import itertools
@@ -13,7 +13,7 @@ import job
 CALLS = ("all_reduce", "gradients", "groups")
 TIMEOUT = 75
 CONNECT_TIMEOUT_MS = 5000
-# What one rank does in place of the others' call.
+# One rank's call, in place of the others'.
 ODD_RANK = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then {}; fi; exec "$0" "$@"'
 
 
@@ -43,11 +43,11 @@ class Launch(unittest.TestCase):
     @job.needs_ucx
     def test_several_nodes_like_torchrun(self):
         def check(nodes, call):
-            # Costs that are measured on a busy machine may leave the network to one rank.
+            # Costs measured on a busy machine may leave the network to one rank.
             outcome = job.run([call, 4], nodes, calibrate="off")
             outcome.digest(sum(nodes), len(nodes))
             sent = [int(count) for count in outcome.find(r"(\d+) bytes to other nodes")]
-            if call != "groups":  # Their bytes are their own.
+            if call != "groups":  # Groups count their bytes separately.
                 self.assertGreater(min(sent), 0, outcome)
 
         self.each(([1, 1], [2, 2], [2, 1, 1]), check)
@@ -74,7 +74,7 @@ class Launch(unittest.TestCase):
                 for _ in range(2):
                     self.assertIn("in the middle", launcher.stdout.readline())
                 launcher.kill()
-                # The ranks hold the other end.
+                # The ranks hold the other end of the pipe.
                 rest, _ = launcher.communicate(timeout=job.PATIENCE)
                 self.assertEqual(rest, "")
 

@@ -22,7 +22,7 @@ torch_support.enter_python_with_torch()
 
 BUILD, GENERATOR, COMPILER = sys.argv[1:]
 WORK = tempfile.TemporaryDirectory()
-sys.argv[1:] = [os.path.join(WORK.name, "build", "libtorch_example")]  # What job.py starts.
+sys.argv[1:] = [os.path.join(WORK.name, "build", "libtorch_example")]  # The program that job.py starts.
 import job  # noqa: E402
 
 

@@ -1,5 +1,5 @@
-/* Least squares by stochastic gradient descent in a program that has MPI already, and what Kolo adds
- * to it through its C interface. MPI serves the program; gradients go through Kolo. */
+/* Least squares by stochastic gradient descent in a program that already uses MPI, and its
+ * additions for Kolo through the C interface. The program uses MPI; gradients use Kolo. */
 
 #include <math.h>
 #include <stdint.h>
@@ -37,7 +37,7 @@ static kolo_gradient gradient(const char* name, const size_t* count, void* data)
 static float train(kolo_group* world, int rank) {
   const size_t features = kFeatures, one = 1;
   float weights[kFeatures] = {0}, weights_gradient[kFeatures], bias = 0, bias_gradient, loss = 0;
-  uint64_t random = (uint64_t)rank + 1; /* Every rank has samples of its own. */
+  uint64_t random = (uint64_t)rank + 1; /* Every rank has its own samples. */
 
   const kolo_gradient gradients[] = {gradient("weights", &features, weights_gradient),
                                      gradient("bias", &one, &bias_gradient)};

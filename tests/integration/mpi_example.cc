@@ -1,6 +1,5 @@
-// Logistic regression in a C++ program that has MPI already: it splits ranks and prints by MPI, on
-// a communicator of its own. The lines that name Kolo are all that changes where it averaged its
-// gradient by MPI_Allreduce.
+// Logistic regression in a C++ program that already uses MPI, with its own communicator, to assign
+// ranks and print. Only the lines that name Kolo replace the gradient's MPI_Allreduce.
 
 #include <cmath>
 #include <cstdio>
@@ -14,11 +13,11 @@
 namespace {
 
 constexpr std::size_t kFeatures = 6;
-constexpr std::size_t kSamples = 512;  // Of each rank.
+constexpr std::size_t kSamples = 512;  // Per rank.
 constexpr int kSteps = 300;
 constexpr float kLearningRate = 2.0F;
 
-/// Samples whose class says on which side of a plane they lie; each seed draws others.
+/// Samples whose class is the side of a plane on which they lie; each seed draws different ones.
 struct Data {
   explicit Data(int seed) : x(kSamples * kFeatures), is_above(kSamples) {
     std::mt19937 random(static_cast<unsigned>(seed));

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""After success, after an error, and after kill -9 of every rank nothing of a job is left: no process, no
-file in /dev/shm or /tmp, no socket. Runs in a machine of its own, so that what is there is the job's."""
+"""After success, after an error, and after kill -9 of every rank, nothing of a job is left: no process, no file in
+/dev/shm or /tmp, no socket. Runs in its own namespaces, so that everything there is the job's."""
 
 import signal
 

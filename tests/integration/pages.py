@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def all_pages():
-    if not (ROOT / ".git").exists():  # An archive: everything outside of build folders counts.
+    if not (ROOT / ".git").exists():  # An archive: every file outside of build folders counts.
         return [page for page in ROOT.rglob("*.md") if "build" not in page.relative_to(ROOT).parts]
     git = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
     names = subprocess.check_output(git, cwd=ROOT, text=True).splitlines()
@@ -17,7 +17,7 @@ def all_pages():
 
 
 def current_pages():
-    """Pages that describe the present. A decision or an old change may name files that are gone."""
+    """Pages that describe the present. A decision or an old change may name removed files."""
     return [page for page in all_pages() if page.name != "CHANGELOG.md" and page.parent.name != "decisions"]
 
 
@@ -27,7 +27,7 @@ def words(page, tables=True):
 
 
 def anchors(page):
-    """The anchors that the headings of a page have on the web."""
+    """The anchors of a page's headings on the web."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     headings = re.findall(r"^#+ (.*)$", text, re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
@@ -41,12 +41,12 @@ def commands(page):
     for line in [line for block in fenced for line in block.splitlines()] + indented:
         try:
             yield shlex.split(line, comments=True)
-        except ValueError:  # Prose or output with a lone quotation mark.
+        except ValueError:  # Prose, or output with a single quotation mark.
             continue
 
 
 def calls(page, is_program):
-    """For each command whose program fulfils `is_program`: the program and its arguments."""
+    """For each command whose program satisfies `is_program`: the program and its arguments."""
     for command in commands(page):
         for place, word in enumerate(command):
             if is_program(word):
@@ -55,6 +55,6 @@ def calls(page, is_program):
 
 
 def flags(arguments):
-    """The names of the options among these arguments, which end where another command begins."""
+    """The names of the options among these arguments, up to the next command."""
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return [argument.partition("=")[0] for argument in own if argument.startswith("--")]

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""The pages: links lead somewhere, files and scripts that they name exist, and the example of the README is the one
-that is tested. Options of the programs in their commands are checked by programs_test.py."""
+"""Documentation pages: links have targets, named files and scripts exist, and the example in the README is the one that
+is tested. programs_test.py checks options of the programs in their commands."""
 
 import pathlib
 import re
@@ -93,7 +93,7 @@ class Pages(unittest.TestCase):
                 self.assertRegex(tests, rf"TEST\w*\(\s*\w+,\s*{name}" + ("" if more else r"\)"))
 
     def test_decisions_are_in_the_index_and_short(self):
-        """Numbers have gaps: records that bind nothing any more are gone."""
+        """Numbers have gaps: records that no longer bind anything are removed."""
         folder = ROOT / "docs" / "decisions"
         records = [page for page in sorted(folder.glob("*.md")) if page.name != "README.md"]
         index = re.findall(r"^\| \[(\d{4})\]\((\S+)\)", (folder / "README.md").read_text(encoding="utf-8"), re.M)

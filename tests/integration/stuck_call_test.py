@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""A rank whose thread is stuck in a call while it drives the engine: its watchdog says so, and when the
-call has returned; the job goes on, or ends with one error on all ranks."""
+"""The thread of a rank is stuck in a call while it drives the engine: its watchdog reports that, and when the call has
+returned. The job goes on, or ends with one error on all ranks."""
 
 import contextlib
 import signal
@@ -25,7 +25,7 @@ def stuck(nodes, call, held=0, **settings):
 
 class StuckCall(unittest.TestCase):
     def check(self, nodes, call, awaited, **settings):
-        """Holds rank 0, which waits for the last rank, until it has said what is awaited."""
+        """Holds rank 0, which waits for the last rank, until it has printed `awaited`."""
         with stuck(nodes, call, stall_warn=500, **settings) as ranks:
             job.wait_until(lambda: awaited in ranks[0].errors(), awaited)
             ranks[0].signal(signal.SIGUSR2)
@@ -37,8 +37,8 @@ class StuckCall(unittest.TestCase):
             return statuses, [rank.lines[-1] for rank in ranks], said
 
     def fails_on_peers(self, nodes, call, awaited=STUCK, stall_warn=500, **settings):
-        """Holds rank 0, which says what is awaited, until all others have ended. Returns their statuses and what
-        they said."""
+        """Holds rank 0 after it has printed `awaited`, until all others have ended. Returns their statuses and
+        outputs."""
         with stuck(nodes, call, stall_warn=stall_warn, **settings) as ranks:
             job.wait_until(lambda: awaited in ranks[0].errors(), awaited)
             ranks[-1].go_on()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/accuracy-table and scripts/loss-over-seconds keep runs, and read from them what they should."""
+"""scripts/accuracy-table and scripts/loss-over-seconds save runs, and evaluate them correctly."""
 
 import importlib.machinery
 import importlib.util

@@ -1,5 +1,5 @@
-// Least squares by stochastic gradient descent: an ordinary training loop, and what Kolo adds to
-// it. The part between the markers is quoted in the README.
+// Least squares by stochastic gradient descent: an ordinary training loop, and its additions for
+// Kolo. The README quotes the part between the markers.
 
 #include <cstdio>
 #include <random>
@@ -19,7 +19,7 @@ struct Sample {
   float y;
 };
 
-/// Each seed draws samples of its own from the same truth: y = sum of (i + 1) x_i, minus 3.
+/// Each seed draws different samples of the same function: y = sum of (i + 1) x_i, minus 3.
 class Data {
  public:
   explicit Data(int seed) : random_(static_cast<unsigned>(seed)) {}

@@ -1,4 +1,4 @@
-// A training loop over libtorch, and what Kolo adds to it.
+// A training loop over libtorch, and its additions for Kolo.
 
 #include <cstdio>
 #include <cstdlib>
@@ -10,7 +10,7 @@
 namespace {
 
 constexpr int kFeatures = 8;
-constexpr int kBatch = 16;  // of one rank
+constexpr int kBatch = 16;  // per rank
 constexpr int kSteps = 40;
 
 torch::nn::Sequential model_of(int seed) {
@@ -43,7 +43,7 @@ float train(torch::nn::Sequential& model, int size, int first, int ranks,
   return loss.item<float>();
 }
 
-/// One more step, in which the last rank's batch is bad: its gradients count as zeros.
+/// Another step, in which the last rank's batch is bad: its gradients count as zeros.
 void step_without_last(torch::nn::Sequential& model, int size, int rank,
                        kolo::TorchGradients& gradients) {
   torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.02));
@@ -58,7 +58,7 @@ void step_without_last(torch::nn::Sequential& model, int size, int rank,
   optimizer.step();
 }
 
-/// True if `model` has the weights that one rank with all samples gets.
+/// Whether `model` has the weights of one rank with all samples.
 bool as_one_rank(const torch::nn::Sequential& model, int size) {
   torch::nn::Sequential alone = model_of(0);
   train(alone, size, 0, size, nullptr);

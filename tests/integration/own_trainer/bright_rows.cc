@@ -1,5 +1,5 @@
-// A data set: images of 2 × 2 pixels, bright in the row of their class. The file holds their
-// number.
+// A data set of images of 2 × 2 pixels, bright in the row of their class. The file holds the number
+// of images.
 
 #include <cstdint>
 #include <fstream>

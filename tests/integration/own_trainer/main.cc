@@ -1,4 +1,4 @@
-// kolo-train with a model, an optimizer and a data set of this project.
+// kolo-train with this project's own model, optimizer and data set.
 
 #include <kolo/trainer/catalog.h>
 #include <kolo/trainer/loop/trainer_program.h>

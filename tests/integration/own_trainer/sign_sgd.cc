@@ -1,4 +1,4 @@
-// An optimizer: every weight moves by the learning rate, against the sign of its gradient.
+// An optimizer that moves every weight by the learning rate, against the sign of its gradient.
 
 #include <memory>
 
@@ -11,7 +11,7 @@ using namespace kolo::trainer;
 class SignSgd final : public Optimizer {
  public:
   using Optimizer::Optimizer;
-  void visit_state(StateVisitor&) override {}  // Nothing lasts from one step to the next.
+  void visit_state(StateVisitor&) override {}  // There is no state between steps.
   void begin_step() override {}
   void update(std::size_t index, float lr, float) override {
     Parameter& parameter = parameters_[index];

@@ -1,4 +1,4 @@
-// A model: pixels straight to the classes.
+// A model: one linear layer from pixels to classes.
 
 #include <memory>
 
