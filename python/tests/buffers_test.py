@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Which memory a call takes, where it lies, and what it says of memory that it cannot take."""
+"""The memory that a call takes, its address, and errors for memory that it cannot take."""
 
 import array
 import ctypes
@@ -20,7 +20,7 @@ from kolo._buffers import memory_of  # noqa: E402
 
 
 class OnlyDlpack:
-    """An array that is known by DLPack alone, like a tensor of torch."""
+    """An array that only supports DLPack, like a tensor of torch."""
 
     def __init__(self, inner, versions=False):
         self._inner = inner
@@ -42,7 +42,7 @@ class OnlyInterface:
 
 
 class Capsule:
-    """A tensor on a device that this machine need not have."""
+    """A tensor on a device that this machine may lack."""
 
     def __init__(self, device, code, bits, shape=(4,), strides=None, address=0x1000):
         self._shape = (ctypes.c_int64 * len(shape))(*shape)
@@ -195,7 +195,7 @@ class Refused(unittest.TestCase):
         x.flags.writeable = False
         for source in (x, memoryview(x), b"abc", np.float64(1)):
             self.refused(source, "read-only", writable=True)
-            memory_of(source)  # As an input it is fine.
+            memory_of(source)  # As an input it is allowed.
 
     def test_dtypes(self):
         for dtype in (np.uint16, ">f4", "U1", object, [("a", "f4")], np.longdouble):

@@ -20,13 +20,13 @@ import kolo
 from kolo._buffers import array_at
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "complex64")
-# Elements of each rank's part. Several threads add up the large ones, but for 16-bit floats.
+# Elements of each rank's part. Several threads sum the large ones, except 16-bit floats.
 SMALL, LARGE = 150, 60_001
 ROUNDED = {"op": "average", "wire_dtype": "bfloat16"}
 
 
 def fractions(dtype, rank, number, count):
-    """Numbers whose sums are rounded, so that the order of summing shows in the bits; those of bfloat16 as uint16."""
+    """Numbers whose sums are rounded, so that the bits show the order of summation; bfloat16 as uint16."""
     real, imaginary = np.random.default_rng([rank, number]).uniform(-1, 1, (2, count))
     if dtype == "bfloat16":
         return (real.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
@@ -34,14 +34,14 @@ def fractions(dtype, rank, number, count):
 
 
 def memory_of(values, dtype):
-    """Of an array or of a list of arrays; None stays."""
+    """The memory of an array or of a list of arrays; None for None."""
     if isinstance(values, np.ndarray):
         return kolo.Memory(values.ctypes.data, values.size, dtype, values)
     return values and [memory_of(each, dtype) for each in values]
 
 
 class Call:
-    """A collective under way, from `x` to `out`; without one of them it is in place."""
+    """A collective in flight, from `x` to `out`; in place without one of them."""
 
     def __init__(self, method, what, dtype, x, out, *arguments, is_kept=True, **options):
         self.name, self.dtype, self.x, self.out = f"{what} {dtype}", dtype, x, out
@@ -58,7 +58,7 @@ class Call:
 
 
 class RowCall:
-    """A row-sparse all-reduce of rows that ranks share, some of them more than once."""
+    """A row-sparse all-reduce of rows that ranks share; some rows occur more than once."""
 
     def __init__(self, job, group, number, exchange):
         indices = np.array([i * i * (job.rank + 3) % (200 if i % 2 else 20) for i in range(40 + 10 * job.rank)])
@@ -87,8 +87,8 @@ def kinds_of_sets(wire):
 
 
 class Sets:
-    """Sets of gradients of one group: of all kinds every `stride`-th from `first` on. Matrices of 4096 elements and more may
-    be sparse."""
+    """Gradient sets of one group: every `stride`-th kind from `first` on. Matrices with at least 4096 elements may be
+    sparse."""
 
     def __init__(self, group, shapes, wire, first=0, stride=1):
         self.rank = group.rank
@@ -140,16 +140,16 @@ class Delayed:
             self.sets.append(Sets(group, [(1000,), (1,), (1667, 3)], wire, i, len(self.groups)))
 
     def delay(self):
-        """Nothing in half of all cases, else up to 1 ms."""
+        """No delay in half of all cases, otherwise up to 1 ms."""
         drawn = self.random.randrange(2000)
         if drawn < 1000:
             time.sleep(drawn / 1e6)
 
     def round(self, number):
-        """Returns the digest of a round, which all ranks share: each has other results."""
+        """Returns the digest of a round, which combines the different results of all ranks."""
         self.own = hashlib.sha256()
         calls = [call for dtype in DTYPES for call in self.calls(self.job, dtype, number, LARGE)]
-        for i, group in enumerate(self.groups):  # Each has two of them.
+        for i, group in enumerate(self.groups):  # Each group has two of them.
             for dtype in DTYPES[i : i + 2]:
                 calls += self.calls(group, dtype, number, SMALL)
         for group in (self.job, *self.groups):
@@ -162,7 +162,7 @@ class Delayed:
         return self.job.all_reduce(np.frombuffer(self.own.digest(), np.int64).copy(), name="digest").tobytes()
 
     def run(self, calls, sets, number):
-        """Begins all calls, in an order of this rank, and an iteration of all sets."""
+        """Begins all calls, in this rank's order, and an iteration of all sets."""
         order = self.random.sample(calls, len(calls))
         for call in order:
             self.delay()
@@ -178,7 +178,7 @@ class Delayed:
                 self.own.update(result.tobytes())
 
     def run_out_of_data(self, group, part, sets, number):
-        """Each rank of the group goes on for another number of steps."""
+        """Each rank of the group continues for another number of steps."""
         for step in range(1 + (group.rank + number) % 2):
             use = 10 * (number + 1) + step
             calls = [*self.all_reduces(group, "float32", use, part), *self.scattered(group, "float32", use, part)]
@@ -215,7 +215,7 @@ class Delayed:
 
     @staticmethod
     def two(values, parts):
-        """Two arrays of as many parts each, of which the first ones are the smaller ones."""
+        """Two arrays with as many parts each; the first array has the smaller parts."""
         cut = parts * (len(values) // parts // 3)
         return [values[:cut], values[cut:]]
 

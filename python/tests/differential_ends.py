@@ -22,14 +22,14 @@ class End:
     call: Callable
     ranks: int
     statuses: tuple
-    texts: tuple  # That some rank says.
+    texts: tuple  # Each must be printed by some rank.
 
 
 ENDS = {}
 
 
 def end(statuses, *texts):
-    """Puts a function into the table: the exit statuses by rank, and what is said."""
+    """Adds a function to the table, with the exit statuses by rank, and expected texts."""
 
     def enter(function):
         ENDS[function.__name__] = End(function, len(statuses), tuple(statuses), texts)
@@ -59,7 +59,7 @@ def an_exception_in_a_loop():
 
 @end((1, 1), "left the job: ValueError: a bug of rank 1", "rank 1")
 def an_exception_with_a_group_that_is_destroyed_in_finally():
-    """Rank 1 waits for the end of the job, and submits nothing more: the others hear of it at once."""
+    """Rank 1 waits for the end of the job, and submits nothing more: the others get the error at once."""
     try:
         an_exception_in_a_loop()
     finally:
@@ -115,7 +115,7 @@ def a_job_that_is_never_destroyed():
 
 @end((1, 1), "UsageError: all_reduce in a callback of a future", "make one bucket")
 def an_operation_of_a_callback_that_has_no_place():
-    """Rank 1 may begin the callback's before the program's next one, or after it, and both are alike."""
+    """Rank 1 may begin the callback's operation before or after the program's next one, and the two are equal."""
     if dist.get_rank() == 1:
         dist.recv(torch.empty(1), 0)
     future = dist.all_reduce(torch.ones(3), async_op=True).get_future()
@@ -138,7 +138,7 @@ def a_callback_that_waits_for_a_message_that_nobody_sends():
         never.wait()
 
     if dist.get_rank() == 1:
-        dist.recv(torch.empty(1), 0)  # Rank 0 has its callback: one of a complete future would run in this thread.
+        dist.recv(torch.empty(1), 0)  # Rank 0 has added its callback: later it would run in this thread.
         dist.all_reduce(torch.ones(3))
         is_waiting.set()
     else:
@@ -168,7 +168,7 @@ def a_call_in_a_forked_child():
 def main():
     import kolo.torch  # noqa: F401  (makes the backend known)
 
-    # Longer than the test waits: nothing ends only because this is over.
+    # Longer than the test waits, so that nothing ends by this time-out.
     dist.init_process_group("kolo", timeout=timedelta(seconds=300))
     ENDS[sys.argv[1]].call()
 

@@ -1,4 +1,4 @@
-"""One rank of differential_test.py: runs scenes one after another, and saves what each returns.
+"""One rank of differential_test.py: runs scenes one after another, and saves their results.
 
     differential_rank.py BACKEND FOLDER SCENE...    with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
 """
@@ -29,7 +29,7 @@ def main():
             result = SCENES[name].call()
             torch.save(result, os.path.join(folder, f"{name}.{dist.get_rank()}"))
             dist.barrier()
-        except BaseException:  # Others may wait for this rank: the test ends them all.
+        except BaseException:  # Other ranks may wait for this one: the test ends them all.
             traceback.print_exc()
             print("error", name, flush=True)
             os._exit(1)

@@ -44,7 +44,7 @@ def reductions_of_every_type():
 
 @scene(alone=True)
 def reductions_that_gloo_lacks():
-    """Averages, premultiplied sums, booleans, and reduce_scatters by other operations than sums."""
+    """Averages, premultiplied sums, booleans, and reduce_scatters with other operations than sums."""
     every = torch.stack([values(rank, 2 * size()).double() for rank in range(size())])
     mine = slice(2 * me(), 2 * me() + 2)
     for dtype in FLOATS:
@@ -53,7 +53,7 @@ def reductions_that_gloo_lacks():
         assert torch.equal(part, every.amax(0)[mine].to(dtype))
         dist.reduce_scatter(part, list(tensor.split(2)), dist.ReduceOp.AVG)
         dist.all_reduce(tensor, dist.ReduceOp.AVG)
-        # The factor 1 / ranks is rounded, and so is the product: one unit in the last place for each.
+        # The factor 1 / ranks is rounded, and so is the product: each by at most one unit in the last place.
         for got, mean in ((part, every.mean(0)[mine]), (tensor, every.mean(0))):
             assert torch.allclose(got, mean.to(dtype), rtol=2 * torch.finfo(dtype).eps, atol=0)
     truth = torch.tensor([True, me() == 0, False])
@@ -124,7 +124,7 @@ def strides_without_gaps():
 
 @scene(alone=True)
 def strides_with_gaps():
-    """Gloo takes the memory from the first element on."""
+    """Gloo ignores the strides: it uses the memory from the first element on."""
     whole = values(me(), 6, 8)
     expected = sum(values(rank, 6, 8) for rank in range(size()))
     dist.all_reduce(whole[::2])
@@ -139,7 +139,7 @@ def strides_with_gaps():
 
 @scene()
 def conjugated_and_negated():
-    """What an operation reads. torch writes to neither, over any backend."""
+    """Such tensors as inputs. torch writes to neither, over any backend."""
     conjugated = torch.complex(values(me(), 2 * size()), values(me() + 1, 2 * size())).conj()
     negated = conjugated.imag
     assert conjugated.is_conj() and negated.is_neg()
@@ -159,7 +159,7 @@ def conjugated_and_negated():
 
 @scene()
 def operations_with_each_root():
-    """Results of others than the root are undefined."""
+    """Results of ranks other than the root are undefined."""
     results = []
     for root in range(size()):
         for dtype in (*FLOATS, *WHOLE, torch.complex64):
@@ -224,7 +224,7 @@ def reduce_scatters():
 
 @scene()
 def exchanges():
-    """Rank r sends r + s rows to rank s, and none to itself; then as many to each."""
+    """Rank r sends r + s rows to rank s, and none to itself; then the same number to each."""
 
     def rows(sender, receiver):
         return 0 if sender == receiver else sender + receiver
@@ -274,7 +274,7 @@ def messages_from_any_rank():
     got = [torch.empty(8) for _ in range(size() - 1)]
     for each in got:
         dist.irecv(each).wait()
-    return sorted(each.tolist() for each in got)  # They come in any order.
+    return sorted(each.tolist() for each in got)  # They arrive in any order.
 
 
 @scene()
@@ -302,7 +302,7 @@ def objects():
 def sparse_sums():
     results = []
     for count in (0, 1, 40):
-        places = (torch.arange(count) * (me() + 1)) % 30  # Some come twice.
+        places = (torch.arange(count) * (me() + 1)) % 30  # Some occur twice.
         results.append(torch.sparse_coo_tensor(places[None], values(me(), count, 4), (30, 4)))
         dist.all_reduce(results[-1])
     return [each.to_dense() for each in results]
@@ -338,7 +338,7 @@ def futures_inside_futures():
     """A callback starts another operation and waits for it, as torch's PowerSGD does."""
     last = size() - 1
     token = torch.zeros(1)
-    if me() == last:  # It begins when the others have their futures, which are not complete then.
+    if me() == last:  # It begins when the others have their futures, which are incomplete then.
         for rank in range(last):
             dist.recv(token, rank)
 
@@ -365,18 +365,19 @@ def futures_that_callbacks_wait_for():
 
 @scene(2, 3, alone=True)
 def futures_that_many_callbacks_wait_for():
-    """As many at once as there are futures; those of Gloo have two threads."""
+    """As many waits at once as futures; Gloo has two threads for them."""
     expected = sum(values(rank, 4) for rank in range(size()))
     before = resources()
     for _ in range(20):
         for got in waited_for_in_callbacks(5):
             assert all(torch.equal(each, expected) for each in got), got
-    # Two look after futures; threads that waited end, the last ones perhaps not yet.
+    # Two threads watch futures; threads that have waited end, the last ones perhaps not yet.
     assert resources()[1] <= before[1] + 2 + 5, f"threads: {before[1]}, then {resources()[1]}"
 
 
 def waited_for_in_callbacks(count):
-    """What callbacks of `count` futures got, which are complete before those that the callbacks wait for."""
+    """Results of the callbacks of `count` futures, which are complete before the futures that the callbacks wait
+    for."""
     last = size() - 1
     token = torch.zeros(1)
     if me() == last:  # It begins when the others have their futures.
@@ -405,8 +406,8 @@ def many_futures():
 
 @scene()
 def values_of_futures():
-    """The future of each operation has the tensors that Gloo's has. That of all_gather_into_tensor has the tensor as it
-    was passed, and Gloo's its parts."""
+    """The future of each operation holds the same tensors as Gloo's, except for all_gather_into_tensor: it holds the
+    tensor that was passed, and Gloo's holds the parts."""
     results = []
 
     def note(work):
@@ -513,7 +514,7 @@ def groups_by_enumeration():
 
 @scene()
 def groups_that_overlap():
-    """Operations of two groups in another order on each rank."""
+    """Operations of two groups, in another order on each rank."""
     groups = [dist.new_group(), dist.new_group()]
     tensors = [values(me(), 10), values(me() + 1, 20)]
     order = (0, 1) if me() % 2 == 0 else (1, 0)
@@ -542,17 +543,17 @@ def threads_with_groups_of_their_own():
 
 
 def check_flat(before, rounds):
-    """Gloo is not asked."""
+    """Checks resources; skipped over Gloo."""
     after = resources()
     if dist.get_backend() == "kolo":
         assert after[0] <= before[0] and after[1] <= before[1], f"descriptors, threads: {before[:2]}, then {after[:2]}"
-        # Less than a page for each: nothing is kept.
+        # Less than a page for each: nothing is leaked.
         assert after[2] <= before[2] + rounds * 4096, f"resident bytes: {before[2]}, then {after[2]}"
 
 
 @scene()
 def operations_again_and_again():
-    """Flat descriptors, threads and memory."""
+    """Descriptors, threads and memory stay constant."""
 
     def use(rounds):
         for number in range(rounds):
@@ -570,7 +571,7 @@ def operations_again_and_again():
         return mine, got, sparse.to_dense(), every
 
     rounds = 300
-    use(rounds)  # Until pools and caches have what they need.
+    use(rounds)  # Afterwards pools and caches have their final size.
     before = resources()
     results = use(rounds)
     check_flat(before, rounds)
@@ -579,7 +580,7 @@ def operations_again_and_again():
 
 @scene(2, 3)
 def groups_made_and_destroyed():
-    """Flat descriptors, threads and memory, however many there were."""
+    """Descriptors, threads and memory stay constant, whatever the number of groups."""
     rounds = int(os.environ.get("DIFFERENTIAL_GROUPS", "300"))
 
     def use(count):
@@ -614,7 +615,7 @@ def barriers():
 
 @scene()
 def arguments_that_are_wrong():
-    """Errors of this rank alone, after which the group goes on."""
+    """Errors of this rank only; the group goes on afterwards."""
     kinds = []
     for call in (
         lambda: dist.broadcast(torch.ones(2), 9),

@@ -1,4 +1,4 @@
-"""The table of scenes that `differential_test.py` runs over Gloo and over Kolo, and what they have in common."""
+"""The table of scenes that `differential_test.py` runs over Gloo and over Kolo, and shared functions."""
 
 import dataclasses
 import os
@@ -10,19 +10,19 @@ import torch.distributed as dist
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-    """A function without arguments that ranks call together in a job that has begun. It returns tensors and objects."""
+    """A function without arguments that ranks call together in an open job. It returns tensors and objects."""
 
     name: str
     call: Callable
-    ranks: tuple  # Numbers of ranks that it runs on; the short form takes the first one.
-    alone: bool  # Only over Kolo: Gloo cannot do it, or is wrong. It checks its own results, and returns nothing.
+    ranks: tuple  # Numbers of ranks to run on; the short form uses the first one.
+    alone: bool  # Only over Kolo, if Gloo cannot do it or is wrong. It checks its own results, and returns nothing.
 
 
 SCENES = {}
 
 
 def scene(*ranks, alone=False, name=None):
-    """Puts a function into the table, under this name or its own. Without numbers it runs on 2, 3 and 4 ranks."""
+    """Adds a function to the table, under this name or its own. By default it runs on 2, 3 and 4 ranks."""
 
     def enter(function):
         key = name or function.__name__
@@ -35,14 +35,15 @@ def scene(*ranks, alone=False, name=None):
 
 @dataclasses.dataclass
 class Bounded:
-    """Sums of rounded numbers, whose order is the backend's choice, and by how much another order may differ."""
+    """Sums of rounded numbers, whose order is the backend's choice, and a bound for the difference between two
+    orders."""
 
     value: torch.Tensor
     bound: torch.Tensor
 
     @classmethod
     def sums(cls, value, contributions):
-        """Each order of n - 1 additions is within (n - 1) u / (1 - (n - 1) u) of the exact sum, times that of the
+        """Each order of n - 1 additions is within (n - 1) u / (1 - (n - 1) u) of the exact sum, times the sum of
         magnitudes; two orders are within twice that."""
         additions = (len(contributions) - 1) * torch.finfo(value.dtype).eps / 2
         magnitudes = torch.stack([each.double().abs() for each in contributions]).sum(0)
@@ -58,7 +59,7 @@ def size():
 
 
 def values(rank, *shape, dtype=torch.float32):
-    """Small whole numbers that tell rank and index, so that sums and products are exact in every type."""
+    """Small integers that identify rank and index, so that sums and products are exact in every type."""
     count = torch.Size(shape).numel()
     return ((torch.arange(count) * 3 + rank * 5) % 4 + 1).view(shape).to(dtype)
 
@@ -77,7 +78,7 @@ def same_everywhere(tensor):
 
 
 def resources():
-    """Descriptors, threads, and bytes of memory of this process."""
+    """Number of descriptors and threads, and bytes of memory, of this process."""
     with open("/proc/self/statm", encoding="ascii") as file:
         resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), resident

@@ -34,7 +34,7 @@ from differential_table import SCENES, Bounded  # noqa: E402
 from scene_jobs import HERE, job  # noqa: E402
 
 PATIENCE = 600 if IS_LONG else 90
-"""Seconds until a scene counts as hung; far more than any takes on a busy machine."""
+"""Seconds after which a scene counts as hung; far more than any scene takes on a busy machine."""
 
 SETTINGS = scene_jobs.SETTINGS | {"mismatch_after": 500}
 
@@ -43,19 +43,19 @@ SETTINGS = scene_jobs.SETTINGS | {"mismatch_after": 500}
 
 
 class Failure(Exception):
-    """What went wrong in a scene."""
+    """The error of a scene."""
 
 
 def listen(rank, lines):
-    """Passes on what a rank prints, and that it has ended."""
+    """Passes on a rank's output, and its end."""
     for line in rank.process.stdout:
         lines.put((rank.rank, line.split()))
     lines.put((rank.rank, ["ended"]))
 
 
 def run_scenes(backend, ranks, names, folder):
-    """Runs the scenes in one job until one fails. Returns those that have ended on all ranks, and what was wrong with the
-    next one; None: nothing."""
+    """Runs the scenes in one job until one fails. Returns the scenes that have ended on all ranks, and the error of the
+    next one; None without an error."""
     os.environ["PYTHONPATH"] = str(support.PACKAGE)
     os.environ["DIFFERENTIAL_GROUPS"] = "2000" if IS_LONG else "300"
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -83,7 +83,7 @@ def run_scenes(backend, ranks, names, folder):
                     end = time.monotonic() + PATIENCE
             elif words[:1] == ["error"] or (words == ["ended"] and left):
                 if words == ["ended"] and "over" in left and left["over"] < ranks and list(left) == ["over"]:
-                    continue  # It was the first to be over.
+                    continue  # It ended first.
                 errors = processes[rank].errors()[-3000:]
                 return done(names, left), f"rank {rank} failed\n{errors}"
     return names, None
@@ -109,7 +109,7 @@ def run_all(backend, ranks, names, folder):
 
 
 def compare(ours, theirs, place):
-    """Errors: Failure that names the place in the result."""
+    """Errors: Failure that names the position in the result."""
     if type(ours) is not type(theirs):
         raise Failure(f"{place} is of {type(ours).__name__}, over Gloo of {type(theirs).__name__}")
     if isinstance(ours, Bounded):
@@ -143,7 +143,7 @@ def compare_scene(name, ranks, ours, theirs):
 
 
 def check_scenes(ranks, scenes):
-    """Prints a line for each scene. Returns how many failed."""
+    """Prints a line for each scene. Returns the number of failures."""
     with tempfile.TemporaryDirectory() as ours, tempfile.TemporaryDirectory() as theirs:
         both = [scene.name for scene in scenes if not scene.alone]
         failures = run_all("gloo", ranks, both, theirs) if both else {}
@@ -167,7 +167,7 @@ def report(what, failure):
 
 
 def check_ends(names):
-    """Jobs that some rank leaves before the others have what they wait for. Returns how many failed."""
+    """Jobs that some rank leaves while the others wait. Returns the number of failures."""
     failed = 0
     for name in names:
         end = differential_ends.ENDS[name]

@@ -1,7 +1,7 @@
 """Scenes of differential_test.py: training, sharding, pipelines, checkpoints.
 
-They run where each sum has two parts, on 2 ranks or in rows and columns of 2 x 2, so that both backends have the same
-bits: the sum of two numbers has no order, and divisions by 2 are exact.
+Each sum has two operands, on 2 ranks or in rows and columns of 2 x 2, so both backends have equal bits: the sum of two
+numbers does not depend on their order, and divisions by 2 are exact.
 """
 
 import shutil
@@ -56,7 +56,7 @@ def train_alone(model, optimizer=None, steps=range(4), after_backward=lambda: No
 
 
 def train(model, optimizer=None, steps=range(4)):
-    """The weights, which are the same on all ranks."""
+    """Trains and returns the weights, which are equal on all ranks."""
     train_alone(model, optimizer, steps)
     return weights(model)
 
@@ -149,7 +149,7 @@ def ddp_of_sparse_gradients():
 
 @scene(2)
 def hook_of_nested_futures():
-    """As PowerSGD: a callback begins another operation, and the hook's future is that of the second."""
+    """As in PowerSGD: a callback begins another operation, whose future is the hook's."""
 
     def hook(_, bucket):
         half = bucket.buffer() / 2

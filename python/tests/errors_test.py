@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Errors as exceptions, waits that signals interrupt, handles, and where the library is looked for: without a job."""
+"""Errors as exceptions, waits that signals interrupt, handles, and the search for the library: without a job."""
 
 import ctypes
 import gc
@@ -199,7 +199,7 @@ class Stores(unittest.TestCase):
 
 class Library(unittest.TestCase):
     def load(self, **variables):
-        """What a Python without a source tree around the package says when it opens a job."""
+        """Opens a job in a Python without a source tree around the package, and returns its output."""
         with tempfile.TemporaryDirectory() as folder:
             copy = pathlib.Path(folder) / "site" / "kolo"
             copy.mkdir(parents=True)

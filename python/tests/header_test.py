@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Python, the pages and the library say what the C header says."""
+"""Python, the pages and the library agree with the C header."""
 
 import ctypes
 import re

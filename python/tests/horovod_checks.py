@@ -1,4 +1,4 @@
-"""What the scenes of kolo.horovod compare with."""
+"""Shared checks of the scenes of kolo.horovod."""
 
 import torch
 from support import raises  # noqa: F401
@@ -7,7 +7,7 @@ import kolo.horovod as hvd
 
 
 def values(rank, shape, dtype=torch.float32):
-    """Small whole numbers, so that sums and products are exact in every type."""
+    """Small integers, so that sums and products are exact in every type."""
     return ((torch.arange(torch.Size(shape).numel()).view(shape) + rank) % 3 + 1).to(dtype)
 
 

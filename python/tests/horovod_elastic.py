@@ -1,8 +1,8 @@
-"""Elastic training as people write it for Horovod; only its import is another one. `horovod_test.py` starts it.
+"""Elastic training as written for Horovod, except for the import. `horovod_test.py` starts it.
 
     torchrun --max-restarts 2 horovod_elastic.py [--kill-at STEP]
 
-With --kill-at rank 1 is killed in that step, once.
+With --kill-at rank 1 is killed once, in that step.
 """
 
 import argparse
@@ -28,7 +28,7 @@ optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_par
 
 
 def say(line):
-    """One write for the line and its end: torchrun's ranks share a pipe, and do not buffer."""
+    """Writes the line with its end in one call: torchrun's ranks share a pipe, and do not buffer."""
     os.write(1, f"{line}\n".encode())
 
 

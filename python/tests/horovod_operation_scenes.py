@@ -13,7 +13,7 @@ INTEGERS = (torch.int32, torch.int64, torch.uint8, torch.int8)
 
 
 def places():
-    """Ranks and answers."""
+    """Ranks, sizes and constant answers."""
     assert sorted(hvd.allgather_object(hvd.rank())) == list(range(hvd.size()))
     assert 0 <= hvd.local_rank() < hvd.local_size()
     sizes = hvd.allgather_object((hvd.local_size(), hvd.cross_size(), hvd.cross_rank()))
@@ -29,7 +29,7 @@ def places():
 
 
 def allreduces():
-    """Every reduction and type, in place and not, at once, asynchronously, and of several tensors."""
+    """Every reduction and type, in place and not, blocking and asynchronous, and of several tensors."""
     size, me = hvd.size(), hvd.rank()
     ops = {
         hvd.Sum: lambda each: each.sum(0),
@@ -63,7 +63,7 @@ def allreduces():
     assert any(issubclass(each.category, DeprecationWarning) for each in caught)
     strided = values(me, (3, 4)).t()
     check(hvd.allreduce_(strided, op=hvd.Sum), sum(values(rank, (3, 4)).t() for rank in range(size)), "strides")
-    # Beyond the range of float16 there would be infinity, were sums not in float32.
+    # Sums beyond the range of float16 would be infinite if they were not in float32.
     large = torch.full((3,), 60000.0)
     check(hvd.allreduce(large, compression=hvd.Compression.fp16), torch.full((3,), 59968.0 + 32), "16-bit")
     mixed = [values(me, (2,)), values(me, (3,), torch.int64), values(me, (4,))]
@@ -78,8 +78,7 @@ def allreduces():
 
 
 def lazy():
-    """Tensors that torch conjugates and negates only when they are read: every operation reads and writes their
-    elements."""
+    """Tensors that torch conjugates and negates lazily: every operation reads and writes their elements."""
     size, me = hvd.size(), hvd.rank()
 
     def numbers(rank):
@@ -116,14 +115,14 @@ def lazy():
         torch.sparse_coo_tensor([[0, rank]], numbers(rank)[0].conj(), (size + 1,)).to_dense() for rank in range(size)
     )
     same(hvd.sparse_allreduce_async(sparse, "complex", hvd.Sum)().to_dense(), total, "sparse")
-    # Beyond what float32 counts exactly.
+    # Beyond the integers that float32 represents exactly.
     whole = torch.sparse_coo_tensor([[0, 2]], torch.tensor([2**24 + 1, me]), (4,))
     total = torch.tensor([size * (2**24 + 1), 0, size * (size - 1) // 2, 0])
     same(hvd.sparse_allreduce_async(whole, "whole", hvd.Sum)().to_dense(), total, "sparse integers")
 
 
 def collectives():
-    """The other operations, with parts of unequal sizes and of types that are only moved."""
+    """The other operations, with parts of unequal sizes and of types that are only copied."""
     size, me = hvd.size(), hvd.rank()
     for dtype in (torch.float32, torch.int16, torch.bool, torch.bfloat16):
         mine = values(me, (me, 3), dtype)
@@ -138,7 +137,7 @@ def collectives():
         check(tensor, values(me, (4,), dtype), "the argument of broadcast")
         check(hvd.broadcast_(tensor, size - 1, name="in place"), values(size - 1, (4,), dtype), "broadcast_")
         check(tensor, values(size - 1, (4,), dtype), "broadcast in place")
-        # Rank r sends s rows to rank s, and keeps one that nobody gets.
+        # Rank r sends s rows to rank s, and keeps one that is sent to no rank.
         splits = list(range(size))
         sent = values(me, (sum(splits) + 1, 2), dtype)
         got, received = hvd.alltoall(sent, splits)
@@ -153,7 +152,7 @@ def collectives():
     check(got, torch.arange(size), "alltoall without splits")
     assert received.tolist() == [1] * size and received.dtype == torch.int32
     check(hvd.alltoall(torch.full((size,), me)), torch.arange(size), "alltoall without splits")
-    # Handles may be waited for in another order on each rank.
+    # Handles may be waited for in a different order on each rank.
     names = ["a", "b", "c"]
     handles = {
         name: hvd.allgather_async(torch.full((me + 1,), ord(name)), name=name)
@@ -161,13 +160,13 @@ def collectives():
     }
     for name in names:
         check(hvd.synchronize(handles[name]), torch.full((size * (size + 1) // 2,), ord(name)), "gathered " + name)
-    # Nor do those without names mix.
+    # Operations without names do not mix either.
     for _ in range(10):
         tensors = [torch.full((3, 2), float(number)) for number in range(5)]
         handles = [hvd.allgather_async(tensor) for tensor in tensors]
         for number in range(5)[:: -1 if me == 0 else 1]:
             check(hvd.synchronize(handles[number]), torch.full((3 * size, 2), float(number)), "gathered, of one shape")
-    # Where ranks do not divide the rows, the first ones get one more.
+    # If the rows cannot be divided evenly, the first ranks get one more.
     rows = 2 * size + 1
     heights = [3] + [2] * (size - 1)
     total = sum(values(rank, (rows, 3)) for rank in range(size))
@@ -182,7 +181,7 @@ def collectives():
 
 
 def derivatives():
-    """Gradients of operations are Horovod's."""
+    """Gradients of operations are the same as Horovod's."""
     size, me = hvd.size(), hvd.rank()
 
     def gradient(call, shape, *, of=lambda y: y.sum()):
@@ -211,7 +210,7 @@ def derivatives():
 
 
 def sets():
-    """Process sets: of init, added, removed."""
+    """Process sets: given to init, added, removed."""
     size, me = hvd.size(), hvd.rank()
     first = hvd.ProcessSet([1, 0])
     assert first.size() is None and first.rank() is None and first.process_set_id is None

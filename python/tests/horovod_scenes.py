@@ -1,4 +1,4 @@
-"""What ranks of a job of kolo.horovod do, each scene with its own checks; `horovod_test.py` starts them.
+"""Scenes for the ranks of a job of kolo.horovod, each with its own checks; `horovod_test.py` starts them.
 
 horovod_scenes.py SCENE[,SCENE...]    with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or under mpirun
 """
@@ -19,7 +19,7 @@ from horovod_training_scenes import batch, network, optimizers, sgd, weights
 
 
 def misuse():
-    """Errors of arguments and of the order of calls, which every rank finds alone."""
+    """Errors of arguments and of the order of calls, which every rank detects alone."""
     model = network()
     named = list(model.named_parameters())
     twice = [*named[:-1], (named[0][0], named[-1][1])]
@@ -96,13 +96,13 @@ def misuse():
 
 
 def mismatch():
-    """Ranks that disagree: the same error on all, which names both sides; the job goes on."""
+    """Ranks that disagree get the same error, which names both sides; the job goes on."""
     with raises(hvd.HorovodInternalError, "'allreduce.x'", "all_reduce float32 [3] average", "[4]"):
         hvd.allreduce(torch.ones(3 + hvd.rank()), name="x")
     with raises(hvd.HorovodInternalError) as caught:
         hvd.allgather(torch.ones(2, 3 + hvd.rank()), name="rows")
     assert isinstance(caught.error.__cause__, kolo.MismatchError), caught.error
-    # Before, the thread that begins second stages has called Kolo, and still runs.
+    # By now the thread that begins second stages has called Kolo, and still runs.
     hvd.synchronize(hvd.allgather_async(torch.ones(2)))
     me = hvd.rank()
     types = (torch.int32, torch.float32)
@@ -116,7 +116,7 @@ def mismatch():
     ):
         with raises(hvd.HorovodInternalError, "ranks wait for different tensors"):
             disagree()
-    # As many elements, in other shapes.
+    # Equal numbers of elements in different shapes.
     shapes = ((2, 3), (3, 2))
     flat = ((4,), (4, 1))
     for verb, disagree in {
@@ -163,7 +163,7 @@ def again():
     """The job ends, and another one begins in the same processes; with process sets and communicators."""
 
     class Communicator:
-        """As mpi4py has them."""
+        """A communicator with the methods of mpi4py."""
 
         def __init__(self, ranks):
             self._ranks = ranks
@@ -220,7 +220,7 @@ def again():
 
 
 def beside():
-    """torch.distributed, too, in one program."""
+    """A program that also uses torch.distributed."""
     import torch.distributed as dist
 
     for backend in ("gloo", "kolo"):
@@ -229,11 +229,11 @@ def beside():
         dist.all_reduce(tensor)
         check(tensor, hvd.allreduce(torch.ones(2), op=hvd.Sum), backend)
         dist.destroy_process_group()
-        hvd.barrier()  # Else a rank may meet rank 0's former store at the same address.
+        hvd.barrier()  # Otherwise a rank may reach rank 0's former store at the same address.
 
 
 def unclosed():
-    """A script that ends without a shutdown, with operations that nobody waits for."""
+    """A script that ends without a shutdown, with operations in flight."""
     hvd.allreduce_async(torch.ones(1000))
     hvd.allgather_async(torch.ones(hvd.rank() + 1))
     os.environ["KEEP_JOB"] = "1"
@@ -243,7 +243,7 @@ def unclosed():
 
 
 def elastic_states():
-    """What is committed, restored, given to all ranks, and read by those that begin anew."""
+    """Elastic states: committed, restored, copied to all ranks, and read after a restart."""
     model = network(hvd.rank())
     optimizer = sgd(model)
     sampler = hvd.elastic.ElasticSampler(range(11), shuffle=False)
@@ -269,7 +269,7 @@ def elastic_states():
 
 
 def check_sampler(sampler):
-    """Each sample comes once; the last ones may come twice."""
+    """Each sample occurs once; the last ones may occur twice."""
     first = hvd.allgather_object(list(sampler))
     assert {len(each) for each in first} == {-(-11 // hvd.size())} and len(sampler) == len(first[0])
     assert set().union(*first) == set(range(11))

@@ -20,7 +20,7 @@ from scene_jobs import HERE, SETTINGS, Scenes, job  # noqa: E402  (a Python that
 
 os.environ["PYTHONPATH"] = str(support.PACKAGE)  # The script only imports.
 
-# The parameters of Horovod 0.28's calls for PyTorch, with their defaults: scripts pass them by place and by name.
+# The parameters of Horovod 0.28's calls for PyTorch, with their defaults: scripts pass them by position and by name.
 _REDUCED = "average=None, name=None, {}op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=all"
 _SCATTERED = "name=None, {}op=Average, process_set=all, prescale_factor=1.0, postscale_factor=1.0"
 _MOVED = "name=None, process_set=all"
@@ -128,11 +128,11 @@ class HorovodScenes(Scenes):
 
 
 class Elastic(unittest.TestCase):
-    """A job of which a rank is killed ends as one that nobody disturbed."""
+    """A job in which a rank is killed ends like an undisturbed one."""
 
     def run_job(self, *arguments, **settings):
         launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-        # The other rank has ended by itself when torchrun, in seconds, looks for ranks that failed.
+        # The other rank ends by itself before torchrun checks, after so many seconds, for failed ranks.
         launcher += ["--max-restarts", "2", "--monitor-interval", "4"]
         command = [*launcher, str(HERE / "horovod_elastic.py"), *arguments]
         outcome = job.run_command(command, **SETTINGS, **settings)
@@ -149,7 +149,7 @@ class Elastic(unittest.TestCase):
             for settings in ({}, {"commits": folder}):
                 outcome = self.run_job("--kill-at", "13", **settings)
                 self.assertEqual(self.losses(outcome), expected, outcome)
-                # The last commit was that of step 12; ranks that torchrun had started again called back.
+                # The last commit was that of step 12; restarted ranks have printed where they began.
                 self.assertEqual(sorted(outcome.find(r"^rank \d from step (\d+)$")), ["0", "0", "12", "12"], outcome)
                 self.assertEqual(len(outcome.find("^rank (.) goes on$")), 2, outcome)
                 self.assertIn("HorovodInternalError: ", outcome.errors)

@@ -1,5 +1,5 @@
-"""Scenes of horovod_scenes.py: optimizers, their state, batch normalization, each beside one process that has the batches
-of all ranks; Adasum, beside a reference in NumPy."""
+"""Scenes of horovod_scenes.py: optimizers, their state and batch normalization, each compared with one process that has
+the batches of all ranks; Adasum, compared with a reference in NumPy."""
 
 import copy
 import warnings
@@ -35,7 +35,7 @@ def sgd(model):
 
 
 def alone(make=sgd, steps=8, seed=1):
-    """The weights that one process gets on the batches of all ranks."""
+    """The weights of one process that trains on the batches of all ranks."""
     model = network(seed)
     optimizer = make(model)
     for step in range(steps):
@@ -61,7 +61,7 @@ def close(actual, expected, what, rtol=1e-5, atol=1e-6):
 
 
 def optimizers():
-    """Ranks train as one process does with the batches of all, to the order of additions."""
+    """Ranks train like one process with all batches, up to the order of additions."""
     expected = alone()
     close(trained(), expected, "gradients that are None before each pass")
     close(trained(zero_grad=lambda each: each.zero_grad(set_to_none=False)), expected, "gradients that are kept")
@@ -99,7 +99,7 @@ def optimizers():
 
 
 class Rounded:
-    """A compressor of a user."""
+    """A user's compressor."""
 
     @staticmethod
     def compress(tensor):
@@ -150,7 +150,7 @@ def accumulation():
 
         other.step(closure)
     close(weights(model), weights(alike), "a closure")
-    # Fewer passes than promised: what there is, is sent.
+    # With fewer passes than announced, the accumulated gradients are sent.
     optimizer.set_backward_passes_per_step(3)
     optimizer.zero_grad()
     model(torch.full((1, 20), float(hvd.rank()))).sum().backward()
@@ -194,8 +194,8 @@ def loss_of_bags(model, rank, step):
 
 
 def tables():
-    """Sparse gradients of embeddings, row by row, where those of one type share their exchanges, and as dense ones; a rank
-    without any in the first step."""
+    """Sparse gradients of embeddings, exchanged by rows, where those of one type share their exchanges, and as dense
+    ones; one rank has none in the first step."""
     exchanged, whole = [], kolo.Group.sparse_all_reduce
 
     def counted(group, indices, rows, *args, **options):
@@ -228,7 +228,7 @@ def tables():
 
 
 def states():
-    """The state of one rank's optimizer for all, before and after wrapping; options included."""
+    """The optimizer state of one rank is given to all, before and after wrapping, including options."""
     for make in (
         lambda model, lr: torch.optim.Adam(model.parameters(), lr=lr, amsgrad=True),
         lambda model, lr: torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9),
@@ -258,7 +258,7 @@ def states():
 
 
 def norms():
-    """SyncBatchNorm as one process normalizes the batches of all ranks, which differ in size."""
+    """SyncBatchNorm is equivalent to one process that normalizes the batches of all ranks, which differ in size."""
     torch.manual_seed(4)
     ours, theirs = hvd.SyncBatchNorm(3), torch.nn.BatchNorm2d(3)
     theirs.load_state_dict(ours.state_dict())
@@ -289,13 +289,13 @@ def norms():
 
 
 def pair(a, b):
-    """Of two vectors, as the paper has it."""
+    """Adasum of two vectors, as in the paper."""
     product, of_a, of_b = a @ b, a @ a, b @ b
     return (1 - product / (2 * of_a) if of_a else 1) * a + (1 - product / (2 * of_b) if of_b else 1) * b
 
 
 def reference(vectors):
-    """Neighbours first, then pairs of pairs; of an odd number the last one waits."""
+    """Combines neighbours first, then pairs of pairs; of an odd number the last one waits."""
     while len(vectors) > 1:
         pairs = [pair(a, b) for a, b in zip(vectors[::2], vectors[1::2])]
         vectors = pairs + vectors[2 * len(pairs) :]
@@ -327,14 +327,14 @@ def adasum():
     sizes = (3, 0, 500, 7)
     types = (torch.float32, torch.float32, torch.float64, torch.float32)
     tensors = [tensor_of(hvd.rank(), size, dtype) for size, dtype in zip(sizes, types)]
-    handles = [hvd.grouped_allreduce_async(tensors, op=hvd.Adasum) for _ in range(3)]  # Of one name, all in flight.
+    handles = [hvd.grouped_allreduce_async(tensors, op=hvd.Adasum) for _ in range(3)]  # Calls of one name.
     for results in (hvd.synchronize(handle) for handle in handles):
         for result, size, dtype in zip(results, sizes, types):
             close(result.double(), expected_of(size, dtype), "grouped", rtol=2e-7, atol=1e-7)
     strided = tensor_of(hvd.rank(), 12, torch.float32).view(3, 4).t()
     assert hvd.allreduce_(strided, op=hvd.Adasum) is strided
     close(strided.t().reshape(-1).double(), expected_of(12, torch.float32), "in place", rtol=2e-7, atol=1e-7)
-    # Equal vectors count once, orthogonal ones each in full; zeros and opposite ones are no trouble.
+    # Equal vectors count once, orthogonal ones fully; zero and opposite vectors cause no error.
     same = torch.arange(1.0, 8.0)
     close(hvd.allreduce(same, op=hvd.Adasum), same, "equal on all ranks")
     unit = torch.nn.functional.one_hot(torch.tensor(hvd.rank()), hvd.size()).float()
@@ -348,7 +348,7 @@ def adasum_optimizer():
     """The changes that each rank's own optimizer makes are combined."""
     model = network()
     optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters(), op=hvd.Adasum)
-    ranks = [copy.deepcopy(model) for _ in range(hvd.size())]  # What each of them computes.
+    ranks = [copy.deepcopy(model) for _ in range(hvd.size())]  # The computation of each rank.
     optimizers = [sgd(each) for each in ranks]
     for step in range(4):
         before = [each.detach().clone() for each in model.parameters()]

@@ -32,7 +32,7 @@ def write(part, number=0):
 
 
 def expect(part, number=0, factor=1):
-    """A part as others have written it, times `factor`. Clears the marks."""
+    """Checks a part that others have written, times `factor`, and clears the marks."""
     if len(part) < HUGE:
         assert (part == number * factor).all(), part
         return
@@ -51,7 +51,7 @@ def parts_of(job):
 
 
 def message(job):
-    """From rank 0 to the last one."""
+    """Sends from rank 0 to the last one."""
     if job.rank == 0:
         job.send(write(zeros(HUGE)), job.size - 1)
     if job.rank == job.size - 1:
@@ -75,7 +75,7 @@ def broadcast(job):
 
 
 def table(job):
-    """Rank 0 has the rows of a table that hold the marks; all get the table."""
+    """Rank 0 has the rows of a table that hold the marks; all ranks get the table."""
     width = 4096
     height = HUGE // width + 1
     rows = zeros((len(MARKS) if job.rank == 0 else 0, width))

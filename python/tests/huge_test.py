@@ -20,7 +20,7 @@ from scene_jobs import Scenes, job  # noqa: E402  (a Python that has NumPy)
 FULL = "full=1" in sys.argv
 NEEDED_GIB = 10 if FULL else 7
 
-# Some GiB, on a machine that may be busy.
+# The test moves some GiB, perhaps on a busy machine.
 job.PATIENCE = 250
 
 

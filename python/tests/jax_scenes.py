@@ -1,4 +1,4 @@
-"""What ranks of a JAX job do, each scene with its own checks; `jax_test.py` starts them.
+"""Scenes for the ranks of a JAX job, each with its own checks; `jax_test.py` starts them.
 
     jax_scenes.py SCENE    with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
 """
@@ -44,7 +44,7 @@ def trees(job):
 
 
 def memory(job):
-    """Neither what is read nor what is written is copied; sharded arrays come back sharded."""
+    """Neither inputs nor results are copied; sharded arrays come back sharded."""
     array = jnp.arange(1000.0)
     assert kolo.jax._on_host(array) is array
     result = kolo.jax._empty_like(array)
@@ -58,7 +58,7 @@ def memory(job):
 
 
 def refused(job):
-    """What neither form does is an error before anything is sent."""
+    """Unsupported calls of both forms are errors before anything is sent."""
     mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
     each = {"mesh": mesh, "in_specs": jax.sharding.PartitionSpec("data"), "out_specs": jax.sharding.PartitionSpec("data")}
 
@@ -77,7 +77,7 @@ def refused(job):
 
 
 def jitted_trees(job):
-    """Inside jit results are those between jitted functions; nothing is left out, and loops repeat it."""
+    """Inside jit, results equal those between jitted functions; no call is left out, and loops repeat it."""
     tree = {
         "layers": [((jnp.arange(count) + job.rank) % 3 + 1).astype(dtype) for dtype in DTYPES for count in (1, 37)],
         "empty": jnp.ones(0),
@@ -103,7 +103,7 @@ def jitted_trees(job):
 
 
 class Recorded:
-    """A group that notes the elements of its all-reduces, in the order of their calls."""
+    """A group that records the elements of its all-reduces, in the order of their calls."""
 
     def __init__(self, group):
         self.group = group
@@ -115,8 +115,8 @@ class Recorded:
 
 
 def jitted_order(job):
-    """Calls run in the order of the program, whatever is computed first, and so do functions; operations of the job
-    run meanwhile, in another order on each rank."""
+    """Calls run in program order, whatever is computed first, as do jitted functions; other operations of the job run
+    meanwhile, in a different order on each rank."""
     recorded = Recorded(job)
     sizes = [1, 2, 1 << 20, 3, (1 << 20) + 5, 4]
 
@@ -127,7 +127,7 @@ def jitted_order(job):
             kolo.jax.jit_all_reduce(recorded, jnp.full(size, k + i) + (late if i % 2 == 0 else 0))
             for i, size in enumerate(sizes)
         ]
-        kolo.jax.jit_all_reduce(recorded, k)  # Nobody reads it, and it takes part.
+        kolo.jax.jit_all_reduce(recorded, k)  # Its result is unused, but it must still run.
         return [each[::size] for each, size in zip(sums, sizes)]
 
     runs = [several(jnp.float32(k), jnp.zeros((300, 300))) for k in range(3)]
@@ -149,7 +149,7 @@ def jitted_order(job):
 
 
 def jitted_gradients(job):
-    """Gradients through an all-reduce are those of one process that has all ranks' functions."""
+    """Gradients through an all-reduce equal those of one process that has all ranks' functions."""
     ranks = jnp.arange(1.0, job.size + 1)
     inputs = jnp.outer(ranks, jnp.arange(1.0, 5))
     for op, times in (("sum", 1), ("average", 1 / job.size)):
@@ -161,7 +161,7 @@ def jitted_gradients(job):
             both = kolo.jax.jit_all_reduce(job, {"x": x, "number": jnp.arange(3)}, op)  # Integers have no gradients.
             return (job.rank + 1) * jnp.sum(both["x"])
 
-        want = jax.grad(joint)(inputs)[job.rank]  # Small whole numbers, and their halves or thirds.
+        want = jax.grad(joint)(inputs)[job.rank]  # Small integers, and their halves or thirds.
         np.testing.assert_allclose(jax.jit(jax.grad(mine))(inputs[job.rank]), want, rtol=1e-6)
         np.testing.assert_allclose(jax.grad(jax.jit(mine))(inputs[job.rank]), want, rtol=1e-6)
 
@@ -188,13 +188,13 @@ def jitted_gradients(job):
             return of_loss(loss_of(weights, inputs[share], targets[share], average))
 
         loss, gradient = jax.jit(lambda weights: average(jax.value_and_grad(shared)(weights)))(weights)
-        # float32 rounds by 6e-8 in each of some hundred sums; differences of squares lose another digit or two.
+        # float32 rounds by 6e-8 in each of about a hundred sums; differences of squares lose another digit or two.
         np.testing.assert_allclose(loss, whole, rtol=1e-4)
         np.testing.assert_allclose(gradient, expected, rtol=1e-3, atol=1e-4 * float(jnp.abs(expected).max()))
 
 
 def jitted_lost(job):
-    """A rank dies between steps; the jitted functions of the others end by Kolo's error."""
+    """A rank dies between steps; the jitted functions of the others fail with Kolo's error."""
     step = jax.jit(lambda x: kolo.jax.jit_all_reduce(job, x, "average"))
     x = step(jnp.ones(1 << 20)).block_until_ready()
     if job.rank == 1:

@@ -19,7 +19,7 @@ def _has_jax(python):
 
 
 def _install(python):
-    """Installs JAX for CPUs (0.6 GB) into a folder of its own. Ends with 77 and the reason where that fails."""
+    """Installs JAX for CPUs (0.6 GB) into a separate folder. Ends with 77 and the reason if that fails."""
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "0", "jax"]
     for command in ([sys.executable, "-m", "venv", "--clear", str(CACHE)], pip):
         done = subprocess.run(command, capture_output=True, text=True)
@@ -30,8 +30,8 @@ def _install(python):
 
 
 def enter_python_with_jax(may_install):
-    """Goes on in a Python that has JAX: that of KOLO_JAX_PYTHON, this one, or one in a cache, where it may be
-    installed. Ends with 77 and the reason without one."""
+    """Restarts in a Python with JAX: that of KOLO_JAX_PYTHON, this one, or one in a cache, where it may be installed.
+    Ends with 77 and the reason without one."""
     if os.environ.get("KOLO_JAX_PYTHON") == sys.executable:
         return
     cached = str(CACHE / "bin" / "python")
@@ -51,7 +51,7 @@ sys.argv = [each for each in sys.argv if each != "install=1"]
 
 from scene_jobs import Scenes, job  # noqa: E402  (a Python that has JAX)
 
-# Ranks play two devices each, on the CPU also where there are others.
+# Each rank simulates two devices on the CPU, even if there are others.
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Jobs of Python processes: the scenes of scenes.py, and what becomes of ranks that are interrupted, killed or end."""
+"""Jobs of Python processes: the scenes of scenes.py, and ranks that are interrupted, killed or end."""
 
 import itertools
 import signal
@@ -14,7 +14,7 @@ support.enter_python_with_numpy()
 
 from scene_jobs import LIBRARY, SETTINGS, Scenes, job  # noqa: E402  (a Python that has NumPy)
 
-PEER_LOST_EXIT = 1  # Of an uncaught exception.
+PEER_LOST_EXIT = 1  # Exit status of an uncaught exception.
 
 
 class OwnScenes(Scenes):
@@ -32,7 +32,7 @@ class OwnScenes(Scenes):
 
     @job.needs_ucx
     def test_groups_and_messages_on_several_nodes(self):
-        """Groups follow nodes whatever the order of ranks."""
+        """Groups follow nodes, whatever the order of ranks."""
         for nodes in ("abbac", "baba"):
             self.check("grouped_messages,groups", nodes=nodes)
 
@@ -54,7 +54,7 @@ class OwnScenes(Scenes):
     def test_ranks_that_keep_no_order(self):
         self.check("order", mismatch_after=200)
 
-    # What rank 1 submits and what the others do, as the error must quote it.
+    # The calls of rank 1 and of the others, as quoted in the error.
     QUOTED = {
         "all_reduce shape": ("'even': all_reduce float32 [11] sum", "'even': all_reduce float32 [10] sum"),
         "all_reduce dtype": ("'even': all_reduce int32 [10] sum", "'even': all_reduce float32 [10] sum"),
@@ -106,7 +106,7 @@ class Messages(Scenes):
         return ([1], [2], [4], [1, 1], [2, 2]) if job.HAS_UCX else ([1], [2], [4])
 
     def check_right(self, *scene, nodes):
-        """Bytes that each rank has sent to other nodes."""
+        """Returns the bytes that each rank has sent to other nodes."""
         outcome = self.check(*scene, nodes=nodes)
         sent = outcome.find(r"all messages were right, (\d+) bytes to other nodes")
         self.assertEqual(len(sent), sum(nodes), outcome)

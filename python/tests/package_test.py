@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""What the package says of itself, and how scripts/wheel answers."""
+"""The package's documentation and types, and the answers of scripts/wheel."""
 
 import inspect
 import re
@@ -15,7 +15,7 @@ VERSION = re.search(r"project\(kolo VERSION ([\d.]+)", (support.ROOT / "CMakeLis
 
 
 def public_functions():
-    """Functions, methods and properties that users see, by their full names."""
+    """Public functions, methods and properties, by their full names."""
     for name in kolo.__all__:
         each = getattr(kolo, name)
         if inspect.isfunction(each):
@@ -24,7 +24,7 @@ def public_functions():
             own = {key: value for base in reversed(each.__mro__) if is_own(base) for key, value in vars(base).items()}
             for key, value in own.items():
                 value = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
-                # A named tuple makes methods that are not written here.
+                # A named tuple generates methods that are not written here.
                 if inspect.isfunction(value) and not key.startswith("_") and is_own(value):
                     yield f"{name}.{key}", value
 
@@ -46,7 +46,7 @@ class Package(unittest.TestCase):
             [sys.executable, "-c", program], env={"PYTHONPATH": str(support.PACKAGE)}, capture_output=True, text=True, check=True
         )
         self.assertIn("job = kolo.open()", ran.stdout)
-        self.assertEqual(ran.stderr, "")  # No exception of a finalizer.
+        self.assertEqual(ran.stderr, "")  # A finalizer would print its exception.
 
     def test_the_wheel_has_the_licence_of_all_that_is_in_its_library(self):
         libraries = (support.ROOT / "scripts/lib/wheel_libraries.sh").read_text(encoding="utf-8")

@@ -20,11 +20,11 @@ from scene_jobs import Scenes, job  # noqa: E402  (a Python that has NumPy)
 needs_full = unittest.skipUnless("full=1" in sys.argv, "only with full=1, which takes minutes")
 RUNS = 10
 
-# Each run has another.
+# Each run uses another one.
 COLLECTIVE_ALGORITHMS = ("auto", "direct", "ring", "tree", "bruck", "scatter_allgather", "pairwise")
 MOST_HELPERS = 3  # So 1 to 4 threads sum.
 
-# 16-bit floats go with those that round once.
+# 16-bit floats use the algorithms that round once.
 ROUNDS_ONCE = ("auto", "flat", "direct", "hierarchical:direct,direct")
 ROUNDS_OFTEN = (
     "ring", "halving_doubling", "tree", "hierarchical:direct,ring", "hierarchical:direct,halving_doubling",
@@ -49,7 +49,7 @@ class RandomDelays(Scenes):
             self.assertEqual(digests, [digests[0]] * RUNS)
 
     def check_all(self, nodes):
-        """Every algorithm of all-reduce."""
+        """Runs every algorithm of all-reduce."""
         for algorithm, wire in zip(ROUNDS_ONCE, itertools.cycle(WIRES)):
             self.check_runs(nodes, algorithm, [wire])
         for algorithm in ROUNDS_OFTEN:

@@ -1,4 +1,4 @@
-"""Jobs whose ranks play the scenes of a file beside this one. A test imports it once the right Python runs:
+"""Jobs whose ranks run the scenes of a file beside this one. A test imports it once the right Python runs:
 
     NAME_test.py LIBRARY [mpi=1 ucx=1]
 """
@@ -10,7 +10,7 @@ import unittest
 import support
 
 LIBRARY = sys.argv.pop(1)
-sys.argv.insert(1, sys.executable)  # What tests/integration/job.py starts.
+sys.argv.insert(1, sys.executable)  # The program that tests/integration/job.py starts.
 sys.path.insert(0, str(support.ROOT / "tests" / "integration"))
 import job  # noqa: E402  (the path and the arguments come first)
 
@@ -25,12 +25,12 @@ class Scenes(unittest.TestCase):
         return ["-B", str(HERE / self.file), *scene]
 
     def check(self, *scene, nodes=(2,), statuses=None, **settings):
-        """Runs the job; `statuses`: of its ranks, else all end well."""
+        """Runs the job; `statuses` are the expected ones of its ranks, by default all succeed."""
         outcome = job.run(self.command(*scene), nodes if isinstance(nodes, str) else list(nodes), **SETTINGS, **settings)
         self.assertEqual(outcome.statuses, statuses or [0] * len(outcome.statuses), outcome)
         return outcome
 
     def check_lost(self, scene="lost", survivor=0):
-        """Rank 1 of three dies, and the others say so."""
+        """Rank 1 of three dies, and the others report it."""
         outcome = self.check(scene, nodes=[3], statuses=[survivor, 9, survivor])
         self.assertEqual(len(outcome.find("(lost rank 1)")), 2, outcome)

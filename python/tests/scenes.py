@@ -1,4 +1,5 @@
-"""What the ranks of the jobs in jobs_test.py do: `scenes.py NAME`. Each scene ends with an assertion, or well."""
+"""Scenes for the ranks of the jobs in jobs_test.py: `scenes.py NAME`. A scene ends normally or by a failed
+assertion."""
 
 import asyncio
 import gc
@@ -53,7 +54,7 @@ def combined(op, ranks, count, dtype):
     for part in parts[1:]:
         total = COMBINE[op](total, part)
     if op == "average":
-        total = (total / ranks).astype(dtype)  # Towards zero, as Kolo divides integers.
+        total = (total / ranks).astype(dtype)  # Rounds towards zero, as Kolo's integer division does.
     return total
 
 
@@ -69,7 +70,7 @@ def same_each(results, expected):
 
 
 def groups_of(job):
-    """The job, and a group that counts its ranks backwards."""
+    """The job, and a group with its ranks in reverse order."""
     yield job
     yield job.split(0, key=-job.rank, name="backwards")
 
@@ -110,7 +111,7 @@ def collectives(job):
 
 
 def check_collectives(group, dtype, count, wait, is_list):
-    """`is_list`: each array with a copy of it."""
+    """`is_list`: passes each array together with a copy of it."""
     rank, size = group.rank, group.size
 
     def run(call, *arguments, **options):
@@ -173,7 +174,7 @@ def check_collectives(group, dtype, count, wait, is_list):
 
 
 def uneven(group, is_list):
-    """Parts of other sizes on each rank, of one array or of several."""
+    """Parts with different sizes on each rank, of one array or of several."""
     rank, size = group.rank, group.size
 
     def some(each):
@@ -207,7 +208,7 @@ def uneven(group, is_list):
 
 
 def given_up(job):
-    """Gradients of a flat buffer, of which the last rank's batch raises after the first."""
+    """Gradients of a flat buffer; the last rank's batch raises after the first one."""
     flat = np.full(10, job.rank + 1, np.float32)
     held = job.register_gradients("flat", np.split(flat, [3]))
     for _ in range(2):
@@ -300,7 +301,7 @@ def rows(job):
         expected[rank] += 1
     for exchange, result in itertools.product(("rows", "table"), ("rows", "table", "auto")):
         if (exchange, result) == ("table", "rows"):
-            continue  # A table does not tell which rows it has.
+            continue  # A table does not show which rows were summed.
         got = job.sparse_all_reduce(indices, values, len(expected), exchange=exchange, result=result)
         table = np.zeros_like(expected)
         got.add_to(table)
@@ -323,7 +324,7 @@ def rows(job):
     ]
     for i, ticket in reversed(list(enumerate(tickets))):
         same(ticket.wait().rows, (i + 1) * expected)
-        assert ticket.wait() is ticket.wait()  # Whoever waits again has the same result.
+        assert ticket.wait() is ticket.wait()  # A repeated wait has the same result.
     first = np.zeros((5, 2), np.float32)
     first[0] = 3 * job.size
     large, small = job.sparse_all_reduce(
@@ -341,7 +342,7 @@ def rows(job):
 
 
 def row_bits(job):
-    """Sums by rows are added in the order of ranks, which shows in the bits. Rank 1 has no rows in every second round."""
+    """Sums by rows are added in rank order, which the bits show. Rank 1 has no rows in every second round."""
     rng = np.random.default_rng(job.rank)
     digest = hashlib.sha256()
     for number in range(4):
@@ -352,12 +353,12 @@ def row_bits(job):
     print("rows", digest.hexdigest())
 
 
-# On both sides of each limit between the ways in which messages travel.
+# Sizes on both sides of each limit between the ways in which messages are sent.
 MESSAGE_COUNTS = (0, 1, 1024, 1025, 65_536, 65_537, 1_000_000)
 
 
 def message_round(job, names_peer):
-    """Every rank sends to every rank, itself too."""
+    """Every rank sends to every rank, including itself."""
     got = np.empty(MESSAGE_COUNTS[-1], np.float32)
     for tag, count in enumerate(MESSAGE_COUNTS):
         mine = contribution(job.rank, count, "float32")
@@ -371,7 +372,7 @@ def message_round(job, names_peer):
         assert sorted(heard) == list(range(job.size))
         for ticket in sent:
             ticket.wait()
-        job.barrier()  # Nobody's message of the next round comes from any rank in this one.
+        job.barrier()  # Otherwise a message of the next round could match a receive from any rank in this one.
 
 
 def all_ways(job):
@@ -381,7 +382,7 @@ def all_ways(job):
 
 
 def unfit(job):
-    """Rank 0 sends the last rank a message of another length or type, and both go on."""
+    """Rank 0 sends the last rank a message of another length or type; both can go on."""
     last, values = job.size - 1, np.zeros(100_000, np.float32)
     if job.rank in (0, last):
         with raises(kolo.MismatchError) as caught:
@@ -394,7 +395,7 @@ def unfit(job):
 
 
 def receive(job):
-    """All ranks but the last wait for a message from it, or from any rank; it does nothing."""
+    """All ranks but the last wait for a message from the last one, or from any rank; it sends none."""
     message_round(job, names_peer=True)
     print("in the middle", flush=True)
     if job.rank == job.size - 1:
@@ -422,7 +423,7 @@ def grouped_messages(job):
     job.send(np.ones(3), peer, 9)
     assert ticket.wait().source == peer
     assert job.recv(bytearray(24), peer, 8).count == 24
-    # A list of one array is that array.
+    # A list of one array is equivalent to that array.
     sent = job.send([np.arange(3.0)], peer, wait=False)
     longer = np.empty(4)
     assert job.recv(longer, peer) == (peer, 3)
@@ -434,11 +435,11 @@ def grouped_messages(job):
 
 
 class Interrupt(BaseException):
-    """As KeyboardInterrupt, but of this file."""
+    """Like KeyboardInterrupt, but distinguishable from it."""
 
 
 def interrupt(call):
-    """A call that waits, until a signal ends it."""
+    """Makes a call that waits, until a signal ends it."""
 
     def handler(*_):
         raise Interrupt
@@ -453,7 +454,7 @@ def interrupt(call):
 
 
 def taken_back(job):
-    """Receives that nobody wants any more leave their message to the next one, and their memory alone."""
+    """Cancelled receives leave their message to the next one, and do not write to their memory."""
     peer = 1 - job.rank
     never = np.full(20_000, -1.0)
     ticket = job.recv(never, peer, wait=False)
@@ -527,7 +528,7 @@ def arena(job):
 
 
 def disagree(job):
-    """Rank 1 submits another shape, type, operation or name; then all go on with the next tensor."""
+    """Rank 1 submits another shape, type, operation or name; then all ranks go on with the next tensor."""
     for call, field in itertools.product(("all_reduce", "gradients"), ("shape", "dtype", "op", "name")):
         odd = field if job.rank == 1 else None
         name, op = "odd" if odd == "name" else "even", "max" if odd == "op" else "sum"
@@ -545,7 +546,7 @@ def disagree(job):
 
 
 def order(job):
-    """Calls that go apart, in a group that keeps one order; each rank could still submit what the other waits for."""
+    """Diverging calls in a group that keeps one order; each rank could still submit what the other waits for."""
     job.keep_order()
     call = job.broadcast if job.rank == 1 else job.all_reduce
     ticket = call(np.ones(5), name="mine" if job.rank == 1 else "yours", wait=False)
@@ -613,7 +614,7 @@ def misuse(job):
 
 
 def device_memory(job):
-    """Of a job without a device: what reaches the library, and what does not."""
+    """Device memory in a job without a device: which calls reach the library, and which fail before."""
     host = np.zeros(4 * job.size, np.float32)
     part, parts = (kolo.Memory(host.ctypes.data, n, "float32", host, is_device=True) for n in (4, host.size))
     other = kolo.Memory(np.empty_like(host).ctypes.data, host.size, "float32", is_device=True)
@@ -637,7 +638,7 @@ def device_memory(job):
 
 
 def dropped(job):
-    """Operations whose tickets and arrays nobody holds."""
+    """Operations whose tickets and arrays are dropped."""
     pending = []
     for i in range(20):
         job.all_reduce(np.full(10_000, float(i)), name=f"dropped {i}", wait=False)
@@ -657,11 +658,11 @@ def dropped(job):
 
 
 def dropped_before_the_others_begin(job):
-    """A finalizer waits for nobody, and the memory lives until the operation is done."""
+    """A finalizer does not wait, and the memory lives until the operation is done."""
     x, row = np.full(10_000, float(job.rank + 1)), np.full((1, 4), float(job.rank))
     held = weakref.ref(x), weakref.ref(row)
     if job.rank > 0:
-        job.recv(np.empty(1), 0)  # Comes after rank 0 has dropped its tickets.
+        job.recv(np.empty(1), 0)  # Sent after rank 0 has dropped its tickets.
     tickets = [
         job.all_reduce(x, name="late", wait=False),
         job.sparse_all_reduce(np.array([job.rank]), row, job.size, name="late rows", wait=False),
@@ -680,7 +681,7 @@ def dropped_before_the_others_begin(job):
 
 
 def cycles(job):
-    """What a reference cycle holds is finalized in any order."""
+    """Objects of a reference cycle are finalized in any order."""
     for order in itertools.permutations(range(4)):
         alone = kolo.open() if job.size == 1 else job
         group = alone.split(0)
@@ -753,13 +754,13 @@ def early(job):
 
 
 def marked(job):
-    """A set whose gradient this rank alone has marked."""
+    """A set whose gradient only this rank has marked."""
     gradients = job.register_gradients("alone", {"a": np.ones(3)})
     gradients.ready(0)
     return gradients
 
 
-# Waits, each with what its peers do not do.
+# Waits for operations that the peers do not begin.
 WAITS = {
     "all_reduce": lambda job: job.all_reduce(np.ones(3)),
     "ticket": lambda job: job.all_reduce(np.ones(3), wait=False).wait(),
@@ -776,7 +777,7 @@ WAITS = {
 
 
 def interrupted(job):
-    """Rank 0 is interrupted; the others learn it from a call of their own."""
+    """Rank 0 is interrupted; the others get the error in a call of their own."""
     for_whom = sys.argv[2]
     if job.rank == 0:
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -794,7 +795,7 @@ def interrupted(job):
 
 
 def lost(job):
-    """Somebody kills the last rank."""
+    """The last rank is killed."""
     x = np.ones(1000)
     job.all_reduce(x)
     print("in the middle", flush=True)
@@ -819,7 +820,7 @@ def deadline(job):
             print("late:", caught.error)
             assert (caught.error.rank, caught.error.peer, caught.error.group) == (0, 1, "")
         job.send(np.ones(1), 1)
-        # The receive without a deadline of its own was taken back; the first one was not.
+        # The receive without a deadline was cancelled; the first one was not.
         assert job.recv(np.empty(3), 1).count == 3
         return
     ticket = job.recv(np.empty(1), 0, wait=False)
@@ -827,7 +828,7 @@ def deadline(job):
         try:
             ticket.wait()
         except kolo.DeadlineError:
-            continue  # It may be waited for again.
+            continue  # The wait may be repeated.
     job.send(np.ones(1), 0)
     job.send(np.ones(3), 0)
 
@@ -835,7 +836,7 @@ def deadline(job):
 def main():
     name = sys.argv[1]
     if name == "open_only":
-        kolo.open().all_reduce(np.ones(3))  # Nobody closes it.
+        kolo.open().all_reduce(np.ones(3))  # The job is not closed explicitly.
         return
     if name == "uncaught":
         job = kolo.open()
@@ -844,7 +845,7 @@ def main():
         job.recv(np.empty(1), 1)
     if name == "unmet":
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-        kolo.open()  # The other rank never comes.
+        kolo.open()  # The other rank never calls.
     if name == "stored":
         stored()
         return
@@ -853,7 +854,7 @@ def main():
 
 
 class FileStore:
-    """Values as files of a folder."""
+    """Stores values as files in a folder."""
 
     def __init__(self, folder):
         self._folder = pathlib.Path(folder)

@@ -1,5 +1,5 @@
-"""What all tests of this folder have in common, and the scenes that ranks play: the package's path, a Python with NumPy,
-the library that they load, blocks that must raise.
+"""Shared by all tests of this folder, and by the scenes that ranks run: the package's path, a Python with NumPy,
+the library to load, blocks that must raise.
 
 A test file is called as `NAME.py [LIBRARY]`, or as `NAME.py LIBRARY mpi=1 ucx=1` if it starts jobs. It imports this file
 first.
@@ -16,7 +16,7 @@ ROOT = PACKAGE.parent
 
 
 class raises:
-    """A block that ends by an error of this kind, which is `error` then, and whose text has these texts."""
+    """A block that must raise this kind of error, with these texts; `error` holds it afterwards."""
 
     def __init__(self, kind, *texts):
         self._kind = kind
@@ -29,14 +29,14 @@ class raises:
         assert error is not None, f"no error: {self._kind} {self._texts}"
         if not isinstance(error, self._kind):
             return False
-        self.error = error.with_traceback(None)  # Whose frames would keep what the block had.
+        self.error = error.with_traceback(None)  # The frames of its traceback would keep the block's objects.
         for text in self._texts:
             assert text in str(error), f"{text!r} is not in: {error}"
         return True
 
 
 def play(scenes, *arguments):
-    """Calls the scenes that the command names, "a,b", each with these arguments."""
+    """Calls the scenes that the command line names ("a,b"), each with these arguments."""
     for name in sys.argv[1].split(","):
         scenes[name](*arguments)
 
@@ -49,7 +49,7 @@ def has_numpy(python):
 
 
 def enter_python_with_numpy():
-    """Goes on in a Python that has NumPy: this one, or the system's. Ends with 77 and the reason without one."""
+    """Restarts in a Python with NumPy: this one, or the system's. Ends with 77 and the reason without one."""
     if has_numpy(sys.executable):
         return
     for python in ("/usr/bin/python3", "/usr/local/bin/python3"):
@@ -60,13 +60,13 @@ def enter_python_with_numpy():
 
 
 def load_the_library_named():
-    """Lets the package load the library that the command names, if it does; else it looks for one."""
+    """Makes the package load the library that the command line names; without one the package searches for it."""
     if len(sys.argv) > 1:
         os.environ["KOLO_LIBRARY"] = sys.argv[1]
 
 
 def main():
-    """Runs the tests of the calling file; 77 if there was nothing to run."""
+    """Runs the tests of the calling file; exits with 77 if there are none."""
     program = unittest.main(argv=[sys.argv[0], "-v"], exit=False)
     if not program.result.wasSuccessful():
         sys.exit(1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""How jobs of torch start, and what becomes of them under torchrun when a rank is lost.
+"""How jobs of torch start, and how torchrun handles a lost rank.
 
     torch_launch_test.py LIBRARY [mpi=1 ucx=1]
 """
@@ -27,10 +27,10 @@ SCENES = str(HERE / "torch_scenes.py")
 EXAMPLE = str(support.PACKAGE / "examples" / "elastic.py")
 CLUSTER = support.ROOT / "scripts" / "cluster"
 
-# Within this time after a rank is killed, frozen or cut off, all others have ended by an uncaught exception.
+# Within this time after a rank is killed, frozen or cut off, all others must have ended by an uncaught exception.
 PROMISED_S = 12
 
-# So often, in seconds, torchrun looks after its processes: survivors have ended by themselves before it ends them.
+# Interval in seconds at which torchrun checks its processes: survivors end by themselves before it ends them.
 MONITOR_S = 4
 
 # Waits for the end of a process.
@@ -44,7 +44,7 @@ except ProcessLookupError:
 
 
 def settings(**more):
-    """The environment of a rank that torch's launchers have not touched."""
+    """The environment of a rank without variables of torch's launchers."""
     return job.environment(**SETTINGS) | {"OMP_NUM_THREADS": "1"} | more
 
 
@@ -137,8 +137,8 @@ with unittest.mock.patch.object(kolo, "open", lambda **options: job):
 """
 
     def test_two_processes_of_one_rank(self):
-        """Ranks of two jobs meet in one store if both jobs were given the same port. Ranks that torchrun starts again may
-        meet those before in theirs."""
+        """Ranks of two jobs meet in one store if both jobs have the same port. Ranks that torchrun restarts may find
+        the store of the former ones."""
         variables = settings(PYTHONPATH=str(support.PACKAGE), MASTER_PORT="4711")
         with job.processes(["-B", "-c", self.CLAIMS], [variables]) as (rank,):
             self.assertEqual(rank.finish(), 0, rank.errors())
@@ -149,21 +149,21 @@ with unittest.mock.patch.object(kolo, "open", lambda **options: job):
             self.assertIn("is another job at port 4711?", line)
 
     def test_an_address_in_brackets(self):
-        """Which torch itself does not resolve."""
+        """torch itself does not resolve such an address."""
         place = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "[::1]", "MASTER_PORT": str(job.free_port())}
         self.run_ranks("again", [place])
 
 
 class Training:
-    """The example under torchrun: reads what it says, and notes when its processes end."""
+    """The example under torchrun: reads its output, and records when its processes end."""
 
     def __init__(self, commands, folder, steps):
         words = [EXAMPLE, "--checkpoints", folder, "--steps", str(steps), "--every", "50"]
         self.losses = {}
         self.begins = []
-        self.lines = []  # With the agents that they are from.
-        self.processes = []  # Rank, agent and number, in the order in which they began.
-        self.ends = {}  # By agent and number.
+        self.lines = []  # With the agents that printed them.
+        self.processes = []  # Rank, agent and process number, in the order of their starts.
+        self.ends = {}  # By agent and process number.
         self._changed = threading.Condition()
         # The agent kills a frozen rank after this time, in seconds.
         variables = settings(PYTHONPATH=str(support.PACKAGE), TORCH_ELASTIC_SHUTDOWN_TIMEOUT="1")
@@ -207,7 +207,7 @@ class Training:
             self._changed.notify_all()
 
     def said(self, agent, local_rank):
-        """All that ranks of this place in their agent said."""
+        """The whole output of ranks with this local rank under their agent."""
         return "".join(line for of, line in self.lines if of == agent and line.startswith(f"[default{local_rank}]:"))
 
     def was_ended(self, process):
@@ -215,7 +215,7 @@ class Training:
         return any(f"Sending process {process} closing signal" in line for _, line in self.lines)
 
     def await_end(self, agent, process):
-        """Returns when it ended."""
+        """Waits for the end of a process and returns its time."""
         with self._changed:
             if not self._changed.wait_for(lambda: (agent, process) in self.ends, job.PATIENCE):
                 raise AssertionError(f"process {process} does not end:\n{self}")
@@ -227,13 +227,13 @@ class Training:
                 raise AssertionError(f"no step {step}:\n{self}")
 
     def status(self, agent=0):
-        """Waits for the end of an agent, and of all that it says; returns its exit status."""
+        """Waits for the end of an agent and of its output; returns its exit status."""
         status = self._agents[agent].wait(3 * job.PATIENCE)
         self._readers[agent].join()
         return status
 
     def close(self):
-        """Ends what is left of it; a cluster ends its own processes."""
+        """Ends the remaining processes; a cluster ends its own."""
         for reader, agent in zip(self._readers, self._agents):
             if agent.poll() is None:
                 agent.kill()
@@ -253,7 +253,7 @@ class Training:
 
 class Losing(unittest.TestCase):
     def check_end(self, training, agent, rank, process, begun, cause):
-        """A survivor has ended in time; says in how much."""
+        """Checks that a survivor has ended in time; prints the time."""
         seconds = training.await_end(agent, process) - begun
         print(f"\nrank {rank} ended {seconds:.1f} s after {cause}", file=sys.stderr)
         self.assertLess(seconds, PROMISED_S, training)
@@ -316,7 +316,7 @@ class Elastic(Losing):
 @job.needs_mpi
 @job.needs_ucx
 class CutLink(Losing):
-    """Two hosts with an agent of torchrun each, of which the first has the store. Kolo finds the interface."""
+    """Two hosts with an agent of torchrun each; the first has the store. Kolo finds the interface."""
 
     STEPS = 200
 
@@ -346,9 +346,9 @@ class CutLink(Losing):
             self.addCleanup(training.close)
             training.await_step(70)
             begun = time.monotonic()
-            # A bucket that holds no packet lets none pass, and nobody is told.
+            # A token bucket smaller than a packet lets none pass, and reports no error.
             self.on_all_hosts("tc qdisc replace dev eth0 root tbf rate 8bit burst 10 limit 10")
-            # The agent that has no store any more gives up late, and may end its rank first. The other goes on alone.
+            # The agent without a store gives up late, and may end its rank first. The other goes on alone.
             self.assertEqual(training.status(0), 0, training)
         for rank, agent, process in training.processes[:2]:
             self.check_end(training, agent, rank, process, begun, "the cut")

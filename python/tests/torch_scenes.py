@@ -1,4 +1,4 @@
-"""What ranks of a torch job do, each scene with its own checks; `torch_test.py` starts them.
+"""Scenes for the ranks of a torch job, each with its own checks; `torch_test.py` starts them.
 
     torch_scenes.py SCENE    with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or SCENE_METHOD=kolo://
 """
@@ -38,7 +38,7 @@ def parts():
     gathered = [torch.empty(rank + 1) for rank in range(size)]
     dist.all_gather(gathered, torch.full((me + 1,), float(me)))
     assert all(torch.equal(gathered[rank], torch.full((rank + 1,), float(rank))) for rank in range(size))
-    # Sums of whole numbers below 2^24 are exact in float32.
+    # Sums of integers below 2^24 are exact in float32.
     count = (4 << 20) // 4 // size
     inputs = (torch.arange(size * count) % 1000).float() * (me + 1)
     expected = (torch.arange(me * count, (me + 1) * count) % 1000).float() * (size * (size + 1) / 2)
@@ -60,12 +60,12 @@ def messages():
             check(got, torch.full((3,), float(peer)), "message")
     for work in sends:
         work.wait()
-    if torch.__version__ < (2, 14):  # Later ones answer these calls themselves; see docs/pytorch.md.
+    if torch.__version__ < (2, 14):  # Later versions answer these calls themselves; see docs/pytorch.md.
         any_source()
 
 
 def batches():
-    """What torch calls between the two ends of a batch, and tensors that travel as one operation."""
+    """Calls of torch between begin and end of a batch, and tensors that are sent as one operation."""
     from torch.distributed.distributed_c10d import _coalescing_manager
 
     size, me = dist.get_world_size(), dist.get_rank()
@@ -92,7 +92,7 @@ def batches():
     for part, out in zip(parts, whole):
         check(out, torch.arange(float(size)).repeat_interleave(part.numel()), "all_gather of several")
         check(part, torch.full_like(part, float(size * me)), "reduce_scatter of several")
-    if torch.__version__ < (2, 14):  # A group in Python has no `_start_coalescing` that torch calls.
+    if torch.__version__ < (2, 14):  # torch does not call `_start_coalescing` of a group in Python.
         return
     mine, theirs, swapped = torch.full((4, 2), float(me)).t(), torch.full((3,), float(me)), torch.empty(size)
     with _coalescing_manager(device=torch.device("cpu"), async_ops=True) as batch:
@@ -111,7 +111,7 @@ def batches():
     ends.end_coalescing()
 
 
-# What torch itself answers, and names of before torch 2.14.
+# Calls that torch itself answers, and names from before torch 2.14.
 ANSWERED = """
 Options _allgather_base _reduce_scatter_base alltoall_base gather_into_tensor _start_coalescing _end_coalescing
 _get_backend_name name rank size get_error bound_device_id eager_connect_single_device _set_group_uid
@@ -121,7 +121,7 @@ _pybind11_conduit_v1_
 
 
 def table():
-    """Each operation that torch's class of backends has is offered, or refused with a sentence that names the backend."""
+    """Each operation of torch's class of backends is supported, or refused with a sentence that names the backend."""
     if torch.__version__ < (2, 14):
         return
     import torch._C._distributed_c10d as c10d
@@ -163,7 +163,7 @@ def table():
     offered = {name for name in dir(base) if getattr(type(backend), name) is not getattr(base, name)}
     known = {*offered, *ANSWERED, *refused, "allocate_tensor"}
     unknown = [name for name in dir(base) if name not in known and not name.startswith("__")]
-    # This list is that of 2.15. A newer torch may ask more, and 2.14 other things, which its class refuses.
+    # This list is for 2.15. A newer torch may call more, and 2.14 calls others, which its class refuses.
     assert not unknown or not (2, 15) <= torch.__version__ < (2, 16), unknown
 
     me, size = dist.get_rank(), dist.get_world_size()
@@ -176,7 +176,7 @@ def table():
 
 
 def any_source():
-    """Receives whose source torch asks for afterwards, and works that say when they are done."""
+    """Receives whose source torch asks for afterwards, and works that report when they are done."""
     size, me = dist.get_world_size(), dist.get_rank()
     work = dist.isend(torch.full((3,), float(me)), (me + 1) % size)
     got = torch.empty(3)
@@ -187,7 +187,7 @@ def any_source():
 
 
 def trained(wrap):
-    """Trains a small model that `wrap` makes parallel; returns its weights and last losses."""
+    """Trains a small model that `wrap` parallelises; returns its weights and last losses."""
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(20, 50), torch.nn.Tanh(), torch.nn.Linear(50, 5))
     parallel = wrap(model)
@@ -202,7 +202,7 @@ def trained(wrap):
 
 
 def ddp():
-    """DDP with Kolo's hooks trains as without, to the rounding of what they send."""
+    """DDP with Kolo's hooks trains as without them, up to the rounding of what they send."""
     expected = trained(DistributedDataParallel)
     for hook in (kolo.torch.bf16_hook, kolo.torch.fp16_hook):
 
@@ -215,7 +215,7 @@ def ddp():
 
 
 def values_of_futures():
-    """What futures hold is flat, as over Gloo; calls on lists that Gloo adds up are refused."""
+    """Futures hold flat lists, as over Gloo; calls on lists that Gloo sums are refused."""
     me, size = dist.get_rank(), dist.get_world_size()
     mine = torch.full((2,), float(me))
     got = dist.gather(mine, [torch.zeros(2) for _ in range(size)] if me == 1 else None, 1, async_op=True).get_future().wait()
@@ -235,7 +235,7 @@ def values_of_futures():
 
 
 def begun_by_all(begin):
-    """What `begin` gives. Rank 1 begins after rank 0 has, whose operations are not over until then."""
+    """Returns the result of `begin`. Rank 1 begins after rank 0, whose operations are not over until then."""
     if dist.get_rank() == 1:
         dist.recv(torch.empty(1), 0)
     begun = begin()
@@ -245,7 +245,7 @@ def begun_by_all(begin):
 
 
 def inference():
-    """Results that are copied, to tensors of inference mode: by a wait or a future, in that mode or outside."""
+    """Results that are copied to tensors of inference mode, by a wait or a future, in that mode or outside."""
     me, size = dist.get_rank(), dist.get_world_size()
     ranks = torch.arange(float(size))
 
@@ -288,7 +288,7 @@ def inference():
 
 
 def patient():
-    """Time-outs of more milliseconds than the kernel takes, and more years than Kolo does."""
+    """Time-outs of more milliseconds than the kernel allows, and of more years than Kolo does."""
     for timeout in (timedelta(days=30), timedelta(seconds=180_000_000), timedelta(days=100_000_000)):
         group = dist.new_group(timeout=timeout)
         tensors = torch.ones(3), torch.ones(3)
@@ -303,10 +303,10 @@ def patient():
 
 
 def starved():
-    """More futures at a time than descriptors: no thread dies of it."""
+    """More futures at a time than descriptors: no thread fails."""
     died = []
     threading.excepthook = lambda end: died.append(end.exc_value)
-    dist.all_reduce(torch.ones(1), async_op=True).get_future().wait()  # Its thread has what it needs.
+    dist.all_reduce(torch.ones(1), async_op=True).get_future().wait()  # Its thread has its own descriptors now.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = max(int(each) for each in os.listdir("/proc/self/fd"))
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 20, most))
@@ -320,7 +320,7 @@ def starved():
 
 
 def mismatch():
-    """Ranks that call different operations: the error names both, and the group goes on."""
+    """Ranks call different operations: the error names both, and the group goes on."""
     me = dist.get_rank()
     with raises(kolo.MismatchError, "all_reduce float32 [3] sum", "[4]"):
         dist.all_reduce(torch.ones(3 + me))
@@ -330,13 +330,14 @@ def mismatch():
         lambda: dist.broadcast(torch.ones(3), me),
         lambda: dist.all_reduce(torch.ones(3)) if me == 0 else dist.all_gather([torch.ones(3)] * 2, torch.ones(3)),
     ):
-        with raises(Exception, "ranks disagree"):  # torch makes that of a future a RuntimeError.
+        with raises(Exception, "ranks disagree"):  # torch turns a future's error into a RuntimeError.
             wrong()
     dist.barrier()
 
 
 def splits():
-    """Two ranks that disagree about the rows that one sends the other: both hear both numbers, and the group goes on."""
+    """Two ranks disagree about the rows that one sends the other: both errors have both numbers, and the group goes
+    on."""
     me, size = dist.get_rank(), dist.get_world_size()
     some = dist.new_group()
     cases = itertools.product(((1, 2), (2, 1), (0, 1), (1, 0)), (1, 30_000), (dist.group.WORLD, some), (True, False))
@@ -351,7 +352,7 @@ def splits():
         try:
             work = dist.all_to_all_single(got, torch.full((sum(ins), width), float(me)), outs, ins, group, async_op=True)
             work.get_future().wait() if by_future else work.wait()
-        except (RuntimeError, kolo.MismatchError) as error:  # torch makes that of a future a RuntimeError.
+        except (RuntimeError, kolo.MismatchError) as error:  # torch turns a future's error into a RuntimeError.
             assert me in (0, 1) and what in str(error), (what, error)
         else:
             assert me > 1, f"no error: {what}"
@@ -367,10 +368,10 @@ def splits():
 
 
 def diverged():
-    """Ranks whose calls go apart behind futures, where each could still submit what the others wait for."""
+    """Ranks whose calls diverge behind futures, where each could still submit what the others wait for."""
     me = dist.get_rank()
     some = dist.new_group()
-    # Each pair has another operation, another reduction, or a barrier in the place of one.
+    # Each pair has different operations, different reductions, or a barrier in place of an operation.
     apart = (
         (lambda: dist.all_reduce(torch.ones(4), async_op=True), "all_reduce float32 [4] sum"),
         (lambda: dist.broadcast(torch.ones(4), 1, async_op=True), "broadcast float32 [4] from rank 1"),
@@ -378,14 +379,14 @@ def diverged():
         (lambda: dist.barrier(async_op=True, group=some), "barrier of torch"),
     )
     for calls in (apart[:2], apart[2:]):
-        with raises(Exception, "ranks disagree", *(text for _, text in calls)):  # torch makes it a RuntimeError.
+        with raises(Exception, "ranks disagree", *(text for _, text in calls)):  # torch turns it into a RuntimeError.
             calls[min(me, 1)][0]().get_future().wait()
     dist.barrier()
 
 
 def detail():
-    """Groups under TORCH_DISTRIBUTED_DEBUG=DETAIL, which torch wraps and checks over Gloo, but for whole process groups in
-    Python, as they are before torch 2.14."""
+    """Groups under TORCH_DISTRIBUTED_DEBUG=DETAIL. torch wraps them and checks them over Gloo, except whole process
+    groups in Python, the form before torch 2.14."""
     os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
     dist.set_debug_level_from_env()
     checked = dist.new_group()
@@ -406,13 +407,13 @@ def deadline():
             dist.recv(torch.ones(3), 1, group=hasty)
         assert (caught.error.rank, caught.error.peer) == (0, 1), caught.error
         for late in (lambda work: work.wait(), lambda work: work.get_future().wait()):
-            with raises(Exception, "rank 0: all_reduce"):  # torch makes that of a future a RuntimeError.
+            with raises(Exception, "rank 0: all_reduce"):  # torch turns a future's error into a RuntimeError.
                 late(dist.all_reduce(torch.ones(3), group=hasty, async_op=True))
     dist.barrier()
 
 
 def handled():
-    """A process group that is made and destroyed while the program handles an exception ends as any other."""
+    """A process group that is made and destroyed while the program handles an exception ends like any other."""
     dist.destroy_process_group()
     aborts = []
     abort, kolo.Runtime.abort = kolo.Runtime.abort, lambda _, why: aborts.append(why)
@@ -428,13 +429,13 @@ def handled():
 
 
 def held():
-    """Descriptors, and GiB of address space, that this process has."""
+    """Number of descriptors, and GiB of address space, of this process."""
     (size,) = (line.split()[1] for line in open("/proc/self/status", encoding="ascii") if line.startswith("VmSize"))
     return len(os.listdir("/proc/self/fd")), int(size) / (1 << 20)
 
 
 def check_held(before):
-    """The arenas of a job have 65 GiB of addresses, that of a group has 1/16 GiB within."""
+    """The arenas of a job have 65 GiB of addresses, including 1/16 GiB for a group."""
     (descriptors, size), (now, size_now) = before, held()
     assert now <= descriptors and size_now < size + 1, (before, held())
 
@@ -471,7 +472,7 @@ beside_gloo = groups
 
 
 def again():
-    """The group is made anew in the same processes."""
+    """The group is destroyed and made again in the same processes."""
     dist.destroy_process_group()
     dist.init_process_group("kolo", init_method=METHOD)
     tensor = torch.ones(3)

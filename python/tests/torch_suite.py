@@ -27,8 +27,8 @@ EXCEPTIONS = pathlib.Path(__file__).with_name("torch_exceptions.txt")
 
 
 def suite(backend):
-    """The suite's class for this backend. It chooses tests by the names of backends that torch has, so it is told
-    that this one is Gloo until it has chosen."""
+    """The suite's class for this backend. It selects tests by the names of torch's own backends, so the name is Gloo's
+    until it has selected them."""
     import torch
 
     os.environ["BACKEND"] = "gloo"
@@ -43,7 +43,7 @@ def suite(backend):
     class TestDistributed(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
         def setUp(self):
             super().setUp()
-            # Forked, not spawned: ranks need not import torch again.
+            # Forked, not spawned, so that ranks need not import torch again.
             self._start_processes(torch.multiprocessing.get_context("fork").Process)
 
     return TestDistributed
@@ -60,7 +60,7 @@ def names_of(cases):
 
 
 class Result(unittest.TextTestResult):
-    """Also knows which tests began."""
+    """A result that also records which tests began."""
 
     def __init__(self, *arguments, **keywords):
         super().__init__(*arguments, **keywords)

@@ -12,11 +12,12 @@ CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or HOME_CACHE)
 
 
 def enter_python_with_torch(is_short=False):
-    """Goes on in a Python that has torch 2.7 or later: this one, that of KOLO_TORCH_PYTHON, or the one that
+    """Restarts in a Python with torch 2.7 or later: this one, that of KOLO_TORCH_PYTHON, or the one that
     scripts/torch-check installs. Ends with 77 and the reason without one.
 
-    CTest gives tests a cache of their own. A short test looks in that of the user as well, and so runs wherever
-    scripts/torch-check has been; long ones leave that to the script."""
+    CTest gives tests a cache of their own. A short test also looks in the user's cache, so it runs wherever
+    scripts/torch-check has run; long tests leave that to the script.
+    """
     if os.environ.get("KOLO_TORCH_PYTHON") == sys.executable:
         return
     if CUDA.exists():

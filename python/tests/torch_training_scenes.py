@@ -76,7 +76,7 @@ def expect_error(kind, texts, call):
 
 
 def optimizer():
-    """Trains as DDP over Gloo does, whatever sets gradients to zero, and with any optimizer."""
+    """Trains like DDP over Gloo, whichever way gradients are set to zero, and with any optimizer."""
     gloo = dist.new_group(backend="gloo")
 
     def adam(model):
@@ -106,7 +106,7 @@ def optimizer():
 
 
 def tied():
-    """Weights that two layers share have one gradient, which travels once; a state dict names them twice."""
+    """Weights that two layers share have one gradient, which is sent once; a state dict names them twice."""
 
     class Tied(torch.nn.Module):
         def __init__(self):
@@ -194,7 +194,7 @@ def accumulation():
         assert ours.step(closure) > 0
     expect_close(model, expected.module, "a closure")
 
-    # One rank drops a step that the others make.
+    # One rank skips a step that the others make.
     model = perceptron()
     ours = distributed(model)
     model(batch(0)).square().mean().backward()
@@ -205,7 +205,7 @@ def accumulation():
 
 
 class Branches(torch.nn.Module):
-    """A layer for each rank, one for all in another type, and one for none."""
+    """One layer for each rank, one for all in another type, and one that is unused."""
 
     def __init__(self):
         super().__init__()
@@ -234,7 +234,7 @@ def branches():
     for ours in (model, hooked.module):
         check_same_everywhere(ours)
         assert torch.allclose(weights_of(ours), weights_of(expected.module), rtol=2e-2, atol=2e-3)
-    # Each of the branches' gradients divided by the rank that has one, and not by all.
+    # Each branch's gradient is divided by the number of ranks that have it, which is one.
     model = Branches()
     mine = model.ours[dist.get_rank()].weight
     (alone,) = torch.autograd.grad(model(batch(0)).square().mean(), mine)
@@ -248,7 +248,7 @@ def branches():
 
 
 class Reference:
-    """Error feedback by NumPy: of residual plus gradient the largest values travel, of equal ones the first."""
+    """Error feedback in NumPy: the largest values of residual plus gradient are sent; of equal ones the first."""
 
     def __init__(self, shapes, density):
         self._density = density
@@ -256,7 +256,7 @@ class Reference:
         self.residuals = [dict(zeros) for _ in range(dist.get_world_size())]
 
     def average(self, name, gradients):
-        """`gradients`: of all ranks."""
+        """`gradients` are those of all ranks."""
         total = np.zeros(gradients[0].size, np.float32)
         for residuals, gradient in zip(self.residuals, gradients):
             values = residuals[name] + gradient.reshape(-1)
@@ -268,7 +268,7 @@ class Reference:
 
 
 class Given(torch.nn.Module):
-    """Parameters whose gradients are what the test says."""
+    """Parameters whose gradients the test sets."""
 
     SHAPES = {"a": (64, 80), "b": (80,), "c": (70, 90), "d": (4096, 2)}
 
@@ -278,7 +278,7 @@ class Given(torch.nn.Module):
             setattr(self, name, torch.nn.Parameter(torch.zeros(shape)))
 
     def forward(self, gradients):
-        # Backwards in an order other than that of registration, so that DDP makes its buckets anew.
+        # Backward runs in another order than registration, so that DDP rebuilds its buckets.
         return sum((getattr(self, name) * gradients[name]).sum() for name in ("c", "a", "d", "b"))
 
 
@@ -291,14 +291,14 @@ SPARSE = "topk(0.05,fp32,rule=lossless)"
 
 
 def check_against_reference(model, backward, gradients):
-    """`gradients`: the set. Only the order of two additions is that of Kolo, so all bits are equal."""
+    """`gradients`: the set. Only two numbers are added at a time, so all bits are equal."""
     reference = Reference(Given.SHAPES, 0.05)
     ranks = range(dist.get_world_size())
     for step in range(6):
         backward(model, given(dist.get_rank(), step))
         for name, parameter in model.named_parameters():
             each = [given(rank, step)[name].numpy() for rank in ranks]
-            if name == "b":  # Small tensors travel dense.
+            if name == "b":  # Small tensors are sent dense.
                 expected = sum(each) / np.float32(len(each))
             else:
                 expected = reference.average(name, each)
@@ -309,7 +309,7 @@ def check_against_reference(model, backward, gradients):
 
 
 def top_k():
-    """The hook and the optimizer keep the residuals that NumPy keeps, also when DDP makes its buckets anew."""
+    """The hook and the optimizer keep the same residuals as NumPy, also when DDP rebuilds its buckets."""
     buckets = {}
 
     def noted_hook(state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -351,7 +351,7 @@ def top_k():
 
 
 def saved(state):
-    """A state after its way through a file, loaded as one that nobody trusts."""
+    """A state after a round trip through a file, loaded as untrusted data."""
     file = io.BytesIO()
     torch.save(state, file)
     file.seek(0)
@@ -359,7 +359,7 @@ def saved(state):
 
 
 def checkpoint():
-    """Training goes on bit for bit from a saved state, by the hook and by the optimizer."""
+    """Training continues bit for bit from a saved state, with the hook and with the optimizer."""
 
     def hooked(model):
         parallel = DistributedDataParallel(model)
@@ -379,13 +379,13 @@ def checkpoint():
         for forgets in (False, True):
             resumed, *others = make(perceptron())
             for each, part in zip((resumed, *others), checkpoint):
-                if forgets:  # And without residuals the bits are others.
+                if forgets:  # Without residuals the bits differ.
                     part = {key: value for key, value in part.items() if key != "kolo"}
                 if not (forgets and isinstance(each, TopKState)):
                     each.load_state_dict(part)
             train(resumed, others[0], range(4, STEPS))
             assert torch.equal(weights_of(resumed), weights_of(model)) != forgets, make
-    # Another number of ranks: the sum of the residuals is what each rank had before.
+    # On another number of ranks, the sum of the residuals equals what the ranks had before.
     compression = checkpoint[1]["kolo"]
     all_states = [None] * dist.get_world_size()
     dist.all_gather_object(all_states, compression)
@@ -454,7 +454,7 @@ def misuse():
 
 
 def lost():
-    """A rank dies in the backward pass: the others' pass ends with an error that names it."""
+    """A rank dies in the backward pass: the others' pass fails with an error that names it."""
     parallel = with_ddp()
     parallel.register_comm_hook(TopKState(parallel, 0.05), topk_hook)
     if dist.get_rank() == 1:

@@ -1,4 +1,4 @@
-"""What type checkers make of results. scripts/torch-check has mypy check it; it never runs."""
+"""Uses of the package for type checkers. scripts/torch-check has mypy check it; it never runs."""
 
 from __future__ import annotations
 
