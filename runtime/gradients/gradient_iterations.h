@@ -159,28 +159,31 @@ class GradientIterations {
   mutable Mutex mutex_;
   ConditionVariable changed_;
   std::optional<Readiness> readiness_ KOLO_GUARDED_BY(mutex_);  // dense buckets, then compressed
-  std::size_t begun_ KOLO_GUARDED_BY(mutex_) = 0;               // iterations
-  std::vector<std::size_t> ends_ KOLO_GUARDED_BY(mutex_);       // of them, by bucket as above
-  std::optional<std::size_t> awaited_ KOLO_GUARDED_BY(mutex_);  // gradient, by `wait_for`
-  FileDescriptor event_ KOLO_GUARDED_BY(mutex_);                // none until somebody asks for it
-  std::vector<bool> taken_ KOLO_GUARDED_BY(mutex_);             // in this iteration, by gradient
-  std::size_t dense_ KOLO_GUARDED_BY(mutex_) = 0;               // buckets
-  std::vector<Timeline::Span> spans_ KOLO_GUARDED_BY(mutex_);   // of dense ones, this iteration
-  std::vector<MarkCall> calls_ KOLO_GUARDED_BY(mutex_);         // in this iteration, by gradient
-  std::vector<bool> marked_ KOLO_GUARDED_BY(mutex_);            // by calls that wrote it, too
+  std::size_t begun_ KOLO_GUARDED_BY(mutex_) = 0;               // iterations begun
+  /// Iterations ended, by bucket as above.
+  std::vector<std::size_t> ends_ KOLO_GUARDED_BY(mutex_);
+  /// Gradient of the current `wait_for`.
+  std::optional<std::size_t> awaited_ KOLO_GUARDED_BY(mutex_);
+  FileDescriptor event_ KOLO_GUARDED_BY(mutex_);               // empty until `event` is called
+  std::vector<bool> taken_ KOLO_GUARDED_BY(mutex_);            // in this iteration, by gradient
+  std::size_t dense_ KOLO_GUARDED_BY(mutex_) = 0;              // number of dense buckets
+  std::vector<Timeline::Span> spans_ KOLO_GUARDED_BY(mutex_);  // of dense buckets, this iteration
+  std::vector<MarkCall> calls_ KOLO_GUARDED_BY(mutex_);        // in this iteration, by gradient
+  /// Also by calls that wrote the gradient.
+  std::vector<bool> marked_ KOLO_GUARDED_BY(mutex_);
   std::size_t marks_ KOLO_GUARDED_BY(mutex_) = 0;
-  // Parts of former iterations, and with those of the current one.
+  // Parts of all former iterations; `target_` adds those of the current one.
   std::size_t ended_ KOLO_GUARDED_BY(mutex_) = 0;
   std::size_t target_ KOLO_GUARDED_BY(mutex_) = 0;
-  std::size_t until_vote_ KOLO_GUARDED_BY(mutex_) = 0;   // iterations, with this one; 0: no vote
+  std::size_t until_vote_ KOLO_GUARDED_BY(mutex_) = 0;   // including this one; 0: no vote
   bool ends_with_vote_ KOLO_GUARDED_BY(mutex_) = false;  // this iteration
   StepTimes step_times_ KOLO_GUARDED_BY(mutex_);
-  /// When the call that marked the last gradient returned: its own time, in which it may have
-  /// summed a bucket, does not count. Only the first wait after it does.
+  /// The time at which the call that marked the last gradient returned. The call's own time, in
+  /// which it may have summed a bucket, does not count; only the first wait after it does.
   std::optional<TimePoint> went_on_ KOLO_GUARDED_BY(mutex_);
   WaitHabit habit_;
   std::optional<Error> error_ KOLO_GUARDED_BY(mutex_);  // constant once it has failed
-  // Written under the lock, read also without.
+  // Written under the lock, also read without it.
   std::atomic<std::size_t> enqueued_{0};  // parts, over all iterations
   std::atomic<std::size_t> finished_{0};
   std::atomic<bool> awaited_is_over_{false};

@@ -1,13 +1,13 @@
 #pragma once
 
-/// Kolo in programs over libtorch, on the CPU: gradients that travel while autograd computes more.
+/// Kolo in programs over libtorch, on the CPU: gradients are sent while autograd computes others.
 ///
 ///     #include <kolo/torch.h>
 ///
 ///     kolo::TorchGradients gradients(runtime, model->named_parameters());
 ///     ...
 ///     optimizer.zero_grad();
-///     loss.backward();   // gradients travel as they are computed
+///     loss.backward();   // gradients are sent as they are computed
 ///     gradients.wait();  // each is now the average over all ranks
 ///     optimizer.step();
 ///
