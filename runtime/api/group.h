@@ -236,8 +236,8 @@ class Group {
   ///
   /// Other operations would need data of the rank (all_gather, gather, all_to_all, one with the
   /// rank as root, new gradient sets, `close`) or a device that it does not have. All ranks then
-  /// get the same KoloError(kMismatch), which names operation and rank; names and sets stay usable
-  /// as after any mismatch. Ranks that create a group of this one with the joined rank get that
+  /// get the same KoloError(kMismatch), which names operation and rank; for names and sets it is a
+  /// mismatch like any other. Ranks that create a group of this one with the joined rank get that
   /// error, too.
   ///
   /// A message that only joined ranks could send or receive fails with such an error. Messages that
