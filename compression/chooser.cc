@@ -31,19 +31,19 @@ std::string time_text(double us) {
 
 bool pays(double instead_us, double us) { return us > 0 && kLeastGain * instead_us <= us; }
 
-/// A choice of paths for all groups of a set, with methods up to `last`.
+/// A choice of paths for all buckets of a set, with methods up to `last`.
 struct Way {
   const CompressionMethod* last;
   std::vector<ReducePath> paths = {};
   double exchange_us = 0;
   double work_us = 0;  // including work on shared cores
-  double last_us = 0;  // time of the last group, if it is sparse
+  double last_us = 0;  // time of the last bucket, if it is sparse
 
-  void add(const ReducePath& path, const GroupExchange& group) {
+  void add(const ReducePath& path, const BucketExchange& bucket) {
     paths.push_back(path);
-    const double us = predict_us(path, group.shape, group.costs);
+    const double us = predict_us(path, bucket.shape, bucket.costs);
     exchange_us += us;
-    if (group.costs.cores < 1) work_us += kolo::work_us(path, group.shape, group.costs);
+    if (bucket.costs.cores < 1) work_us += kolo::work_us(path, bucket.shape, bucket.costs);
     last_us = path.route ? us : 0;
   }
   double visible_us(double overlap_us) const {
@@ -56,13 +56,13 @@ std::string predicted(const PathPrediction& prediction) {
 }
 
 /// Chooses among the methods up to `last`.
-CompressionChoice choose_up_to(const CompressionMethod* last, const CompressionGroupShape& group,
+CompressionChoice choose_up_to(const CompressionMethod* last, const CompressedBucketShape& bucket,
                                const CompressionCosts& costs) {
   PathPrediction best{.us = kNever}, other;  // the last comparison
   bool compress = false;
   for (const CompressionMethod* method : compression_methods()) {
     if (!method->competes) continue;
-    other = fastest_path(*method, group, costs);
+    other = fastest_path(*method, bucket, costs);
     compress = pays(other.us, best.us);
     if (compress) std::swap(best, other);
     if (method == last) break;
@@ -88,29 +88,29 @@ std::string to_string(const ReducePath& path) {
   return path.route == ExchangeRoute::kLogStep ? text + " by log steps" : text;
 }
 
-double work_us(const ReducePath& path, const CompressionGroupShape& group,
+double work_us(const ReducePath& path, const CompressedBucketShape& bucket,
                const CompressionCosts& costs) {
-  if (group.ranks == 1) return 0;
-  const ExchangeNeeds needs = path.method->needs(group, costs);
-  const double sums = path.route == ExchangeRoute::kAllGather ? (1.0 + group.ranks) / 2 : 1.0;
+  if (bucket.ranks == 1) return 0;
+  const ExchangeNeeds needs = path.method->needs(bucket, costs);
+  const double sums = path.route == ExchangeRoute::kAllGather ? (1.0 + bucket.ranks) / 2 : 1.0;
   return (needs.pass_us + sums * needs.sum_us) / std::min(costs.cores, 1.0);
 }
 
-double predict_us(const ReducePath& path, const CompressionGroupShape& group,
+double predict_us(const ReducePath& path, const CompressedBucketShape& bucket,
                   const CompressionCosts& costs) {
-  check(group.ranks > 0, "a compression group has at least one rank");
-  if (group.ranks == 1) return 0;
-  const double others = group.ranks - 1;
-  const double rounds = log_step_rounds(group.ranks);
-  const double work = work_us(path, group, costs);
+  check(bucket.ranks > 0, "a compression bucket has at least one rank");
+  if (bucket.ranks == 1) return 0;
+  const double others = bucket.ranks - 1;
+  const double rounds = log_step_rounds(bucket.ranks);
+  const double work = work_us(path, bucket, costs);
   // Time of rounds with `messages` messages each.
   const auto link = [&](double of_rounds, double messages, double bytes) {
     return of_rounds * (costs.link.latency_us + messages * costs.message_us) +
            bytes / costs.link.bytes_per_us;
   };
-  const ExchangeNeeds needs = path.method->needs(group, costs);
-  const double to_owners = needs.contribution_bytes * others / group.ranks;
-  const double back = needs.result_bytes * others / group.ranks;
+  const ExchangeNeeds needs = path.method->needs(bucket, costs);
+  const double to_owners = needs.contribution_bytes * others / bucket.ranks;
+  const double back = needs.result_bytes * others / bucket.ranks;
   // Chunks overlap with other chunks in flight.
   if (!path.route) return link(2 * rounds, 1, 0) + std::max(work, link(0, 0, to_owners + back));
   switch (*path.route) {
@@ -120,36 +120,36 @@ double predict_us(const ReducePath& path, const CompressionGroupShape& group,
       return work + link(2, others, to_owners + back);
     case ExchangeRoute::kLogStep:
       return work +
-             link(2 * rounds, 1, needs.contribution_bytes * log_step_hops(group.ranks) + back);
+             link(2 * rounds, 1, needs.contribution_bytes * log_step_hops(bucket.ranks) + back);
   }
   return 0;
 }
 
-PathPrediction fastest_path(const CompressionMethod& method, const CompressionGroupShape& group,
+PathPrediction fastest_path(const CompressionMethod& method, const CompressedBucketShape& bucket,
                             const CompressionCosts& costs) {
-  if (method.make_group == nullptr) return {{&method}, predict_us({&method}, group, costs)};
+  if (method.make_codec == nullptr) return {{&method}, predict_us({&method}, bucket, costs)};
   PathPrediction best{.us = kNever};
   for (const ExchangeRoute route :
        {ExchangeRoute::kAllGather, ExchangeRoute::kPairwise, ExchangeRoute::kLogStep}) {
     const ReducePath path{.method = &method, .route = route};
-    const double us = predict_us(path, group, costs);
+    const double us = predict_us(path, bucket, costs);
     if (us < best.us) best = {.path = path, .us = us};
   }
   return best;
 }
 
-CompressionChoice choose_path(const CompressionGroupShape& group, const CompressionCosts& costs) {
-  return choose_up_to(compression_methods().back(), group, costs);
+CompressionChoice choose_path(const CompressedBucketShape& bucket, const CompressionCosts& costs) {
+  return choose_up_to(compression_methods().back(), bucket, costs);
 }
 
-StepChoice choose_step(std::span<const GroupExchange> groups, const DenseSteps& measured) {
-  check(!groups.empty(), "steps are chosen for at least one group");
+StepChoice choose_step(std::span<const BucketExchange> buckets, const DenseSteps& measured) {
+  check(!buckets.empty(), "steps are chosen for at least one bucket");
   std::vector<Way> ways;
   for (const CompressionMethod* method : compression_methods()) {
     if (!method->competes) continue;
     Way& way = ways.emplace_back(Way{.last = method});
-    for (const GroupExchange& group : groups) {
-      way.add(choose_up_to(method, group.shape, group.costs).path, group);
+    for (const BucketExchange& bucket : buckets) {
+      way.add(choose_up_to(method, bucket.shape, bucket.costs).path, bucket);
     }
   }
   const Way& dense = ways.front();

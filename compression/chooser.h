@@ -11,7 +11,7 @@
 
 namespace kolo {
 
-/// A way to reduce a compression group; a method with a codec takes a route.
+/// A way to reduce a compression bucket; a method with a codec takes a route.
 struct ReducePath {
   const CompressionMethod* method = &methods::none;
   std::optional<ExchangeRoute> route = {};
@@ -21,9 +21,9 @@ struct ReducePath {
 /// "dense", "dense 16-bit", "top-k through owners".
 std::string to_string(const ReducePath& path);
 
-/// A group and the time of its exchange.
-struct GroupExchange {
-  CompressionGroupShape shape = {};
+/// A bucket and the time of its exchange.
+struct BucketExchange {
+  CompressedBucketShape shape = {};
   CompressionCosts costs = {};
 };
 
@@ -37,7 +37,7 @@ struct CompressionChoice {
   std::string reason = {};  ///< A sentence with the predictions that led to the choice.
 };
 
-/// Predicted time of one all-reduce of the group, from the needs of its method.
+/// Predicted time of one all-reduce of the bucket, from the needs of its method.
 ///
 /// Bytes:   dense and through owners: (P-1)/P of a contribution to the owners and of a result back.
 ///          By log steps, a byte to the owners is sent once for every bit set in its distance,
@@ -51,26 +51,26 @@ struct CompressionChoice {
 ///          2 log2(P) rounds of one; dense paths: as halving and doubling, the lower value, because
 ///          compression competes with the best dense algorithm.
 /// Threads: pure; any.
-double predict_us(const ReducePath& path, const CompressionGroupShape& group,
+double predict_us(const ReducePath& path, const CompressedBucketShape& bucket,
                   const CompressionCosts& costs);
 
 /// The part of the predicted time in which a core works on elements and pairs. If ranks share
 /// cores, this time is taken from computation and cannot be hidden.
-double work_us(const ReducePath& path, const CompressionGroupShape& group,
+double work_us(const ReducePath& path, const CompressedBucketShape& bucket,
                const CompressionCosts& costs);
 
 /// The fastest path of a method.
-PathPrediction fastest_path(const CompressionMethod& method, const CompressionGroupShape& group,
+PathPrediction fastest_path(const CompressionMethod& method, const CompressedBucketShape& bucket,
                             const CompressionCosts& costs);
 
 /// The path with the fastest exchange, except that a later method replaces an earlier one only if
 /// it takes at most 1 / 1.2 of its time: first 16 bits against float32, then top-k against the
 /// better of both. Depends only on its arguments, so ranks agree and a run can be repeated.
-CompressionChoice choose_path(const CompressionGroupShape& group, const CompressionCosts& costs);
+CompressionChoice choose_path(const CompressedBucketShape& bucket, const CompressionCosts& costs);
 
 inline constexpr double kLeastGain = 1.2;
 
-/// Measured training steps with only dense groups. Equal on all ranks.
+/// Measured training steps with only dense buckets. Equal on all ranks.
 struct DenseSteps {
   double step_us = 0;
   double exposed_us = 0;  ///< Part of the step spent waiting for sums, not hidden by computation.
@@ -79,24 +79,24 @@ struct DenseSteps {
 };
 
 struct StepChoice {
-  std::vector<ReducePath> paths = {};  ///< One for each group.
+  std::vector<ReducePath> paths = {};  ///< One for each bucket.
   double step_us = 0;                  ///< Predicted time of a step with these paths.
   std::string reason = {};             ///< A sentence with measurements and predictions.
 };
 
-/// Chooses by the time of whole steps, which gain less than exchanges do: either all groups dense,
-/// or each group as `choose_path` decides among the methods up to a certain one.
+/// Chooses by the time of whole steps, which gain less than exchanges do: either all buckets dense,
+/// or each bucket as `choose_path` decides among the methods up to a certain one.
 ///
 ///   overlap = dense exchanges - exposed            part of them that computation hid
 ///   visible = exchanges - overlap                  of any other choice
 ///   step    = measured - visible (dense) + visible (that choice)
 ///
 /// The threshold is the same as for one exchange, applied to steps. Computation hides neither a
-/// group with a codec that is ready last, because a group starts as a whole, nor work on shared
+/// bucket with a codec that is ready last, because a bucket starts as a whole, nor work on shared
 /// cores.
 ///
-/// Shape:   `groups` in the order in which they are ready, at least one.
+/// Shape:   `buckets` in the order in which they are ready, at least one.
 /// Threads: pure; any. Equal arguments give equal choices.
-StepChoice choose_step(std::span<const GroupExchange> groups, const DenseSteps& measured);
+StepChoice choose_step(std::span<const BucketExchange> buckets, const DenseSteps& measured);
 
 }  // namespace kolo

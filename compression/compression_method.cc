@@ -3,17 +3,17 @@
 namespace kolo {
 namespace {
 
-ExchangeNeeds dense_needs(const CompressionGroupShape& group, const CompressionCosts&) {
-  const double bytes = 4 * static_cast<double>(group.count);
+ExchangeNeeds dense_needs(const CompressedBucketShape& bucket, const CompressionCosts&) {
+  const double bytes = 4 * static_cast<double>(bucket.count);
   return {.contribution_bytes = bytes, .result_bytes = bytes};
 }
 
 // A cast to the wire and back moves as many bytes as a pass that reads two streams and writes one.
-ExchangeNeeds cast_needs(const CompressionGroupShape& group, const CompressionCosts& costs) {
-  const double bytes = 2 * static_cast<double>(group.count);
+ExchangeNeeds cast_needs(const CompressedBucketShape& bucket, const CompressionCosts& costs) {
+  const double bytes = 2 * static_cast<double>(bucket.count);
   return {.contribution_bytes = bytes,
           .result_bytes = bytes,
-          .pass_us = 12 * static_cast<double>(group.count) / costs.selector_bytes_per_us};
+          .pass_us = 12 * static_cast<double>(bucket.count) / costs.selector_bytes_per_us};
 }
 
 }  // namespace

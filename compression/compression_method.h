@@ -12,7 +12,7 @@
 
 namespace kolo {
 
-class CompressedGroup;
+class GradientCodec;
 
 /// Measurements made once by one rank and shared with all ranks, because choices from each rank's
 /// own clock would differ.
@@ -24,7 +24,7 @@ struct CompressionCosts {
   double cores = 1;  ///< Cores that a rank has to itself; below 1 where ranks share cores.
 };
 
-struct CompressionGroupShape {
+struct CompressedBucketShape {
   std::size_t count = 0;  ///< Number of float32 elements.
   std::size_t pairs = 0;  ///< Number of pairs that each rank would send.
   int ranks = 1;
@@ -32,7 +32,7 @@ struct CompressionGroupShape {
   double result_pair_bytes = 8;  ///< Back: a float32 sum and an index.
 };
 
-/// Resources for the exchange of a whole group, whatever its route.
+/// Resources for the exchange of a whole bucket, whatever its route.
 struct ExchangeNeeds {
   double contribution_bytes = 0;  ///< One rank's contribution to all owners.
   double result_bytes = 0;        ///< Results of all owners.
@@ -50,11 +50,11 @@ struct CompressionMethod {
   bool competes = false;           ///< `auto` may choose it.
   std::optional<DType> wire = {};  ///< Wire dtype of gradients that are sent dense.
   /// Basis of the method's price.
-  ExchangeNeeds (*needs)(const CompressionGroupShape&, const CompressionCosts&) = nullptr;
-  /// Makes the codec of a compression group, and the payloads that its schedules plan for. Null:
+  ExchangeNeeds (*needs)(const CompressedBucketShape&, const CompressionCosts&) = nullptr;
+  /// Makes the codec of a compression bucket, and the payloads that its schedules plan for. Null:
   /// gradients are sent dense.
-  std::unique_ptr<CompressedGroup> (*make_group)(int rank, const ProcessGrid&,
-                                                 const SparseOptions&) = nullptr;
+  std::unique_ptr<GradientCodec> (*make_codec)(int rank, const ProcessGrid&,
+                                               const SparseOptions&) = nullptr;
   PayloadForms (*forms)(const SparsePlan&) = nullptr;
 };
 

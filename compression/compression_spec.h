@@ -38,14 +38,14 @@ struct CompressionSpec {
   CompressionSpec for_tensor(std::size_t count, std::size_t dimensions) const;
   static constexpr std::size_t kSmallestSparse = 4096;
 
-  /// True if the method uses a compression group.
-  bool has_codec() const { return method->make_group != nullptr; }
+  /// True if the method uses a compressed bucket.
+  bool has_codec() const { return method->make_codec != nullptr; }
   /// True if only a part of the elements is sent, once dense steps are over.
   bool is_sparse() const { return has_codec() && method->takes_density; }
   /// True if the chooser decides on the method.
   bool is_open() const { return method->is_open; }
   bool leaves_choices() const { return is_open() || (has_codec() && !route); }
-  /// True if the method uses a compression group, or may do so.
+  /// True if the method uses a compressed bucket, or may do so.
   bool may_be_coded() const { return has_codec() || is_open(); }
   /// The steps before the density is reached.
   WarmUp warm_up() const;

@@ -52,7 +52,7 @@ std::vector<SparsePart> parts_in(const Extent& shard, const SparseOptions& optio
 void check_bucket(const BucketLayout& bucket, const SparseOptions& options) {
   check(bucket.count == bucket_count(options) && bucket.dtype == DType::kFloat32 &&
             bucket.memory == MemoryKind::kHost && bucket.placement != Placement::kStaged,
-        "a bucket that is not one of this compression group");
+        "a bucket that is not one of this compressed bucket");
   check(bucket.op == ReduceOp::kSum || bucket.op == ReduceOp::kAverage,
         "compressed gradients are summed or averaged");
 }
@@ -266,11 +266,11 @@ std::size_t pairs_to_keep(double density, std::size_t count) {
   return std::clamp<std::size_t>(static_cast<std::size_t>(pairs), 1, count);
 }
 
-std::vector<std::vector<std::size_t>> compression_groups(std::span<const std::size_t> counts) {
+std::vector<std::vector<std::size_t>> compressed_buckets(std::span<const std::size_t> counts) {
   std::vector<std::vector<std::size_t>> groups;
   std::size_t elements = 0;
   for (std::size_t t = 0; t < counts.size(); ++t) {
-    if (groups.empty() || elements + counts[t] > kGroupElements) {
+    if (groups.empty() || elements + counts[t] > kCompressedBucketElements) {
       groups.emplace_back();
       elements = 0;
     }

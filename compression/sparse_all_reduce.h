@@ -41,7 +41,7 @@ namespace methods {
 extern const CompressionMethod topk;
 }
 
-/// A compression group. All ranks must describe it alike; the job fixes it, independently of bucket
+/// A compressed bucket. All ranks must describe it alike; the job fixes it, independently of bucket
 /// sizes.
 struct SparseOptions {
   const CompressionMethod* method = &methods::topk;  ///< Must be a method with a codec.
@@ -56,10 +56,10 @@ struct SparseOptions {
   bool feedback = true;  ///< False: values that are not sent are lost.
 };
 
-/// Cuts tensors, in order, into groups of about `kGroupElements`: each tensor is in one group, and
-/// groups are as full as possible. Returns the tensors of each group. Pure.
-inline constexpr std::size_t kGroupElements = std::size_t{1} << 22;
-std::vector<std::vector<std::size_t>> compression_groups(std::span<const std::size_t> counts);
+/// Cuts tensors, in order, into groups of about `kCompressedBucketElements`: each tensor is in one
+/// group, and groups are as full as possible. Returns the tensors of each group. Pure.
+inline constexpr std::size_t kCompressedBucketElements = std::size_t{1} << 22;
+std::vector<std::vector<std::size_t>> compressed_buckets(std::span<const std::size_t> counts);
 
 /// Where each tensor of a group begins in its bucket. Tensors are adjacent, so that an owner keeps
 /// a share in proportion to the elements.

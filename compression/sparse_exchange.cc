@@ -75,7 +75,7 @@ std::vector<Forward> log_step_forwards(int ranks, int rank, int round) {
 }
 
 BlockOwnership::BlockOwnership(std::size_t count, int owners) : count_(count) {
-  check(owners > 0, "a compression group has at least one owner");
+  check(owners > 0, "a compressed bucket has at least one owner");
   owners_ = static_cast<std::size_t>(owners);
   constexpr std::size_t kBlocksPerOwner = 64;
   const std::size_t fair = count / (owners_ * kBlocksPerOwner);

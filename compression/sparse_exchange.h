@@ -55,7 +55,7 @@ int log_step_peer(int ranks, int rank, int round);
 /// received them in earlier rounds, or is their source.
 std::vector<Forward> log_step_forwards(int ranks, int rank, int round);
 
-/// Assigns the elements of a compression group to the owners of their sums. Blocks are assigned
+/// Assigns the elements of a compressed bucket to the owners of their sums. Blocks are assigned
 /// round-robin, so that adjacent tensors with large gradients load all owners alike. For 4 owners:
 ///
 ///     block      | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 |

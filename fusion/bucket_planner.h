@@ -47,7 +47,7 @@ struct PlannerOptions {
 /// gradients, each followed by its `lanes_of`. A gradient that may not share the current bucket
 /// does not close it: if kinds alternate, one bucket of each kind is filled at a time. Each
 /// gradient starts at a multiple of kWireAlignment bytes. A gradient larger than `fusion_bytes` has
-/// its own bucket. Gradients with a `compression` are left out; compression groups take them.
+/// its own bucket. Gradients with a `compression` are left out; compressed buckets take them.
 ///
 /// Threads: pure; any. Equal specs and options give equal plans on every rank.
 /// Errors:  UsageError if the order is not a permutation.

@@ -49,7 +49,7 @@ void GradientDivisor::contribute(std::size_t gradient) const {
   if (weight_ > 0) {
     multiply(views_[gradient], weight_);
   } else {
-    fill_neutral(views_[gradient], ReduceOp::kSum);
+    fill_identity(views_[gradient], ReduceOp::kSum);
   }
 }
 

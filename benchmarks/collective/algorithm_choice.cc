@@ -4,21 +4,21 @@
 
 #include "comm/algorithms/compile.h"
 #include "runtime/buckets/bucket_plan.h"
-#include "runtime/buckets/carrier.h"
+#include "runtime/buckets/storage_type.h"
 
 namespace kolo::bench {
 namespace {
 
 /// A case in the form in which it is exchanged.
 struct Request {
-  Goal goal;
+  CollectiveSpec spec;
   BucketLayout layout;
 
   Request(CollectiveCase what, int ranks) {
     what.op = carried(what.op, what.dtype);
-    what.dtype = Carrier::of(what.dtype).dtype;
-    goal = what.goal(ranks);
-    layout = {.count = goal.count(),
+    what.dtype = StorageType::of(what.dtype).dtype;
+    spec = what.spec(ranks);
+    layout = {.count = spec.count(),
               .dtype = what.wire.value_or(what.dtype),
               .op = what.op,
               .placement = what.home == Home::kArena && what.verb == Verb::kAllReduce
@@ -47,7 +47,7 @@ std::vector<std::string> AlgorithmChoice::algorithms(const CollectiveCase& what)
   const Request request(what, grid_.world_size());
   const CompileOptions options{.link_costs = costs_};
   std::vector<std::string> names;
-  for (const Choice& each : considered({request.goal, request.layout, grid_, options})) {
+  for (const Choice& each : considered({request.spec, request.layout, grid_, options})) {
     names.emplace_back(each.algorithm->name());
   }
   return names;
@@ -56,13 +56,13 @@ std::vector<std::string> AlgorithmChoice::algorithms(const CollectiveCase& what)
 std::string AlgorithmChoice::taken(const CollectiveCase& what, const Options& options) const {
   const Request request(what, grid_.world_size());
   const PlanInputs inputs{.grid = grid_, .options = options, .costs = costs_};
-  return request_bucket("", request.goal, request.layout, inputs).compile(0).algorithm;
+  return request_bucket("", request.spec, request.layout, inputs).compile(0).algorithm;
 }
 
 double AlgorithmChoice::predict_us(const std::string& algorithm, const CollectiveCase& what) const {
   const Request request(what, grid_.world_size());
   const CompileOptions options{.algorithm = algorithm, .link_costs = costs_};
-  return choose({request.goal, request.layout, grid_, options}).price.us;
+  return choose({request.spec, request.layout, grid_, options}).price.us;
 }
 
 }  // namespace kolo::bench

@@ -7,7 +7,7 @@
 #include "benchmarks/collective/sparse_rows.h"
 #include "comm/kernels/combine.h"
 #include "comm/kernels/reduce_kernels.h"
-#include "runtime/buckets/carrier.h"
+#include "runtime/buckets/storage_type.h"
 
 namespace kolo::bench {
 namespace {
@@ -61,9 +61,9 @@ void append(std::vector<std::byte>& to, const std::vector<std::byte>& bytes) {
 /// part; a bool takes the last bit.
 std::vector<std::byte> element(DType dtype, double value) {
   if (dtype == DType::kBool) value = static_cast<int>(value) % 2;
-  const DType carrier = Carrier::of(dtype).dtype;
-  std::vector<std::byte> bytes = number(carrier, value);
-  if (is_complex(dtype)) append(bytes, number(carrier, -value));
+  const DType storage = StorageType::of(dtype).dtype;
+  std::vector<std::byte> bytes = number(storage, value);
+  if (is_complex(dtype)) append(bytes, number(storage, -value));
   return bytes;
 }
 
@@ -105,8 +105,8 @@ CheckedResults::CheckedResults(const Runtime& runtime, const CollectiveCase& wha
   for (int rank = 0; rank < ranks && reduces(what.verb); ++rank) {
     results.push_back(right_result(what, ranks, rank));
   }
-  const Goal goal = what.goal(ranks);
-  for (const Goal::Part& part : goal.parts()) {
+  const CollectiveSpec spec = what.spec(ranks);
+  for (const CollectiveSpec::Part& part : spec.parts()) {
     const bool contributes = part.contributes(runtime.rank());
     const bool receives = part.receives(runtime.rank());
     if (!contributes && !receives) continue;

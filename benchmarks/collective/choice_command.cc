@@ -162,7 +162,7 @@ bool run(ChoiceOptions& options, const CLI::App& command) {
   }
   // A root that receives nothing from others would be several calls ahead of them.
   const int ranks = runtime.world_size();
-  options.bench.together = options.bench.together || !what.goal(ranks).is_mutual();
+  options.bench.together = options.bench.together || !what.spec(ranks).is_mutual();
 
   Table table = make_table(runtime, options);
   double worst = 0;

@@ -4,27 +4,27 @@
 #include <set>
 #include <vector>
 
-#include "comm/schedule/goal.h"
+#include "comm/schedule/collective_spec.h"
 
 namespace kolo::bench {
 namespace {
 
 /// A message from each rank to its partner.
-Goal messages(int ranks, std::size_t count) {
-  std::vector<Goal::Part> parts;
+CollectiveSpec messages(int ranks, std::size_t count) {
+  std::vector<CollectiveSpec::Part> parts;
   for (int rank = 0; rank < ranks; ++rank) {
     parts.push_back({.extent = {static_cast<std::size_t>(rank) * count, count},
                      .contributors = RankRange::one(rank),
                      .receivers = RankRange::one(partner(rank, ranks))});
   }
-  return Goal::of_parts(ranks, parts);
+  return CollectiveSpec::of_parts(ranks, parts);
 }
 
 }  // namespace
 
-Goal CollectiveCase::goal(int ranks) const {
+CollectiveSpec CollectiveCase::spec(int ranks) const {
   if (verb == Verb::kSendRecv) return messages(ranks, count());
-  return even_goal(traits_of(verb).goal, ranks, count());
+  return even_spec(traits_of(verb).kind, ranks, count());
 }
 
 std::size_t CollectiveCase::whole_bytes(std::size_t most, int ranks) const {
@@ -53,8 +53,8 @@ std::size_t least_wire_bytes(const CollectiveCase& what, std::span<const int> no
     return all.size() > all.count(node);
   };
   std::vector<std::size_t> sent(nodes), received(nodes);
-  const Goal goal = what.goal(static_cast<int>(node_of.size()));
-  for (const Goal::Part& part : goal.parts()) {
+  const CollectiveSpec spec = what.spec(static_cast<int>(node_of.size()));
+  for (const CollectiveSpec::Part& part : spec.parts()) {
     const std::set<int> from = nodes_of(part.contributors), to = nodes_of(part.receivers);
     for (const int node : from) {
       if (has_others(to, node)) sent[static_cast<std::size_t>(node)] += part.extent.count;
@@ -73,8 +73,8 @@ CaseCounts counts_of(const CollectiveCase& what, int rank, int ranks) {
     if (count == 0) at = extent.offset;
     count += extent.count;
   };
-  const Goal goal = what.goal(ranks);
-  for (const Goal::Part& part : goal.parts()) {
+  const CollectiveSpec spec = what.spec(ranks);
+  for (const CollectiveSpec::Part& part : spec.parts()) {
     if (part.contributes(rank)) add(part.extent, counts.contributed, counts.contributed_at);
     if (part.receives(rank)) add(part.extent, counts.received, counts.received_at);
   }

@@ -9,8 +9,8 @@
 #include "comm/base/buffer_view.h"
 #include "comm/base/reduction.h"
 #include "comm/base/value_table.h"
-#include "comm/schedule/goal.h"
-#include "runtime/calls/rows/row_sums.h"
+#include "comm/schedule/collective_spec.h"
+#include "runtime/calls/row_sums/row_sums.h"
 
 namespace kolo::bench {
 
@@ -55,7 +55,7 @@ enum class Verb {
 struct VerbTraits {
   Verb value;
   /// The collective. Parts are equal, and rank 0 is the root.
-  GoalKind goal = GoalKind::kOther;
+  CollectiveKind kind = CollectiveKind::kOther;
   /// Name of a case of several calls, which is not measured with other placements.
   std::string_view name = {};
   /// Measured in place by default, otherwise out of place.
@@ -66,17 +66,17 @@ struct VerbTraits {
 
 /// One row per verb, in the order of the enumeration.
 inline constexpr VerbTraits kVerbTraits[] = {
-    {.value = Verb::kAllReduce, .goal = GoalKind::kAllReduce, .in_place = true},
-    {.value = Verb::kReduce, .goal = GoalKind::kReduce},
-    {.value = Verb::kReduceScatter, .goal = GoalKind::kReduceScatter},
-    {.value = Verb::kAllGather, .goal = GoalKind::kAllGather},
-    {.value = Verb::kGather, .goal = GoalKind::kGather},
-    {.value = Verb::kScatter, .goal = GoalKind::kScatter},
-    {.value = Verb::kAllToAll, .goal = GoalKind::kAllToAll},
-    {.value = Verb::kBroadcast, .goal = GoalKind::kBroadcast, .in_place = true},
+    {.value = Verb::kAllReduce, .kind = CollectiveKind::kAllReduce, .in_place = true},
+    {.value = Verb::kReduce, .kind = CollectiveKind::kReduce},
+    {.value = Verb::kReduceScatter, .kind = CollectiveKind::kReduceScatter},
+    {.value = Verb::kAllGather, .kind = CollectiveKind::kAllGather},
+    {.value = Verb::kGather, .kind = CollectiveKind::kGather},
+    {.value = Verb::kScatter, .kind = CollectiveKind::kScatter},
+    {.value = Verb::kAllToAll, .kind = CollectiveKind::kAllToAll},
+    {.value = Verb::kBroadcast, .kind = CollectiveKind::kBroadcast, .in_place = true},
     {.value = Verb::kSendRecv, .name = "send-recv", .has_references = false},
     {.value = Verb::kSparseRows,
-     .goal = GoalKind::kAllReduce,
+     .kind = CollectiveKind::kAllReduce,
      .name = "sparse-rows",
      .has_references = false},
 };
@@ -89,11 +89,11 @@ constexpr const VerbTraits& traits_of(Verb verb) {
 constexpr bool has_other_place(Verb verb) { return traits_of(verb).name.empty(); }
 constexpr std::string_view to_string(Verb verb) {
   const VerbTraits& traits = traits_of(verb);
-  return has_other_place(verb) ? traits_of(traits.goal).names[0] : traits.name;
+  return has_other_place(verb) ? traits_of(traits.kind).names[0] : traits.name;
 }
-constexpr bool reduces(Verb verb) { return reduces(traits_of(verb).goal); }
-constexpr bool has_parts(Verb verb) { return has_parts(traits_of(verb).goal); }
-constexpr bool has_root(Verb verb) { return has_root(traits_of(verb).goal); }
+constexpr bool reduces(Verb verb) { return reduces(traits_of(verb).kind); }
+constexpr bool has_parts(Verb verb) { return has_parts(traits_of(verb).kind); }
+constexpr bool has_root(Verb verb) { return has_root(traits_of(verb).kind); }
 
 /// A rank's factor for its contributions to premultiplied sums.
 constexpr int scale_of(int rank) { return 1 + rank % 2; }
@@ -125,7 +125,7 @@ struct CollectiveCase {
   /// Elements of one of `ranks` equal parts.
   std::size_t part(int ranks) const { return count() / static_cast<std::size_t>(ranks); }
   /// Rank 0 is the root.
-  Goal goal(int ranks) const;
+  CollectiveSpec spec(int ranks) const;
   /// Bytes over the busiest link of a rank, as a multiple of `bytes`: the factor of `busbw`, as in
   /// nccl-tests.
   double bus_factor(int ranks) const;

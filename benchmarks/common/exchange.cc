@@ -17,13 +17,13 @@ void max_over_ranks(Runtime& runtime, std::span<double> values) {
       .wait();
 }
 
-std::vector<std::string> all_gather(Runtime& runtime, std::string_view topic,
+std::vector<std::string> all_gather(Runtime& runtime, std::string_view call_name,
                                     const std::string& mine) {
   const auto rank = static_cast<std::size_t>(runtime.rank());
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(runtime.world_size()));
   lengths[rank] = static_cast<std::int64_t>(mine.size());
   runtime
-      .all_reduce(fmt::format("bench {}, lengths", topic),
+      .all_reduce(fmt::format("bench {}, lengths", call_name),
                   {lengths.data(), lengths.size(), DType::kInt64}, ReduceOp::kSum)
       .wait();
 
@@ -32,7 +32,7 @@ std::vector<std::string> all_gather(Runtime& runtime, std::string_view topic,
   std::vector<std::uint8_t> bytes(slot * lengths.size());
   std::copy(mine.begin(), mine.end(), bytes.begin() + static_cast<std::ptrdiff_t>(rank * slot));
   runtime
-      .all_reduce(fmt::format("bench {}", topic), {bytes.data(), bytes.size(), DType::kUInt8},
+      .all_reduce(fmt::format("bench {}", call_name), {bytes.data(), bytes.size(), DType::kUInt8},
                   ReduceOp::kSum)
       .wait();
 

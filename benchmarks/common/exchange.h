@@ -16,8 +16,8 @@ namespace kolo::bench {
 /// Replaces each value by the largest of all ranks.
 void max_over_ranks(Runtime& runtime, std::span<double> values);
 
-/// The values of all ranks, by rank. `topic` must be new in every call.
-std::vector<std::string> all_gather(Runtime& runtime, std::string_view topic,
+/// The values of all ranks, by rank. `call_name` must be new in every call.
+std::vector<std::string> all_gather(Runtime& runtime, std::string_view call_name,
                                     const std::string& mine);
 
 /// The numeric address at which other ranks reach this one by TCP: the loopback if all ranks are on

@@ -45,10 +45,10 @@ class ExchangeStore final : public gloo::rendezvous::Store {
   ExchangeStore(Runtime& runtime, std::string name) : runtime_(runtime), name_(std::move(name)) {}
 
   void set(const std::string& key, const std::vector<char>& data) override {
-    const std::string topic = fmt::format("Gloo, {}, exchange {}", name_, ++exchanges_);
-    const auto keys = all_gather(runtime_, topic + ", keys", key);
+    const std::string call_name = fmt::format("Gloo, {}, exchange {}", name_, ++exchanges_);
+    const auto keys = all_gather(runtime_, call_name + ", keys", key);
     const auto values =
-        all_gather(runtime_, topic + ", values", std::string(data.begin(), data.end()));
+        all_gather(runtime_, call_name + ", values", std::string(data.begin(), data.end()));
     for (std::size_t rank = 0; rank < keys.size(); ++rank) values_[keys[rank]] = values[rank];
   }
   std::vector<char> get(const std::string& key) override {

@@ -56,7 +56,7 @@ class NcclRun final : public MemoryRun {
         ranks_(runtime.world_size()),
         what_(what),
         dtype_(to_nccl(what.dtype)),
-        goal_(what.goal(ranks_)),
+        spec_(what.spec(ranks_)),
         counts_(counts_of(what, rank_, ranks_)),
         stream_([&] {
           const CudaDeviceGuard guard(index);
@@ -105,7 +105,7 @@ class NcclRun final : public MemoryRun {
     check_call(ncclGroupStart());
     auto* in = static_cast<std::byte*>(memory_.contribution());
     auto* out = static_cast<std::byte*>(memory_.result());
-    for (const Goal::Part& part : goal_.parts()) {
+    for (const CollectiveSpec::Part& part : spec_.parts()) {
       const std::size_t count = part.extent.count;
       if (what_.in_place && part.contributes(rank_) && part.receives(rank_)) {
         in += count * size_of(what_.dtype);
@@ -149,7 +149,7 @@ class NcclRun final : public MemoryRun {
   int rank_, ranks_;
   CollectiveCase what_;
   ncclDataType_t dtype_;
-  Goal goal_;
+  CollectiveSpec spec_;
   CaseCounts counts_;
   CudaStreamHandle stream_;
 };

@@ -74,21 +74,21 @@ class CaseMemory {
         ranks_(runtime.world_size()),
         is_in_place_(what.in_place),
         bytes_of_element_(size_of(what.dtype)),
-        goal_(what.goal(ranks_)),
+        spec_(what.spec(ranks_)),
         begins_(begins()),
         arenas_(map_arenas(runtime, name, 2 * begins_.back())) {
-    for (std::size_t i = 0; i < goal_.size(); ++i) {
+    for (std::size_t i = 0; i < spec_.size(); ++i) {
       const std::size_t bytes = begins_[i + 1] - begins_[i];
-      if (goal_.part(i).contributes(rank_)) own().commit(begins_[i], bytes);
-      if (goal_.part(i).receives(rank_)) own().commit(result_at(i), bytes);
+      if (spec_.part(i).contributes(rank_)) own().commit(begins_[i], bytes);
+      if (spec_.part(i).receives(rank_)) own().commit(result_at(i), bytes);
     }
   }
 
   /// Copies the contribution of this rank to the memory that is read.
   void write(const std::byte* elements) {
-    for (std::size_t i = 0; i < goal_.size(); ++i) {
-      if (!goal_.part(i).contributes(rank_)) continue;
-      const std::size_t bytes = goal_.part(i).extent.count * bytes_of_element_;
+    for (std::size_t i = 0; i < spec_.size(); ++i) {
+      if (!spec_.part(i).contributes(rank_)) continue;
+      const std::size_t bytes = spec_.part(i).extent.count * bytes_of_element_;
       std::memcpy(own().data() + begins_[i], elements, bytes);
       elements += bytes;
     }
@@ -97,10 +97,10 @@ class CaseMemory {
   /// The work of `rank`: a share of the common sum, or the data that it receives.
   std::vector<Stream> streams(int rank) const {
     std::vector<Stream> all;
-    for (std::size_t i = 0; i < goal_.size(); ++i) {
-      const Goal::Part part = goal_.part(i);
+    for (std::size_t i = 0; i < spec_.size(); ++i) {
+      const CollectiveSpec::Part part = spec_.part(i);
       Extent floats{0, part.extent.count * bytes_of_element_ / sizeof(float)};
-      const bool is_shared = part.sums() && goal_.size() == 1;
+      const bool is_shared = part.sums() && spec_.size() == 1;
       if (is_shared) {
         floats = part_of(floats, static_cast<std::size_t>(ranks_), static_cast<std::size_t>(rank),
                          DType::kFloat32);
@@ -120,7 +120,7 @@ class CaseMemory {
   /// do not map to the same sets of a cache.
   std::vector<std::size_t> begins() const {
     std::vector<std::size_t> all{0};
-    for (const Goal::Part& part : goal_.parts()) {
+    for (const CollectiveSpec::Part& part : spec_.parts()) {
       const std::size_t lines = part.extent.count * bytes_of_element_ / kMemoryAlignment;
       all.push_back(all.back() + (lines + 2) * kMemoryAlignment);
     }
@@ -141,7 +141,7 @@ class CaseMemory {
              floats.offset;
     };
     Stream stream{.count = floats.count};
-    for (const int rank : goal_.part(part).contributors) {
+    for (const int rank : spec_.part(part).contributors) {
       stream.in.push_back(at(rank, begins_[part]));
     }
     for (const int rank : targets) stream.out.push_back(at(rank, result_at(part)));
@@ -151,7 +151,7 @@ class CaseMemory {
   int rank_, ranks_;
   bool is_in_place_;
   std::size_t bytes_of_element_;
-  Goal goal_;
+  CollectiveSpec spec_;
   std::vector<std::size_t> begins_;
   std::vector<Arena> arenas_;  // by rank
 };

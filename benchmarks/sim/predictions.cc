@@ -98,7 +98,7 @@ StepTimes times_of(Cluster& cluster, const StepSpec& spec,
     buckets.push_back(&cluster.schedules(layout));
     bucket_ready_us.push_back(last_of(ready_us, gradients_in(bucket)));
   }
-  for (const PlannedGroup& group : plan_groups(gradients)) {
+  for (const CompressedTensors& group : plan_compressed(gradients)) {
     buckets.push_back(&cluster.schedules(sparse_options(group, gradients)));
     bucket_ready_us.push_back(last_of(ready_us, group.gradients));
     ++times.sparse_buckets;
@@ -147,18 +147,18 @@ StepTimes predict_step(Cluster& cluster, const StepSpec& spec) {
 namespace {
 
 double played_us(Cluster& cluster, const CompileContext& context, const Algorithm& algorithm) {
-  return cluster.run({&cluster.schedules(context.goal, context.layout, algorithm)}, {0})[0];
+  return cluster.run({&cluster.schedules(context.spec, context.layout, algorithm)}, {0})[0];
 }
 
 /// Simulates the schedules in host memory; copies from and to the device take their price.
-CollectiveTime by_mirrors(Cluster& cluster, const CompileContext& context) {
+CollectiveTime by_bounce_buffers(Cluster& cluster, const CompileContext& context) {
   BucketLayout host = context.layout;
   host.memory = MemoryKind::kHost;
-  const CompileContext by_host{context.goal, host, context.grid, context.options};
+  const CompileContext by_host{context.spec, host, context.grid, context.options};
   const Choice choice = choose(by_host);
-  const double copies_us = mirror_us(context.goal, host.dtype, context.grid.world_size(),
+  const double copies_us = bounce_us(context.spec, host.dtype, context.grid.world_size(),
                                      context.options.link_costs.staging);
-  return {.algorithm = "mirrors",
+  return {.algorithm = "bounce",
           .predicted_us = copies_us + choice.price.us,
           .simulated_us = copies_us + played_us(cluster, by_host, *choice.algorithm)};
 }
@@ -168,13 +168,13 @@ CollectiveTime by_mirrors(Cluster& cluster, const CompileContext& context) {
 std::vector<CollectiveTime> collective_times(Cluster& cluster, const std::string& collective,
                                              std::size_t bytes) {
   const ProcessGrid& grid = cluster.grid();
-  const Goal goal =
-      even_goal(parse_goal_kind(collective), grid.world_size(), bytes / sizeof(float));
-  const BucketLayout layout{.count = goal.count(),
+  const CollectiveSpec spec =
+      even_spec(parse_collective_kind(collective), grid.world_size(), bytes / sizeof(float));
+  const BucketLayout layout{.count = spec.count(),
                             .placement = Placement::kUser,
                             .memory = cluster.spec().memory,
-                            .out_of_place = goal.kind != GoalKind::kBroadcast};
-  const CompileContext context{goal, layout, grid, cluster.spec().compile};
+                            .out_of_place = spec.kind != CollectiveKind::kBroadcast};
+  const CompileContext context{spec, layout, grid, cluster.spec().compile};
   std::vector<CollectiveTime> times;
   for (const Choice& each : considered(context)) {
     const bool is_native = each.algorithm == &algorithms::native;
@@ -183,7 +183,7 @@ std::vector<CollectiveTime> collective_times(Cluster& cluster, const std::string
          .predicted_us = each.price.us,
          .simulated_us = is_native ? each.price.us : played_us(cluster, context, *each.algorithm)});
   }
-  if (layout.is_on_device()) times.push_back(by_mirrors(cluster, context));
+  if (layout.is_on_device()) times.push_back(by_bounce_buffers(cluster, context));
   std::ranges::min_element(times, {}, &CollectiveTime::predicted_us)->is_choice = true;
   return times;
 }
@@ -233,9 +233,9 @@ std::size_t auto_chunk_bytes(const MeasuredRow& row, const LinkCosts& costs) {
       std::vector<int>(static_cast<std::size_t>(row.nodes), row.ranks / row.nodes));
   const BucketLayout layout{
       .count = row.bytes / size_of(row.dtype), .dtype = row.dtype, .placement = row.placement};
-  const Goal goal = Goal::all_reduce(row.ranks);
+  const CollectiveSpec spec = CollectiveSpec::all_reduce(row.ranks);
   const CompileOptions options{.link_costs = costs};
-  return find_all_reduce(row.algorithm).chunk_bytes({goal, layout, grid, options});
+  return find_all_reduce(row.algorithm).chunk_bytes({spec, layout, grid, options});
 }
 
 }  // namespace

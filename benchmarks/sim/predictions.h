@@ -80,9 +80,9 @@ struct CollectiveTime {
 };
 
 /// Simulates each algorithm that serves the collective and has a price for it; in device memory
-/// also through mirrors. One call of a device's native library takes its price. Parts are equal and
-/// have `bytes` in total in float32 (for an all-to-all, the parts of one rank), out of place except
-/// for a broadcast. Errors: those of `even_goal` and `Cluster::schedules`.
+/// also through bounce buffers. One call of a device's native library takes its price. Parts are
+/// equal and have `bytes` in total in float32 (for an all-to-all, the parts of one rank), out of
+/// place except for a broadcast. Errors: those of `even_spec` and `Cluster::schedules`.
 std::vector<CollectiveTime> collective_times(Cluster& cluster, const std::string& collective,
                                              std::size_t bytes);
 

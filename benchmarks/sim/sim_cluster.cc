@@ -12,7 +12,7 @@
 #include "comm/algorithms/compile.h"
 #include "comm/base/check.h"
 #include "comm/coordinator/combining_tree.h"
-#include "comm/schedule/goal.h"
+#include "comm/schedule/collective_spec.h"
 
 namespace kolo::bench {
 namespace {
@@ -65,8 +65,8 @@ BucketLayout Cluster::layout(std::size_t count, DType dtype) const {
 }
 
 const AllReduce& Cluster::algorithm(const BucketLayout& layout) const {
-  const Goal goal = Goal::all_reduce(grid_.world_size());
-  return find_all_reduce(choose({goal, layout, grid_, spec_.compile}).algorithm->name());
+  const CollectiveSpec spec = CollectiveSpec::all_reduce(grid_.world_size());
+  return find_all_reduce(choose({spec, layout, grid_, spec_.compile}).algorithm->name());
 }
 
 // Pads the layout so that every rank owns equal parts of equal chunks.
@@ -107,9 +107,9 @@ SimulatorSchedules Cluster::make_schedules(BucketLayout layout) const {
   const AllReduce& resolved = algorithm(layout);
   check_size(layout, options, resolved);
   if (!is_small()) layout = padded(layout, options);
-  const Goal goal = Goal::all_reduce(grid_.world_size());
+  const CollectiveSpec spec = CollectiveSpec::all_reduce(grid_.world_size());
   const auto compiled = [&](int rank) {
-    return compile(rank, resolved, {goal, layout, grid_, options});
+    return compile(rank, resolved, {spec, layout, grid_, options});
   };
   return make_schedules(compiled, std::string(resolved.name()));
 }
@@ -150,13 +150,13 @@ const SimulatorSchedules& Cluster::schedules(const SparseOptions& group) {
   return *others_.back();
 }
 
-const SimulatorSchedules& Cluster::schedules(const Goal& goal, const BucketLayout& layout,
+const SimulatorSchedules& Cluster::schedules(const CollectiveSpec& spec, const BucketLayout& layout,
                                              const Algorithm& algorithm) {
   const auto compiled = [&](int rank) {
-    return compile(rank, algorithm, {goal, layout, grid_, spec_.compile});
+    return compile(rank, algorithm, {spec, layout, grid_, spec_.compile});
   };
   others_.push_back(std::make_unique<SimulatorSchedules>(
-      make_schedules(compiled, std::string(to_string(goal.kind)))));
+      make_schedules(compiled, std::string(to_string(spec.kind)))));
   return *others_.back();
 }
 

@@ -74,12 +74,12 @@ class Cluster {
   /// Compiled once for equal layouts; lives as long as the cluster. Errors: KoloError(kConfig) if
   /// the job is too large or its nodes are not equal, with advice; the errors of `choose`.
   const SimulatorSchedules& schedules(const BucketLayout& layout);
-  /// The schedules of a sparse step of a compression group, compiled anew for each call; they live
+  /// The schedules of a sparse step of a compressed bucket, compiled anew for each call; they live
   /// as long as the cluster. Errors: as above.
   const SimulatorSchedules& schedules(const SparseOptions& group);
 
-  /// The schedules of a collective that is not an all-reduce; otherwise as for compression groups.
-  const SimulatorSchedules& schedules(const Goal& goal, const BucketLayout& layout,
+  /// The schedules of a collective that is not an all-reduce; otherwise as for compressed buckets.
+  const SimulatorSchedules& schedules(const CollectiveSpec& spec, const BucketLayout& layout,
                                       const Algorithm& algorithm);
 
   /// Time from the last rank being ready until all ranks know it: up and down the tree of

@@ -12,7 +12,7 @@
 #include "benchmarks/common/table.h"
 #include "benchmarks/sim/predictions.h"
 #include "comm/base/output_file.h"
-#include "comm/schedule/goal.h"
+#include "comm/schedule/collective_spec.h"
 #include "compression/compression_spec.h"
 #include "runtime/options/version.h"
 #include "runtime/tools/command_line.h"
@@ -367,7 +367,7 @@ void add_all_reduce(CLI::App& app, Arguments& arguments) {
 }
 
 void add_collectives(CLI::App& app, Arguments& arguments) {
-  std::vector<std::string> names = goal_kind_names();
+  std::vector<std::string> names = collective_kind_names();
   std::erase(names, "all-reduce");  // has its own command
   app.add_option("--collective", arguments.collectives,
                  fmt::format("Collectives, comma-separated: {}", fmt::join(names, ", ")))

@@ -101,7 +101,7 @@ PayloadUse use_of(const Schedule& schedule, const Step& step, const ProcessGrid&
       return codec_use(schedule, step);
     case StepKind::kSignal:
     case StepKind::kAwait:
-    case StepKind::kOffer:
+    case StepKind::kExpose:
       return {};
   }
   return {};
@@ -112,7 +112,8 @@ PayloadUse use_of(const Schedule& schedule, const Step& step, const ProcessGrid&
 std::size_t shared_elements_of(const Step& step, int rank) {
   std::size_t total = 0;
   for (const Range& source : step.sources) {
-    const bool is_slot = source.region == Region::kStaging || source.region == Region::kLent;
+    const bool is_slot =
+        source.region == Region::kStaging || source.region == Region::kExposedInput;
     if (source.rank != rank && is_slot) total += source.count;
   }
   return total;
@@ -125,7 +126,7 @@ Worker worker_of(const Step& step, MemoryKind memory) {
     case StepKind::kRecv:
     case StepKind::kSignal:
     case StepKind::kAwait:
-    case StepKind::kOffer:
+    case StepKind::kExpose:
       return Worker::kMessages;
     case StepKind::kNative:
       return Worker::kCollectives;

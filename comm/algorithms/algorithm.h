@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "comm/algorithms/compile_options.h"
-#include "comm/schedule/goal.h"
+#include "comm/schedule/collective_spec.h"
 #include "comm/schedule/schedule_builder.h"
 #include "topology/process_grid.h"
 
@@ -11,7 +11,7 @@ namespace kolo {
 
 /// The arguments of a compilation, equal on all ranks. Refers to values that outlive it.
 struct CompileContext {
-  const Goal& goal;
+  const CollectiveSpec& spec;
   const BucketLayout& layout;
   const ProcessGrid& grid;
   const CompileOptions& options;
@@ -20,12 +20,12 @@ struct CompileContext {
 /// Predicted times in microseconds.
 struct Price {
   double us = 0;       ///< Until the slowest rank is done; infinite if the algorithm cannot reach
-                       ///< the goal.
+                       ///< the spec.
   double busy_us = 0;  ///< Portion of `us` during which other buckets cannot make progress.
 };
 
-/// One way to reach goals: its name, steps, price and limits, defined in the file that defines its
-/// steps. Several algorithms may share a name if they serve different goals. registry.h lists them.
+/// One way to serve specs: its name, steps, price and limits, defined in the file that defines its
+/// steps. Several algorithms may share a name if they serve different specs. registry.h lists them.
 ///
 /// All host-memory algorithms among which a price may choose compute the same sums: first over the
 /// ranks of each node in rank order, then over the nodes in order; 16-bit floats are summed at one
@@ -37,15 +37,15 @@ class Algorithm {
  public:
   virtual std::string_view name() const = 0;
 
-  /// Whether it reaches goals of this kind, in this memory, on a grid like this one.
+  /// Whether it reaches specs of this kind, in this memory, on a grid like this one.
   virtual bool serves(const CompileContext& context) const = 0;
-  /// Whether "auto" considers it. Before: it serves the goal.
+  /// Whether "auto" considers it. Before: it serves the spec.
   virtual bool is_for_auto(const CompileContext&) const { return true; }
-  /// Before: it serves the goal. Errors: KoloError(kConfig) if it cannot run here even when asked
+  /// Before: it serves the spec. Errors: KoloError(kConfig) if it cannot run here even when asked
   /// for by name; the error gives the reason and the alternatives.
   virtual void check(const CompileContext&) const {}
 
-  /// Before: it serves the goal.
+  /// Before: it serves the spec.
   virtual Price price(const CompileContext& context) const = 0;
   /// The best chunk size for its buckets.
   virtual std::size_t chunk_bytes(const CompileContext& context) const {

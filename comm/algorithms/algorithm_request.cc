@@ -29,7 +29,7 @@ AlgorithmRequest::AlgorithmRequest(std::string_view text) {
     Clause clause;
     if (const std::size_t colon = name.find(':');
         colon != std::string_view::npos && !name.starts_with(kHierarchical)) {
-      clause.kind = parse_goal_kind(name.substr(0, colon));
+      clause.kind = parse_collective_kind(name.substr(0, colon));
       name = name.substr(colon + 1);
     }
     if (!is_name(name)) check_hierarchy(name);
@@ -40,7 +40,7 @@ AlgorithmRequest::AlgorithmRequest(std::string_view text) {
   }
 }
 
-std::vector<std::string_view> AlgorithmRequest::names_for(GoalKind kind) const {
+std::vector<std::string_view> AlgorithmRequest::names_for(CollectiveKind kind) const {
   std::vector<std::string_view> names;
   for (const bool for_all : {false, true}) {
     for (const Clause& clause : clauses_) {
@@ -52,7 +52,7 @@ std::vector<std::string_view> AlgorithmRequest::names_for(GoalKind kind) const {
   return names;
 }
 
-AlgorithmRequest AlgorithmRequest::with(GoalKind kind, std::string_view name) const {
+AlgorithmRequest AlgorithmRequest::with(CollectiveKind kind, std::string_view name) const {
   AlgorithmRequest request = *this;
   request.clauses_.insert(request.clauses_.begin(), {.kind = kind, .name = std::string(name)});
   return request;

@@ -5,13 +5,13 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/schedule/goal.h"
+#include "comm/schedule/collective_spec.h"
 
 namespace kolo {
 
 /// Value of the option `algorithm`: "auto" (the cheapest algorithm), or algorithm names separated
 /// by semicolons, each optionally for one collective: "ring;broadcast:tree;reduce:auto". A name
-/// given for the goal's collective takes precedence over one given for all. "hierarchical" names
+/// given for the spec's collective takes precedence over one given for all. "hierarchical" names
 /// the cheapest hierarchy. The text is parsed once, where it enters.
 class AlgorithmRequest {
  public:
@@ -21,16 +21,16 @@ class AlgorithmRequest {
   AlgorithmRequest(const char* text) : AlgorithmRequest(std::string_view(text)) {}         // NOLINT
   AlgorithmRequest(const std::string& text) : AlgorithmRequest(std::string_view(text)) {}  // NOLINT
 
-  /// Whether no algorithm is named for goals of this kind.
-  bool is_auto(GoalKind kind) const { return names_for(kind).empty(); }
-  /// Names in order of precedence: the first one that serves the goal is used.
-  std::vector<std::string_view> names_for(GoalKind kind) const;
+  /// Whether no algorithm is named for specs of this kind.
+  bool is_auto(CollectiveKind kind) const { return names_for(kind).empty(); }
+  /// Names in order of precedence: the first one that serves the spec is used.
+  std::vector<std::string_view> names_for(CollectiveKind kind) const;
   /// A copy in which `name` takes precedence over all other names for `kind`.
-  AlgorithmRequest with(GoalKind kind, std::string_view name) const;
+  AlgorithmRequest with(CollectiveKind kind, std::string_view name) const;
 
  private:
   struct Clause {
-    std::optional<GoalKind> kind;
+    std::optional<CollectiveKind> kind;
     std::string name;
   };
   std::vector<Clause> clauses_;

@@ -32,7 +32,7 @@ std::vector<const Algorithm*> serving(const CompileContext& context) {
   return found;
 }
 
-/// Sorts by price, cheapest first, and drops algorithms that cannot reach the goal.
+/// Sorts by price, cheapest first, and drops algorithms that cannot reach the spec.
 std::vector<Choice> by_price(const std::vector<const Algorithm*>& candidates,
                              const CompileContext& context) {
   std::vector<Choice> priced;
@@ -66,7 +66,7 @@ std::optional<Choice> named(std::string_view name, const std::vector<const Algor
 
 std::optional<Choice> asked_for(const std::vector<const Algorithm*>& candidates,
                                 const CompileContext& context) {
-  for (const std::string_view name : context.options.algorithm.names_for(context.goal.kind)) {
+  for (const std::string_view name : context.options.algorithm.names_for(context.spec.kind)) {
     if (const auto found = named(name, candidates, context)) return found;
   }
   return std::nullopt;
@@ -100,7 +100,7 @@ std::size_t choose_placing(std::span<const Placing> placings, const ProcessGrid&
   std::size_t cheapest = placings.size() - 1;
   double least_us = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < placings.size(); ++i) {
-    const CompileContext context{placings[i].goal, placings[i].layout, grid, options};
+    const CompileContext context{placings[i].spec, placings[i].layout, grid, options};
     const std::vector<const Algorithm*> candidates = serving(context);
     if (asked_for(candidates, context)) return i;
     const std::vector<Choice> priced = by_price(candidates, context);
@@ -111,9 +111,9 @@ std::size_t choose_placing(std::span<const Placing> placings, const ProcessGrid&
   return cheapest;
 }
 
-double mirror_us(const Goal& goal, DType dtype, int ranks, const LinkCost& staging) {
+double bounce_us(const CollectiveSpec& spec, DType dtype, int ranks, const LinkCost& staging) {
   std::vector<std::size_t> given(static_cast<std::size_t>(ranks)), got(given);
-  for (const Goal::Part& part : goal.parts()) {
+  for (const CollectiveSpec::Part& part : spec.parts()) {
     for (const int rank : part.contributors) {
       given[static_cast<std::size_t>(rank)] += part.extent.count;
     }
@@ -128,13 +128,13 @@ double mirror_us(const Goal& goal, DType dtype, int ranks, const LinkCost& stagi
 // Which hierarchy will be used may be open, and most of them do not sum in one place.
 std::size_t cheapest_bucket_bytes(std::size_t bytes, MemoryKind memory, const ProcessGrid& grid,
                                   const CompileOptions& options) {
-  const Goal goal = Goal::all_reduce(grid.world_size());
+  const CollectiveSpec spec = CollectiveSpec::all_reduce(grid.world_size());
   const auto choice_of = [&](std::size_t size, const CompileOptions& with) {
     const BucketLayout layout{.count = size / sizeof(float), .memory = memory};
-    return choose({goal, layout, grid, with});
+    return choose({spec, layout, grid, with});
   };
   CompileOptions stable = options;
-  const std::vector<std::string_view> names = options.algorithm.names_for(goal.kind);
+  const std::vector<std::string_view> names = options.algorithm.names_for(spec.kind);
   const bool is_open = std::ranges::find(names, kHierarchical) != names.end();
   if (is_open || !choice_of(bytes, options).algorithm->sums_in_one_place()) {
     stable.link_costs = LinkCosts{};
@@ -164,19 +164,19 @@ DeviceMessages device_messages(const BucketLayout& layout, const CompileOptions&
 }  // namespace
 
 Schedule compile(int rank, const Algorithm& algorithm, const CompileContext& context) {
-  const auto& [goal, layout, grid, options] = context;
+  const auto& [spec, layout, grid, options] = context;
   ScheduleBuilder builder(rank, std::string(algorithm.name()), layout,
                           device_messages(layout, options), window_width(layout, grid, options));
   algorithm.append(builder, context);
   Schedule schedule = std::move(builder).build();
   schedule.eager = may_be_eager(layout, grid, options);
-  schedule.mutual = goal.kind == GoalKind::kAllReduce || goal.is_mutual();
+  schedule.mutual = spec.kind == CollectiveKind::kAllReduce || spec.is_mutual();
   return schedule;
 }
 
-Schedule compile(int rank, const Goal& goal, const BucketLayout& layout, const ProcessGrid& grid,
-                 const CompileOptions& options) {
-  const CompileContext context{goal, layout, grid, options};
+Schedule compile(int rank, const CollectiveSpec& spec, const BucketLayout& layout,
+                 const ProcessGrid& grid, const CompileOptions& options) {
+  const CompileContext context{spec, layout, grid, options};
   return compile(rank, *choose(context).algorithm, context);
 }
 

@@ -23,24 +23,24 @@ double HostLinks::owners(double ranks) const {
                     ranks);
 }
 
-Passage HostLinks::messages(double in_a_row) const {
+StageCost HostLinks::messages(double in_a_row) const {
   return {.wait_us = costs_.network.latency_us,
           .processor_us = in_a_row * costs_.network.message_us / costs_.rank_cores};
 }
 
-Passage HostLinks::messages_of_heads(double in_a_row) const {
+StageCost HostLinks::messages_of_heads(double in_a_row) const {
   const double head_cores = std::min(1.0, costs_.rank_cores * ranks() / grid_.num_nodes());
   return {.wait_us = costs_.network.latency_us,
           .processor_us = in_a_row * costs_.network.message_us / head_cores};
 }
 
-Passage HostLinks::message_pair(double messages) const {
+StageCost HostLinks::message_pair(double messages) const {
   const double at_once = std::min(messages, costs_.rank_cores * ranks());
   return {.wait_us = costs_.network.latency_us,
           .processor_us = 2 * costs_.network.message_us * messages / at_once};
 }
 
-Passage HostLinks::messages_of_root(double peers) const {
+StageCost HostLinks::messages_of_root(double peers) const {
   const double on_each_core = 2 * peers / (costs_.rank_cores * ranks());
   return {.wait_us = costs_.network.latency_us,
           .processor_us = costs_.network.message_us * std::max(peers + 1, on_each_core)};
@@ -54,7 +54,7 @@ double HostLinks::combine_us(double ranks, double sources, double bytes) const {
   return costs_.step_us + memory_.own_us(ranks * (sources + 1) * bytes);
 }
 
-Passage HostLinks::packing(double bytes, Packing packing) const {
+StageCost HostLinks::packing(double bytes, Packing packing) const {
   if (packing == Packing::kNone) return {};
   return {.processor_us = 2 * costs_.step_us + memory_.own_us(4 * largest_node_ * bytes)};
 }
@@ -76,8 +76,8 @@ void Round::add(int from, int to) {
   }
 }
 
-Passage Round::passage(double bytes) const {
-  Passage inside, between;
+StageCost Round::stage_cost(double bytes) const {
+  StageCost inside, between;
   if (most_local_ > 0) {
     // A message is written to the byte ring, and read from it.
     inside.wait_us = links_.costs().memory.latency_us;
@@ -92,8 +92,8 @@ Passage Round::passage(double bytes) const {
   return slower(inside, between);
 }
 
-Passage Round::there_and_back(double bytes) const {
-  Passage both = 2.0 * passage(bytes);
+StageCost Round::there_and_back(double bytes) const {
+  StageCost both = 2.0 * stage_cost(bytes);
   int one_way = 0;
   for (std::size_t node = 0; node < sent_.size(); ++node) {
     one_way = std::max(one_way, sent_[node] + received_[node]);

@@ -22,7 +22,7 @@ namespace kolo {
 /// equally.
 ///
 /// Units: microseconds.
-struct Passage {
+struct StageCost {
   static constexpr double kNotHidden = 0.05;
 
   double wait_us = 0;       ///< Waiting for flags and messages in flight; no resource is busy.
@@ -37,22 +37,22 @@ struct Passage {
     return busiest_us + kNotHidden * hidden_us;
   }
 
-  Passage& operator+=(const Passage& next) {
+  StageCost& operator+=(const StageCost& next) {
     wait_us += next.wait_us;
     link_us += next.link_us;
     one_way_us += next.one_way_us;
     processor_us += next.processor_us;
     return *this;
   }
-  friend Passage operator+(Passage first, const Passage& next) { return first += next; }
-  friend Passage operator*(double times, const Passage& one) {
+  friend StageCost operator+(StageCost first, const StageCost& next) { return first += next; }
+  friend StageCost operator*(double times, const StageCost& one) {
     return {times * one.wait_us, times * one.link_us, times * one.one_way_us,
             times * one.processor_us};
   }
 };
 
-/// The slower of two passages that happen at the same time.
-inline Passage slower(const Passage& a, const Passage& b) {
+/// The slower of two stage costs that happen at the same time.
+inline StageCost slower(const StageCost& a, const StageCost& b) {
   return {std::max(a.wait_us, b.wait_us), std::max(a.link_us, b.link_us),
           std::max(a.one_way_us, b.one_way_us), std::max(a.processor_us, b.processor_us)};
 }
@@ -66,11 +66,11 @@ inline Passage slower(const Passage& a, const Passage& b) {
 ///
 ///   16 KiB up and down a tree, 138 us per direction, 40 us without the bytes    40 + 2 * 138
 ///   the same with a burst of 256 KiB, after a rest of 100 us                   max(40, 138 - 100)
-inline double pipeline_us(const Passage& one, double chunks, double burst_us = 0) {
+inline double pipeline_us(const StageCost& one, double chunks, double burst_us = 0) {
   const double many = std::max(chunks, 1.0);
   const double all_us = one.alone_us() + (many - 1) * one.pace_us();
   const double no_bytes_us = one.wait_us + many * one.processor_us;
-  const double at_the_rate_us = many * one.one_way_us + Passage::kNotHidden * no_bytes_us;
+  const double at_the_rate_us = many * one.one_way_us + StageCost::kNotHidden * no_bytes_us;
   constexpr double kRestUs = 100;
   return std::max({all_us - burst_us, no_bytes_us, at_the_rate_us - kRestUs});
 }
@@ -108,15 +108,15 @@ class HostLinks {
 
   /// Concurrent messages between nodes: each rank handles `in_a_row` of them in sequence, and
   /// shares its core if there are more ranks than cores. Excludes the time of their bytes.
-  Passage messages(double in_a_row) const;
+  StageCost messages(double in_a_row) const;
   /// As `messages`, when one rank per node handles them and the other ranks are idle.
-  Passage messages_of_heads(double in_a_row) const;
+  StageCost messages_of_heads(double in_a_row) const;
   /// One message between two ranks, while `messages` such pairs are active.
-  Passage message_pair(double messages) const;
+  StageCost message_pair(double messages) const;
   /// One message between the root and each of `peers` ranks. The root has a core to itself while it
   /// sends; then the last peer has still to receive. In the other direction, the first peer has to
   /// send before the root receives.
-  Passage messages_of_root(double peers) const;
+  StageCost messages_of_root(double peers) const;
   /// The time of a link for `bytes` in one direction.
   double link_us(double bytes) const { return bytes / costs_.network.bytes_per_us; }
   /// Time of the steps in which a rank signals and awaits every peer of its node, once per trip.
@@ -124,7 +124,7 @@ class HostLinks {
   /// Time in which all ranks of one node combine `sources` operands of `bytes` each.
   double combine_us(double ranks, double sources, double bytes) const;
   /// Time to pack tensors before an algorithm and unpack them after it: one pass each.
-  Passage packing(double bytes, Packing packing) const;
+  StageCost packing(double bytes, Packing packing) const;
 
  private:
   const ProcessGrid& grid_;
@@ -148,9 +148,9 @@ class Round {
 
   void add(int from, int to);
 
-  Passage passage(double bytes) const;
+  StageCost stage_cost(double bytes) const;
   /// The round, followed by a round in the opposite direction.
-  Passage there_and_back(double bytes) const;
+  StageCost there_and_back(double bytes) const;
 
  private:
   const HostLinks& links_;

@@ -11,7 +11,7 @@ namespace kolo {
 /// The algorithms of collectives other than all-reduce; among equally cheap ones the earlier is
 /// preferred. To add one, add a line here and define `algorithms::NAME` in the file with its steps.
 ///
-/// - direct: any goal; each contribution goes straight to its receivers.
+/// - direct: any spec; each contribution goes straight to its receivers.
 /// - tree: broadcast, gather, scatter, reduce; binomial between nodes, few messages.
 /// - bruck: all-gather, all-to-all, reduce-scatter; rounds of doubling distance, few messages.
 /// - ring: all-gather, broadcast, reduce; from node to node, piece after piece.
@@ -19,7 +19,7 @@ namespace kolo {
 /// - pairwise: gather, scatter, all-to-all, and reduce-scatter except of 16-bit floats; one peer
 /// per
 ///   round.
-/// - native: all goals, in device memory; one collective of the device's native library.
+/// - native: all specs, in device memory; one collective of the device's native library.
 #define KOLO_ALGORITHMS(ENTRY) \
   ENTRY(direct)                \
   ENTRY(tree)                  \

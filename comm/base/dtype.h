@@ -31,7 +31,7 @@ struct DTypeTraits {
   DType value;
   /// f: floating-point, i: integer, b: Boolean, c: complex, v: only moved, never reduced. Kernels
   /// compute with floating-point numbers and integers; other elements are stored in these, see
-  /// carrier.h.
+  /// storage_type.h.
   char kind;
   std::size_t bytes;          ///< Size of one element.
   std::string_view names[4];  ///< The first name is printed, all are accepted.

@@ -25,14 +25,14 @@ enum class ReduceOp : std::uint8_t {
 
 /// The identity element of an operation. Lowest and highest are infinite if the dtype has
 /// infinities.
-enum class Neutral : std::uint8_t { kZero, kOne, kAllBits, kLowest, kHighest };
+enum class Identity : std::uint8_t { kZero, kOne, kAllBits, kLowest, kHighest };
 
 /// Properties of an operation. comm/kernels/combine.h defines how it combines two elements.
 struct ReduceOpTraits {
   ReduceOp value;
   std::string_view names[2];  ///< The first name is printed, both are accepted.
   std::string_view takes;     ///< Kinds of dtypes that it accepts; see DTypeTraits.
-  Neutral neutral;
+  Identity identity;
   ReduceOp of_bools = ReduceOp::kSum;  ///< If it accepts Booleans: the equivalent operation on
                                        ///< their bits.
   bool picks_one = false;  ///< The result is one of the contributions, so no rounding occurs.
@@ -40,15 +40,15 @@ struct ReduceOpTraits {
 
 /// One row per operation, in the order of the enumeration.
 inline constexpr ReduceOpTraits kReduceOps[] = {
-    {ReduceOp::kSum, {"sum"}, "fibc", Neutral::kZero, ReduceOp::kBitOr},
-    {ReduceOp::kMin, {"min"}, "fib", Neutral::kHighest, ReduceOp::kBitAnd, true},
-    {ReduceOp::kMax, {"max"}, "fib", Neutral::kLowest, ReduceOp::kBitOr, true},
-    {ReduceOp::kProd, {"prod"}, "fib", Neutral::kOne, ReduceOp::kBitAnd},
-    {ReduceOp::kAverage, {"average", "avg"}, "fic", Neutral::kZero},
-    {ReduceOp::kBitAnd, {"bit_and", "band"}, "ib", Neutral::kAllBits, ReduceOp::kBitAnd},
-    {ReduceOp::kBitOr, {"bit_or", "bor"}, "ib", Neutral::kZero, ReduceOp::kBitOr},
-    {ReduceOp::kBitXor, {"bit_xor", "bxor"}, "ib", Neutral::kZero, ReduceOp::kBitXor},
-    {ReduceOp::kPremulSum, {"premul_sum"}, "fc", Neutral::kZero}};
+    {ReduceOp::kSum, {"sum"}, "fibc", Identity::kZero, ReduceOp::kBitOr},
+    {ReduceOp::kMin, {"min"}, "fib", Identity::kHighest, ReduceOp::kBitAnd, true},
+    {ReduceOp::kMax, {"max"}, "fib", Identity::kLowest, ReduceOp::kBitOr, true},
+    {ReduceOp::kProd, {"prod"}, "fib", Identity::kOne, ReduceOp::kBitAnd},
+    {ReduceOp::kAverage, {"average", "avg"}, "fic", Identity::kZero},
+    {ReduceOp::kBitAnd, {"bit_and", "band"}, "ib", Identity::kAllBits, ReduceOp::kBitAnd},
+    {ReduceOp::kBitOr, {"bit_or", "bor"}, "ib", Identity::kZero, ReduceOp::kBitOr},
+    {ReduceOp::kBitXor, {"bit_xor", "bxor"}, "ib", Identity::kZero, ReduceOp::kBitXor},
+    {ReduceOp::kPremulSum, {"premul_sum"}, "fc", Identity::kZero}};
 
 constexpr const ReduceOpTraits& traits_of(ReduceOp op) {
   return kReduceOps[static_cast<std::size_t>(op)];

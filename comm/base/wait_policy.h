@@ -18,7 +18,7 @@ namespace kolo {
 struct WaitPolicy {
   Duration spin{};  ///< Time that a waiting user thread polls.
   /// Time that background threads poll: the engine's thread, threads that help with reductions, and
-  /// a driver that waits for helpers.
+  /// a driving thread that waits for helpers.
   Duration background_spin{};
   Duration keep_core{};
 };

@@ -16,13 +16,13 @@ constexpr const char* kStray = "a stray control frame";
 
 Coordinator::Coordinator(Transport& transport, const ProcessGrid& grid, const Clock& clock,
                          CoordinatorOptions options, const std::atomic<int>* user_threads,
-                         ControlSwitch* control_switch, MessageFrames* messages)
+                         ControlDemux* control_demux, MessageFrames* messages)
     : transport_(transport),
       grid_(grid),
       clock_(clock),
       options_(std::move(options)),
       user_threads_(user_threads),
-      switch_(control_switch),
+      demux_(control_demux),
       messages_(messages),
       tree_(CombiningTree::build(transport.rank(), grid)),
       leader_(grid.leader(grid.node(transport.rank()))),
@@ -32,9 +32,9 @@ Coordinator::Coordinator(Transport& transport, const ProcessGrid& grid, const Cl
                                      .warn_after = options_.warn_after,
                                      .stall_after = options_.stall_after}),
       inquiry_(tree_),
-      invitations_(tree_),
-      join_key_(name_key(kJoinName)),
-      close_key_(name_key(kCloseName)),
+      announcements_(tree_),
+      join_hash_(name_hash(kJoinName)),
+      close_hash_(name_hash(kCloseName)),
       watch_(options_.peer_timeout) {}
 
 /// The leader's memory counts the local arrivals of each bucket, followed by counters of the
@@ -43,60 +43,60 @@ std::uint32_t Coordinator::released_counter(BucketId bucket) const {
   return options_.buckets + bucket;
 }
 
-Topic Coordinator::propose(std::string_view name, std::uint64_t value, Negotiator::Rule rule,
-                           std::string text, const Waited& waited, std::uint64_t sequence) {
-  const std::uint64_t key = name_key(name);
-  const Topic topic = next_topic(key);
-  if (const auto refused = refused_.find(key); refused != refused_.end()) {
-    ++rounds_[key];
+ProposalKey Coordinator::propose(std::string_view name, std::uint64_t value, Negotiator::Rule rule,
+                                 std::string text, const Waitable& waited, std::uint64_t sequence) {
+  const std::uint64_t hash = name_hash(name);
+  const ProposalKey key = next_key(hash);
+  if (const auto refused = refused_.find(hash); refused != refused_.end()) {
+    ++rounds_[hash];
     decisions_.push_back(
-        {.kind = FrameKind::kReject, .topics = {topic}, .error = std::move(refused->second)});
+        {.kind = FrameKind::kReject, .keys = {key}, .error = std::move(refused->second)});
     refused_.erase(refused);
-    return topic;
+    return key;
   }
-  const std::uint64_t own = rule == Negotiator::Rule::kAnyValues ? 0 : key;
-  Proposal& proposal = proposals_[topic];
+  const std::uint64_t own = rule == Negotiator::Rule::kAnyValues ? 0 : hash;
+  Proposal& proposal = proposals_[key];
   proposal.text = std::move(text);
-  proposal.pending = {.topic = topic,
+  proposal.pending = {.key = key,
                       .text = proposal.text,
                       .waited = &waited,
                       .sequence = sequence != 0 ? sequence : own};
-  negotiator_.propose(topic, value, rule);
+  negotiator_.propose(key, value, rule);
   if (invites_ && is_open_to_all(proposal.pending)) invite(proposal.pending);
-  return topic;
+  return key;
 }
 
-Topic Coordinator::vote_on_end(std::string_view vote, std::string_view name,
-                               std::optional<std::uint64_t> uses, std::string text,
-                               const Waited& waited) {
-  const std::uint64_t key = name_key(name);
-  const std::uint64_t refused = refused_.contains(key) ? 1 : 0;
-  const Topic topic =
+ProposalKey Coordinator::vote_on_end(std::string_view vote, std::string_view name,
+                                     std::optional<std::uint64_t> uses, std::string text,
+                                     const Waitable& waited) {
+  const std::uint64_t hash = name_hash(name);
+  const std::uint64_t refused = refused_.contains(hash) ? 1 : 0;
+  const ProposalKey key =
       this->vote(vote, uses ? *uses << 1 | refused : kInUse, std::move(text), waited);
-  proposals_.at(topic).ends = key;
-  return topic;
+  proposals_.at(key).ends = hash;
+  return key;
 }
 
 /// Done at the decision itself, so that later frames on any edge concern new uses. If a rank has
 /// yet to reach a use that others have given up, all ranks continue counting.
 void Coordinator::end_name(const Frame& accepted) {
-  const auto proposal = proposals_.find(accepted.topic);
+  const auto proposal = proposals_.find(accepted.key);
   if (proposal == proposals_.end() || !proposal->second.ends || !ends(accepted)) return;
   if (accepted.least != accepted.greatest || (accepted.least & 1) != 0) return;
-  const std::uint64_t key = *proposal->second.ends;
-  rounds_.erase(key);
-  invitations_.forget(key);
-  inspector_.forget(key);
+  const std::uint64_t hash = *proposal->second.ends;
+  rounds_.erase(hash);
+  announcements_.forget(hash);
+  inspector_.forget(hash);
 }
 
-void Coordinator::arrive(BucketId bucket, std::uint64_t iteration, const Subject& subject) {
+void Coordinator::arrive(BucketId bucket, std::uint64_t iteration, const RequestInfo& request) {
   if (agreements_.size() <= bucket) agreements_.resize(bucket + std::size_t{1});
-  arrivals_.push_back({.topic = {bucket_key(bucket), iteration},
-                       .text = subject.text,
-                       .waited = &subject.waited,
-                       .name = subject.name,
-                       .sequence = subject.sequence,
-                       .may_end_early = subject.may_end_early,
+  arrivals_.push_back({.key = {bucket_hash(bucket), iteration},
+                       .text = request.text,
+                       .waited = &request.waited,
+                       .name = request.name,
+                       .sequence = request.sequence,
+                       .may_end_early = request.may_end_early,
                        .node_arrivals = local_size_ * (agreements_[bucket] + 1)});
   if (invites_) invite(arrivals_.back());
   const std::uint64_t count = transport_.arrive(leader_, bucket);
@@ -112,32 +112,32 @@ void Coordinator::arrive(BucketId bucket, std::uint64_t iteration, const Subject
   }
 }
 
-void Coordinator::begin(BucketId bucket, std::uint64_t iteration, const Subject& subject) {
+void Coordinator::begin(BucketId bucket, std::uint64_t iteration, const RequestInfo& request) {
   if (ended_.size() <= bucket) ended_.resize(bucket + std::size_t{1});
   // Filled in place: a copy would wait for the stores to the original.
   Pending& pending = begun_.emplace_back();
-  pending.topic = {bucket_key(bucket), iteration};
-  pending.text = subject.text;
-  pending.waited = &subject.waited;
-  pending.name = subject.name;
-  pending.sequence = subject.sequence;
-  pending.may_end_early = subject.may_end_early;
+  pending.key = {bucket_hash(bucket), iteration};
+  pending.text = request.text;
+  pending.waited = &request.waited;
+  pending.name = request.name;
+  pending.sequence = request.sequence;
+  pending.may_end_early = request.may_end_early;
   if (invites_) invite(pending);
 }
 
 void Coordinator::end(BucketId bucket) {
   const auto it = std::find_if(begun_.begin(), begun_.end(), [&](const Pending& pending) {
-    return pending.topic.key == bucket_key(bucket);
+    return pending.key.hash == bucket_hash(bucket);
   });
   if (it == begun_.end()) return;  // it was agreed on or rejected
-  ended_[bucket] = it->topic.round + 1;
+  ended_[bucket] = it->key.round + 1;
   *it = begun_.back();
   begun_.pop_back();
 }
 
 void Coordinator::abandon(BucketId bucket) {
   std::erase_if(begun_,
-                [&](const Pending& pending) { return pending.topic.key == bucket_key(bucket); });
+                [&](const Pending& pending) { return pending.key.hash == bucket_hash(bucket); });
 }
 
 bool Coordinator::poll() {
@@ -175,10 +175,11 @@ void Coordinator::answer_pings() {
   }
 }
 
-/// Whether the topic belongs to a valid bucket number: its counters are in memory shared by ranks.
-bool Coordinator::has_bucket(const Topic& topic) const {
-  const BucketId bucket = bucket_of(topic.key);
-  return topic.key == bucket_key(bucket) && bucket < options_.buckets;
+/// Whether the proposal belongs to a valid bucket number: its counters are in memory shared by
+/// ranks.
+bool Coordinator::has_bucket(const ProposalKey& key) const {
+  const BucketId bucket = bucket_of(key.hash);
+  return key.hash == bucket_hash(bucket) && bucket < options_.buckets;
 }
 
 void Coordinator::hear(int peer) {
@@ -189,7 +190,7 @@ void Coordinator::hear(int peer) {
 /// Takes a frame that does not belong to a group.
 bool Coordinator::receive_own(ControlFrame& frame) {
   while (transport_.receive_control(frame)) {
-    if (switch_ == nullptr || !switch_->take(frame)) return true;
+    if (demux_ == nullptr || !demux_->take(frame)) return true;
   }
   return false;
 }
@@ -219,7 +220,7 @@ void Coordinator::handle(int peer, const Frame& frame) {
     case FrameKind::kStalled:
       if (!contains(tree_.children, peer)) return turn_away(peer, kStray);
       send(peer, {.kind = FrameKind::kPong});
-      take_complaint(frame.topic);
+      take_complaint(frame.key);
       break;
     case FrameKind::kQuery:
       if (peer != tree_.parent) return turn_away(peer, kStray);
@@ -253,13 +254,13 @@ void Coordinator::handle(int peer, const Frame& frame) {
     case FrameKind::kInvite:
     case FrameKind::kDecline:
       flush();  // Decisions go first: forwarded invitations may follow from them.
-      if (!invitations_.receive(peer, frame)) return turn_away(peer, kStray);
+      if (!announcements_.receive(peer, frame)) return turn_away(peer, kStray);
       pass_on_invitations();
       break;
     case FrameKind::kRecall:
     case FrameKind::kAsk:
     case FrameKind::kNothing:
-      if (frame.topic != join_topic()) break;  // the asking rank has since joined, too
+      if (frame.key != join_key()) break;  // the asking rank has since joined, too
       [[fallthrough]];
     case FrameKind::kOffer:
     case FrameKind::kTake:
@@ -269,7 +270,7 @@ void Coordinator::handle(int peer, const Frame& frame) {
       break;
     case FrameKind::kArrive:
     case FrameKind::kRelease:
-      if (!has_bucket(frame.topic)) return turn_away(peer, kStray);
+      if (!has_bucket(frame.key)) return turn_away(peer, kStray);
       [[fallthrough]];
     default:
       if (!negotiator_.receive(peer, frame)) turn_away(peer, kStray);
@@ -307,85 +308,85 @@ void Coordinator::flush() {
   for (Frame& decision : negotiator_.take_decisions()) {
     if (decision.kind == FrameKind::kAccept) {
       end_name(decision);
-      forget(decision.topic, /*ends_earlier=*/true);
-      ++rounds_[decision.topic.key];
-      if (decision.topic.key == join_key_) end_join();
+      forget(decision.key, /*ends_earlier=*/true);
+      ++rounds_[decision.key.hash];
+      if (decision.key.hash == join_hash_) end_join();
     } else {
       forget_rejected(decision);
-      for (const Topic& topic : decision.topics) {
-        invitations_.rejected(topic);
-        if (topic.key == close_key_) invitations_.end_closing(topic.round);
+      for (const ProposalKey& key : decision.keys) {
+        announcements_.rejected(key);
+        if (key.hash == close_hash_) announcements_.end_closing(key.round);
       }
     }
     decisions_.push_back(std::move(decision));
   }
-  for (const Topic& topic : negotiator_.take_released()) {
-    const auto bucket = bucket_of(topic.key);
-    transport_.set_counter(released_counter(bucket), topic.round + 1);
+  for (const ProposalKey& key : negotiator_.take_released()) {
+    const auto bucket = bucket_of(key.hash);
+    transport_.set_counter(released_counter(bucket), key.round + 1);
     for (int peer : grid_.ranks_of_node(grid_.node(transport_.rank()))) {
       if (peer != transport_.rank()) transport_.ring(peer);
     }
   }
-  for (const Topic& topic : negotiator_.take_conflicts()) inspector_.conflict(topic);
+  for (const ProposalKey& key : negotiator_.take_conflicts()) inspector_.conflict(key);
   if (inspector_.has_query()) inquire(*inspector_.next_query(clock_.now()));
 }
 
 void Coordinator::count_arrivals() {
   for (std::size_t i = 0; i < arrivals_.size();) {
     Pending& pending = arrivals_[i];
-    const auto bucket = bucket_of(pending.topic.key);
+    const auto bucket = bucket_of(pending.key.hash);
     const bool node_ready = transport_.counter(leader_, bucket) >= pending.node_arrivals;
     bool agreed = node_ready;
     if (grid_.num_nodes() > 1) {
       if (node_ready && leader_ == transport_.rank() && !pending.forwarded) {
         pending.forwarded = true;
-        negotiator_.arrive(pending.topic);
+        negotiator_.arrive(pending.key);
         flush();
       }
-      agreed = transport_.counter(leader_, released_counter(bucket)) > pending.topic.round;
+      agreed = transport_.counter(leader_, released_counter(bucket)) > pending.key.round;
     }
     if (!agreed) {
       ++i;
       continue;
     }
     ++agreements_[bucket];
-    agreed_.push_back({bucket, pending.topic.round});
+    agreed_.push_back({bucket, pending.key.round});
     arrivals_.erase(arrivals_.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }
 
-/// Forgets all iterations of an eager bucket with the topic, because ranks may be in different
+/// Forgets all iterations of an eager bucket with the proposal, because ranks may be in different
 /// ones, and the uses of a name with it if some ranks may have missed one, because their proposals
 /// would not match. If earlier ones still end well (`ends_earlier` is false), only this and later
 /// iterations are forgotten.
-bool Coordinator::forget(const Topic& topic, bool ends_earlier) {
+bool Coordinator::forget(const ProposalKey& key, bool ends_earlier) {
   const auto is_meant = [&](const Pending& p) {
-    if (!ends_earlier) return p.topic.key == topic.key && p.topic.round >= topic.round;
-    return p.topic.key == topic.key || (p.may_end_early && p.name == topic.key);
+    if (!ends_earlier) return p.key.hash == key.hash && p.key.round >= key.round;
+    return p.key.hash == key.hash || (p.may_end_early && p.name == key.hash);
   };
-  return proposals_.erase(topic) +
+  return proposals_.erase(key) +
              std::erase_if(arrivals_,
                            [&](const Pending& p) {
-                             return p.topic == topic || (p.may_end_early && is_meant(p));
+                             return p.key == key || (p.may_end_early && is_meant(p));
                            }) +
              std::erase_if(begun_, is_meant) >
          0;
 }
 
-/// A rank that had none of these topics pending was busy, and will reach the same use of the name
-/// later, which then fails as on other ranks. A joined rank will not reach it, and a rank that
+/// A rank that had none of these proposals pending was busy, and will reach the same use of the
+/// name later, which then fails as on other ranks. A joined rank will not reach it, and a rank that
 /// closes does so once.
 void Coordinator::forget_rejected(const Frame& decision) {
   bool was_waiting = false;
   const bool ends_earlier = !is_by_closed(decision.error);
-  for (const Topic& topic : decision.topics) was_waiting |= forget(topic, ends_earlier);
-  for (const Topic& topic : decision.topics) {
+  for (const ProposalKey& key : decision.keys) was_waiting |= forget(key, ends_earlier);
+  for (const ProposalKey& key : decision.keys) {
     const bool is_over =
-        invitations_.has_closed() ? topic.key == close_key_ : invitations_.has_joined();
+        announcements_.has_closed() ? key.hash == close_hash_ : announcements_.has_joined();
     if (was_waiting || is_over) {
-      ++rounds_[topic.key];
-    } else if (!is_bucket_key(topic.key)) {
-      refused_[topic.key] = decision.error;
+      ++rounds_[key.hash];
+    } else if (!is_bucket_hash(key.hash)) {
+      refused_[key.hash] = decision.error;
     }
   }
 }

@@ -41,14 +41,14 @@ std::string tell_silence(int rank, Duration silence, const std::string& verb) {
 }  // namespace
 
 /// Each complaint makes the root ask all ranks. The interval does not grow with the age of pending
-/// topics, so that a rank that freezes late is noticed as soon as any other; and it is short
+/// proposals, so that a rank that freezes late is noticed as soon as any other; and it is short
 /// compared to the stall limit, which is counted from the first complaint.
 Duration complaint_interval(const CoordinatorOptions& options) {
   return std::min({options.mismatch_after, options.peer_timeout / 8, options.stall_after / 8});
 }
 
 void Coordinator::inquire(const Frame& query) {
-  // The root asks about all pending topics, so it need not complain as well.
+  // The root asks about all pending proposals, so it need not complain as well.
   next_complaint_ = later(clock_.now(), complaint_interval(options_));
   last_.look(clock_.now());
   inquiry_.begin(query.least, report(query));
@@ -101,7 +101,7 @@ void Coordinator::conclude(const std::optional<StallInspector::Finding>& finding
   if (!finding) return;
   Error error = in_group(finding->error);
   log::report(error);
-  negotiator_.reject(finding->topics, error);
+  negotiator_.reject(finding->keys, error);
 }
 
 void Coordinator::warn(std::string_view text) const {
@@ -111,45 +111,45 @@ void Coordinator::warn(std::string_view text) const {
 
 template <typename Self, typename Visit>
 void Coordinator::for_each_pending(Self& self, Visit visit) {
-  for (auto& [topic, proposal] : self.proposals_) visit(proposal.pending);
+  for (auto& [key, proposal] : self.proposals_) visit(proposal.pending);
   for (auto& pending : self.arrivals_) visit(pending);
   for (auto& pending : self.begun_) visit(pending);
 }
 
 std::string Coordinator::describe_wait() const {
   std::string text;
-  const auto add = [&](std::string_view topic) {
-    text += fmt::format("{}{}", text.empty() ? "agreement on " : ", ",
-                        topic.substr(0, topic.find('\n')));
+  const auto add = [&](std::string_view key) {
+    text +=
+        fmt::format("{}{}", text.empty() ? "agreement on " : ", ", key.substr(0, key.find('\n')));
   };
   for_each_pending(*this, [&](const Pending& pending) { add(pending.text); });
   return text.empty() ? "no agreement" : text;
 }
 
 /// A closing rank reports only what it has pending.
-JointReport Coordinator::report(const Frame& query) const {
-  std::vector<PendingTopic> topics;
-  std::map<const Waited*, int> waiters;
+AggregatedReport Coordinator::report(const Frame& query) const {
+  std::vector<PendingKey> keys;
+  std::map<const Waitable*, int> waiters;
   for_each_pending(*this, [&](const Pending& pending) {
     const int count = waiters[pending.waited] = pending.waited->waiters();
-    const bool is_in_full = pending.topic == query.topic;
-    topics.push_back(
-        {.topic = pending.topic,
-         .blocking = count > 0 || pending.waited->is_watched() || invitations_.has_closed(),
+    const bool is_in_full = pending.key == query.key;
+    keys.push_back(
+        {.key = pending.key,
+         .blocking = count > 0 || pending.waited->is_watched() || announcements_.has_closed(),
          .text = std::string(is_in_full ? pending.text
                                         : pending.text.substr(0, pending.text.find('\n'))),
          .sequence = pending.sequence});
   });
-  for (const Topic& topic : query.topics) {
-    const auto bucket = bucket_of(topic.key);
-    if (bucket >= ended_.size() || ended_[bucket] <= topic.round) continue;
-    topics.push_back({.topic = topic, .past = true});
+  for (const ProposalKey& key : query.keys) {
+    const auto bucket = bucket_of(key.hash);
+    if (bucket >= ended_.size() || ended_[bucket] <= key.round) continue;
+    keys.push_back({.key = key, .past = true});
   }
   int waiting = 0;
   for (const auto& [waited, count] : waiters) waiting += count;
   const int threads = user_threads_ == nullptr ? 0 : user_threads_->load(std::memory_order_acquire);
-  return report_of({.rank = transport_.rank(), .act = last_.at(clock_.now())}, std::move(topics),
-                   invitations_.has_closed() || (waiting > 0 && waiting >= threads));
+  return report_of({.rank = transport_.rank(), .act = last_.at(clock_.now())}, std::move(keys),
+                   announcements_.has_closed() || (waiting > 0 && waiting >= threads));
 }
 
 bool Coordinator::is_check_due(bool runs) {
@@ -204,21 +204,21 @@ void Coordinator::complain(TimePoint now) {
     if (oldest == nullptr || *pending.since < *oldest->since) oldest = &pending;
   });
   if (oldest == nullptr || now - *oldest->since < complaint_interval(options_)) return;
-  if (now >= next_complaint_) pass_complaint(oldest->topic);
+  if (now >= next_complaint_) pass_complaint(oldest->key);
 }
 
 /// A subtree sends at most one complaint per interval, because the inquiry asks about everything. A
 /// child's complaint may come slightly early, since clocks tick.
-void Coordinator::take_complaint(const Topic& topic) {
+void Coordinator::take_complaint(const ProposalKey& key) {
   if (later(clock_.now(), complaint_interval(options_) / 2) >= next_complaint_) {
-    pass_complaint(topic);
+    pass_complaint(key);
   }
 }
 
-void Coordinator::pass_complaint(const Topic& topic) {
+void Coordinator::pass_complaint(const ProposalKey& key) {
   next_complaint_ = later(clock_.now(), complaint_interval(options_));
-  if (tree_.root == transport_.rank()) return inspector_.stalled(topic);
-  send(tree_.parent, {.kind = FrameKind::kStalled, .topic = topic});
+  if (tree_.root == transport_.rank()) return inspector_.stalled(key);
+  send(tree_.parent, {.kind = FrameKind::kStalled, .key = key});
   watch_.expect(tree_.parent);
   parent_owes_answer_ = true;
 }

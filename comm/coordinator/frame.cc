@@ -41,7 +41,7 @@ Offer read_offer(ByteReader& reader) {
   return offer;
 }
 
-bool has_topics(FrameKind kind) {
+bool has_keys(FrameKind kind) {
   return kind == FrameKind::kReject || kind == FrameKind::kQuery || kind == FrameKind::kInvite;
 }
 bool has_error(FrameKind kind) {
@@ -55,12 +55,12 @@ void encode(const Frame& frame, std::vector<std::byte>& bytes) {
   bytes.clear();
   ByteWriter writer(bytes);
   writer.number(static_cast<std::uint8_t>(frame.kind));
-  write(writer, frame.topic);
+  write(writer, frame.key);
   writer.number(frame.least);
   writer.number(frame.greatest);
-  if (has_topics(frame.kind)) {
-    writer.number(narrow<std::uint32_t>(frame.topics.size()));
-    for (const Topic& topic : frame.topics) write(writer, topic);
+  if (has_keys(frame.kind)) {
+    writer.number(narrow<std::uint32_t>(frame.keys.size()));
+    for (const ProposalKey& key : frame.keys) write(writer, key);
   }
   if (frame.kind == FrameKind::kReport) write(writer, frame.report);
   if (has_error(frame.kind)) write_error(writer, frame.error);
@@ -80,15 +80,15 @@ std::optional<Frame> decode(std::span<const std::byte> bytes) {
   const auto kind = reader.number<std::uint8_t>();
   if (kind > static_cast<std::uint8_t>(FrameKind::kClosed)) return std::nullopt;
   frame.kind = static_cast<FrameKind>(kind);
-  frame.topic = read_topic(reader);
+  frame.key = read_proposal_key(reader);
   frame.least = reader.number<std::uint64_t>();
   frame.greatest = reader.number<std::uint64_t>();
-  if (has_topics(frame.kind)) {
-    frame.topics.resize(reader.list(kTopicBytes));
-    for (Topic& topic : frame.topics) topic = read_topic(reader);
+  if (has_keys(frame.kind)) {
+    frame.keys.resize(reader.list(kProposalKeyBytes));
+    for (ProposalKey& key : frame.keys) key = read_proposal_key(reader);
   }
   if (frame.kind == FrameKind::kReport) {
-    auto report = read_joint_report(reader);
+    auto report = read_aggregated_report(reader);
     if (!report) return std::nullopt;
     frame.report = std::move(*report);
   }

@@ -9,18 +9,18 @@
 
 #include "comm/base/dtype.h"
 #include "comm/base/error.h"
-#include "comm/coordinator/joint_report.h"
-#include "comm/coordinator/topic.h"
+#include "comm/coordinator/aggregated_report.h"
+#include "comm/coordinator/proposal_key.h"
 
 namespace kolo {
 
 enum class FrameKind : std::uint8_t {
-  kPropose,  ///< Up: the subtree proposes the topic, with the least and greatest value.
-  kAccept,   ///< Down: all ranks proposed the topic, with the least and greatest value.
-  kReject,   ///< Down: `topics` fail with `error`.
-  kArrive,   ///< Up, between leaders: the subtree is ready for the topic.
-  kRelease,  ///< Down, between leaders: all ranks are ready for the topic.
-  kStalled,  ///< Up: the topic makes no progress in my subtree.
+  kPropose,  ///< Up: the subtree proposes the proposal, with the least and greatest value.
+  kAccept,   ///< Down: all ranks proposed the proposal, with the least and greatest value.
+  kReject,   ///< Down: `keys` fail with `error`.
+  kArrive,   ///< Up, between leaders: the subtree is ready for the proposal.
+  kRelease,  ///< Down, between leaders: all ranks are ready for the proposal.
+  kStalled,  ///< Up: the proposal makes no progress in my subtree.
   kQuery,    ///< Down: report what is pending in your subtree.
   kReport,   ///< Up: the answer.
   kWarn,     ///< Down: log `error.what` as a warning.
@@ -35,8 +35,8 @@ enum class FrameKind : std::uint8_t {
   kAsk,      ///< Receiver to a rank that has joined: does it still send anything?
   kNothing,  ///< The answer, behind all its offers: it sends nothing until all have joined.
   kJoined,   ///< Along the tree to all: rank `least` has run out of data.
-  kInvite,   ///< Along the tree to all: ranks that have joined shall take part in `topics`.
-  kDecline,  ///< Up: a rank that has joined has no part in the topic, which fails with `error`.
+  kInvite,   ///< Along the tree to all: ranks that have joined shall take part in `keys`.
+  kDecline,  ///< Up: a rank that has joined has no part in the proposal, which fails with `error`.
   kClosed,   ///< Along the tree to all: rank `least` begins nothing new, and waits for the end.
 };
 
@@ -71,21 +71,22 @@ struct Offer {
 /// not use are empty.
 struct Frame {
   FrameKind kind = FrameKind::kPing;
-  Topic topic = {};  ///< kQuery: the topic to describe in full. kRecall, kAsk, kNothing: the join.
+  ProposalKey key =
+      {};  ///< kQuery: the proposal to describe in full. kRecall, kAsk, kNothing: the join.
   /// kPropose, kAccept: a value. kQuery, kReport: number of the query. kTake, kRefuse, kRecall:
   /// number of the message. kJoined, kClosed: a rank.
   std::uint64_t least = 0;
   /// kPropose, kAccept: a value. kTake, kRefuse, kRoom: bytes of unsolicited messages received
   /// since the last such frame. kClosed: number of the attempt of all ranks to close.
   std::uint64_t greatest = 0;
-  /// kReject, kInvite: the topics. kQuery: topics that may have ended at some ranks.
-  std::vector<Topic> topics{};
-  JointReport report{};  ///< kReport.
-  Error error{};         ///< kReject, kWarn, kFail, kRefuse, kDecline.
-  Offer offer{};         ///< kOffer.
+  /// kReject, kInvite: the proposals. kQuery: proposals that may have ended at some ranks.
+  std::vector<ProposalKey> keys{};
+  AggregatedReport report{};  ///< kReport.
+  Error error{};              ///< kReject, kWarn, kFail, kRefuse, kDecline.
+  Offer offer{};              ///< kOffer.
   /// kOffer: the elements, if the offer carries them. In a decoded frame they refer to its bytes.
   std::span<const std::byte> payload{};
-  std::string text{};              ///< kInvite: as `Invitation::text`, if there is one topic.
+  std::string text{};              ///< kInvite: as `Invitation::text`, if there is one proposal.
   std::vector<std::byte> terms{};  ///< kInvite: as `Invitation::terms`.
 };
 

@@ -24,24 +24,24 @@ bool accepts(Negotiator::Rule rule, std::uint64_t least, std::uint64_t greatest)
 
 Negotiator::Negotiator(CombiningTree tree) : tree_(std::move(tree)) {}
 
-void Negotiator::propose(const Topic& topic, std::uint64_t value, Rule rule) {
-  proposals_[topic].rule = rule;
-  combine(topic, value, value);
+void Negotiator::propose(const ProposalKey& key, std::uint64_t value, Rule rule) {
+  proposals_[key].rule = rule;
+  combine(key, value, value);
 }
 
-void Negotiator::reject(const std::vector<Topic>& topics, const Error& error) {
-  decide({.kind = FrameKind::kReject, .topics = topics, .error = error});
+void Negotiator::reject(const std::vector<ProposalKey>& keys, const Error& error) {
+  decide({.kind = FrameKind::kReject, .keys = keys, .error = error});
 }
 
 bool Negotiator::receive(int peer, const Frame& frame) {
   switch (frame.kind) {
     case FrameKind::kPropose:
       if (!contains(tree_.children, peer)) return false;
-      combine(frame.topic, frame.least, frame.greatest);
+      combine(frame.key, frame.least, frame.greatest);
       return true;
     case FrameKind::kArrive:
       if (!contains(tree_.child_leaders, peer)) return false;
-      arrive(frame.topic);
+      arrive(frame.key);
       return true;
     case FrameKind::kAccept:
     case FrameKind::kReject:
@@ -50,59 +50,59 @@ bool Negotiator::receive(int peer, const Frame& frame) {
       return true;
     case FrameKind::kRelease:
       if (peer != tree_.parent) return false;
-      release(frame.topic);
+      release(frame.key);
       return true;
     default:
       return false;
   }
 }
 
-void Negotiator::combine(const Topic& topic, std::uint64_t least, std::uint64_t greatest) {
-  Proposal& proposal = proposals_[topic];
+void Negotiator::combine(const ProposalKey& key, std::uint64_t least, std::uint64_t greatest) {
+  Proposal& proposal = proposals_[key];
   proposal.least = std::min(proposal.least, least);
   proposal.greatest = std::max(proposal.greatest, greatest);
   if (++proposal.proposers <= tree_.children.size()) return;
   if (!is_root()) {
     outgoing_.push_back({tree_.parent,
                          {.kind = FrameKind::kPropose,
-                          .topic = topic,
+                          .key = key,
                           .least = proposal.least,
                           .greatest = proposal.greatest}});
   } else if (accepts(proposal.rule, proposal.least, proposal.greatest)) {
     decide({.kind = FrameKind::kAccept,
-            .topic = topic,
+            .key = key,
             .least = proposal.least,
             .greatest = proposal.greatest});
   } else {
-    conflicts_.push_back(topic);
+    conflicts_.push_back(key);
   }
 }
 
 void Negotiator::decide(const Frame& frame) {
   for (int child : tree_.children) outgoing_.push_back({child, frame});
-  proposals_.erase(frame.topic);
-  for (const Topic& topic : frame.topics) {
-    proposals_.erase(topic);
-    arrivals_.erase(topic);
+  proposals_.erase(frame.key);
+  for (const ProposalKey& key : frame.keys) {
+    proposals_.erase(key);
+    arrivals_.erase(key);
   }
   decisions_.push_back(frame);
 }
 
-void Negotiator::arrive(const Topic& topic) {
-  if (++arrivals_[topic] <= tree_.child_leaders.size()) return;
-  arrivals_.erase(topic);
+void Negotiator::arrive(const ProposalKey& key) {
+  if (++arrivals_[key] <= tree_.child_leaders.size()) return;
+  arrivals_.erase(key);
   if (is_root()) {
-    release(topic);
+    release(key);
   } else {
-    outgoing_.push_back({tree_.parent, {.kind = FrameKind::kArrive, .topic = topic}});
+    outgoing_.push_back({tree_.parent, {.kind = FrameKind::kArrive, .key = key}});
   }
 }
 
-void Negotiator::release(const Topic& topic) {
+void Negotiator::release(const ProposalKey& key) {
   for (int child : tree_.child_leaders) {
-    outgoing_.push_back({child, {.kind = FrameKind::kRelease, .topic = topic}});
+    outgoing_.push_back({child, {.kind = FrameKind::kRelease, .key = key}});
   }
-  released_.push_back(topic);
+  released_.push_back(key);
 }
 
 }  // namespace kolo

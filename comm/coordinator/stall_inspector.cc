@@ -61,14 +61,14 @@ std::string quote(const std::map<std::string, RankSet>& ranks_by_text, std::stri
 StallInspector::StallInspector(int world_size, const Limits& limits)
     : world_size_(static_cast<std::size_t>(world_size)), limits_(limits) {}
 
-void StallInspector::stalled(const Topic& topic) { stalled_.insert(topic); }
+void StallInspector::stalled(const ProposalKey& key) { stalled_.insert(key); }
 
-void StallInspector::conflict(const Topic& topic) { conflicts_.push_back(topic); }
+void StallInspector::conflict(const ProposalKey& key) { conflicts_.push_back(key); }
 
-void StallInspector::forget(std::uint64_t key) {
+void StallInspector::forget(std::uint64_t hash) {
   suspects_.clear();
-  std::erase_if(rejected_, [&](const Topic& topic) { return topic.key == key; });
-  std::erase_if(stalls_, [&](const auto& stall) { return stall.first.key == key; });
+  std::erase_if(rejected_, [&](const ProposalKey& key) { return key.hash == hash; });
+  std::erase_if(stalls_, [&](const auto& stall) { return stall.first.hash == hash; });
 }
 
 void StallInspector::tick(TimePoint now) {
@@ -82,33 +82,34 @@ std::optional<Frame> StallInspector::next_query(TimePoint now) {
   asked_.clear();
   Frame query{.kind = FrameKind::kQuery, .least = ++query_};
   if (!conflicts_.empty()) {
-    query.topic = conflicts_.front();
-    conflict_ = query.topic;
+    query.key = conflicts_.front();
+    conflict_ = query.key;
     conflicts_.pop_front();
     return query;
   }
   is_due_ = false;
   is_complaint_ = !stalled_.empty();
   // A rank keeps no list of ended iterations, so it is told which ones to report.
-  const auto ask = [&](const Topic& topic) {
-    if (is_bucket_key(topic.key)) asked_.insert(topic);
+  const auto ask = [&](const ProposalKey& key) {
+    if (is_bucket_hash(key.hash)) asked_.insert(key);
   };
-  for (const Topic& topic : std::exchange(stalled_, {})) ask(topic);
-  for (const Topic& topic : blocked_) ask(topic);
-  for (const Suspect& suspect : suspects_) std::ranges::for_each(suspect.topics, ask);
-  query.topics.assign(asked_.begin(), asked_.end());
+  for (const ProposalKey& key : std::exchange(stalled_, {})) ask(key);
+  for (const ProposalKey& key : blocked_) ask(key);
+  for (const Suspect& suspect : suspects_) std::ranges::for_each(suspect.keys, ask);
+  query.keys.assign(asked_.begin(), asked_.end());
   return query;
 }
 
-std::optional<StallInspector::Finding> StallInspector::report(JointReport report, TimePoint now) {
+std::optional<StallInspector::Finding> StallInspector::report(AggregatedReport report,
+                                                              TimePoint now) {
   if (!std::exchange(asking_, false)) return std::nullopt;
   report_ = std::move(report);
   for (AlikeRanks& ranks : report_.alike) {
     std::erase_if(ranks.pending,
-                  [&](const PendingTopic& entry) { return rejected_.contains(entry.topic); });
+                  [&](const PendingKey& entry) { return rejected_.contains(entry.key); });
   }
   std::optional<Finding> finding = conclude(now);
-  if (finding) rejected_.insert(finding->topics.begin(), finding->topics.end());
+  if (finding) rejected_.insert(finding->keys.begin(), finding->keys.end());
   return finding;
 }
 
@@ -116,8 +117,8 @@ std::optional<StallInspector::Finding> StallInspector::conclude(TimePoint now) {
   if (conflict_) return explain_conflict(*std::exchange(conflict_, std::nullopt));
   blocked_.clear();
   for (const AlikeRanks& ranks : report_.alike) {
-    for (const PendingTopic& entry : ranks.pending) {
-      if (entry.blocking) blocked_.insert(entry.topic);
+    for (const PendingKey& entry : ranks.pending) {
+      if (entry.blocking) blocked_.insert(entry.key);
     }
   }
   confirm_at_.reset();
@@ -130,55 +131,55 @@ std::optional<StallInspector::Finding> StallInspector::conclude(TimePoint now) {
   } else if (is_confirmed(suspicion, now)) {
     finding = explain(suspicion);
   }
-  // Topics without complaints have not been asked about yet.
+  // Proposals without complaints have not been asked about yet.
   if (is_complaint_ && !finding &&
       std::any_of(blocked_.begin(), blocked_.end(),
-                  [&](const Topic& t) { return is_bucket_key(t.key) && !asked_.contains(t); })) {
+                  [&](const auto& t) { return is_bucket_hash(t.hash) && !asked_.contains(t); })) {
     confirm_at_ = now;
   }
   return finding;
 }
 
-const PendingTopic* StallInspector::find_pending(const AlikeRanks& ranks, const Topic& topic) {
-  const auto entry = std::ranges::lower_bound(ranks.pending, topic, {}, &PendingTopic::topic);
-  return entry != ranks.pending.end() && entry->topic == topic ? &*entry : nullptr;
+const PendingKey* StallInspector::find_pending(const AlikeRanks& ranks, const ProposalKey& key) {
+  const auto entry = std::ranges::lower_bound(ranks.pending, key, {}, &PendingKey::key);
+  return entry != ranks.pending.end() && entry->key == key ? &*entry : nullptr;
 }
 
-bool StallInspector::waits(const AlikeRanks& ranks, const Topic& topic) {
-  const PendingTopic* entry = find_pending(ranks, topic);
+bool StallInspector::waits(const AlikeRanks& ranks, const ProposalKey& key) {
+  const PendingKey* entry = find_pending(ranks, key);
   return entry != nullptr && entry->blocking;
 }
 
-bool StallInspector::has_submitted(const AlikeRanks& ranks, const Topic& topic) const {
-  if (find_pending(ranks, topic) != nullptr) return true;
-  if (report_.unknown_from && topic >= *report_.unknown_from) return true;
+bool StallInspector::has_submitted(const AlikeRanks& ranks, const ProposalKey& key) const {
+  if (find_pending(ranks, key) != nullptr) return true;
+  if (report_.unknown_from && key >= *report_.unknown_from) return true;
   // A bucket's iteration may have ended at a rank that was not asked about it.
-  return is_bucket_key(topic.key) && !asked_.contains(topic);
+  return is_bucket_hash(key.hash) && !asked_.contains(key);
 }
 
-RankSet StallInspector::ranks_waiting(const Topic& topic) const {
+RankSet StallInspector::ranks_waiting(const ProposalKey& key) const {
   RankSet waiting;
   for (const AlikeRanks& ranks : report_.alike) {
-    if (waits(ranks, topic)) waiting.add(ranks.ranks);
+    if (waits(ranks, key)) waiting.add(ranks.ranks);
   }
   return waiting;
 }
 
-RankSet StallInspector::ranks_without(const Topic& topic) const {
+RankSet StallInspector::ranks_without(const ProposalKey& key) const {
   RankSet missing;
   for (const AlikeRanks& ranks : report_.alike) {
-    if (!has_submitted(ranks, topic)) missing.add(ranks.ranks);
+    if (!has_submitted(ranks, key)) missing.add(ranks.ranks);
   }
   return missing;
 }
 
 // --- Disagreement -------------------------------------------------------------------------------
 
-StallInspector::Finding StallInspector::explain_conflict(const Topic& topic) const {
+StallInspector::Finding StallInspector::explain_conflict(const ProposalKey& key) const {
   std::vector<std::pair<const RankSet*, std::vector<std::string>>> lines;
   std::size_t longest = 0;
   for (const AlikeRanks& ranks : report_.alike) {
-    if (const PendingTopic* entry = find_pending(ranks, topic)) {
+    if (const PendingKey* entry = find_pending(ranks, key)) {
       lines.emplace_back(&ranks.ranks, lines_of(entry->text));
       longest = std::max(longest, lines.back().second.size());
     }
@@ -190,7 +191,7 @@ StallInspector::Finding StallInspector::explain_conflict(const Topic& topic) con
       ranks_by_line[i < text.size() ? text[i] : "nothing more"].add(*ranks);
     }
   }
-  return {{topic},
+  return {{key},
           Error{.code = ErrorCode::kMismatch,
                 .verb = "agree",
                 .bucket = common_tensor(ranks_by_line),
@@ -199,10 +200,10 @@ StallInspector::Finding StallInspector::explain_conflict(const Topic& topic) con
 }
 
 StallInspector::Suspicion StallInspector::find_disagreement() const {
-  using Use = std::pair<const AlikeRanks*, const PendingTopic*>;
+  using Use = std::pair<const AlikeRanks*, const PendingKey*>;
   std::map<std::uint64_t, std::vector<Use>> uses;  // by sequence
   for (const AlikeRanks& ranks : report_.alike) {
-    for (const PendingTopic& entry : ranks.pending) {
+    for (const PendingKey& entry : ranks.pending) {
       if (entry.sequence != 0) uses[entry.sequence].emplace_back(&ranks, &entry);
     }
   }
@@ -210,14 +211,14 @@ StallInspector::Suspicion StallInspector::find_disagreement() const {
   for (const auto& [sequence, entries] : uses) {
     for (const auto& [ranks, entry] : entries) {
       for (const auto& [other_ranks, other] : entries) {
-        const bool is_same = other->topic == entry->topic;
-        if (is_same ? first_line(other->text) == first_line(entry->text)
-                    : has_submitted(*other_ranks, entry->topic) ||
-                          has_submitted(*ranks, other->topic)) {
+        const bool is_same = other->key == entry->key;
+        if (is_same
+                ? first_line(other->text) == first_line(entry->text)
+                : has_submitted(*other_ranks, entry->key) || has_submitted(*ranks, other->key)) {
           continue;
         }
-        suspicion.pending[ranks].insert(entry->topic);
-        suspicion.pending[other_ranks].insert(other->topic);
+        suspicion.pending[ranks].insert(entry->key);
+        suspicion.pending[other_ranks].insert(other->key);
       }
     }
   }
@@ -227,16 +228,16 @@ StallInspector::Suspicion StallInspector::find_disagreement() const {
 // --- Deadlock -----------------------------------------------------------------------------------
 
 StallInspector::Suspicion StallInspector::find_deadlock() const {
-  Suspicion stuck;  // topics that all threads of some ranks wait for
+  Suspicion stuck;  // proposals that all threads of some ranks wait for
   for (const AlikeRanks& ranks : report_.alike) {
     if (!ranks.all_wait) continue;
-    for (const PendingTopic& entry : ranks.pending) {
-      if (entry.blocking) stuck.pending[&ranks].insert(entry.topic);
+    for (const PendingKey& entry : ranks.pending) {
+      if (entry.blocking) stuck.pending[&ranks].insert(entry.key);
     }
   }
-  const auto is_hopeless = [&](const Topic& topic) {
+  const auto is_hopeless = [&](const ProposalKey& key) {
     return std::any_of(stuck.pending.begin(), stuck.pending.end(),
-                       [&](const auto& other) { return !has_submitted(*other.first, topic); });
+                       [&](const auto& other) { return !has_submitted(*other.first, key); });
   };
   // The remaining set is the largest in which no rank can proceed.
   while (std::erase_if(stuck.pending, [&](const auto& ranks) {
@@ -249,12 +250,12 @@ StallInspector::Suspicion StallInspector::find_deadlock() const {
 /// Whether an inquiry long enough ago showed the same for each of these ranks.
 bool StallInspector::is_confirmed(const Suspicion& suspicion, TimePoint now) {
   std::vector<Suspect> suspects;
-  for (const auto& [ranks, topics] : suspicion.pending) suspects.push_back({ranks->ranks, topics});
+  for (const auto& [ranks, keys] : suspicion.pending) suspects.push_back({ranks->ranks, keys});
   const bool is_same = suspects_disagree_ == suspicion.is_disagreement &&
                        std::ranges::all_of(suspects, [&](const Suspect& suspect) {
                          RankSet before;
                          for (const Suspect& other : suspects_) {
-                           if (other.topics == suspect.topics) before.add(other.ranks);
+                           if (other.keys == suspect.keys) before.add(other.ranks);
                          }
                          return before.lists(suspect.ranks);
                        });
@@ -270,12 +271,12 @@ bool StallInspector::is_confirmed(const Suspicion& suspicion, TimePoint now) {
 }
 
 StallInspector::Finding StallInspector::explain(const Suspicion& suspicion) const {
-  std::set<Topic> rejected;
+  std::set<ProposalKey> rejected;
   std::map<std::string, std::set<const AlikeRanks*>> kinds_by_text;
-  for (const auto& [ranks, topics] : suspicion.pending) {
-    for (const Topic& topic : topics) {
-      kinds_by_text[first_line(find_pending(*ranks, topic)->text)].insert(ranks);
-      rejected.insert(topic);
+  for (const auto& [ranks, keys] : suspicion.pending) {
+    for (const ProposalKey& key : keys) {
+      kinds_by_text[first_line(find_pending(*ranks, key)->text)].insert(ranks);
+      rejected.insert(key);
     }
   }
   std::map<std::string, RankSet> ranks_by_text;
@@ -296,14 +297,14 @@ StallInspector::Finding StallInspector::explain(const Suspicion& suspicion) cons
 
 // --- Stalls -------------------------------------------------------------------------------------
 
-/// Whether a rank that waits for `topic` and a rank that has not submitted it wait for each other.
-bool StallInspector::is_crossed(const Topic& topic) const {
-  const auto waits_for = [&](const AlikeRanks& ranks) { return waits(ranks, topic); };
+/// Whether a rank that waits for `key` and a rank that has not submitted it wait for each other.
+bool StallInspector::is_crossed(const ProposalKey& key) const {
+  const auto waits_for = [&](const AlikeRanks& ranks) { return waits(ranks, key); };
   return std::ranges::any_of(report_.alike, [&](const AlikeRanks& missing) {
-    if (has_submitted(missing, topic)) return false;
-    return std::ranges::any_of(missing.pending, [&](const PendingTopic& other) {
+    if (has_submitted(missing, key)) return false;
+    return std::ranges::any_of(missing.pending, [&](const PendingKey& other) {
       return other.blocking && std::ranges::any_of(report_.alike, [&](const AlikeRanks& ranks) {
-               return waits_for(ranks) && !has_submitted(ranks, other.topic);
+               return waits_for(ranks) && !has_submitted(ranks, other.key);
              });
     });
   });
@@ -319,18 +320,18 @@ bool StallInspector::is_table_due(TimePoint now) const {
   });
 }
 
-/// All topics waited for in vain, the longest wait first.
+/// All proposals waited for in vain, the longest wait first.
 std::string StallInspector::make_table(TimePoint now) {
   std::vector<StalledTensor> tensors;
   Duration longest{};
-  for (auto& [topic, stall] : stalls_) {
+  for (auto& [key, stall] : stalls_) {
     stall.is_in_table = true;
     longest = std::max(longest, now - stall.since);
     tensors.push_back(
-        {.text = text_of(topic),
+        {.text = text_of(key),
          .age = std::chrono::duration_cast<std::chrono::milliseconds>(now - stall.since),
-         .waiting = ranks_waiting(topic),
-         .missing = ranks_without(topic)});
+         .waiting = ranks_waiting(key),
+         .missing = ranks_without(key)});
   }
   next_table_ = later(now, longest);
   std::ranges::stable_sort(tensors, std::ranges::greater{}, &StalledTensor::age);
@@ -341,7 +342,7 @@ std::string StallInspector::make_table(TimePoint now) {
       continue;
     }
     std::vector<std::string> waits_for;
-    for (const PendingTopic& pending : ranks.pending) {
+    for (const PendingKey& pending : ranks.pending) {
       if (pending.blocking) waits_for.push_back(first_line(pending.text));
     }
     missing.count += ranks.ranks.count();
@@ -353,24 +354,24 @@ std::string StallInspector::make_table(TimePoint now) {
          (report_.mute.empty() || left_out.empty() ? left_out : "\n " + left_out);
 }
 
-/// The name of a topic that some ranks wait for.
-std::string StallInspector::text_of(const Topic& topic) const {
+/// The name of a proposal that some ranks wait for.
+std::string StallInspector::text_of(const ProposalKey& key) const {
   for (const AlikeRanks& ranks : report_.alike) {
-    if (waits(ranks, topic)) return first_line(find_pending(ranks, topic)->text);
+    if (waits(ranks, key)) return first_line(find_pending(ranks, key)->text);
   }
   return {};
 }
 
 /// "rank 0 waits for 'a', which rank 1 has not submitted; ...".
-std::string StallInspector::describe_stalls(const std::vector<Topic>& topics) const {
+std::string StallInspector::describe_stalls(const std::vector<ProposalKey>& keys) const {
   std::string text;
-  for (std::size_t i = 0; i < topics.size(); ++i) {
+  for (std::size_t i = 0; i < keys.size(); ++i) {
     if (i > 0) text += "; ";
     if (i == kMostGroupsQuoted) return text + "..." + ranks_unheard();
-    const RankSet waiting = ranks_waiting(topics[i]);
-    const RankSet missing = ranks_without(topics[i]);
+    const RankSet waiting = ranks_waiting(keys[i]);
+    const RankSet missing = ranks_without(keys[i]);
     text += fmt::format("{} {} for {}, which {} {} not submitted", ranks_text(waiting),
-                        waiting.count() == 1 ? "waits" : "wait", text_of(topics[i]),
+                        waiting.count() == 1 ? "waits" : "wait", text_of(keys[i]),
                         ranks_text(missing), missing.count() == 1 ? "has" : "have");
   }
   return text + ranks_unheard();
@@ -394,37 +395,37 @@ std::string StallInspector::ranks_unheard() const {
 }
 
 std::optional<StallInspector::Finding> StallInspector::follow_stalls(TimePoint now) {
-  const std::map<Topic, Stall> before = std::exchange(stalls_, {});
-  std::vector<Topic> crossed, forgotten, late;
+  const std::map<ProposalKey, Stall> before = std::exchange(stalls_, {});
+  std::vector<ProposalKey> crossed, forgotten, late;
   bool is_news = false;
-  for (const Topic& topic : blocked_) {
-    const bool is_missing = !ranks_without(topic).is_empty();
+  for (const ProposalKey& key : blocked_) {
+    const bool is_missing = !ranks_without(key).is_empty();
     if (!is_missing && report_.mute.empty()) continue;
-    const auto known = before.find(topic);
+    const auto known = before.find(key);
     Stall stall = known == before.end() ? Stall{.since = asked_at_} : known->second;
-    if (is_missing && asked_at_ - stall.since >= limits_.stall_after) late.push_back(topic);
+    if (is_missing && asked_at_ - stall.since >= limits_.stall_after) late.push_back(key);
     if (!is_missing) {
       stall.crossed_since.reset();
-    } else if (!is_crossed(topic)) {
+    } else if (!is_crossed(key)) {
       stall.crossed_since.reset();
       const bool is_long = (now - stall.since) / kPeriodsBeforeNote >= limits_.confirm_after;
       if (!stall.is_noted && is_long) {
         stall.is_noted = true;
-        forgotten.push_back(topic);
+        forgotten.push_back(key);
       }
     } else {
-      crossed.push_back(topic);
+      crossed.push_back(key);
       if (!stall.crossed_since) stall.crossed_since = now;
       const bool is_lasting = now - *stall.crossed_since >= limits_.confirm_after;
       if (!stall.is_warned && is_lasting) is_news = stall.is_warned = true;
       if (!stall.is_warned) confirm_at_ = later(*stall.crossed_since, limits_.confirm_after);
     }
-    stalls_.emplace(topic, stall);
+    stalls_.emplace(key, stall);
   }
   if (!late.empty()) {
-    for (const Topic& topic : late) stalls_.erase(topic);
+    for (const ProposalKey& key : late) stalls_.erase(key);
     const double seconds = std::chrono::duration<double>(limits_.stall_after).count();
-    const auto text = [this](const Topic& topic) { return text_of(topic); };
+    const auto text = [this](const ProposalKey& key) { return text_of(key); };
     return Finding{late, Error{.code = ErrorCode::kStall,
                                .verb = "agree",
                                .bucket = common_tensor(late, text),

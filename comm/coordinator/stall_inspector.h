@@ -15,14 +15,14 @@
 namespace kolo {
 
 /// Decides at the root whether ranks that make no progress can ever proceed. It asks all ranks for
-/// their pending topics and judges the combined report. Pure state machine.
+/// their pending proposals and judges the combined report. Pure state machine.
 ///
 ///   disagreement   Ranks have submitted one name with different signatures, or have different
 ///                  operations at one place of an order that they keep: an error at once.
 ///   deadlock       In each rank of a set every thread that uses the runtime waits, and everything
 ///                  it waits for is missing at another rank of the set. Nothing can come any more:
 ///                  an error that quotes what each of these ranks waits for.
-///   stall          A thread waits for a topic that some ranks have not submitted, but can. If
+///   stall          A thread waits for a proposal that some ranks have not submitted, but can. If
 ///                  those ranks wait for something else, all ranks log a warning; if they are
 ///                  merely busy, the root logs one after `kPeriodsBeforeNote` times
 ///                  `confirm_after`. After `warn_after`, or when a rank that may lack it does not
@@ -32,8 +32,8 @@ namespace kolo {
 /// The reports of one inquiry do not describe one instant. Except for a conflict that the
 /// negotiator has found, a suspicion therefore counts only if a second inquiry, begun
 /// `confirm_after` later, shows the same: then there was an instant at which all of it held. Ranks
-/// and topics omitted from the bounded report, and mute ranks, never count as lacking a topic or as
-/// stuck.
+/// and proposals omitted from the bounded report, and mute ranks, never count as lacking a proposal
+/// or as stuck.
 class StallInspector {
  public:
   struct Limits {
@@ -44,9 +44,9 @@ class StallInspector {
 
   StallInspector(int world_size, const Limits& limits);
 
-  /// Topics to reject, and the reason.
+  /// Proposals to reject, and the reason.
   struct Finding {
-    std::vector<Topic> topics;
+    std::vector<ProposalKey> keys;
     Error error;
   };
   struct Warning {
@@ -54,12 +54,12 @@ class StallInspector {
     bool is_for_all_ranks = false;
   };
 
-  /// A rank reports that `topic` makes no progress; cheap to call again.
-  void stalled(const Topic& topic);
-  /// All ranks have proposed `topic`, with different fingerprints.
-  void conflict(const Topic& topic);
-  /// Forgets topics with this key.
-  void forget(std::uint64_t key);
+  /// A rank reports that `key` makes no progress; cheap to call again.
+  void stalled(const ProposalKey& key);
+  /// All ranks have proposed `key`, with different fingerprints.
+  void conflict(const ProposalKey& key);
+  /// Forgets proposals with this hash.
+  void forget(std::uint64_t hash);
   /// Advances time: a suspicion may be due for its second inquiry.
   void tick(TimePoint now);
 
@@ -71,7 +71,7 @@ class StallInspector {
   std::optional<Frame> next_query(TimePoint now);
 
   /// Takes the combined answer to the open inquiry. Returns a finding if the answer proves one.
-  std::optional<Finding> report(JointReport report, TimePoint now);
+  std::optional<Finding> report(AggregatedReport report, TimePoint now);
 
   std::optional<Warning> take_warning() { return std::exchange(warning_, std::nullopt); }
   static constexpr int kPeriodsBeforeNote = 10;
@@ -80,66 +80,67 @@ class StallInspector {
   bool is_busy() const { return asking_ || confirm_at_.has_value(); }
 
  private:
-  /// Topics that some ranks have pending although other ranks will never submit them.
+  /// Proposals that some ranks have pending although other ranks will never submit them.
   struct Suspicion {
-    std::map<const AlikeRanks*, std::set<Topic>> pending = {};  // from the report of the last
-                                                                // inquiry
+    std::map<const AlikeRanks*, std::set<ProposalKey>> pending = {};  // from the report of the last
+                                                                      // inquiry
     bool is_disagreement = false;
   };
   /// A suspicion in a form that can be compared with a later report.
   struct Suspect {
     RankSet ranks;
-    std::set<Topic> topics;
+    std::set<ProposalKey> keys;
   };
-  /// A topic that ranks wait for and that is missing at other ranks, or possibly at mute ones.
+  /// A proposal that ranks wait for and that is missing at other ranks, or possibly at mute ones.
   struct Stall {
     TimePoint since;
-    std::optional<TimePoint> crossed_since = {};  // the ranks that lack it wait for another topic
-    bool is_noted = false;                        // logged as waiting for busy ranks
-    bool is_warned = false;                       // logged as crossed
-    bool is_in_table = false;                     // appears in a logged table
+    std::optional<TimePoint> crossed_since =
+        {};                    // the ranks that lack it wait for another proposal
+    bool is_noted = false;     // logged as waiting for busy ranks
+    bool is_warned = false;    // logged as crossed
+    bool is_in_table = false;  // appears in a logged table
   };
 
   std::optional<Finding> conclude(TimePoint now);
-  Finding explain_conflict(const Topic& topic) const;
+  Finding explain_conflict(const ProposalKey& key) const;
   Suspicion find_disagreement() const;
   Suspicion find_deadlock() const;
   bool is_confirmed(const Suspicion& suspicion, TimePoint now);
   Finding explain(const Suspicion& suspicion) const;
   std::optional<Finding> follow_stalls(TimePoint now);
-  bool is_crossed(const Topic& topic) const;
+  bool is_crossed(const ProposalKey& key) const;
   bool is_table_due(TimePoint now) const;
   std::string make_table(TimePoint now);
-  std::string describe_stalls(const std::vector<Topic>& topics) const;
-  std::string text_of(const Topic& topic) const;
+  std::string describe_stalls(const std::vector<ProposalKey>& keys) const;
+  std::string text_of(const ProposalKey& key) const;
   std::string ranks_left_out() const;
   std::string ranks_unheard() const;
-  bool has_submitted(const AlikeRanks& ranks, const Topic& topic) const;
-  static const PendingTopic* find_pending(const AlikeRanks& ranks, const Topic& topic);
-  static bool waits(const AlikeRanks& ranks, const Topic& topic);
-  RankSet ranks_waiting(const Topic& topic) const;
-  RankSet ranks_without(const Topic& topic) const;
+  bool has_submitted(const AlikeRanks& ranks, const ProposalKey& key) const;
+  static const PendingKey* find_pending(const AlikeRanks& ranks, const ProposalKey& key);
+  static bool waits(const AlikeRanks& ranks, const ProposalKey& key);
+  RankSet ranks_waiting(const ProposalKey& key) const;
+  RankSet ranks_without(const ProposalKey& key) const;
 
   std::size_t world_size_;
   Limits limits_;
-  std::set<Topic> stalled_;
-  std::deque<Topic> conflicts_;
-  std::optional<Topic> conflict_;  // for the open inquiry
+  std::set<ProposalKey> stalled_;
+  std::deque<ProposalKey> conflicts_;
+  std::optional<ProposalKey> conflict_;  // for the open inquiry
   std::uint64_t query_ = 0;
   bool asking_ = false;
-  TimePoint asked_at_{};  // time of the last inquiry: reported topics were pending then
+  TimePoint asked_at_{};  // time of the last inquiry: reported proposals were pending then
   bool is_due_ = false;
   bool is_complaint_ = false;      // whether a complaint caused the open inquiry
-  std::set<Topic> asked_;          // topics of buckets that the open inquiry asks about
-  std::set<Topic> blocked_;        // topics with waiting threads in the last inquiry
-  JointReport report_;             // of the last inquiry
+  std::set<ProposalKey> asked_;    // proposals of buckets that the open inquiry asks about
+  std::set<ProposalKey> blocked_;  // proposals with waiting threads in the last inquiry
+  AggregatedReport report_;        // of the last inquiry
   std::vector<Suspect> suspects_;  // of the last inquiry
   bool suspects_disagree_ = false;
   TimePoint suspected_since_{};
   std::optional<TimePoint> confirm_at_;
-  std::map<Topic, Stall> stalls_;
-  TimePoint next_table_{};    // next table for stalls that a table has shown
-  std::set<Topic> rejected_;  // their kReject frames may still be in flight
+  std::map<ProposalKey, Stall> stalls_;
+  TimePoint next_table_{};          // next table for stalls that a table has shown
+  std::set<ProposalKey> rejected_;  // their kReject frames may still be in flight
   std::optional<Warning> warning_;
 };
 

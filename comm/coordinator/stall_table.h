@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/coordinator/joint_report.h"
-#include "comm/coordinator/last_act.h"
+#include "comm/coordinator/aggregated_report.h"
+#include "comm/coordinator/last_activity.h"
 #include "comm/coordinator/rank_set.h"
 
 namespace kolo {
@@ -23,7 +23,7 @@ struct StalledTensor {
 /// A rank that has not submitted a stalled tensor.
 struct MissingRank {
   int rank = 0;
-  LastAct last = {};
+  ActivitySnapshot last = {};
   std::vector<std::string> waits_for = {};  ///< Tensors, each described in one line.
 };
 

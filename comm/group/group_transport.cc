@@ -78,7 +78,7 @@ void GroupTransport::abandon(const Tag& first) { below().abandon(tag_at(rank_, r
 
 void GroupTransport::send_control(int peer, std::span<const std::byte> bytes) {
   if (closed_) return;
-  ControlSwitch::address(at(members_.places, peer).inbox, bytes, framed_);
+  ControlDemux::address(at(members_.places, peer).inbox, bytes, framed_);
   below().send_control(at(members_.ranks, peer), framed_);
 }
 

@@ -14,9 +14,9 @@ namespace kolo {
 /// Where the resources of a group are located at one of its members. Each member chooses its own
 /// locations, so they need not match between members.
 struct GroupPlace {
-  ControlSwitch::Number inbox = 0;  ///< Receives its control frames.
-  std::uint32_t first_bucket = 0;   ///< First bucket number in the tags of messages to this member.
-  std::uint64_t arena_offset = 0;   ///< Start of its flags, counters and data; page-aligned.
+  ControlDemux::Number inbox = 0;  ///< Receives its control frames.
+  std::uint32_t first_bucket = 0;  ///< First bucket number in the tags of messages to this member.
+  std::uint64_t arena_offset = 0;  ///< Start of its flags, counters and data; page-aligned.
 
   friend bool operator==(const GroupPlace&, const GroupPlace&) = default;
 };

@@ -63,9 +63,9 @@ T from_float(float value) {
 }
 
 template <typename T>
-T neutral(Neutral which) {
-  if (which == Neutral::kOne) return from_float<T>(1);
-  const bool is_highest = which == Neutral::kHighest;
+T identity(Identity which) {
+  if (which == Identity::kOne) return from_float<T>(1);
+  const bool is_highest = which == Identity::kHighest;
   if constexpr (std::is_integral_v<T>) {
     return is_highest ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest();
   } else {
@@ -76,15 +76,15 @@ T neutral(Neutral which) {
 
 }  // namespace
 
-void fill_neutral(const BufferView& target, ReduceOp op) {
+void fill_identity(const BufferView& target, ReduceOp op) {
   if (target.count == 0) return;
-  const Neutral which = traits_of(op).neutral;
-  if (which == Neutral::kZero || which == Neutral::kAllBits) {
-    std::memset(target.data, which == Neutral::kZero ? 0 : 0xFF, target.bytes());
+  const Identity which = traits_of(op).identity;
+  if (which == Identity::kZero || which == Identity::kAllBits) {
+    std::memset(target.data, which == Identity::kZero ? 0 : 0xFF, target.bytes());
     return;
   }
   visit_dtype(target.dtype, [&]<typename T>(std::type_identity<T>) {
-    std::fill_n(static_cast<T*>(target.data), target.count, neutral<T>(which));
+    std::fill_n(static_cast<T*>(target.data), target.count, identity<T>(which));
   });
 }
 

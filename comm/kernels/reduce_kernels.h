@@ -78,7 +78,7 @@ const char* kernel_target();
 ///
 /// Before:  the dtype is one of `kNumberDTypes`, and `op` takes it.
 /// Threads: pure; any.
-void fill_neutral(const BufferView& target, ReduceOp op);
+void fill_identity(const BufferView& target, ReduceOp op);
 
 /// Rows of a list in groups: group i has the rows positions[ends[i - 1]] to positions[ends[i] - 1],
 /// at least one. Without positions, group i is just row i.

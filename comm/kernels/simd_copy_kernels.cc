@@ -79,7 +79,7 @@ bool convert_lanes(void* dst, const void* src, std::size_t count, double scale, 
   }
   for_each_block(i, count, 4 * hn::Lanes(full), sizeof(*out), [&](std::size_t end) HWY_ATTR {
     // When converting to narrower elements, more is read than written, and reading takes the time.
-    if constexpr (sizeof(*out) >= sizeof(*in)) own_lines(out + i, out + end);
+    if constexpr (sizeof(*out) >= sizeof(*in)) prefetch_for_write(out + i, out + end);
     i = convert_steps<To, From, 4>(full, out, in, i, end, hn::Set(full, factor));
   });
   i = convert_steps<To, From, 1>(full, out, in, i, count, hn::Set(full, factor));
@@ -163,8 +163,8 @@ bool exchange_on_target(void* out, void* slot, const void* in, std::size_t bytes
     hwy::FlushStream();
   }
   for_each_block(i, bytes, 4 * hn::Lanes(full), 1, [&](std::size_t end) HWY_ATTR {
-    own_lines(through + i, through + end);
-    own_lines(to + i, to + end);
+    prefetch_for_write(through + i, through + end);
+    prefetch_for_write(to + i, to + end);
     i = exchange_steps<4>(full, to, through, from, i, end, cached(full));
   });
   i = exchange_steps<1>(full, to, through, from, i, bytes, cached(full));

@@ -28,7 +28,7 @@ inline constexpr std::size_t kOwnedBytes = 1024;
 
 /// Prefetches the lines of [begin, end) for writing. Stores alone keep fewer lines in flight: lines
 /// last read by another core then arrive at half the rate.
-inline void own_lines(const void* begin, const void* end) {
+inline void prefetch_for_write(const void* begin, const void* end) {
   constexpr std::size_t kLine = 64;
   for (auto* line = static_cast<const std::byte*>(begin); line < end; line += kLine) {
 #if defined(__x86_64__)

@@ -160,7 +160,7 @@ std::uint16_t from_wire_lanes(float* to, const std::uint16_t* from, std::size_t 
 }
 
 struct Cached {
-  static void own(float* begin, float* end) { own_lines(begin, end); }
+  static void own(float* begin, float* end) { prefetch_for_write(begin, end); }
   template <class D>
   static void put(D d, hn::Vec<D> v, float* to) {
     hn::StoreU(v, d, to);

@@ -241,10 +241,10 @@ bool Messages::receive(int peer, const Frame& frame) {
       recalled(peer, frame);
       return true;
     case FrameKind::kAsk:
-      give(peer, {.kind = FrameKind::kNothing, .topic = frame.topic});
+      give(peer, {.kind = FrameKind::kNothing, .key = frame.key});
       return true;
     case FrameKind::kNothing:
-      peers_[peer].silent = frame.topic;
+      peers_[peer].silent = frame.key;
       return true;
     default:
       break;

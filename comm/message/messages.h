@@ -75,7 +75,8 @@ class Messages final : public MessageFrames {
   /// fails the calls that they will not. Joined ranks vote on `join`; closed ranks stay closed.
   /// This rank has not joined, but may have closed. Call it repeatedly. Before: `joined`, which
   /// includes the closed ranks, is not empty.
-  void end_hopeless(const std::set<int>& joined, const std::set<int>& closed, const Topic& join);
+  void end_hopeless(const std::set<int>& joined, const std::set<int>& closed,
+                    const ProposalKey& join);
 
   /// Appends the ranks that pending calls wait for.
   void append_awaited_peers(std::vector<int>& peers) const;
@@ -100,7 +101,7 @@ class Messages final : public MessageFrames {
   struct Unanswered {
     std::uint64_t number = 0;
     std::shared_ptr<Message> message;
-    std::optional<Topic> recalled = {};  // the join for which it was recalled
+    std::optional<ProposalKey> recalled = {};  // the join for which it was recalled
   };
   /// State concerning another rank, or this rank itself.
   struct Peer {
@@ -108,10 +109,11 @@ class Messages final : public MessageFrames {
     std::size_t room = kRoom;       // bytes that may be sent there unsolicited
     std::size_t owed = 0;           // received bytes of unsolicited messages that it has not been
                                     // told of
-    std::deque<Unanswered> unanswered;  // sends on demand, by number
-    std::optional<Topic> asked = {};    // the last join for which it was asked whether it still
-                                        // sends
-    std::optional<Topic> silent = {};   // the last join for which it answered that it sends nothing
+    std::deque<Unanswered> unanswered;      // sends on demand, by number
+    std::optional<ProposalKey> asked = {};  // the last join for which it was asked whether it still
+                                            // sends
+    std::optional<ProposalKey> silent =
+        {};  // the last join for which it answered that it sends nothing
   };
   /// A data message in flight.
   struct Transfer {
@@ -136,8 +138,8 @@ class Messages final : public MessageFrames {
   bool taken(int peer, std::uint64_t number);
   void refused(int peer, std::uint64_t number, const Error& error);
   bool make_room(int peer, std::uint64_t bytes);
-  void recall(const std::set<int>& joined, const std::set<int>& closed, const Topic& join);
-  bool is_silent(int peer, const Topic& join);
+  void recall(const std::set<int>& joined, const std::set<int>& closed, const ProposalKey& join);
+  bool is_silent(int peer, const ProposalKey& join);
   void recalled(int peer, const Frame& frame);
   Error hopeless(const Message& receive, const std::set<int>& closed) const;
   void owe(int peer, std::size_t bytes);

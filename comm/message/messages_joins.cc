@@ -12,7 +12,7 @@
 namespace kolo {
 
 void Messages::end_hopeless(const std::set<int>& joined, const std::set<int>& closed,
-                            const Topic& join) {
+                            const ProposalKey& join) {
   has_closed_ = closed.contains(transport_.rank());
   recall(joined, closed, join);
   const auto is_hopeless = [&](const Message& receive) {
@@ -36,7 +36,8 @@ void Messages::end_hopeless(const std::set<int>& joined, const std::set<int>& cl
 }
 
 /// Recalls sends that wait for receives that will not come.
-void Messages::recall(const std::set<int>& joined, const std::set<int>& closed, const Topic& join) {
+void Messages::recall(const std::set<int>& joined, const std::set<int>& closed,
+                      const ProposalKey& join) {
   for (auto& [peer, state] : peers_) {
     if (!joined.contains(peer)) continue;
     // Sends to this rank itself are refused at once and so leave the list.
@@ -48,17 +49,17 @@ void Messages::recall(const std::set<int>& joined, const std::set<int>& closed, 
       numbers.push_back(waits.number);
     }
     for (const std::uint64_t number : numbers) {
-      give(peer, {.kind = FrameKind::kRecall, .topic = join, .least = number});
+      give(peer, {.kind = FrameKind::kRecall, .key = join, .least = number});
     }
   }
 }
 
 /// Whether all messages that `peer` sent before it joined have arrived.
-bool Messages::is_silent(int peer, const Topic& join) {
+bool Messages::is_silent(int peer, const ProposalKey& join) {
   Peer& from = peers_[peer];
   if (from.asked != join) {
     from.asked = join;
-    give(peer, {.kind = FrameKind::kAsk, .topic = join});
+    give(peer, {.kind = FrameKind::kAsk, .key = join});
   }
   return from.silent == join;
 }

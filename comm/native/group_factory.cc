@@ -6,7 +6,7 @@
 
 #if KOLO_NCCL
 #include "comm/device/cuda_device.h"
-#include "comm/native/nccl_group.h"
+#include "comm/native/nccl_device_communicator.h"
 #endif
 
 namespace kolo {
@@ -27,14 +27,14 @@ int gpu_index(const Device& device) {
 
 std::string introduce_groups(int rank, const Device& device) {
   gpu_index(device);
-  return NcclGroup::introduce(rank);
+  return NcclDeviceCommunicator::introduce(rank);
 }
 
-DeviceGroups connect_groups(std::span<const std::string> introductions, int rank,
-                            const ProcessGrid& grid, Device& device,
-                            std::chrono::milliseconds deadline) {
+DeviceCommunicators connect_groups(std::span<const std::string> introductions, int rank,
+                                   const ProcessGrid& grid, Device& device,
+                                   std::chrono::milliseconds deadline) {
   const int index = gpu_index(device);
-  auto world = NcclGroup::connect(introductions, rank, index, deadline);
+  auto world = NcclDeviceCommunicator::connect(introductions, rank, index, deadline);
   auto node = world->split(grid.node(rank));
   return {.node = std::move(node),
           .world = std::move(world),
@@ -55,8 +55,8 @@ namespace {
 
 std::string introduce_groups(int, const Device&) { fail_without_nccl(); }
 
-DeviceGroups connect_groups(std::span<const std::string>, int, const ProcessGrid&, Device&,
-                            std::chrono::milliseconds) {
+DeviceCommunicators connect_groups(std::span<const std::string>, int, const ProcessGrid&, Device&,
+                                   std::chrono::milliseconds) {
   fail_without_nccl();
 }
 

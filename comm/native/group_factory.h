@@ -6,16 +6,17 @@
 #include <string>
 
 #include "comm/device/device.h"
-#include "comm/device/local_group.h"
+#include "comm/device/device_communicator.h"
 #include "topology/process_grid.h"
 
 namespace kolo {
 
 /// The groups of a rank's device collectives.
-struct DeviceGroups {
-  std::unique_ptr<LocalGroup> node;   ///< The ranks of this rank's node, in ascending order.
-  std::unique_ptr<LocalGroup> world;  ///< All ranks.
-  std::unique_ptr<GroupConnector> connector;  ///< Connects device groups of any ranks, later.
+struct DeviceCommunicators {
+  std::unique_ptr<DeviceCommunicator> node;  ///< The ranks of this rank's node, in ascending order.
+  std::unique_ptr<DeviceCommunicator> world;  ///< All ranks.
+  std::unique_ptr<CommunicatorConnector>
+      connector;  ///< Connects device groups of any ranks, later.
 };
 
 /// The text by which `rank` introduces itself to the ranks that it connects to. All ranks exchange
@@ -29,13 +30,13 @@ std::string introduce_groups(int rank, const Device& device);
 /// `deadline`.
 ///
 /// `introductions` holds the texts of all ranks, by rank.
-/// Before: `device` outlives the groups. Memory of `LocalGroup::allocate` may outlive them.
+/// Before: `device` outlives the groups. Memory of `DeviceCommunicator::allocate` may outlive them.
 /// After:  this rank is connected. It may use the groups after a further exchange, when all ranks
 /// are.
 /// Errors: those of `introduce_groups`; KoloError(kConfig) if versions differ; kTimeout if ranks
 ///         are not connected within `deadline`; else those of the library.
-DeviceGroups connect_groups(std::span<const std::string> introductions, int rank,
-                            const ProcessGrid& grid, Device& device,
-                            std::chrono::milliseconds deadline);
+DeviceCommunicators connect_groups(std::span<const std::string> introductions, int rank,
+                                   const ProcessGrid& grid, Device& device,
+                                   std::chrono::milliseconds deadline);
 
 }  // namespace kolo

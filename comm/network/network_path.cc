@@ -14,7 +14,7 @@
 namespace kolo {
 namespace {
 
-constexpr const char* kDoor = "reach listener";
+constexpr const char* kReachListener = "reach listener";
 constexpr const char* kReach = "reach";
 constexpr std::size_t kMaxInterfaces = 64;
 
@@ -111,7 +111,7 @@ PathFinder::PathFinder(const std::string& devices) {
 PathFinder::~PathFinder() = default;
 
 void PathFinder::post(BatchedExchange& exchange) {
-  exchange.post(kDoor, encoded([&](ByteWriter& writer) {
+  exchange.post(kReachListener, encoded([&](ByteWriter& writer) {
                   writer.number(listener_ ? listener_->port() : std::uint16_t{0});
                   write_interfaces(writer, interfaces_);
                 }));
@@ -130,7 +130,7 @@ NetworkPath PathFinder::find(BatchedExchange& exchange, const ProcessGrid& grid,
   std::vector<ReachTarget> nodes;
   for (int each = 0; each < grid.num_nodes(); ++each) {
     const auto leader = static_cast<std::size_t>(grid.leader(each));
-    nodes.push_back(read_target(each, exchange.texts(kDoor)[leader]));
+    nodes.push_back(read_target(each, exchange.texts(kReachListener)[leader]));
   }
   if (is_leader) {
     std::vector<ReachTarget> others = nodes;

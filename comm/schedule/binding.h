@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/device/pinned_mirror.h"
+#include "comm/device/bounce_buffer.h"
 #include "comm/device/stream.h"
 #include "comm/schedule/bucket_layout.h"
 #include "comm/schedule/codec.h"
@@ -35,16 +35,17 @@ struct Binding {
   // For host buckets; may differ by rank:
   Stores unpack_stores = Stores::kCached;  ///< For writing results to tensors.
   Stores sum_stores = Stores::kCached;     ///< For writing sums to tensors.
-  Stores lend_stores = Stores::kCached;    ///< For writing contributions to slots (see Loan).
-  bool lends_small_pages = false;          ///< Private memory is lent and offered whatever its page
-                                           ///< size.
+  Stores exposure_stores =
+      Stores::kCached;               ///< For writing contributions to slots (see ExposedBuffer).
+  bool exposes_small_pages = false;  ///< Private memory is exposed whatever its page
+                                     ///< size.
   /// For host buckets not in place. Device buckets of kUser use it only to locate pieces: the
   /// elements that a step names are contiguous in a tensor.
   std::shared_ptr<Packer> packer = {};
   std::shared_ptr<Codec> codec = {};  ///< For host buckets with codec steps.
   /// For host buckets with tensors in device memory: the packer finds them here. An iteration runs
-  /// once the mirror is full, and ends when it is drained.
-  std::shared_ptr<PinnedMirror> mirror = {};
+  /// once the bounce buffer is full, and ends when it is drained.
+  std::shared_ptr<BounceBuffer> bounce_buffer = {};
   std::shared_ptr<StreamPacker> stream_packer = {};  ///< For staged device buckets.
   /// For device buckets: events recorded before each iteration; no work of the iteration starts
   /// before them. Null entries need no wait.

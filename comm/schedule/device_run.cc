@@ -55,7 +55,7 @@ bool DeviceRun::runs(const Schedule& schedule, const Step& step) {
     case StepKind::kRecv:
     case StepKind::kSignal:
     case StepKind::kAwait:
-    case StepKind::kOffer:
+    case StepKind::kExpose:
     case StepKind::kExchange:
     case StepKind::kCodec:
       return false;
@@ -72,7 +72,7 @@ DeviceRun::DeviceRun(const DeviceAccess& access, const Schedule& of, const Bindi
 void DeviceRun::allocate(const DeviceAccess& access) {
   Device& device = access.device;
   const auto bytes = [&](std::size_t count) { return count * size_of(schedule.layout.dtype); };
-  LocalGroup* const group = access.node != nullptr ? access.node : access.world;
+  DeviceCommunicator* const group = access.node != nullptr ? access.node : access.world;
   if (schedule.has_bucket) {
     bucket_ = group != nullptr ? group->allocate(bytes(schedule.layout.count))
                                : device.allocate(bytes(schedule.layout.count), MemoryKind::kDevice);

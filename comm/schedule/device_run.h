@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/device/local_group.h"
+#include "comm/device/device_communicator.h"
 #include "comm/schedule/binding.h"
 #include "comm/schedule/launch_order.h"
 #include "comm/schedule/schedule.h"

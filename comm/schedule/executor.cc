@@ -19,9 +19,9 @@ constexpr std::size_t kKernelBytesPerPoll = std::size_t{1} << 20;
 
 }  // namespace
 
-Executor::Executor(Transport& transport, DeviceLane* lane, ReduceTeam* team)
+Executor::Executor(Transport& transport, DeviceStreams* streams, ReduceTeam* team)
     : transport_(transport),
-      lane_(lane),
+      streams_(streams),
       team_(team),
       threads_(team != nullptr ? team->size() : 1) {}
 Executor::~Executor() = default;
@@ -30,11 +30,12 @@ void Executor::add(Schedule schedule, Binding binding) {
   const BucketId bucket = binding.bucket;
   ensure(bucket < kMaxBuckets, "too many buckets for the message tag");
   const bool on_device = schedule.layout.is_on_device();
-  check(!on_device || lane_ != nullptr, "device memory without a device; see the option `device`");
+  check(!on_device || streams_ != nullptr,
+        "device memory without a device; see the option `device`");
   if (runs_.size() <= bucket) runs_.resize(bucket + 1);
   ensure(!runs_[bucket], "bucket added twice");
   runs_[bucket] = std::make_unique<Run>(std::move(schedule), std::move(binding), transport_,
-                                        on_device ? lane_ : nullptr, threads_, pause_);
+                                        on_device ? streams_ : nullptr, threads_, pause_);
   reserve_pieces(runs_[bucket]->schedule);
   active_.reserve(runs_.size());
   revoking_.reserve(runs_.size());
@@ -88,7 +89,7 @@ void Executor::start(BucketId bucket, std::uint64_t iteration) {
   run.network_bytes = 0;
   run.kernel_progress = 0;
   if (run.host) run.host->begin(iteration);
-  if (run.device) lane_->begin(*run.device, iteration);
+  if (run.device) streams_->begin(*run.device, iteration);
   run.progress.begin();
   active_.push_back(&run);
   if (run.device && run.progress.is_enqueued()) seal(run);
@@ -105,7 +106,7 @@ void Executor::abandon(BucketId bucket) {
 }
 
 void Executor::revoke(Run& run) {
-  run.host->revoke_offers();
+  run.host->revoke_exposures();
   if (!run.host->is_revoked()) revoking_.push_back(&run);
 }
 
@@ -130,8 +131,8 @@ void Executor::forget_writers() {
 
 bool Executor::poll() {
   bool moved = !revoking_.empty() && poll_revoking();
-  if (lane_ != nullptr) {
-    for (const DeviceLane::Completed& completed : lane_->poll()) {
+  if (streams_ != nullptr) {
+    for (const DeviceStreams::Completed& completed : streams_->poll()) {
       Run& run = *runs_[completed.bucket];
       if (completed.step) {
         run.progress.complete(*completed.step);
@@ -165,11 +166,12 @@ std::span<const BucketId> Executor::take_enqueued() {
 }
 
 bool Executor::device_busy() const {
-  return (lane_ != nullptr && lane_->busy()) || std::ranges::any_of(active_, &Run::is_copying);
+  return (streams_ != nullptr && streams_->busy()) ||
+         std::ranges::any_of(active_, &Run::is_copying);
 }
 
 bool Executor::advance(Run& run) {
-  if (run.binding.mirror != nullptr && !run.binding.mirror->is_full()) return false;
+  if (run.binding.bounce_buffer != nullptr && !run.binding.bounce_buffer->is_full()) return false;
   bool moved = false;
   std::size_t bytes = 0;
   // Messages and flags of peers may have arrived already: then one call completes a small bucket.
@@ -192,7 +194,7 @@ bool Executor::enqueue_ready(Run& run) {
   while (run.waiting_native || !run.progress.launches.empty()) {
     const bool is_waiting = run.progress.launches.empty();
     const StepId id = is_waiting ? *run.waiting_native : run.progress.launches.pop();
-    if (!lane_->enqueue(*run.device, id)) {
+    if (!streams_->enqueue(*run.device, id)) {
       // Native steps of a bucket follow each other, so at most one of them waits for its turn.
       run.waiting_native = id;
       if (is_waiting) break;
@@ -207,7 +209,7 @@ bool Executor::enqueue_ready(Run& run) {
 }
 
 void Executor::seal(Run& run) {
-  lane_->seal(*run.device);
+  streams_->seal(*run.device);
   enqueued_.push_back(run.binding.bucket);
 }
 
@@ -279,8 +281,8 @@ void Executor::issue(Run& run, StepId id) {
     case StepKind::kAwait:
       run.pending.push_back(id);
       break;
-    case StepKind::kOffer:
-      run.host->offer(step);
+    case StepKind::kExpose:
+      run.host->expose_result(step);
       run.progress.complete(id);
       break;
     default:  // kernels, and steps on a device
@@ -304,7 +306,7 @@ std::size_t Executor::compute_next(Run& run) {
     const std::size_t first = run.kernel_progress;
     const std::size_t count = std::min(step.target.count - first, limit - written);
     const KernelPiece part{&step, first, count};
-    if (first == 0 && step.target.region == Region::kLent) run.host->lend(step);
+    if (first == 0 && step.target.region == Region::kExposedInput) run.host->expose_input(step);
     if (threads_ > 1) {
       append_pieces(part, run.element_bytes, pieces_);
     } else {
@@ -381,7 +383,7 @@ void Executor::append_awaited_peers(std::vector<int>& peers) const {
       peers.push_back(run->schedule.steps[id].peer);
     }
     if (!run->native_group) continue;
-    const int peer = lane_->watched_peer(*run->native_group);
+    const int peer = streams_->watched_peer(*run->native_group);
     if (peer >= 0) peers.push_back(peer);
   }
 }

@@ -10,7 +10,7 @@
 
 #include "comm/base/clock.h"
 #include "comm/schedule/binding.h"
-#include "comm/schedule/device_lane.h"
+#include "comm/schedule/device_streams.h"
 #include "comm/schedule/reduce_team.h"
 #include "comm/schedule/schedule.h"
 #include "comm/schedule/step_progress.h"
@@ -22,16 +22,17 @@ namespace kolo {
 /// predecessors are complete start in the order of their schedule, messages and flags before
 /// kernels; buckets advance in the order of their starts. Kernels of host buckets run in `poll`,
 /// long ones in parts; with a team, ready kernels are cut into pieces that run concurrently. Local
-/// steps of device buckets are enqueued on streams (see DeviceLane) as soon as their predecessors
-/// are enqueued or complete.
+/// steps of device buckets are enqueued on streams (see DeviceStreams) as soon as their
+/// predecessors are enqueued or complete.
 ///
 /// Threads: one; the team helps it within `poll`. Never blocks; `poll` never throws. Steady state
 /// allocates nothing: `add` allocates all memory of a run. If anything is in flight, shut down the
 /// transport before destroying the executor.
 class Executor {
  public:
-  /// `lane` (null without a device) and `team` (null without helpers) outlive the executor.
-  explicit Executor(Transport& transport, DeviceLane* lane = nullptr, ReduceTeam* team = nullptr);
+  /// `streams` (null without a device) and `team` (null without helpers) outlive the executor.
+  explicit Executor(Transport& transport, DeviceStreams* streams = nullptr,
+                    ReduceTeam* team = nullptr);
   ~Executor();
 
   /// `pause` is called repeatedly during allocation, which can take seconds.
@@ -82,7 +83,7 @@ class Executor {
   bool device_busy() const;
   /// The first failure of the device, if any.
   std::optional<Error> device_failure() const {
-    return lane_ != nullptr ? lane_->failure() : std::nullopt;
+    return streams_ != nullptr ? streams_->failure() : std::nullopt;
   }
 
   bool busy() const { return !active_.empty() || !revoking_.empty(); }
@@ -132,7 +133,7 @@ class Executor {
   std::span<std::byte> memory(Run& run, const Range& range);
 
   Transport& transport_;
-  DeviceLane* lane_;
+  DeviceStreams* streams_;
   ReduceTeam* team_;
   const std::size_t threads_;  // number of threads that compute
   Pause pause_;

@@ -15,7 +15,7 @@ namespace kolo {
 
 /// A bucket, its memory and the progress of its current iteration. Threads: the executor's.
 struct Executor::Run {
-  Run(Schedule of, Binding at, Transport& transport, DeviceLane* lane, std::size_t threads,
+  Run(Schedule of, Binding at, Transport& transport, DeviceStreams* streams, std::size_t threads,
       const Pause& pause)
       : schedule(std::move(of)),
         binding(std::move(at)),
@@ -27,16 +27,20 @@ struct Executor::Run {
     for (const Step& step : schedule.steps) {
       if (step.kind == StepKind::kNative) native_group = step.group;
     }
-    if (lane == nullptr) {
+    if (streams == nullptr) {
       host.emplace(transport, schedule, binding, threads, pause);
     } else {
-      device = lane->prepare(schedule, binding);
+      device = streams->prepare(schedule, binding);
     }
   }
 
-  bool is_copying() const { return binding.mirror != nullptr && binding.mirror->is_copying(); }
+  bool is_copying() const {
+    return binding.bounce_buffer != nullptr && binding.bounce_buffer->is_copying();
+  }
   /// Whether all steps are complete and their results are in place.
-  bool finish() { return progress.is_complete() && (!binding.mirror || binding.mirror->drain()); }
+  bool finish() {
+    return progress.is_complete() && (!binding.bounce_buffer || binding.bounce_buffer->drain());
+  }
 
   Schedule schedule;
   Binding binding;

@@ -73,7 +73,7 @@ HostRun::HostRun(Transport& transport, const Schedule& schedule, const Binding& 
   }
   payload_sources_.reserve(schedule.payloads.size());
   payload_targets_.reserve(schedule.payloads.size());
-  clear_offers();
+  clear_exposures();
 }
 
 bool HostRun::runs(const Schedule& schedule, const Step& step) {
@@ -86,15 +86,15 @@ bool HostRun::runs(const Schedule& schedule, const Step& step) {
 void HostRun::begin(std::uint64_t iteration) {
   turn_offset_ = binding_.staging_offset + iteration % schedule_.staging_turns * turn_bytes_;
   // Whether a peer could read memory of a device library is unknown.
-  is_open_ = binding_.mirror == nullptr && transport_.is_open_to_peers();
+  is_open_ = binding_.bounce_buffer == nullptr && transport_.is_open_to_peers();
 }
 
 std::byte* HostRun::address(const Range& range) const {
   const std::size_t offset = range.offset * element_bytes_;
   if (range.region == Region::kScratch) return scratch_.get() + offset;
   std::byte* const arena = arenas_[static_cast<std::size_t>(range.rank)];
-  if (Loan::is_loan(range)) {
-    const LoanNote& at = note(range);
+  if (ExposedBuffer::is_exposed(range)) {
+    const ExposureNote& at = note(range);
     std::byte* const origin =
         at.is_private != 0 ? reinterpret_cast<std::byte*>(at.origin) : arena + at.origin;
     return origin + offset;
@@ -102,46 +102,48 @@ std::byte* HostRun::address(const Range& range) const {
   return arena + offset + (range.region == Region::kStaging ? turn_offset_ : binding_.arena_offset);
 }
 
-LoanNote& HostRun::note(const Range& loan) const {
-  return *reinterpret_cast<LoanNote*>(
-      address({loan.rank, Region::kStaging, loan.slot, loan.count}));
+ExposureNote& HostRun::note(const Range& exposed_buffer) const {
+  return *reinterpret_cast<ExposureNote*>(
+      address({exposed_buffer.rank, Region::kStaging, exposed_buffer.slot, exposed_buffer.count}));
 }
 
 void HostRun::leave_note(const Step& step, const std::byte* tensor) {
-  const Range& loan = step.target;
-  const std::span<const std::byte> elements(tensor, loan.count * element_bytes_);
+  const Range& exposed_buffer = step.target;
+  const std::span<const std::byte> elements(tensor, exposed_buffer.count * element_bytes_);
   const bool is_mapped = tensor != nullptr && lies_in(shared_, tensor, elements.size());
   const bool is_private = tensor != nullptr && !is_mapped && is_open_ && step.for_copies &&
-                          (binding_.lends_small_pages || transport_.is_in_huge_pages(elements));
+                          (binding_.exposes_small_pages || transport_.is_in_huge_pages(elements));
   const std::byte* const from =
-      is_mapped || is_private ? tensor : address(Loan::elements(loan, schedule_.layout.dtype));
-  const std::byte* const arena = arenas_[static_cast<std::size_t>(loan.rank)];
+      is_mapped || is_private
+          ? tensor
+          : address(ExposedBuffer::elements(exposed_buffer, schedule_.layout.dtype));
+  const std::byte* const arena = arenas_[static_cast<std::size_t>(exposed_buffer.rank)];
   const std::int64_t place = is_private ? reinterpret_cast<std::int64_t>(from) : from - arena;
-  LoanNote& note_of_loan = note(loan);
-  note_of_loan.origin = place - static_cast<std::int64_t>(loan.offset * element_bytes_);
-  note_of_loan.is_private = is_private ? 1 : 0;
-  note_of_loan.writers.store(0, std::memory_order_relaxed);
+  ExposureNote& exposure_note = note(exposed_buffer);
+  exposure_note.origin = place - static_cast<std::int64_t>(exposed_buffer.offset * element_bytes_);
+  exposure_note.is_private = is_private ? 1 : 0;
+  exposure_note.writers.store(0, std::memory_order_relaxed);
 }
 
 // Scaled contributions do not exist in memory yet.
-void HostRun::lend(const Step& step) {
-  const Range& lent = step.target;
-  const Packer::Piece tensor = binding_.packer->piece(lent.offset, lent.count);
-  const bool is_whole = !binding_.packs_contributions && tensor.count == lent.count;
+void HostRun::expose_input(const Step& step) {
+  const Range& exposed = step.target;
+  const Packer::Piece tensor = binding_.packer->piece(exposed.offset, exposed.count);
+  const bool is_whole = !binding_.packs_contributions && tensor.count == exposed.count;
   leave_note(step, is_whole ? tensor.input : nullptr);
 }
 
-void HostRun::offer(const Step& step) {
-  const Range& offered = step.target;
-  const Packer::Piece tensor = binding_.packer->piece(offered.offset, offered.count);
-  leave_note(step, tensor.count == offered.count ? tensor.data : nullptr);
+void HostRun::expose_result(const Step& step) {
+  const Range& exposed = step.target;
+  const Packer::Piece tensor = binding_.packer->piece(exposed.offset, exposed.count);
+  leave_note(step, tensor.count == exposed.count ? tensor.data : nullptr);
 }
 
-void HostRun::fetch(const Range& lent, const LoanNote& from) {
-  for (std::size_t at = lent.offset; at < lent.end();) {
-    const Packer::Piece piece = binding_.packer->piece(at, lent.end() - at);
+void HostRun::fetch(const Range& exposed, const ExposureNote& from) {
+  for (std::size_t at = exposed.offset; at < exposed.end();) {
+    const Packer::Piece piece = binding_.packer->piece(at, exposed.end() - at);
     if (piece.data != nullptr) {
-      transport_.read_memory(lent.rank,
+      transport_.read_memory(exposed.rank,
                              static_cast<std::uint64_t>(from.origin) + at * element_bytes_,
                              {piece.data, piece.count * element_bytes_});
     }
@@ -149,38 +151,38 @@ void HostRun::fetch(const Range& lent, const LoanNote& from) {
   }
 }
 
-void HostRun::revoke_offers() {
+void HostRun::revoke_exposures() {
   for (const Step& step : schedule_.steps) {
-    if (step.kind != StepKind::kOffer) continue;
-    note(step.target).writers.fetch_or(LoanNote::kRevoked, std::memory_order_acq_rel);
+    if (step.kind != StepKind::kExpose) continue;
+    note(step.target).writers.fetch_or(ExposureNote::kRevoked, std::memory_order_acq_rel);
   }
 }
 
 bool HostRun::is_revoked() const {
   return std::ranges::none_of(schedule_.steps, [this](const Step& step) {
-    return step.kind == StepKind::kOffer &&
-           note(step.target).writers.load(std::memory_order_acquire) != LoanNote::kRevoked;
+    return step.kind == StepKind::kExpose &&
+           note(step.target).writers.load(std::memory_order_acquire) != ExposureNote::kRevoked;
   });
 }
 
-void HostRun::clear_offers() {
+void HostRun::clear_exposures() {
   for (std::uint32_t turn = 0; turn < schedule_.staging_turns; ++turn) {
     turn_offset_ = binding_.staging_offset + turn * turn_bytes_;
     for (const Step& step : schedule_.steps) {
-      if (step.kind == StepKind::kOffer) note(step.target).writers.store(0);
+      if (step.kind == StepKind::kExpose) note(step.target).writers.store(0);
     }
   }
   turn_offset_ = binding_.staging_offset;
 }
 
-void HostRun::put(const Range& offered, const Range& source, Operands& operands) {
-  const LoanNote& to = note(offered);
+void HostRun::put(const Range& exposed, const Range& source, Operands& operands) {
+  const ExposureNote& to = note(exposed);
   if (to.is_private == 0) {
-    return binding_.packer->pack(source.offset, source.count, address(offered),
+    return binding_.packer->pack(source.offset, source.count, address(exposed),
                                  binding_.unpack_stores);
   }
   const auto write = [&](std::size_t at, const std::byte* from, std::size_t count) {
-    transport_.write_memory(offered.rank,
+    transport_.write_memory(exposed.rank,
                             static_cast<std::uint64_t>(to.origin) + at * element_bytes_,
                             {from, count * element_bytes_});
   };
@@ -198,8 +200,9 @@ void HostRun::put(const Range& offered, const Range& source, Operands& operands)
   }
 }
 
-bool HostRun::is_in_slot(const Range& loan) const {
-  return address(loan) == address(Loan::elements(loan, schedule_.layout.dtype));
+bool HostRun::is_in_slot(const Range& exposed_buffer) const {
+  return address(exposed_buffer) ==
+         address(ExposedBuffer::elements(exposed_buffer, schedule_.layout.dtype));
 }
 
 std::span<std::byte> HostRun::payload(const Range& range) const {
@@ -252,8 +255,8 @@ void HostRun::compute(const KernelPiece& piece, std::size_t thread) {
   const Step& step = *piece.step;
   const Range target = part(step.target, piece.first, piece.count);
   const Range source = part(step.sources[0], piece.first, piece.count);
-  std::optional<OfferVisit> visit;
-  if (target.region == Region::kOffered) visit.emplace(note(target));
+  std::optional<ExposureAccess> visit;
+  if (target.region == Region::kExposedResult) visit.emplace(note(target));
   if (visit && !visit->is_allowed()) return;
   switch (step.kind) {
     case StepKind::kReduce:
@@ -264,12 +267,13 @@ void HostRun::compute(const KernelPiece& piece, std::size_t thread) {
               piece.count, 1.0);
       break;
     case StepKind::kPack:
-      if (target.region == Region::kLent) {
+      if (target.region == Region::kExposedInput) {
         if (!is_in_slot(step.target)) break;
-        const Range slot = Loan::elements(step.target, schedule_.layout.dtype);
+        const Range slot = ExposedBuffer::elements(step.target, schedule_.layout.dtype);
         binding_.packer->pack(source.offset, piece.count,
-                              address(part(slot, piece.first, piece.count)), binding_.lend_stores);
-      } else if (target.region == Region::kOffered) {
+                              address(part(slot, piece.first, piece.count)),
+                              binding_.exposure_stores);
+      } else if (target.region == Region::kExposedResult) {
         put(target, source, operands_[thread]);
       } else {
         binding_.packer->pack(source.offset, piece.count, address(target), Stores::kCached);
@@ -291,9 +295,9 @@ void HostRun::unpack(const KernelPiece& piece) {
   const Range target = part(piece.step->target, piece.first, piece.count);
   const Range source = part(whole, piece.first, piece.count);
   if (source.region == Region::kInput) return copy_input(source);
-  if (source.region == Region::kOffered && !is_in_slot(whole)) return;
-  if (source.region == Region::kLent && source.rank != schedule_.rank) {
-    const LoanNote& from = note(source);
+  if (source.region == Region::kExposedResult && !is_in_slot(whole)) return;
+  if (source.region == Region::kExposedInput && source.rank != schedule_.rank) {
+    const ExposureNote& from = note(source);
     if (from.is_private != 0) return fetch(source, from);
   }
   binding_.packer->unpack(target.offset, target.count, address(source), binding_.unpack_stores);
@@ -347,7 +351,7 @@ void HostRun::unpack_and_pack(const KernelPiece& piece) {
 bool HostRun::is_result(const Step& sum) const {
   const auto is_in_tensor = [this](const Range& range) {
     return range.region == Region::kUser ||
-           (range.region == Region::kOffered && !is_in_slot(range));
+           (range.region == Region::kExposedResult && !is_in_slot(range));
   };
   return is_in_tensor(sum.target) && std::ranges::all_of(sum.mirrors, is_in_tensor);
 }

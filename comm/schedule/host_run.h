@@ -7,7 +7,7 @@
 #include "comm/base/aligned_memory.h"
 #include "comm/base/clock.h"
 #include "comm/schedule/binding.h"
-#include "comm/schedule/loan.h"
+#include "comm/schedule/exposed_buffer.h"
 #include "comm/schedule/schedule.h"
 #include "comm/schedule/step_progress.h"
 #include "comm/transport/transport.h"
@@ -29,16 +29,17 @@ class HostRun {
 
   void begin(std::uint64_t iteration);
 
-  /// Writes the note of a kOffer step.
-  void offer(const Step& step);
-  /// Writes the note of a kPack step to Region::kLent, whose pieces are computed afterwards.
-  void lend(const Step& step);
+  /// Writes the note of a kExpose step.
+  void expose_result(const Step& step);
+  /// Writes the note of a kPack step to Region::kExposedInput, whose pieces are computed
+  /// afterwards.
+  void expose_input(const Step& step);
 
-  /// Revokes the offers of this iteration, which is given up: peers that have not begun to write to
-  /// the offered memory no longer do so.
-  void revoke_offers();
-  /// After `revoke_offers`: whether no peer writes to offered memory any more, so that the tensors
-  /// belong to the caller again.
+  /// Revokes the exposes of this iteration, which is given up: peers that have not begun to write
+  /// to the exposed memory no longer do so.
+  void revoke_exposures();
+  /// After `revoke_exposures`: whether no peer writes to exposed memory any more, so that the
+  /// tensors belong to the caller again.
   bool is_revoked() const;
 
   /// Address of a range in this iteration; not for the caller's tensors.
@@ -62,19 +63,20 @@ class HostRun {
     AlignedMemory packed;  // a contribution that is packed before it is summed
   };
 
-  LoanNote& note(const Range& loan) const;
-  /// Notes where the elements of a loan are: in the tensor, if peers can reach it efficiently,
-  /// otherwise in the slot. `tensor`: address of these elements if they are contiguous there;
-  /// otherwise null.
+  ExposureNote& note(const Range& exposed_buffer) const;
+  /// Notes where the elements of an exposed buffer are: in the tensor, if peers can reach it
+  /// efficiently, otherwise in the slot. `tensor`: address of these elements if they are contiguous
+  /// there; otherwise null.
   void leave_note(const Step& step, const std::byte* tensor);
   /// Clears the notes; their memory may hold anything before.
-  void clear_offers();
-  /// Whether peers access the elements in the slot. `loan`: a whole loan, not a piece.
-  bool is_in_slot(const Range& loan) const;
-  /// Copies elements that a peer lends from its private memory to this rank's tensors.
-  void fetch(const Range& lent, const LoanNote& from);
-  /// Writes this rank's contribution to memory that a peer has offered.
-  void put(const Range& offered, const Range& source, Operands& operands);
+  void clear_exposures();
+  /// Whether peers access the elements in the slot. `exposed_buffer`: a whole exposed buffer, not a
+  /// piece.
+  bool is_in_slot(const Range& exposed_buffer) const;
+  /// Copies elements that a peer exposes from its private memory to this rank's tensors.
+  void fetch(const Range& exposed, const ExposureNote& from);
+  /// Writes this rank's contribution to memory that a peer has exposed.
+  void put(const Range& exposed, const Range& source, Operands& operands);
   CodecElements elements(const Range& range) const;
   void append_payloads(const Range& range, std::vector<std::span<std::byte>>& to) const;
   void unpack(const KernelPiece& piece);

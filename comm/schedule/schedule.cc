@@ -5,15 +5,16 @@
 namespace kolo {
 
 std::string_view to_string(Region region) {
-  static constexpr std::string_view kNames[] = {"bucket",  "scratch", "user", "input",
-                                                "staging", "payload", "lent", "offered"};
+  static constexpr std::string_view kNames[] = {"bucket",        "scratch",       "user",
+                                                "input",         "staging",       "payload",
+                                                "exposed_input", "exposed_result"};
   return kNames[static_cast<std::size_t>(region)];
 }
 
 std::string_view to_string(StepKind kind) {
   static constexpr std::string_view kNames[] = {"send",   "recv",     "signal", "await",
                                                 "reduce", "copy",     "pack",   "unpack",
-                                                "offer",  "exchange", "native", "codec"};
+                                                "expose", "exchange", "native", "codec"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

@@ -126,19 +126,19 @@ void ScheduleBuilder::move(const Range& target, const Range& source,
   append(std::move(step), {source}, {target});
 }
 
-void ScheduleBuilder::lend(const Range& lent, bool for_copies) {
-  if (lent.count == 0) return;
-  const Loan loan = Loan::of(lent, layout());
+void ScheduleBuilder::expose_input(const Range& exposed, bool for_copies) {
+  if (exposed.count == 0) return;
+  const ExposedBuffer exposed_buffer = ExposedBuffer::of(exposed, layout());
   append({.kind = StepKind::kPack,
-          .target = lent,
-          .sources = {loan.tensors},
+          .target = exposed,
+          .sources = {exposed_buffer.tensors},
           .for_copies = for_copies},
-         {loan.tensors}, {loan.slot});
+         {exposed_buffer.tensors}, {exposed_buffer.slot});
 }
 
-void ScheduleBuilder::offer(const Range& offered, bool for_copies) {
-  if (offered.count == 0) return;
-  append({.kind = StepKind::kOffer, .target = offered, .for_copies = for_copies}, {}, {offered});
+void ScheduleBuilder::expose_result(const Range& exposed, bool for_copies) {
+  if (exposed.count == 0) return;
+  append({.kind = StepKind::kExpose, .target = exposed, .for_copies = for_copies}, {}, {exposed});
 }
 
 void ScheduleBuilder::exchange(const Range& target, const Range& slot, const Range& source) {
@@ -304,29 +304,29 @@ void ScheduleBuilder::append_codec(Step step) {
 }
 
 void ScheduleBuilder::depend(Step& step, const Range& range, Access access) {
-  touched_[{range.rank, range.region}].for_each_overlap(range, [&](StepId earlier, Access former) {
+  accesses_[{range.rank, range.region}].for_each_overlap(range, [&](StepId earlier, Access former) {
     if (access == Access::kRead && former == Access::kRead) return;
     step.after.push_back(earlier);
   });
 }
 
-std::vector<Range> ScheduleBuilder::with_loans(const std::vector<Range>& ranges) const {
+std::vector<Range> ScheduleBuilder::with_exposed(const std::vector<Range>& ranges) const {
   std::vector<Range> result;
   for (const Range& range : ranges) {
-    if (!Loan::is_loan(range)) {
+    if (!ExposedBuffer::is_exposed(range)) {
       result.push_back(range);
       continue;
     }
-    const Loan loan = Loan::of(range, layout());
-    result.insert(result.end(), {loan.tensors, loan.slot});
+    const ExposedBuffer exposed_buffer = ExposedBuffer::of(range, layout());
+    result.insert(result.end(), {exposed_buffer.tensors, exposed_buffer.slot});
   }
   return result;
 }
 
 void ScheduleBuilder::append(Step step, const std::vector<Range>& read,
                              const std::vector<Range>& written) {
-  const std::vector<Range> reads = with_loans(read);
-  const std::vector<Range> writes = with_loans(written);
+  const std::vector<Range> reads = with_exposed(read);
+  const std::vector<Range> writes = with_exposed(written);
   for (const Range& range : reads) depend(step, range, Access::kRead);
   for (const Range& range : writes) depend(step, range, Access::kWrite);
   const bool replaces = layout().replaces_inputs &&
@@ -338,12 +338,12 @@ void ScheduleBuilder::append(Step step, const std::vector<Range>& read,
   const StepId id = narrow<StepId>(schedule_.steps.size());
   for (const Range& range : writes) {
     // Later steps depend on this write instead of the accesses it covers.
-    Touches& touches = touched_[{range.rank, range.region}];
-    touches.erase_inside(range);
-    touches.add(id, range, Access::kWrite);
+    AccessIndex& accesses = accesses_[{range.rank, range.region}];
+    accesses.erase_inside(range);
+    accesses.add(id, range, Access::kWrite);
   }
   for (const Range& range : reads) {
-    touched_[{range.rank, range.region}].add(id, range, Access::kRead);
+    accesses_[{range.rank, range.region}].add(id, range, Access::kRead);
   }
   schedule_.steps.push_back(std::move(step));
 }

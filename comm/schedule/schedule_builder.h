@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "comm/schedule/loan.h"
+#include "comm/schedule/access_index.h"
+#include "comm/schedule/exposed_buffer.h"
 #include "comm/schedule/schedule.h"
 #include "comm/schedule/step.h"
-#include "comm/schedule/touches.h"
 
 namespace kolo {
 
@@ -139,17 +139,19 @@ class ScheduleBuilder {
   /// order, so a slot has the same offset on all of them.
   Range staging(std::size_t count);
 
-  /// A slot for a loan of up to `count` elements; as `staging`, with room for the note at its
-  /// start.
-  Range loan_slot(std::size_t count) { return staging(loan_slot_count(count, layout().dtype)); }
-  /// Elements that `rank` contributes, lent through a slot that begins where `slot` does. A step
-  /// that hands them over also hands over the tensors.
-  Range lent(int rank, std::size_t offset, std::size_t count, const Range& slot) const {
-    return {rank, Region::kLent, offset, count, slot.offset};
+  /// A slot for an exposed buffer of up to `count` elements; as `staging`, with room for the note
+  /// at its start.
+  Range exposure_slot(std::size_t count) {
+    return staging(exposure_slot_count(count, layout().dtype));
   }
-  /// As `lent`, for offered elements that `rank` receives.
-  Range offered(int rank, std::size_t offset, std::size_t count, const Range& slot) const {
-    return {rank, Region::kOffered, offset, count, slot.offset};
+  /// Elements that `rank` contributes, exposed through a slot that begins where `slot` does. A step
+  /// that hands them over also hands over the tensors.
+  Range exposed_input(int rank, std::size_t offset, std::size_t count, const Range& slot) const {
+    return {rank, Region::kExposedInput, offset, count, slot.offset};
+  }
+  /// As `exposed`, for exposed elements that `rank` receives.
+  Range exposed_result(int rank, std::size_t offset, std::size_t count, const Range& slot) const {
+    return {rank, Region::kExposedResult, offset, count, slot.offset};
   }
 
   /// A new payload that encodes `count` elements in at most `capacity` bytes. Payloads made in
@@ -169,13 +171,13 @@ class ScheduleBuilder {
   void load(const Range& range);
   /// Copies the finished `range`, which lies in its rank's bucket, to `sink`.
   void deliver(const Range& range, Sink sink);
-  /// Lends this rank's contribution as `lent`, a range of kLent. `for_copies`: peers only copy it
-  /// to their tensors.
-  void lend(const Range& lent, bool for_copies);
-  /// Offers the tensors of `offered`, a range of kOffered, to a peer that writes this rank's
+  /// Exposes this rank's contribution as `exposed`, a range of kExposedInput. `for_copies`: peers
+  /// only copy it to their tensors.
+  void expose_input(const Range& exposed, bool for_copies);
+  /// Exposes the tensors of `exposed`, a range of kExposedResult, to a peer that writes this rank's
   /// results there. Afterwards `move` them to `home`. `for_copies`: the peer only copies its
   /// contribution there.
-  void offer(const Range& offered, bool for_copies);
+  void expose_result(const Range& exposed, bool for_copies);
   /// Copies, packs or unpacks, depending on the regions; runs after `earlier`, if given.
   void move(const Range& target, const Range& source, std::optional<StepId> earlier = std::nullopt);
   /// Unpacks `slot` to `target` and packs `source` into the slot, in one pass instead of two.
@@ -228,8 +230,8 @@ class ScheduleBuilder {
 
   void append_native(Step step);
   void append_codec(Step step);
-  /// Replaces loans in `ranges` by the memory that they stand for.
-  std::vector<Range> with_loans(const std::vector<Range>& ranges) const;
+  /// Replaces exposed buffers in `ranges` by the memory that they stand for.
+  std::vector<Range> with_exposed(const std::vector<Range>& ranges) const;
   void append(Step step, const std::vector<Range>& read, const std::vector<Range>& written);
   void depend(Step& step, const Range& range, Access access);
 
@@ -240,7 +242,7 @@ class ScheduleBuilder {
   ChunkWindow window_;
   std::optional<StepId> last_native_;
   std::uint32_t natives_ = 0;
-  std::map<std::pair<int, Region>, Touches> touched_;
+  std::map<std::pair<int, Region>, AccessIndex> accesses_;
   std::map<int, std::uint32_t> sent_, received_, signalled_, awaited_;
 };
 

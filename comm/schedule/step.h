@@ -20,8 +20,10 @@ enum class Region : std::uint8_t {
   kStaging,  ///< Host: slots in the arena, for peers of the node to read and write. Device: private
              ///< pinned host memory that the network reads and writes.
   kPayload,  ///< Host: payloads of the bucket's codec, private to the rank and the run.
-  kLent,     ///< Host: what a rank contributes, for peers of the node to read: see loan.h.
-  kOffered,  ///< Host: where a rank wants a result, for peers of the node to write: see loan.h.
+  kExposedInput,   ///< Host: what a rank contributes, for peers of the node to read: see
+                   ///< exposed_buffer.h.
+  kExposedResult,  ///< Host: where a rank wants a result, for peers of the node to write: see
+                   ///< exposed_buffer.h.
 };
 
 /// `count` elements at `offset` of a region of `rank`'s memory.
@@ -30,7 +32,7 @@ struct Range {
   Region region = Region::kBucket;
   std::size_t offset = 0;
   std::size_t count = 0;
-  std::size_t slot = 0;  ///< kLent and kOffered only: offset of its slot in kStaging.
+  std::size_t slot = 0;  ///< kExposedInput and kExposedResult only: offset of its slot in kStaging.
 
   std::size_t end() const { return offset + count; }
   bool overlaps(const Range& other) const {
@@ -44,17 +46,17 @@ struct Range {
 enum class Access : std::uint8_t { kRead, kWrite };
 
 enum class StepKind : std::uint8_t {
-  kSend,      ///< sources[0] to `peer`, as its message number `ordinal` from this rank.
-  kRecv,      ///< Message number `ordinal` from `peer` into `target`.
-  kSignal,    ///< Raises flag `ordinal` at `peer`.
-  kAwait,     ///< Waits for flag `ordinal` from `peer`; see `Step::lag`.
-  kReduce,    ///< target = sources[0] op sources[1] op ..., in this order.
-  kCopy,      ///< target = sources[0], between kBucket, kScratch and kStaging.
-  kPack,      ///< target = sources[0] (user or input), cast; or lends these elements; or puts them
-              ///< where a peer has offered to have them.
-  kUnpack,    ///< target (user) = sources[0] (possibly a peer's), cast; or = sources[0] (input); or
-              ///< sources[0] are the same elements, offered, and a peer has put them there.
-  kOffer,     ///< Offers `target` (offered) to a peer.
+  kSend,    ///< sources[0] to `peer`, as its message number `ordinal` from this rank.
+  kRecv,    ///< Message number `ordinal` from `peer` into `target`.
+  kSignal,  ///< Raises flag `ordinal` at `peer`.
+  kAwait,   ///< Waits for flag `ordinal` from `peer`; see `Step::lag`.
+  kReduce,  ///< target = sources[0] op sources[1] op ..., in this order.
+  kCopy,    ///< target = sources[0], between kBucket, kScratch and kStaging.
+  kPack,    ///< target = sources[0] (user or input), cast; or exposes these elements; or puts them
+            ///< where a peer wants them.
+  kUnpack,  ///< target (user) = sources[0] (possibly a peer's), cast; or = sources[0] (input); or
+            ///< sources[0] are the same elements, exposed, and a peer has put them there.
+  kExpose,  ///< Exposes `target` (exposed) to a peer.
   kExchange,  ///< mirrors[0] (user) = sources[0], a slot; and then target, the same slot, =
               ///< sources[1] (user or input). Both at once, for what is in the slot is in the
               ///< cache.
@@ -120,7 +122,8 @@ struct Step {
   /// kReduce, kDecode and combining kNative steps: this is the last operation on these elements, so
   /// it applies the scale (a native step averages).
   bool finishes = false;
-  /// kPack that lends: peers only unpack the lent elements. kOffer: the peer only packs to it.
+  /// kPack that exposes: peers only unpack the exposed elements. kExpose: the peer only packs to
+  /// it.
   bool for_copies = false;
   NativeOp native = NativeOp::kAllReduce;  ///< kNative only.
   NativeGroup group = NativeGroup::kNode;  ///< kNative only.

@@ -32,10 +32,10 @@ void append_pieces(const KernelPiece& whole, std::size_t element_bytes,
 
 namespace {
 
-/// Whether the step lends a contribution, or ends an offer.
+/// Whether the step exposes a contribution, or ends an exposure.
 bool is_handover(const Step& kernel) {
-  return kernel.target.region == Region::kLent ||
-         (kernel.kind == StepKind::kUnpack && kernel.sources[0].region == Region::kOffered);
+  return kernel.target.region == Region::kExposedInput ||
+         (kernel.kind == StepKind::kUnpack && kernel.sources[0].region == Region::kExposedResult);
 }
 
 }  // namespace

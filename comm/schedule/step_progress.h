@@ -52,9 +52,9 @@ class StepQueue {
   std::size_t first_ = 0, last_ = 0;
 };
 
-/// Ready kernels. Those that only hand tensors over come first: loans, and steps that end an offer.
-/// They usually just write a note, and a peer may have nothing to do without it. A kernel returned
-/// by `front` stays in front until it is popped, because it may be half done.
+/// Ready kernels. Those that only hand tensors over come first: exposed buffers, and steps that end
+/// an exposure. They usually just write a note, and a peer may have nothing to do without it. A
+/// kernel returned by `front` stays in front until it is popped, because it may be half done.
 class KernelQueue {
  public:
   explicit KernelQueue(std::size_t capacity) : handovers_(capacity), others_(capacity) {}

@@ -14,7 +14,7 @@
 
 namespace kolo {
 
-/// Control frames that have arrived at a rank for one group, or for founding groups. Peers are
+/// Control frames that have arrived at a rank for one group, or for creation groups. Peers are
 /// ranks of the job.
 using ControlInbox = std::deque<ControlFrame>;
 
@@ -26,16 +26,16 @@ using ControlInbox = std::deque<ControlFrame>;
 /// Numbers are never reused, so a frame that arrives after its group has ended is dropped.
 ///
 /// Threads: the thread that drives the engine.
-class ControlSwitch {
+class ControlDemux {
  public:
   using Number = std::uint64_t;
 
-  /// Number of the inbox for founding groups, on every rank.
-  static constexpr Number kFounders = 0;
+  /// Number of the inbox for creation groups, on every rank.
+  static constexpr Number kCreators = 0;
   /// Bytes in front of a group's frame.
   static constexpr std::size_t kHeaderBytes = 1 + sizeof(Number);
 
-  /// Opens an inbox with a new number; the first one gets `kFounders`. The inbox outlives the
+  /// Opens an inbox with a new number; the first one gets `kCreators`. The inbox outlives the
   /// switch or is closed before.
   Number open(ControlInbox& inbox) {
     inboxes_[next_] = &inbox;
@@ -71,7 +71,7 @@ class ControlSwitch {
   static constexpr std::byte kGroupMark{0xFF};
 
   std::map<Number, ControlInbox*> inboxes_;
-  Number next_ = kFounders;
+  Number next_ = kCreators;
 };
 
 /// Arriving control frames, in the order in which they were announced. A large frame may still be

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "comm/schedule/loan.h"
+#include "comm/schedule/exposed_buffer.h"
 
 namespace kolo {
 namespace {
@@ -143,8 +143,8 @@ std::size_t size_of_region(const Schedule& schedule, Region region) {
       return schedule.layout.count;
     case Region::kInput:
       return schedule.layout.out_of_place ? schedule.layout.count : 0;
-    case Region::kLent:
-    case Region::kOffered:
+    case Region::kExposedInput:
+    case Region::kExposedResult:
       return schedule.layout.is_on_device() ? 0 : schedule.layout.count;
     case Region::kPayload:
       return schedule.payloads.empty() ? 0 : schedule.payloads.back().end();
@@ -209,56 +209,59 @@ Complaint check_user_range(const Step& step, const Range& range, Access access,
   return "works in the caller's tensors";
 }
 
-// Peers read them as they are, and the lender determines which elements they are.
-Complaint check_lent_range(const Step& step, const Range& range, Access access,
-                           const Schedule& schedule) {
-  const Loan loan = Loan::of(range, schedule.layout);
-  if (schedule.layout.placement != Placement::kUser) return "lends elements that are cast";
-  if (loan.slot.end() > schedule.staging_count) return "lends by a slot beyond the end";
+// Peers read them as they are, and the owner determines which elements they are.
+Complaint check_exposed_input(const Step& step, const Range& range, Access access,
+                              const Schedule& schedule) {
+  const ExposedBuffer exposed_buffer = ExposedBuffer::of(range, schedule.layout);
+  if (schedule.layout.placement != Placement::kUser) return "exposes elements that are cast";
+  if (exposed_buffer.slot.end() > schedule.staging_count) return "exposes by a slot beyond the end";
   if (access == Access::kRead) {
     const bool reads = step.kind == StepKind::kUnpack || step.kind == StepKind::kReduce ||
                        step.kind == StepKind::kCopy || step.kind == StepKind::kSend;
-    return reads ? std::nullopt : Complaint("works in tensors that are lent");
+    return reads ? std::nullopt : Complaint("works in tensors that are exposed");
   }
-  if (step.kind != StepKind::kPack) return "writes to tensors that are lent";
-  if (step.sources.size() != 1 || step.sources[0] != loan.tensors) {
-    return "lends other elements than it says";
+  if (step.kind != StepKind::kPack) return "writes to tensors that are exposed";
+  if (step.sources.size() != 1 || step.sources[0] != exposed_buffer.tensors) {
+    return "exposes other elements than it says";
   }
   return std::nullopt;
 }
 
 // One peer writes them, and then their rank has them.
-Complaint check_offered_range(const Step& step, const Range& range, Access access,
-                              const Schedule& schedule) {
-  const Loan loan = Loan::of(range, schedule.layout);
+Complaint check_exposed_result(const Step& step, const Range& range, Access access,
+                               const Schedule& schedule) {
+  const ExposedBuffer exposed_buffer = ExposedBuffer::of(range, schedule.layout);
   const bool is_own = range.rank == schedule.rank;
-  if (schedule.layout.placement != Placement::kUser) return "offers elements that are cast";
-  if (loan.slot.end() > schedule.staging_count) return "offers a slot beyond the end";
+  if (schedule.layout.placement != Placement::kUser) return "exposes elements that are cast";
+  if (exposed_buffer.slot.end() > schedule.staging_count) return "exposes a slot beyond the end";
   if (access == Access::kRead) {
-    const bool takes = step.kind == StepKind::kUnpack && is_own && step.target == loan.tensors;
-    return takes ? std::nullopt : Complaint("reads what is offered");
+    const bool takes =
+        step.kind == StepKind::kUnpack && is_own && step.target == exposed_buffer.tensors;
+    return takes ? std::nullopt : Complaint("reads what is exposed");
   }
   if (is_own)
-    return step.kind == StepKind::kOffer ? std::nullopt : Complaint("writes its own offer");
+    return step.kind == StepKind::kExpose ? std::nullopt : Complaint("writes its own exposure");
   const bool writes = step.kind == StepKind::kReduce || step.kind == StepKind::kPack;
-  return writes ? std::nullopt : Complaint("writes to tensors that are offered");
+  return writes ? std::nullopt : Complaint("writes to tensors that are exposed");
 }
 
 Complaint check_range(const Step& step, const Range& range, Access access, const Schedule& schedule,
                       const ProcessGrid& grid, const VerifyOptions& options) {
   const bool on_device = schedule.layout.is_on_device();
-  const bool is_shared =
-      range.region == Region::kBucket || range.region == Region::kStaging || Loan::is_loan(range);
+  const bool is_shared = range.region == Region::kBucket || range.region == Region::kStaging ||
+                         ExposedBuffer::is_exposed(range);
   const bool own_only =
       on_device || is_message(step) || !is_shared ||
-      (access == Access::kWrite && range == step.target && range.region != Region::kOffered);
+      (access == Access::kWrite && range == step.target && range.region != Region::kExposedResult);
   if (range.rank != schedule.rank && (own_only || !grid.same_node(schedule.rank, range.rank))) {
     return "touches memory that is not its own";
   }
   if (range.end() > size_of_region(schedule, range.region)) return "touches memory beyond the end";
   if (on_device) return check_device_range(step, range, access, schedule, options);
-  if (range.region == Region::kLent) return check_lent_range(step, range, access, schedule);
-  if (range.region == Region::kOffered) return check_offered_range(step, range, access, schedule);
+  if (range.region == Region::kExposedInput)
+    return check_exposed_input(step, range, access, schedule);
+  if (range.region == Region::kExposedResult)
+    return check_exposed_result(step, range, access, schedule);
   if (range.region == Region::kUser || range.region == Region::kInput) {
     return check_user_range(step, range, access, schedule);
   }
@@ -396,15 +399,15 @@ Complaint check_native(const Step& step, const Schedule& schedule, const Process
 std::vector<std::pair<Range, Access>> accesses(const Step& step, const BucketLayout& layout) {
   std::vector<std::pair<Range, Access>> result;
   for (const auto& [range, access] : operands(step)) {
-    if (!Loan::is_loan(range)) {
+    if (!ExposedBuffer::is_exposed(range)) {
       result.emplace_back(range, access);
       continue;
     }
-    const Loan loan = Loan::of(range, layout);
-    result.emplace_back(loan.slot, access);
-    const bool leaves_note = access == Access::kWrite &&
-                             (step.kind == StepKind::kOffer || range.region == Region::kLent);
-    if (!leaves_note) result.emplace_back(loan.tensors, access);
+    const ExposedBuffer exposed_buffer = ExposedBuffer::of(range, layout);
+    result.emplace_back(exposed_buffer.slot, access);
+    const bool leaves_note = access == Access::kWrite && (step.kind == StepKind::kExpose ||
+                                                          range.region == Region::kExposedInput);
+    if (!leaves_note) result.emplace_back(exposed_buffer.tensors, access);
   }
   return result;
 }

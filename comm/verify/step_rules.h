@@ -11,8 +11,8 @@
 
 namespace kolo {
 
-/// The ranges that one step itself reads and writes, without ranges that it hands to a peer. Loans
-/// are replaced by the tensors and slots that they stand for.
+/// The ranges that one step itself reads and writes, without ranges that it hands to a peer.
+/// Exposed buffers are replaced by the tensors and slots that they stand for.
 std::vector<std::pair<Range, Access>> accesses(const Step& step, const BucketLayout& layout);
 
 /// The ranks that take part in a native step of `rank`, in ascending order.

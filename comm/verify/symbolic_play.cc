@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "comm/schedule/loan.h"
+#include "comm/schedule/exposed_buffer.h"
 #include "comm/verify/contents.h"
 #include "comm/verify/step_rules.h"
 
@@ -62,11 +62,11 @@ class Play {
  public:
   using Node = AllSteps::Node;
 
-  Play(const AllSteps& steps, const Goal& goal)
-      : steps_(steps), schedules_(steps.schedules()), goal_(goal) {}
+  Play(const AllSteps& steps, const CollectiveSpec& spec)
+      : steps_(steps), schedules_(steps.schedules()), spec_(spec) {}
 
   std::optional<std::string> play(std::span<const Node> order, const Meetings& meetings) {
-    for (const Goal::Part& part : goal_.parts()) {
+    for (const CollectiveSpec::Part& part : spec_.parts()) {
       for (int rank : part.contributors) contribute(rank, in_bucket(part.extent));
     }
     std::map<std::tuple<std::size_t, int, std::uint32_t>, SymbolicRuns> messages;
@@ -106,11 +106,11 @@ class Play {
           break;
         case StepKind::kSignal:
         case StepKind::kAwait:
-        case StepKind::kOffer:
+        case StepKind::kExpose:
           break;
       }
-      if (Loan::is_loan(line.target)) {
-        if (auto wrong = play_loan(node, std::move(result))) return wrong;
+      if (ExposedBuffer::is_exposed(line.target)) {
+        if (auto wrong = play_exposed(node, std::move(result))) return wrong;
         continue;
       }
       for (const auto& [range, access] : accesses(line, schedules_[0].layout)) {
@@ -122,7 +122,7 @@ class Play {
   }
 
   std::optional<std::string> check_result() {
-    for (const Goal::Part& part : goal_.parts()) {
+    for (const CollectiveSpec::Part& part : spec_.parts()) {
       for (int rank : part.receivers) {
         if (auto wrong = check_part(rank, part)) return wrong;
       }
@@ -149,7 +149,7 @@ class Play {
     }
   }
 
-  std::optional<std::string> check_part(int rank, const Goal::Part& part) {
+  std::optional<std::string> check_part(int rank, const CollectiveSpec::Part& part) {
     SymbolicValue expected{.counts = std::vector<std::uint16_t>(schedules_.size())};
     for (int each : part.contributors) expected.counts[static_cast<std::size_t>(each)] = 1;
     expected.finishes = part.sums() ? 1 : 0;
@@ -181,18 +181,18 @@ class Play {
     return std::nullopt;
   }
 
-  /// Lends; or makes an offer; or writes to an offer: then the elements are in the slot or in the
-  /// tensors, whose contents were undefined until then, and the offer ends.
-  std::optional<std::string> play_loan(Node node, SymbolicRuns result) {
+  /// Exposes; or makes an exposure; or writes to an exposure: then the elements are in the slot or
+  /// in the tensors, whose contents were undefined until then, and the exposure ends.
+  std::optional<std::string> play_exposed(Node node, SymbolicRuns result) {
     const Range& range = steps_[node].target;
-    const Range elements = Loan::elements(range, schedules_[0].layout.dtype);
-    if (range.region == Region::kLent) return write(node, std::move(result), elements);
-    const bool is_offer = steps_[node].kind == StepKind::kOffer;
+    const Range elements = ExposedBuffer::elements(range, schedules_[0].layout.dtype);
+    if (range.region == Region::kExposedInput) return write(node, std::move(result), elements);
+    const bool is_exposure = steps_[node].kind == StepKind::kExpose;
     const Range former =
-        std::exchange(offers_[{range.rank, range.slot}], is_offer ? range : Range{});
-    if (!is_offer && former != range) return steps_.text(node) + " writes what is not offered";
+        std::exchange(offers_[{range.rank, range.slot}], is_exposure ? range : Range{});
+    if (!is_exposure && former != range) return steps_.text(node) + " writes what is not exposed";
     const SymbolicRuns unknown{{.count = range.count, .element = range.offset}};
-    if (is_offer) {
+    if (is_exposure) {
       contents_[{range.rank, Region::kStaging}].write(elements.offset, unknown);
       return std::nullopt;
     }
@@ -279,17 +279,17 @@ class Play {
   }
 
   SymbolicRuns read(const Range& range) {
-    if (range.region == Region::kLent) return read_lent(range);
-    if (range.region == Region::kOffered) {
-      return read(Loan::elements(range, schedules_[0].layout.dtype));
+    if (range.region == Region::kExposedInput) return read_exposed(range);
+    if (range.region == Region::kExposedResult) {
+      return read(ExposedBuffer::elements(range, schedules_[0].layout.dtype));
     }
     return contents_[{range.rank, range.region}].read(range.offset, range.count);
   }
 
   /// The contents of the tensors, if these were copied to the slot.
-  SymbolicRuns read_lent(const Range& range) {
-    const SymbolicRuns tensors = read(Loan::of(range, schedules_[0].layout).tensors);
-    const SymbolicRuns copy = read(Loan::elements(range, schedules_[0].layout.dtype));
+  SymbolicRuns read_exposed(const Range& range) {
+    const SymbolicRuns tensors = read(ExposedBuffer::of(range, schedules_[0].layout).tensors);
+    const SymbolicRuns copy = read(ExposedBuffer::elements(range, schedules_[0].layout.dtype));
     return is_same(tensors, copy) ? tensors : SymbolicRuns{{.count = range.count}};
   }
 
@@ -303,17 +303,17 @@ class Play {
 
   const AllSteps& steps_;
   std::span<const Schedule> schedules_;
-  const Goal& goal_;
+  const CollectiveSpec& spec_;
   std::map<std::pair<int, Region>, Contents> contents_;
-  std::map<std::pair<int, std::size_t>, Range> offers_;  // open offers, by rank and slot
+  std::map<std::pair<int, std::size_t>, Range> offers_;  // open exposes, by rank and slot
 };
 
 }  // namespace
 
 std::optional<std::string> play_symbolically(const AllSteps& steps,
                                              std::span<const AllSteps::Node> order,
-                                             const Meetings& meetings, const Goal& goal) {
-  Play play(steps, goal);
+                                             const Meetings& meetings, const CollectiveSpec& spec) {
+  Play play(steps, spec);
   if (auto wrong = play.play(order, meetings)) return wrong;
   return play.check_result();
 }

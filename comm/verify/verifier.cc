@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "comm/schedule/loan.h"
+#include "comm/schedule/exposed_buffer.h"
 #include "comm/verify/happens_before.h"
 #include "comm/verify/step_rules.h"
 #include "comm/verify/symbolic_play.h"
@@ -19,11 +19,11 @@ namespace {
 /// One pass over all schedules; each check returns the first complaint.
 class Verification {
  public:
-  Verification(std::span<const Schedule> schedules, const ProcessGrid& grid, const Goal& goal,
-               const VerifyOptions& options)
+  Verification(std::span<const Schedule> schedules, const ProcessGrid& grid,
+               const CollectiveSpec& spec, const VerifyOptions& options)
       : schedules_(schedules),
         grid_(grid),
-        goal_(goal),
+        spec_(spec),
         options_(options),
         steps_(schedules),
         timing_(steps_.size()) {}
@@ -40,7 +40,7 @@ class Verification {
     if (auto wrong = check_inputs()) return wrong;
     if (auto wrong = check_visits()) return wrong;
     if (auto wrong = check_copies()) return wrong;
-    return play_symbolically(steps_, timing_.order(), meetings_, goal_);
+    return play_symbolically(steps_, timing_.order(), meetings_, spec_);
   }
 
  private:
@@ -57,8 +57,8 @@ class Verification {
   std::optional<std::string> check_shape() const {
     if (static_cast<int>(schedules_.size()) != grid_.world_size())
       return "not one schedule per rank";
-    if (goal_.count() != Goal::kWhole && goal_.count() != schedules_.front().layout.count)
-      return "the goal is of another length";
+    if (spec_.count() != CollectiveSpec::kWhole && spec_.count() != schedules_.front().layout.count)
+      return "the spec is of another length";
     for (int rank = 0; rank < grid_.world_size(); ++rank) {
       if (schedules_[static_cast<std::size_t>(rank)].rank != rank)
         return fmt::format("schedule {} is not rank {}'s", rank, rank);
@@ -352,31 +352,32 @@ class Verification {
     return std::nullopt;
   }
 
-  // Memory lent or offered for copies may be accessible to peers only by copying.
+  // Memory exposed for copies may be accessible to peers only by copying.
   std::optional<std::string> check_copies() const {
     std::map<std::tuple<Region, int, std::size_t>, std::vector<Range>> for_copies;
     const auto is_for_copies = [&](const Range& range) {
-      const auto loans = for_copies.find({range.region, range.rank, range.slot});
-      return Loan::is_loan(range) && loans != for_copies.end() &&
-             std::ranges::any_of(loans->second,
+      const auto exposed_buffers = for_copies.find({range.region, range.rank, range.slot});
+      return ExposedBuffer::is_exposed(range) && exposed_buffers != for_copies.end() &&
+             std::ranges::any_of(exposed_buffers->second,
                                  [&](const Range& each) { return each.overlaps(range); });
     };
     for (Node node = 0; node < steps_.size(); ++node) {
-      const Range& loan = step(node).target;
-      if (step(node).for_copies) for_copies[{loan.region, loan.rank, loan.slot}].push_back(loan);
+      const Range& exposed_buffer = step(node).target;
+      if (step(node).for_copies)
+        for_copies[{exposed_buffer.region, exposed_buffer.rank, exposed_buffer.slot}].push_back(
+            exposed_buffer);
     }
     for (Node node = 0; node < steps_.size(); ++node) {
       const Step& line = step(node);
       const bool is_copy = line.kind == StepKind::kUnpack || line.kind == StepKind::kPack ||
-                           line.kind == StepKind::kOffer;
+                           line.kind == StepKind::kExpose;
       if (is_copy) continue;
       std::vector<Range> ranges = line.sources;
       ranges.push_back(line.target);
       for (const Range& range : ranges) {
         const bool is_peers = static_cast<std::size_t>(range.rank) != rank_of(node);
         if (is_peers && is_for_copies(range)) {
-          return at(node) +
-                 fmt::format(" works with what is {} for copies", to_string(range.region));
+          return at(node) + std::string(" works with what is exposed for copies");
         }
       }
     }
@@ -411,7 +412,7 @@ class Verification {
 
   std::span<const Schedule> schedules_;
   const ProcessGrid& grid_;
-  const Goal& goal_;
+  const CollectiveSpec& spec_;
   const VerifyOptions& options_;
   AllSteps steps_;
   HappensBefore timing_;
@@ -424,8 +425,8 @@ class Verification {
 }  // namespace
 
 std::optional<std::string> verify(std::span<const Schedule> schedules, const ProcessGrid& grid,
-                                  const Goal& goal, const VerifyOptions& options) {
-  return Verification(schedules, grid, goal, options).run();
+                                  const CollectiveSpec& spec, const VerifyOptions& options) {
+  return Verification(schedules, grid, spec, options).run();
 }
 
 }  // namespace kolo

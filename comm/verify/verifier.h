@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/schedule/goal.h"
+#include "comm/schedule/collective_spec.h"
 #include "comm/schedule/schedule.h"
 #include "topology/process_grid.h"
 
@@ -49,6 +49,6 @@ struct VerifyOptions {
 /// Cost: time and memory grow with the square of the number of steps.
 /// Source: happens-before by Lamport, CACM 1978; symbolic contributions as in MSCCL's checker.
 std::optional<std::string> verify(std::span<const Schedule> schedules, const ProcessGrid& grid,
-                                  const Goal& goal, const VerifyOptions& options = {});
+                                  const CollectiveSpec& spec, const VerifyOptions& options = {});
 
 }  // namespace kolo

@@ -9,68 +9,69 @@
 
 namespace kolo {
 
-GradientSet::GradientSet(std::shared_ptr<MemberState> owner, std::shared_ptr<GradientGroup> group)
-    : owner_(std::move(owner)), group_(std::move(group)) {}
+GradientSet::GradientSet(std::shared_ptr<GroupState> owner, std::shared_ptr<GradientSetState> group)
+    : owner_(std::move(owner)), set_state_(std::move(group)) {}
 
 GradientSet::GradientSet(GradientSet&&) noexcept = default;
 GradientSet& GradientSet::operator=(GradientSet&& other) noexcept {
   if (this == &other) return *this;
   end();
   owner_ = std::move(other.owner_);
-  group_ = std::move(other.group_);
+  set_state_ = std::move(other.set_state_);
   return *this;
 }
 
 GradientSet::~GradientSet() { end(); }
 
 void GradientSet::end() noexcept {
-  if (!group_ || !owner_->is_of_this_process() || !group_->iterations().uses_memory()) return;
-  GradientIterations& iterations = group_->iterations();
+  if (!set_state_ || !owner_->is_of_this_process() || !set_state_->iterations().uses_memory())
+    return;
+  GradientIterations& iterations = set_state_->iterations();
   const std::chrono::milliseconds limit = owner_->limit().time;
   try {
     const std::vector<std::size_t> unmarked = iterations.unmarked();
     try {
-      const bool is_over = unmarked.empty() ? group_->wait(limit, &owner_->driver())
-                                            : iterations.finish(limit, &owner_->driver());
+      const bool is_over = unmarked.empty() ? set_state_->wait(limit, &owner_->progress_engine())
+                                            : iterations.finish(limit, &owner_->progress_engine());
       if (is_over) return;
     } catch (const KoloError&) {
       // The set has failed.
     }
     if (!iterations.failed()) {
       const std::string why = fmt::format(
-          "it destroyed gradient set '{}' in the middle of an iteration, {}", group_->name(),
+          "it destroyed gradient set '{}' in the middle of an iteration, {}", set_state_->name(),
           unmarked.empty() ? fmt::format("which is not over after {} ms", limit.count())
                            : "without " + iterations.names_of(unmarked));
       log::error("left the job: " + why);
       owner_->abort(why);
     }
-    iterations.await_stop(&owner_->driver());
+    iterations.await_stop(&owner_->progress_engine());
   } catch (const std::exception& e) {
     // The driving thread is stuck in a call, and the watchdog ends the job.
-    log::error(fmt::format("destroying gradient set '{}': {}", group_->name(), e.what()));
+    log::error(fmt::format("destroying gradient set '{}': {}", set_state_->name(), e.what()));
   }
 }
 
-std::size_t GradientSet::size() const { return group_->size(); }
+std::size_t GradientSet::size() const { return set_state_->size(); }
 
 BufferView GradientSet::view(std::size_t index) const {
   return owner_->within_group([&] {
-    group_->iterations().check_index(index);
-    return group_->view(index);
+    set_state_->iterations().check_index(index);
+    return set_state_->view(index);
   });
 }
 
 void GradientSet::ready(std::size_t index) {
   owner_->enter();
   owner_->check_free();
-  owner_->marked(*group_, owner_->within_group([&] { return group_->mark(index); }));
+  owner_->marked(*set_state_, owner_->within_group([&] { return set_state_->mark(index); }));
 }
 
 void GradientSet::ready(std::size_t index, NativeStream stream) {
   owner_->enter();
   owner_->check_free();
-  owner_->marked(*group_,
-                 owner_->within_group([&] { return group_->iterations().mark(index, stream); }));
+  owner_->marked(*set_state_, owner_->within_group(
+                                  [&] { return set_state_->iterations().mark(index, stream); }));
 }
 
 void GradientSet::ready_at(std::size_t index, const void* data) {
@@ -79,7 +80,7 @@ void GradientSet::ready_at(std::size_t index, const void* data) {
     check(data == registered,
           fmt::format("gradient '{}' of set '{}' has moved: it was registered at {}, and is at {} "
                       "now; keep its memory, or register the set again",
-                      group_->gradients()[index].name, group_->name(), registered, data));
+                      set_state_->gradients()[index].name, set_state_->name(), registered, data));
   });
   ready(index);
 }
@@ -87,21 +88,22 @@ void GradientSet::ready_at(std::size_t index, const void* data) {
 void GradientSet::absent(std::size_t index) {
   owner_->enter();
   owner_->check_free();
-  owner_->marked(*group_, owner_->within_group([&] { return group_->mark_absent(index); }));
+  owner_->marked(*set_state_, owner_->within_group([&] { return set_state_->mark_absent(index); }));
 }
 
 void GradientSet::absent(std::size_t index, NativeStream stream) {
   owner_->enter();
   owner_->check_free();
-  owner_->marked(*group_, owner_->within_group([&] { return group_->mark_absent(index, stream); }));
+  owner_->marked(*set_state_,
+                 owner_->within_group([&] { return set_state_->mark_absent(index, stream); }));
 }
 
 void GradientSet::give_up() {
-  for (const std::size_t index : group_->iterations().unmarked()) absent(index);
+  for (const std::size_t index : set_state_->iterations().unmarked()) absent(index);
 }
 
 void GradientSet::give_up(NativeStream stream) {
-  for (const std::size_t index : group_->iterations().unmarked()) {
+  for (const std::size_t index : set_state_->iterations().unmarked()) {
     if (view(index).memory == MemoryKind::kDevice) {
       absent(index, stream);
     } else {
@@ -112,7 +114,7 @@ void GradientSet::give_up(NativeStream stream) {
 
 void GradientSet::set_samples(double samples) {
   between_iterations("set_samples()");
-  owner_->within_group([&] { group_->set_samples(samples); });
+  owner_->within_group([&] { set_state_->set_samples(samples); });
 }
 
 /// Calls `wait_up_to(limit)`, which returns false on time-out. Errors: KoloError(kTimeout).
@@ -124,63 +126,66 @@ void GradientSet::wait_within(const Wait& wait_up_to) const {
   throw KoloError({.code = ErrorCode::kTimeout,
                    .group = limit.group,
                    .verb = "complete",
-                   .bucket = group_->name(),
+                   .bucket = set_state_->name(),
                    .what = fmt::format("gradients are not combined after {} ms although no peer is "
                                        "lost; operation_timeout sets this limit",
                                        limit.time.count())});
 }
 
 void GradientSet::wait() {
-  wait_within([&](auto limit) { return group_->wait(limit, &owner_->driver()); });
+  wait_within([&](auto limit) { return set_state_->wait(limit, &owner_->progress_engine()); });
 }
 
 bool GradientSet::wait_for(std::chrono::milliseconds limit) {
   owner_->check_free();
   // A limit of 0 would mean for ever.
   return owner_->within_group([&] {
-    return group_->wait(std::max(limit, std::chrono::milliseconds(1)), &owner_->driver());
+    return set_state_->wait(std::max(limit, std::chrono::milliseconds(1)),
+                            &owner_->progress_engine());
   });
 }
 
 void GradientSet::wait(NativeStream stream) {
-  wait_within(
-      [&](auto limit) { return group_->iterations().wait(limit, stream, &owner_->driver()); });
+  wait_within([&](auto limit) {
+    return set_state_->iterations().wait(limit, stream, &owner_->progress_engine());
+  });
 }
 
 void GradientSet::wait(std::size_t index) {
-  wait_within([&](auto limit) { return group_->wait_for(index, limit, &owner_->driver()); });
+  wait_within(
+      [&](auto limit) { return set_state_->wait_for(index, limit, &owner_->progress_engine()); });
 }
 
 bool GradientSet::wait_for(std::size_t index, std::chrono::milliseconds limit) {
   owner_->check_free();
   return owner_->within_group([&] {
-    return group_->wait_for(index, std::max(limit, std::chrono::milliseconds(1)),
-                            &owner_->driver());
+    return set_state_->wait_for(index, std::max(limit, std::chrono::milliseconds(1)),
+                                &owner_->progress_engine());
   });
 }
 
-int GradientSet::event() { return group_->iterations().event(); }
+int GradientSet::event() { return set_state_->iterations().event(); }
 
 std::vector<std::size_t> GradientSet::take_combined() {
   owner_->check_free();
-  return group_->take_combined();
+  return set_state_->take_combined();
 }
 
 // --- Compression --------------------------------------------------------------------------------
 
 void GradientSet::flush_residuals() {
   between_iterations("flush_residuals()");
-  group_->compressed().flush_next();
+  set_state_->compressed().flush_next();
 }
 
 std::vector<std::byte> GradientSet::save_compression() const {
   between_iterations("save_compression()");
-  return to_bytes(group_->save_compression());
+  return to_bytes(set_state_->save_compression());
 }
 
 void GradientSet::load_compression(Span<const std::byte> state) {
   between_iterations("load_compression()");
-  owner_->within_group([&] { group_->load_compression(compression_state_from(state)); });
+  owner_->within_group([&] { set_state_->load_compression(compression_state_from(state)); });
 }
 
 void GradientSet::remap_compression(Span<const std::vector<std::byte>> states) {
@@ -188,52 +193,52 @@ void GradientSet::remap_compression(Span<const std::vector<std::byte>> states) {
   owner_->within_group([&] {
     std::vector<CompressionState> old_ranks;
     for (const auto& state : states) old_ranks.push_back(compression_state_from(state));
-    group_->remap_compression(old_ranks, owner_->grid().world_size());
+    set_state_->remap_compression(old_ranks, owner_->grid().world_size());
   });
 }
 
 void GradientSet::drop_residuals() {
   between_iterations("drop_residuals()");
-  log::warn(fmt::format("gradient set '{}': a residual of norm {:.6g} is dropped", group_->name(),
-                        group_->compressed().drop_residuals()));
+  log::warn(fmt::format("gradient set '{}': a residual of norm {:.6g} is dropped",
+                        set_state_->name(), set_state_->compressed().drop_residuals()));
 }
 
 std::optional<double> GradientSet::residual_norm(std::string_view gradient) const {
   between_iterations("residual_norm()");
-  return group_->compressed().residual_norm(gradient);
+  return set_state_->compressed().residual_norm(gradient);
 }
 
 std::vector<CompressionStats> GradientSet::compression_stats() const {
   between_iterations("compression_stats()");
-  return group_->compressed().stats();
+  return set_state_->compressed().stats();
 }
 
-bool GradientSet::is_sparse(std::size_t index) const { return group_->compressed().has(index); }
+bool GradientSet::is_sparse(std::size_t index) const { return set_state_->compressed().has(index); }
 
 bool GradientSet::may_become_sparse(std::size_t index) const {
   between_iterations("may_become_sparse()");
-  return is_sparse(index) || group_->is_undecided(index);
+  return is_sparse(index) || set_state_->is_undecided(index);
 }
 
 float GradientSet::corrected_momentum(std::size_t index) const {
-  return group_->compressed().corrected_momentum(index);
+  return set_state_->compressed().corrected_momentum(index);
 }
 
 bool GradientSet::is_warming_up(std::size_t index) const {
   between_iterations("is_warming_up()");
-  return group_->compressed().is_warming_up(index);
+  return set_state_->compressed().is_warming_up(index);
 }
 
 void GradientSet::between_iterations(std::string_view call) const {
-  if (group_->iterations().in_flight()) {
+  if (set_state_->iterations().in_flight()) {
     throw UsageError(fmt::format("{} belongs between wait() and the next ready() of set '{}'", call,
-                                 group_->name()),
+                                 set_state_->name()),
                      owner_->limit().group);
   }
 }
 
-PlanSummary GradientSet::plan() const { return group_->summary(); }
+PlanSummary GradientSet::plan() const { return set_state_->summary(); }
 
-std::uint64_t GradientSet::too_large() const { return group_->too_large(); }
+std::uint64_t GradientSet::too_large() const { return set_state_->too_large(); }
 
 }  // namespace kolo

@@ -15,8 +15,8 @@
 
 namespace kolo {
 
-class GradientGroup;
-class MemberState;
+class GradientSetState;
+class GroupState;
 
 /// A set of gradients that are summed together in every iteration.
 ///
@@ -167,7 +167,7 @@ class GradientSet {
   void drop_residuals();
   /// Euclidean norm of the residual of one gradient on this rank; empty if it is sent dense.
   std::optional<double> residual_norm(std::string_view gradient) const;
-  /// One entry for each compression group.
+  /// One entry for each compressed bucket.
   std::vector<CompressionStats> compression_stats() const;
   /// True if gradient `index` is sent sparsely in the next iteration. It is then added to a
   /// residual, so it must be marked without a loss scale.
@@ -186,15 +186,15 @@ class GradientSet {
 
  private:
   friend class Group;
-  GradientSet(std::shared_ptr<MemberState> owner, std::shared_ptr<GradientGroup> group);
+  GradientSet(std::shared_ptr<GroupState> owner, std::shared_ptr<GradientSetState> group);
 
   template <typename Wait>
   void wait_within(const Wait& wait_up_to) const;
   void end() noexcept;
   void between_iterations(std::string_view call) const;
 
-  std::shared_ptr<MemberState> owner_;
-  std::shared_ptr<GradientGroup> group_;
+  std::shared_ptr<GroupState> owner_;
+  std::shared_ptr<GradientSetState> set_state_;
 };
 
 }  // namespace kolo

@@ -12,7 +12,7 @@
 
 namespace kolo {
 
-Group::Group(std::shared_ptr<MemberState> state) : state_(std::move(state)) {}
+Group::Group(std::shared_ptr<GroupState> state) : state_(std::move(state)) {}
 Group::Group(Group&&) noexcept = default;
 Group& Group::operator=(Group&&) noexcept = default;
 Group::~Group() = default;
@@ -27,7 +27,7 @@ const std::vector<int>& Group::ranks_of_job() const { return state_->ranks_of_jo
 // --- Groups of this group -----------------------------------------------------------------------
 
 Group Group::group(const std::vector<int>& ranks, GroupOptions options) const {
-  return Group(state_->found(ranks, options));
+  return Group(state_->create(ranks, options));
 }
 
 std::optional<Group> Group::split(int color, int key, GroupOptions options) const {
@@ -85,8 +85,8 @@ GradientSet Group::register_gradients(std::string_view name, std::vector<Gradien
   for (const CompressionDecision& decision : choices.decisions) {
     if (rank() == 0) log::info("compression: " + to_string(decision));
   }
-  auto group = std::make_shared<GradientGroup>(std::string(name), std::move(gradients), options,
-                                               std::move(choices));
+  auto group = std::make_shared<GradientSetState>(std::string(name), std::move(gradients), options,
+                                                  std::move(choices));
   return GradientSet(
       state_, state_->within_group([&] { return state_->register_group(std::move(group)); }));
 }

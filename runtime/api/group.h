@@ -15,11 +15,11 @@
 #include "fusion/gradient.h"
 #include "runtime/api/gradient_set.h"
 #include "runtime/api/ticket.h"
-#include "runtime/calls/rows/row_sums.h"
+#include "runtime/calls/row_sums/row_sums.h"
 
 namespace kolo {
 
-class MemberState;
+class GroupState;
 
 /// Settings of a group; equal on all its members.
 struct GroupOptions {
@@ -261,9 +261,9 @@ class Group {
   void close();
 
  protected:
-  explicit Group(std::shared_ptr<MemberState> state);
+  explicit Group(std::shared_ptr<GroupState> state);
 
-  std::shared_ptr<MemberState> state_;
+  std::shared_ptr<GroupState> state_;
 };
 
 }  // namespace kolo

@@ -45,7 +45,8 @@ InFlight::InFlight(std::shared_ptr<TicketGroup> group, Engine& engine, What what
       habit_(group_->habits[key % group_->habits.size()]),
       exceptions_(std::uncaught_exceptions()) {
   std::visit([this](const auto& submitted) { engine_.submit(submitted); }, what_);
-  group_->driver->attend(habit_.expects_wait() ? Driver::Next::kDrive : Driver::Next::kUnknown);
+  group_->progress_engine->attend(habit_.expects_wait() ? ProgressEngine::Next::kDrive
+                                                        : ProgressEngine::Next::kUnknown);
   begun_at_ = std::chrono::steady_clock::now();
 }
 
@@ -67,13 +68,13 @@ void InFlight::note_wait() {
 
 void InFlight::wait() {
   note_wait();
-  state_.wait_within(group_->limit, group_->driver.get());
+  state_.wait_within(group_->limit, group_->progress_engine.get());
   has_ended_well_.store(true, std::memory_order_relaxed);
 }
 
 bool InFlight::wait_for(std::chrono::milliseconds limit) {
   if (limit.count() > 0) note_wait();
-  const bool is_done = state_.wait_at_most(limit, group_->driver.get());
+  const bool is_done = state_.wait_at_most(limit, group_->progress_engine.get());
   if (is_done) has_ended_well_.store(true, std::memory_order_relaxed);
   return is_done;
 }
@@ -96,7 +97,7 @@ void InFlight::cancel() {
                                 .bucket = state_.subject(),
                                 .what = "the program took it back before a message came"});
   });
-  if (was_pending) group_->driver->attend(Driver::Next::kUnknown);
+  if (was_pending) group_->progress_engine->attend(ProgressEngine::Next::kUnknown);
 }
 
 std::vector<RowSums> InFlight::sums() {
@@ -115,7 +116,7 @@ bool InFlight::uses_memory() const {
 /// stuck.
 bool InFlight::ends_within_limit() noexcept {
   try {
-    state_.wait(group_->limit.time, group_->driver.get());
+    state_.wait(group_->limit.time, group_->progress_engine.get());
   } catch (const std::exception& e) {
     log::error(fmt::format("{}, whose ticket nobody holds: {}", describe(what_), e.what()));
   }
@@ -129,14 +130,14 @@ void InFlight::end() noexcept {
     const auto* const message = std::get_if<std::shared_ptr<MessageCall>>(&what_);
     if (message != nullptr && (*message)->kind == Message::Kind::kReceive) {
       cancel();
-      if (state_.wait(group_->limit.time, group_->driver.get())) return;
+      if (state_.wait(group_->limit.time, group_->progress_engine.get())) return;
     }
     const std::string why = fmt::format("the last ticket of {} was dropped {}", describe(what_),
                                         unwinds ? "by an exception while it was in flight"
                                                 : "and it was not done within operation_timeout");
     log::error("leaving the job: " + why);
     group_->leave_job(why);
-    state_.wait(std::chrono::milliseconds(0), group_->driver.get());
+    state_.wait(std::chrono::milliseconds(0), group_->progress_engine.get());
   } catch (const std::exception&) {
     // The operation has ended with this error, or the driving thread is stuck, which ends the job.
   }

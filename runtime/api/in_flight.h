@@ -15,10 +15,10 @@
 #include "runtime/buckets/ticket_state.h"
 #include "runtime/calls/operation.h"
 #include "runtime/calls/operation_calls.h"
-#include "runtime/calls/rows/row_reduction.h"
+#include "runtime/calls/row_sums/row_reduction.h"
 #include "runtime/engine/engine.h"
 #include "runtime/message/message_calls.h"
-#include "runtime/wait/driver.h"
+#include "runtime/wait/progress_engine.h"
 #include "runtime/wait/user_threads.h"
 #include "runtime/wait/wait_policy.h"
 
@@ -27,7 +27,7 @@ namespace kolo {
 /// State that all tickets of one group share. It may outlive the runtime.
 struct TicketGroup {
   const WaitLimit limit;
-  const std::shared_ptr<Driver> driver;
+  const std::shared_ptr<ProgressEngine> progress_engine;
   const UserThreads threads;
   /// As `Runtime::abort`. Precondition: an operation is not done, so the runtime exists.
   const std::function<void(std::string_view why)> leave_job;

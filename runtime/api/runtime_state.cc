@@ -26,7 +26,7 @@ std::vector<int> all_ranks(const ProcessGrid& grid) {
 std::shared_ptr<TicketGroup> ticket_group(RuntimeState& runtime, std::string group) {
   return std::shared_ptr<TicketGroup>(new TicketGroup{
       .limit = {.time = runtime.options().operation_timeout, .group = std::move(group)},
-      .driver = runtime.driver(),
+      .progress_engine = runtime.progress_engine(),
       .threads = runtime.threads(),
       .leave_job = [&runtime](std::string_view why) { runtime.abort(why); }});
 }
@@ -37,9 +37,9 @@ std::uint64_t key_of(std::string_view name, std::uint64_t kind) {
 
 }  // namespace
 
-// --- MemberState ---------------------------------------------------------------------------------
+// --- GroupState ---------------------------------------------------------------------------------
 
-MemberState::MemberState(RuntimeState& runtime)
+GroupState::GroupState(RuntimeState& runtime)
     : runtime_(runtime),
       engine_(runtime.engine()),
       grid_(runtime.grid()),
@@ -49,7 +49,7 @@ MemberState::MemberState(RuntimeState& runtime)
       calls_(tickets_->operations, rank_, grid_.world_size()),
       messages_(tickets_->messages, runtime.device(), grid_.world_size()) {}
 
-MemberState::MemberState(RuntimeState& runtime, std::shared_ptr<GroupEngine> group)
+GroupState::GroupState(RuntimeState& runtime, std::shared_ptr<GroupEngine> group)
     : runtime_(runtime),
       group_(std::move(group)),
       engine_(group_->engine()),
@@ -60,7 +60,7 @@ MemberState::MemberState(RuntimeState& runtime, std::shared_ptr<GroupEngine> gro
       calls_(tickets_->operations, rank_, grid_.world_size()),
       messages_(tickets_->messages, runtime.device(), grid_.world_size()) {}
 
-MemberState::~MemberState() {
+GroupState::~GroupState() {
   if (group_ == nullptr || closed_ || !runtime_.is_of_this_process()) return;
   try {
     const Ticket left_alone = begin(OperationKind::kClose);
@@ -69,9 +69,9 @@ MemberState::~MemberState() {
   }
 }
 
-void MemberState::enter() const { runtime_.enter(); }
-bool MemberState::is_of_this_process() const { return runtime_.is_of_this_process(); }
-void MemberState::check_free() const {
+void GroupState::enter() const { runtime_.enter(); }
+bool GroupState::is_of_this_process() const { return runtime_.is_of_this_process(); }
+void GroupState::check_free() const {
   runtime_.check_process();
   if (!has_joined_.load(std::memory_order_relaxed)) return;
   throw UsageError("this rank has joined; only join() may be called, until it returns",
@@ -80,7 +80,7 @@ void MemberState::check_free() const {
 
 /// Adds the group to errors of an engine, which name a verb; errors of the job have no group.
 /// Precondition: called inside a handler.
-void MemberState::rethrow_in_group() const {
+void GroupState::rethrow_in_group() const {
   try {
     throw;
   } catch (const UsageError& e) {
@@ -95,44 +95,44 @@ void MemberState::rethrow_in_group() const {
   }
 }
 
-PlanInputs MemberState::plan_inputs() const {
+PlanInputs GroupState::plan_inputs() const {
   return {.rank = rank_, .grid = grid_, .options = options(), .costs = costs()};
 }
-const LinkCosts& MemberState::costs() const { return runtime_.costs(); }
-const Options& MemberState::options() const { return runtime_.options(); }
-Device* MemberState::device() const { return runtime_.device(); }
-Driver& MemberState::driver() { return *runtime_.driver(); }
+const LinkCosts& GroupState::costs() const { return runtime_.costs(); }
+const Options& GroupState::options() const { return runtime_.options(); }
+Device* GroupState::device() const { return runtime_.device(); }
+ProgressEngine& GroupState::progress_engine() { return *runtime_.progress_engine(); }
 
 /// The event after the work enqueued on `stream`, for a buffer in device memory.
-std::shared_ptr<const Event> MemberState::ready_event(MemoryKind memory, NativeStream stream) {
+std::shared_ptr<const Event> GroupState::ready_event(MemoryKind memory, NativeStream stream) {
   if (memory != MemoryKind::kDevice || device() == nullptr) return nullptr;
   std::shared_ptr<Event> event = device()->make_event();
   device()->record(stream, *event);
   return event;
 }
 
-Ticket MemberState::begin(OperationKind kind, std::string_view name, const Tensors& tensors,
-                          NativeStream stream, int root, const Reduction& reduction) {
+Ticket GroupState::begin(OperationKind kind, std::string_view name, const Tensors& tensors,
+                         NativeStream stream, int root, const Reduction& reduction) {
   check_free();
   auto operation = within_group([&] { return calls_.make(kind, name, tensors, root, reduction); });
   operation->ready = ready_event(operation->memory, stream);
   return submit(std::move(operation), key_of(name, static_cast<std::uint64_t>(kind)));
 }
 
-Ticket MemberState::begin(OperationKind kind) {
+Ticket GroupState::begin(OperationKind kind) {
   check_free();
   return submit(calls_.plain(kind), static_cast<std::uint64_t>(kind));
 }
 
-Ticket MemberState::begin_own(OperationKind kind, std::string_view name, const Tensors& tensors) {
+Ticket GroupState::begin_own(OperationKind kind, std::string_view name, const Tensors& tensors) {
   check_free();
   auto operation = calls_.make(kind, name, tensors);
   operation->space = NameSpace::kRuntime;
   return submit(std::move(operation), key_of(name, static_cast<std::uint64_t>(kind)));
 }
 
-Ticket MemberState::begin(Message::Kind kind, const Buffers& buffers, int peer, std::uint64_t tag,
-                          NativeStream stream) {
+Ticket GroupState::begin(Message::Kind kind, const Buffers& buffers, int peer, std::uint64_t tag,
+                         NativeStream stream) {
   check_free();
   auto message = within_group([&] { return messages_.make(kind, buffers, peer, tag, stream); });
   const std::uint64_t terms[] = {static_cast<std::uint64_t>(kind), static_cast<std::uint64_t>(peer),
@@ -140,9 +140,9 @@ Ticket MemberState::begin(Message::Kind kind, const Buffers& buffers, int peer, 
   return submit(std::move(message), XXH3_64bits(terms, sizeof terms));
 }
 
-Ticket MemberState::begin(std::string_view name, Span<const TableRows> tables,
-                          const RowOptions& row_options, std::vector<RowSums> memory,
-                          NativeStream stream) {
+Ticket GroupState::begin(std::string_view name, Span<const TableRows> tables,
+                         const RowOptions& row_options, std::vector<RowSums> memory,
+                         NativeStream stream) {
   check_free();
   constexpr std::uint64_t kRows = 1000;  // distinct from the kinds of operations
   return submit(within_group([&] {
@@ -156,11 +156,12 @@ Ticket MemberState::begin(std::string_view name, Span<const TableRows> tables,
                 key_of(name, kRows));
 }
 
-Ticket MemberState::submit(InFlight::What what, std::uint64_t key) {
+Ticket GroupState::submit(InFlight::What what, std::uint64_t key) {
   return Ticket(std::make_shared<InFlight>(tickets_, engine_, std::move(what), key));
 }
 
-std::shared_ptr<GradientGroup> MemberState::register_group(std::shared_ptr<GradientGroup> group) {
+std::shared_ptr<GradientSetState> GroupState::register_group(
+    std::shared_ptr<GradientSetState> group) {
   check_free();
   if (auto late = take_late(*group)) {
     group = std::move(late);
@@ -169,7 +170,7 @@ std::shared_ptr<GradientGroup> MemberState::register_group(std::shared_ptr<Gradi
     engine_.submit(group);
   }
   try {
-    group->registration().wait_within(limit(), &driver());
+    group->registration().wait_within(limit(), &progress_engine());
   } catch (const KoloError&) {
     if (!group->registration().done()) {
       const MutexLock lock(mutex_);
@@ -182,11 +183,11 @@ std::shared_ptr<GradientGroup> MemberState::register_group(std::shared_ptr<Gradi
 
 /// The timed-out registration that `again` repeats; null if there is none. Errors: UsageError if it
 /// has the same name but other gradients or other memory.
-std::shared_ptr<GradientGroup> MemberState::take_late(const GradientGroup& again) {
+std::shared_ptr<GradientSetState> GroupState::take_late(const GradientSetState& again) {
   const MutexLock lock(mutex_);
   const auto late = late_.find(again.name());
   if (late == late_.end()) return nullptr;
-  const GradientGroup& first = *late->second;
+  const GradientSetState& first = *late->second;
   const bool has_same_memory = std::ranges::equal(first.gradients(), again.gradients(), {},
                                                   &GradientSpec::data, &GradientSpec::data);
   check(first.describe() == again.describe() && has_same_memory,
@@ -195,23 +196,24 @@ std::shared_ptr<GradientGroup> MemberState::take_late(const GradientGroup& again
   return std::move(late_.extract(late).mapped());
 }
 
-void MemberState::marked(GradientGroup& group,
-                         const std::optional<GradientIterations::ReadyBucket>& bucket) {
+void GroupState::marked(GradientSetState& group,
+                        const std::optional<GradientIterations::ReadyBucket>& bucket) {
   runtime_.check_process();
   if (bucket) bucket_ready(group, *bucket);
   if (const auto weights = group.mark_weights()) bucket_ready(group, *weights);
 }
 
-void MemberState::bucket_ready(GradientGroup& group,
-                               const GradientIterations::ReadyBucket& bucket) {
+void GroupState::bucket_ready(GradientSetState& group,
+                              const GradientIterations::ReadyBucket& bucket) {
   engine_.submit(group, bucket.index);
-  driver().attend(bucket.expects_wait ? Driver::Next::kDrive : Driver::Next::kUnknown);
+  progress_engine().attend(bucket.expects_wait ? ProgressEngine::Next::kDrive
+                                               : ProgressEngine::Next::kUnknown);
   if (bucket.is_last) group.iterations().end_marking();
 }
 
 /// Ranks in the job of a new group's members. Errors: UsageError.
-std::vector<int> MemberState::checked_members(const std::vector<int>& ranks,
-                                              const GroupOptions& group_options) const {
+std::vector<int> GroupState::checked_members(const std::vector<int>& ranks,
+                                             const GroupOptions& group_options) const {
   std::vector<int> ranks_of_job;
   std::vector<bool> seen(ranks_of_job_.size());
   for (int rank : ranks) {
@@ -223,22 +225,22 @@ std::vector<int> MemberState::checked_members(const std::vector<int>& ranks,
     ranks_of_job.push_back(ranks_of_job_[index]);
   }
   check(seen[static_cast<std::size_t>(rank_)],
-        fmt::format("rank {} founds a group without itself; only members call it", rank_));
+        fmt::format("rank {} creates a group without itself; only members call it", rank_));
   check(group_options.arena_bytes > 0, "a group needs an arena");
   return ranks_of_job;
 }
 
-std::shared_ptr<MemberState> MemberState::found(const std::vector<int>& ranks,
-                                                const GroupOptions& group_options) {
+std::shared_ptr<GroupState> GroupState::create(const std::vector<int>& ranks,
+                                               const GroupOptions& group_options) {
   enter();
   check_free();
   const std::vector<int> ranks_of_job =
       within_group([&] { return checked_members(ranks, group_options); });
-  return std::make_shared<MemberState>(runtime_, runtime_.found(group_options.name, ranks_of_job,
+  return std::make_shared<GroupState>(runtime_, runtime_.create(group_options.name, ranks_of_job,
                                                                 group_options.arena_bytes, group_));
 }
 
-int MemberState::join() {
+int GroupState::join() {
   runtime_.check_process();
   enter();
   within_group([this] {
@@ -256,7 +258,7 @@ int MemberState::join() {
   try {
     // The wait goes on as long as others begin operations.
     std::uint64_t parts = join_->parts;
-    while (!join_->wait(limit().time, &driver())) {
+    while (!join_->wait(limit().time, &progress_engine())) {
       const std::uint64_t before = std::exchange(parts, join_->parts);
       if (parts != before) continue;
       throw KoloError(
@@ -274,9 +276,9 @@ int MemberState::join() {
   return leave()->last;
 }
 
-void MemberState::abort(std::string_view why) { runtime_.abort(why); }
+void GroupState::abort(std::string_view why) { runtime_.abort(why); }
 
-void MemberState::close() {
+void GroupState::close() {
   if (closed_) return;
   begin(OperationKind::kClose).wait();
   closed_ = true;
@@ -295,30 +297,33 @@ RuntimeState::RuntimeState(Rendezvous& rendezvous, Options options)
       engine_(*connection_.transport, connection_.grid,
               {.time_outs = coarse_clock_, .steps = steady_clock_}, options_,
               connection_.calibration, connection_.limits,
-              connection_.plane ? &*connection_.plane : nullptr, &team_, threads_.count(),
-              {.control_switch = &switch_, .pulse = &pulse_}),
+              connection_.device_context ? &*connection_.device_context : nullptr, &team_,
+              threads_.count(), {.control_demux = &demux_, .pulse = &pulse_}),
       local_arena_(std::make_shared<LocalArena>(
           connection_.limits.arena_bytes,
           connection_.limits.arena_bytes + options_.group_arena_bytes)),
-      engines_(engine_, switch_,
-               {.transport = *connection_.transport,
-                .grid = connection_.grid,
-                .clocks = {.time_outs = coarse_clock_, .steps = steady_clock_},
-                .options = options_,
-                .calibration = connection_.calibration,
-                .team = &team_,
-                .user_threads = threads_.count(),
-                .pulse = &pulse_,
-                .device = device(),
-                .connector = connection_.plane ? connection_.plane->connector.get() : nullptr},
-               *local_arena_),
-      driver_(std::make_shared<Driver>(engines_, *connection_.transport, connection_.wait, threads_,
-                                       connection_.door.get())),
-      world_(std::make_shared<MemberState>(*this)),
+      engines_(
+          engine_, demux_,
+          {.transport = *connection_.transport,
+           .grid = connection_.grid,
+           .clocks = {.time_outs = coarse_clock_, .steps = steady_clock_},
+           .options = options_,
+           .calibration = connection_.calibration,
+           .team = &team_,
+           .user_threads = threads_.count(),
+           .pulse = &pulse_,
+           .device = device(),
+           .connector =
+               connection_.device_context ? connection_.device_context->connector.get() : nullptr},
+          *local_arena_),
+      progress_engine_(std::make_shared<ProgressEngine>(engines_, *connection_.transport,
+                                                        connection_.wait, threads_,
+                                                        connection_.listener.get())),
+      world_(std::make_shared<GroupState>(*this)),
       exceptions_(std::uncaught_exceptions()),
-      watchdog_(driver_->seat(), pulse_, engine_.acts(),
+      watchdog_(progress_engine_->progress_lock(), pulse_, engine_.acts(),
                 Watchdog::limits(options_, stall_limit(options_)), watchdog_duties()),
-      thread_(*driver_) {
+      thread_(*progress_engine_) {
   enter();
 }
 
@@ -337,34 +342,35 @@ RuntimeState::~RuntimeState() {
   }
 }
 
-std::shared_ptr<GroupEngine> RuntimeState::found(const std::string& name,
-                                                 const std::vector<int>& ranks,
-                                                 std::size_t arena_bytes,
-                                                 const std::shared_ptr<GroupEngine>& parent) {
-  auto founding = std::make_shared<GroupFounding>();
-  founding->name = name;
-  founding->ranks = ranks;
-  founding->arena_bytes = arena_bytes;
-  founding->parent = parent;
+std::shared_ptr<GroupEngine> RuntimeState::create(const std::string& name,
+                                                  const std::vector<int>& ranks,
+                                                  std::size_t arena_bytes,
+                                                  const std::shared_ptr<GroupEngine>& parent) {
+  auto creation = std::make_shared<GroupCreation>();
+  creation->name = name;
+  creation->ranks = ranks;
+  creation->arena_bytes = arena_bytes;
+  creation->parent = parent;
   const std::string text =
       GroupProposal{.name = name, .ranks = ranks, .settings = {}, .place = {}}.text();
   bool is_new = true;
   {
     const MutexLock lock(mutex_);
-    if (const auto late = late_foundings_.extract(text)) {
-      founding = late.mapped();
+    if (const auto late = late_creations_.extract(text)) {
+      creation = late.mapped();
       is_new = false;
     }
   }
-  if (is_new) engines_.submit(founding);
-  if (founding->ticket.wait(options_.operation_timeout, driver_.get())) return founding->group;
+  if (is_new) engines_.submit(creation);
+  if (creation->ticket.wait(options_.operation_timeout, progress_engine_.get()))
+    return creation->group;
   {
     const MutexLock lock(mutex_);
-    late_foundings_[text] = founding;
+    late_creations_[text] = creation;
   }
   throw KoloError({.code = ErrorCode::kTimeout,
                    .group = text,
-                   .what = fmt::format("not all members have founded it within {} ms; "
+                   .what = fmt::format("not all members have created it within {} ms; "
                                        "operation_timeout sets this limit",
                                        options_.operation_timeout.count())});
 }
@@ -404,9 +410,9 @@ void RuntimeState::give_up(const StallJudge::Verdict& verdict) {
   log::report(error);
   connection_.transport->post_error(error);
   engine_.abort(error);
-  driver_->give_up(error);
-  for (const std::string& door : connection_.doors) {
-    ErrorDoor::knock(door, error, steady_clock_.now() + kKnockWithin);
+  progress_engine_->give_up(error);
+  for (const std::string& listener : connection_.listeners) {
+    OutOfBandAbort::knock(listener, error, steady_clock_.now() + kKnockWithin);
   }
 }
 
@@ -417,7 +423,7 @@ void RuntimeState::abort(std::string_view why) {
                  .rank = rank(),
                  .peer = rank(),
                  .what = fmt::format("left the job: {}", why)});
-  driver_->attend(Driver::Next::kUnknown);
+  progress_engine_->attend(ProgressEngine::Next::kUnknown);
 }
 
 }  // namespace kolo

@@ -17,7 +17,7 @@
 #include "runtime/engine/engines.h"
 #include "runtime/message/message_calls.h"
 #include "runtime/observe/timeline.h"
-#include "runtime/wait/driver.h"
+#include "runtime/wait/progress_engine.h"
 #include "runtime/wait/pulse.h"
 #include "runtime/wait/user_threads.h"
 #include "runtime/wait/watchdog.h"
@@ -25,16 +25,16 @@
 namespace kolo {
 
 /// This rank's membership in a group, or in the job, as used by the program's threads.
-class MemberState {
+class GroupState {
  public:
   /// The whole job.
-  explicit MemberState(RuntimeState& runtime);
-  /// A founded group.
-  MemberState(RuntimeState& runtime, std::shared_ptr<GroupEngine> group);
+  explicit GroupState(RuntimeState& runtime);
+  /// A created group.
+  GroupState(RuntimeState& runtime, std::shared_ptr<GroupEngine> group);
   /// Releases a group without waiting for its other members.
-  ~MemberState();
-  MemberState(const MemberState&) = delete;
-  MemberState& operator=(const MemberState&) = delete;
+  ~GroupState();
+  GroupState(const GroupState&) = delete;
+  GroupState& operator=(const GroupState&) = delete;
 
   /// Counts the calling thread among those that use the job: ranks may wait for its calls.
   void enter() const;
@@ -51,7 +51,7 @@ class MemberState {
   const LinkCosts& costs() const;
   const Options& options() const;
   Device* device() const;
-  Driver& driver();
+  ProgressEngine& progress_engine();
   const WaitLimit& limit() const { return tickets_->limit; }
 
   /// Calls `call`. Adds the group's name to its errors.
@@ -80,12 +80,13 @@ class MemberState {
 
   /// Returns the set when all ranks have agreed on it: `group`, or the earlier one that this call
   /// repeats.
-  std::shared_ptr<GradientGroup> register_group(std::shared_ptr<GradientGroup> group);
+  std::shared_ptr<GradientSetState> register_group(std::shared_ptr<GradientSetState> group);
   /// A gradient was marked; `bucket` is the bucket that it completed, if any.
-  void marked(GradientGroup& group, const std::optional<GradientIterations::ReadyBucket>& bucket);
+  void marked(GradientSetState& group,
+              const std::optional<GradientIterations::ReadyBucket>& bucket);
 
   /// Creates a group of ranks of this one. Errors: as `Group::group`.
-  std::shared_ptr<MemberState> found(const std::vector<int>& ranks, const GroupOptions& options);
+  std::shared_ptr<GroupState> create(const std::vector<int>& ranks, const GroupOptions& options);
 
   /// As `Runtime::abort`.
   void abort(std::string_view why);
@@ -103,8 +104,8 @@ class MemberState {
   Ticket submit(InFlight::What what, std::uint64_t key);
   std::vector<int> checked_members(const std::vector<int>& ranks,
                                    const GroupOptions& group_options) const;
-  std::shared_ptr<GradientGroup> take_late(const GradientGroup& again) KOLO_EXCLUDES(mutex_);
-  void bucket_ready(GradientGroup& group, const GradientIterations::ReadyBucket& bucket);
+  std::shared_ptr<GradientSetState> take_late(const GradientSetState& again) KOLO_EXCLUDES(mutex_);
+  void bucket_ready(GradientSetState& group, const GradientIterations::ReadyBucket& bucket);
   std::shared_ptr<const Event> ready_event(MemoryKind memory, NativeStream stream);
 
   RuntimeState& runtime_;
@@ -121,7 +122,7 @@ class MemberState {
   Mutex mutex_;
   /// Registrations that have timed out, by name. Peers count each once, so a repeated call goes on
   /// with the first one.
-  std::map<std::string, std::shared_ptr<GradientGroup>> late_ KOLO_GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<GradientSetState>> late_ KOLO_GUARDED_BY(mutex_);
   std::shared_ptr<JoinTicket> join_;  // null unless this rank has joined
   bool closed_ = false;
 };
@@ -138,7 +139,7 @@ class RuntimeState {
   /// Whether this process has a runtime.
   static bool has_any() { return count_ > 0; }
 
-  /// As `MemberState::enter`.
+  /// As `GroupState::enter`.
   void enter() const { threads_.enter(); }
   /// As the functions of `UserThreads`.
   void check_process() const { threads_.check_process(); }
@@ -147,22 +148,24 @@ class RuntimeState {
   void leave_thread() const { threads_.leave(); }
   const UserThreads& threads() const { return threads_; }
 
-  const std::shared_ptr<MemberState>& world() const { return world_; }
+  const std::shared_ptr<GroupState>& world() const { return world_; }
   int rank() const { return connection_.transport->rank(); }
   const ProcessGrid& grid() const { return connection_.grid; }
   const LinkCosts& costs() const { return connection_.calibration.costs; }
   const std::string& network_address() const { return connection_.network.address; }
   const Options& options() const { return options_; }
   const std::shared_ptr<Timeline>& timeline() const { return timeline_; }
-  Device* device() const { return connection_.plane ? connection_.plane->device.get() : nullptr; }
+  Device* device() const {
+    return connection_.device_context ? connection_.device_context->device.get() : nullptr;
+  }
   Engine& engine() { return engine_; }
-  const std::shared_ptr<Driver>& driver() { return driver_; }
+  const std::shared_ptr<ProgressEngine>& progress_engine() { return progress_engine_; }
 
   /// Creates a group of ranks of `parent` (null: of the job), and waits until all its members have
   /// called.
-  std::shared_ptr<GroupEngine> found(const std::string& name, const std::vector<int>& ranks,
-                                     std::size_t arena_bytes,
-                                     const std::shared_ptr<GroupEngine>& parent);
+  std::shared_ptr<GroupEngine> create(const std::string& name, const std::vector<int>& ranks,
+                                      std::size_t arena_bytes,
+                                      const std::shared_ptr<GroupEngine>& parent);
   /// As `Runtime::allocate`.
   std::shared_ptr<std::byte[]> allocate(std::size_t bytes);
   /// As `Runtime::abort`.
@@ -190,16 +193,16 @@ class RuntimeState {
 
   const Counted counted_;
   ReduceTeam team_;
-  ControlSwitch switch_;
+  ControlDemux demux_;
   Pulse pulse_;
   Engine engine_;
   const std::shared_ptr<LocalArena> local_arena_;  // shared with memory that is allocated in it
   Engines engines_;
-  const std::shared_ptr<Driver> driver_;
+  const std::shared_ptr<ProgressEngine> progress_engine_;
   Mutex mutex_;
   /// Groups whose creation has timed out; a repeated call goes on with the first one.
-  std::map<std::string, std::shared_ptr<GroupFounding>> late_foundings_ KOLO_GUARDED_BY(mutex_);
-  const std::shared_ptr<MemberState> world_;
+  std::map<std::string, std::shared_ptr<GroupCreation>> late_creations_ KOLO_GUARDED_BY(mutex_);
+  const std::shared_ptr<GroupState> world_;
   std::atomic<bool> has_left_ = false;  // this rank has left the job, which then needs no closing
   const int exceptions_;
   Watchdog watchdog_;  // also while the engine's thread ends

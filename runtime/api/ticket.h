@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "comm/message/received.h"
-#include "runtime/calls/rows/row_sums.h"
+#include "runtime/calls/row_sums/row_sums.h"
 
 namespace kolo {
 

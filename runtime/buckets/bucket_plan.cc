@@ -20,7 +20,7 @@ std::size_t tensor_bytes(const BucketRequest& request, const PlanInputs& inputs)
   const BucketLayout& layout = request.layout;
   const std::vector<int>& near = grid.ranks_of_node(grid.node(inputs.rank));
   std::size_t elements = 0;
-  for (const Goal::Part& part : request.goal.parts()) {
+  for (const CollectiveSpec::Part& part : request.spec.parts()) {
     const std::size_t end = std::min(part.extent.end(), layout.count);
     if (end <= part.extent.offset) continue;
     std::size_t tensors = 0;
@@ -52,7 +52,7 @@ Stores sum_stores(const BucketRequest& request, const PlanInputs& inputs) {
 }
 
 /// How contributions are written to slots that another rank sums.
-Stores lend_stores(const PlanInputs& inputs) {
+Stores exposure_stores(const PlanInputs& inputs) {
   return inputs.costs.memory.packs_past_cache() ? Stores::kStreaming : Stores::kCached;
 }
 
@@ -63,7 +63,7 @@ void prove(const BucketRequest& request, const PlanInputs& inputs) {
   }
   const VerifyOptions options{.network_takes_device_memory =
                                   inputs.device && inputs.device->network_takes_memory};
-  const auto wrong = verify(schedules, inputs.grid, request.goal, options);
+  const auto wrong = verify(schedules, inputs.grid, request.spec, options);
   if (!wrong) return;
   throw KoloError({.code = ErrorCode::kInternal,
                    .bucket = request.name,
@@ -75,11 +75,12 @@ void prove(const BucketRequest& request, const PlanInputs& inputs) {
 
 AlgorithmRequest requested_algorithm(const Options& options, const ProcessGrid& grid) {
   const AlgorithmRequest asked = options.algorithm;
-  const std::vector<std::string_view> names = asked.names_for(GoalKind::kAllReduce);
+  const std::vector<std::string_view> names = asked.names_for(CollectiveKind::kAllReduce);
   const bool is_open = names.empty() || names.front() == kHierarchical;
   if (!options.reproducible || grid.num_nodes() == 1 || !is_open) return asked;
   const bool has_levels = grid.num_nodes() < grid.world_size();
-  return asked.with(GoalKind::kAllReduce, has_levels ? "hierarchical:direct,direct" : "direct");
+  return asked.with(CollectiveKind::kAllReduce,
+                    has_levels ? "hierarchical:direct,direct" : "direct");
 }
 
 CompileOptions compile_options(MemoryKind memory, const PlanInputs& inputs) {
@@ -99,20 +100,20 @@ CompileOptions compile_options(MemoryKind memory, const PlanInputs& inputs) {
   return result;
 }
 
-BucketRequest request_bucket(std::string name, const Goal& goal, const BucketLayout& layout,
-                             const PlanInputs& inputs) {
+BucketRequest request_bucket(std::string name, const CollectiveSpec& spec,
+                             const BucketLayout& layout, const PlanInputs& inputs) {
   CompileOptions options = compile_options(layout.memory, inputs);
-  const CompileContext context{goal, layout, inputs.grid, options};
+  const CompileContext context{spec, layout, inputs.grid, options};
   Choice choice = choose(context);
   if (inputs.options.chunk_bytes == kAutoBytes) {
     options.chunk_bytes = choice.algorithm->chunk_bytes(context);
   }
   return {.name = std::move(name),
           .layout = layout,
-          .goal = goal,
+          .spec = spec,
           .compile =
-              [goal, layout, options, algorithm = choice.algorithm, &grid = inputs.grid](int rank) {
-                return compile(rank, *algorithm, {goal, layout, grid, options});
+              [spec, layout, options, algorithm = choice.algorithm, &grid = inputs.grid](int rank) {
+                return compile(rank, *algorithm, {spec, layout, grid, options});
               },
           .reason = std::move(choice.reason)};
 }
@@ -127,8 +128,8 @@ BucketPlan plan_bucket(const BucketRequest& request, const PlanInputs& inputs) {
   if (request.layout.op == ReduceOp::kAverage) binding.scale = 1.0 / inputs.grid.world_size();
   binding.unpack_stores = unpack_stores(request, inputs);
   binding.sum_stores = sum_stores(request, inputs);
-  binding.lend_stores = lend_stores(inputs);
-  binding.lends_small_pages = inputs.costs.reads_small_pages();
+  binding.exposure_stores = exposure_stores(inputs);
+  binding.exposes_small_pages = inputs.costs.reads_small_pages();
   return plan;
 }
 

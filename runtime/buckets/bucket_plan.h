@@ -39,16 +39,16 @@ struct PlanInputs {
 struct BucketRequest {
   std::string name;  ///< For errors and traces.
   BucketLayout layout;
-  Goal goal;
+  CollectiveSpec spec;
   std::function<Schedule(int rank)> compile;  ///< Pure: returns the schedule of any rank.
   std::string reason = {};                    ///< Why this algorithm was chosen.
 };
 
 /// A collective, with the algorithm that is chosen for inputs and layout. `inputs` outlive the
 /// request. Errors: UsageError for device memory without a device, or if no algorithm serves the
-/// goal; KoloError(kConfig) as `choose`.
-BucketRequest request_bucket(std::string name, const Goal& goal, const BucketLayout& layout,
-                             const PlanInputs& inputs);
+/// spec; KoloError(kConfig) as `choose`.
+BucketRequest request_bucket(std::string name, const CollectiveSpec& spec,
+                             const BucketLayout& layout, const PlanInputs& inputs);
 /// The options for schedules of buckets in this memory, except the chunk size. Errors: UsageError
 /// for device memory without a device.
 CompileOptions compile_options(MemoryKind memory, const PlanInputs& inputs);

@@ -24,11 +24,11 @@ void BucketRunner::arrive(BucketId id) {
     state.is_ready_again = true;
     return;
   }
-  const Subject subject{.text = bucket.text,
-                        .waited = *bucket.owner,
-                        .name = bucket.name,
-                        .sequence = bucket.sequence,
-                        .may_end_early = may_end_early(bucket)};
+  const RequestInfo subject{.text = bucket.text,
+                            .waited = *bucket.owner,
+                            .name = bucket.name,
+                            .sequence = bucket.sequence,
+                            .may_end_early = may_end_early(bucket)};
   if (bucket.needs_agreement()) {
     coordinator_.arrive(id, state.iteration, subject);
   } else {
@@ -65,8 +65,8 @@ void BucketRunner::finish(BucketId id) {
   if (!rejections_.empty()) reject_later(id);
 }
 
-void BucketRunner::reject(const Topic& rejected, const Error& error) {
-  const BucketId id = bucket_of(rejected.key);
+void BucketRunner::reject(const ProposalKey& rejected, const Error& error) {
+  const BucketId id = bucket_of(rejected.hash);
   const BucketTable::Bucket& bucket = buckets_[id];
   BucketTable::State& state = buckets_.state(id);
   if (Coordinator::is_by_closed(error) && has_earlier(rejected)) {
@@ -107,13 +107,13 @@ void BucketRunner::poll_revoking() {
 
 /// True if this rank still runs, or will run, iterations before the rejected one. If the bucket
 /// itself is not in flight, these are the iterations in flight of its gradient set.
-bool BucketRunner::has_earlier(const Topic& rejected) const {
-  const BucketId id = bucket_of(rejected.key);
+bool BucketRunner::has_earlier(const ProposalKey& rejected) const {
+  const BucketId id = bucket_of(rejected.hash);
   const BucketTable::Bucket& bucket = buckets_[id];
   if (bucket.owner->failed()) return false;
   if (bucket.state.iteration < rejected.round) return true;
   const auto is_in_flight = [&](BucketId each) {
-    return buckets_[each].state.running || coordinator_.is_pending(bucket_key(each));
+    return buckets_[each].state.running || coordinator_.is_pending(bucket_hash(each));
   };
   return !is_in_flight(id) &&
          std::ranges::any_of(bucket.owner->buckets_rejected_with(id), is_in_flight);
@@ -126,8 +126,8 @@ void BucketRunner::reject_later(BucketId ended) {
   for (const BucketId id : bucket->owner->buckets_rejected_with(ended)) {
     const auto rejection = rejections_.find(id);
     if (rejection == rejections_.end() || has_earlier(rejection->second.first)) continue;
-    const auto [topic, error] = std::move(rejections_.extract(rejection).mapped());
-    return reject(topic, error);
+    const auto [key, error] = std::move(rejections_.extract(rejection).mapped());
+    return reject(key, error);
   }
 }
 
@@ -141,15 +141,15 @@ void BucketRunner::give_up(BucketId id, const Error& error) {
   reject_owner(id, error);
 }
 
-std::uint64_t BucketRunner::uses_until(const Topic& topic) const {
-  const BucketTable::Bucket* const bucket = buckets_.find(bucket_of(topic.key));
+std::uint64_t BucketRunner::uses_until(const ProposalKey& key) const {
+  const BucketTable::Bucket* const bucket = buckets_.find(bucket_of(key.hash));
   if (bucket == nullptr || bucket->state.rejected || bucket->owner->failed()) return 0;
   const std::uint64_t ended = bucket->state.iteration;
-  return topic.round < ended ? 0 : topic.round - ended + 1;
+  return key.round < ended ? 0 : key.round - ended + 1;
 }
 
-std::string_view BucketRunner::text_of(const Topic& topic) const {
-  return first_line(buckets_[bucket_of(topic.key)].text);
+std::string_view BucketRunner::text_of(const ProposalKey& key) const {
+  return first_line(buckets_[bucket_of(key.hash)].text);
 }
 
 /// Peers may have started buckets that this rank has not, and the reverse: all ranks abandon them.

@@ -44,22 +44,22 @@ class BucketRunner {
   /// All ranks reject an iteration of a bucket: its owner fails. If ranks may differ about whether
   /// the iteration has run, the job fails. Earlier iterations, without a rank that has closed,
   /// complete.
-  void reject(const Topic& rejected, const Error& error);
+  void reject(const ProposalKey& rejected, const Error& error);
   /// All ranks reject a proposal that some of them made instead of using the bucket. If ranks may
   /// have used it unequally often, its owner fails, and no rank uses it again.
   void give_up(BucketId id, const Error& error);
 
   /// Number of uses of a bucket, up to this one, that have not ended here; 0 if ranks no longer
   /// take part in this one.
-  std::uint64_t uses_until(const Topic& topic) const;
+  std::uint64_t uses_until(const ProposalKey& key) const;
   /// See `BucketOwner::stand_in`. Precondition: `uses_until` is not zero.
-  std::string_view stand_in(const Topic& topic, std::uint64_t uses) {
-    return buckets_[bucket_of(topic.key)].owner->stand_in(uses);
+  std::string_view stand_in(const ProposalKey& key, std::uint64_t uses) {
+    return buckets_[bucket_of(key.hash)].owner->stand_in(uses);
   }
-  std::string_view text_of(const Topic& topic) const;
+  std::string_view text_of(const ProposalKey& key) const;
   /// A use of this rank runs or waits for its turn. Precondition: `uses_until` is not zero.
-  bool is_in_use(const Topic& topic) const {
-    const BucketTable::Bucket& bucket = buckets_[bucket_of(topic.key)];
+  bool is_in_use(const ProposalKey& key) const {
+    const BucketTable::Bucket& bucket = buckets_[bucket_of(key.hash)];
     return bucket.state.running || bucket.owner->has_queued_uses();
   }
 
@@ -69,14 +69,15 @@ class BucketRunner {
  private:
   void abandon(BucketId id);
   void reject_owner(BucketId id, const Error& error);
-  bool has_earlier(const Topic& rejected) const;
+  bool has_earlier(const ProposalKey& rejected) const;
   void reject_later(BucketId ended);
 
   Coordinator& coordinator_;
   Executor& executor_;
   BucketTable& buckets_;
   Activity& activity_;
-  std::map<BucketId, std::pair<Topic, Error>> rejections_;  // once earlier iterations have ended
+  std::map<BucketId, std::pair<ProposalKey, Error>>
+      rejections_;  // once earlier iterations have ended
   // First errors of owners to whose tensors a peer still writes.
   std::map<BucketId, Error> revoking_;
   std::atomic<std::uint64_t> network_bytes_{0};

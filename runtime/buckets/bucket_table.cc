@@ -52,7 +52,7 @@ void FlagRanges::give_back(std::uint32_t first, std::uint32_t count, std::uint64
 }
 
 BucketTable::BucketTable(Executor& executor, const ProcessGrid& grid, const TransportLimits& limits,
-                         LastActNote& acts)
+                         LastActivity& acts)
     : executor_(executor),
       grid_(grid),
       acts_(acts),

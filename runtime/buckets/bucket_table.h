@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/coordinator/last_act.h"
-#include "comm/coordinator/topic.h"
+#include "comm/coordinator/last_activity.h"
+#include "comm/coordinator/proposal_key.h"
 #include "comm/schedule/executor.h"
 #include "comm/transport/transport.h"
 #include "fusion/arena.h"
@@ -57,7 +57,7 @@ class FlagRanges {
 };
 
 /// The owner of a bucket: an operation or a gradient set. Threads: the engine's.
-class BucketOwner : public Waited {
+class BucketOwner : public Waitable {
  public:
   virtual ~BucketOwner() = default;
   /// The owner's bucket number `index` is ready on all ranks, and begins an iteration.
@@ -114,8 +114,8 @@ class BucketTable {
     std::uint16_t uses_ahead = 0;                  ///< See `needs_agreement`.
     std::size_t network_bytes = 0;                 ///< Sent to other nodes per iteration.
     std::string text = {};                         ///< Description for errors.
-    std::uint64_t name = 0;                        ///< `Subject::name`; 0 for gradients.
-    std::uint64_t sequence = 0;                    ///< `Subject::sequence`; 0 for gradients.
+    std::uint64_t name = 0;                        ///< `RequestInfo::name`; 0 for gradients.
+    std::uint64_t sequence = 0;                    ///< `RequestInfo::sequence`; 0 for gradients.
     std::uint32_t first_flag = 0;
     std::uint32_t flag_count = 0;
     std::uint64_t flag_base = 0;
@@ -131,16 +131,16 @@ class BucketTable {
 
   /// `acts` may refer to the text of a bucket. All arguments outlive it.
   BucketTable(Executor& executor, const ProcessGrid& grid, const TransportLimits& limits,
-              LastActNote& acts);
+              LastActivity& acts);
 
   /// Adds a bucket for `plan`, and fills in its binding's bucket number, flags and arena offsets.
   /// If its tensors lie in the arena, `place` says where; otherwise it gets a range. Errors:
   /// KoloError(kResources).
   BucketId add(BucketPlan plan, BucketOwner& owner, std::size_t index, std::string text,
                std::optional<std::size_t> place = std::nullopt);
-  /// See `Subject::name`.
+  /// See `RequestInfo::name`.
   void set_name(BucketId id, std::uint64_t key) { buckets_[id]->name = key; }
-  /// For the next use of the bucket; see `Subject::sequence`.
+  /// For the next use of the bucket; see `RequestInfo::sequence`.
   void set_sequence(BucketId id, std::uint64_t key) { buckets_[id]->sequence = key; }
 
   /// Whether more than three quarters of the bucket numbers or of the arena are in use; the same on
@@ -169,7 +169,7 @@ class BucketTable {
  private:
   Executor& executor_;
   const ProcessGrid& grid_;
-  LastActNote& acts_;
+  LastActivity& acts_;
   const BucketId most_buckets_;
   ArenaAllocator arena_;
   FlagRanges flags_;

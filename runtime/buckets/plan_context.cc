@@ -11,10 +11,10 @@ PlanInputs PlanContext::inputs() const {
                     .costs = costs,
                     .algorithm = algorithm,
                     .cache_bytes = cache_bytes};
-  if (lane != nullptr) {
-    inputs.device = {.network_takes_memory = lane->network_takes_memory(),
-                     .native_spans_nodes = lane->has_world_group(),
-                     .native_in_nodes = lane->has_node_group()};
+  if (streams != nullptr) {
+    inputs.device = {.network_takes_memory = streams->network_takes_memory(),
+                     .native_spans_nodes = streams->has_world_group(),
+                     .native_in_nodes = streams->has_node_group()};
   }
   return inputs;
 }
@@ -47,7 +47,7 @@ std::shared_ptr<DevicePacker> make_device_packer(const PlanContext& context,
     options.cuts.push_back(bucket.offset);
     options.cuts.push_back(bucket.end());
   }
-  return std::make_shared<DevicePacker>(context.lane->device(), segments, options);
+  return std::make_shared<DevicePacker>(context.streams->device(), segments, options);
 }
 
 }  // namespace kolo

@@ -4,8 +4,8 @@
 #include <span>
 
 #include "comm/base/error.h"
-#include "comm/device/pinned_mirror.h"
-#include "comm/schedule/device_lane.h"
+#include "comm/device/bounce_buffer.h"
+#include "comm/schedule/device_streams.h"
 #include "comm/transport/transport.h"
 #include "fusion/device_packer.h"
 #include "runtime/buckets/bucket_plan.h"
@@ -20,8 +20,8 @@ struct PlanContext {
   Executor& executor;
   Transport& transport;
   const ProcessGrid& grid;
-  DeviceLane* lane = nullptr;  ///< Null without a device.
-  CopyLane* copies = nullptr;  ///< Null without a device.
+  DeviceStreams* streams = nullptr;  ///< Null without a device.
+  CopyStreams* copies = nullptr;     ///< Null without a device.
   const Options& options;
   const LinkCosts& costs;
   /// The parsed option `algorithm`.

@@ -6,7 +6,7 @@
 
 #include "comm/transport/doorbell.h"
 #include "runtime/wait/caught.h"
-#include "runtime/wait/driver.h"
+#include "runtime/wait/progress_engine.h"
 
 namespace kolo {
 
@@ -26,10 +26,10 @@ void TicketState::end(std::optional<Error> error) noexcept {
   changed_.notify_all();
 }
 
-bool TicketState::wait(std::chrono::milliseconds timeout, Driver* driver) {
+bool TicketState::wait(std::chrono::milliseconds timeout, ProgressEngine* progress_engine) {
   const Waiting waiting(waiters_);
   const bool in_time = wait_until(
-      Deadline(timeout), driver, [this] { return done(); }, mutex_, changed_);
+      Deadline(timeout), progress_engine, [this] { return done(); }, mutex_, changed_);
   if (!in_time) return false;
   throw_error();
   return true;
@@ -40,8 +40,8 @@ void TicketState::throw_error() const KOLO_NO_THREAD_SAFETY_ANALYSIS {
   if (error_) throw KoloError(*error_);
 }
 
-void TicketState::wait_within(const WaitLimit& limit, Driver* driver) {
-  if (wait(limit.time, driver)) return;
+void TicketState::wait_within(const WaitLimit& limit, ProgressEngine* progress_engine) {
+  if (wait(limit.time, progress_engine)) return;
   throw KoloError(
       {.code = ErrorCode::kTimeout,
        .group = limit.group,
@@ -52,8 +52,8 @@ void TicketState::wait_within(const WaitLimit& limit, Driver* driver) {
                            limit.time.count())});
 }
 
-bool TicketState::wait_at_most(std::chrono::milliseconds limit, Driver* driver) {
-  if (limit.count() > 0) return wait(limit, driver);
+bool TicketState::wait_at_most(std::chrono::milliseconds limit, ProgressEngine* progress_engine) {
+  if (limit.count() > 0) return wait(limit, progress_engine);
   if (!done()) return false;
   throw_error();
   return true;

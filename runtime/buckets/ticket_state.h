@@ -13,7 +13,7 @@
 
 namespace kolo {
 
-class Driver;
+class ProgressEngine;
 
 /// Time limit of a wait in a user's thread, and the group's name for the error after it.
 struct WaitLimit {
@@ -44,15 +44,15 @@ class TicketState {
   bool done() const { return done_.load(std::memory_order_acquire); }
 
   /// Blocks until done or until `timeout` (0: for ever) has passed; meanwhile the caller's thread
-  /// drives the engine, if there is a driver. Returns false on time-out; throws the operation's
-  /// error.
-  bool wait(std::chrono::milliseconds timeout, Driver* driver = nullptr);
+  /// drives the engine, if there is a progress engine. Returns false on time-out; throws the
+  /// operation's error.
+  bool wait(std::chrono::milliseconds timeout, ProgressEngine* progress_engine = nullptr);
   /// As `wait`, with the limit's time; a time-out is KoloError(kTimeout).
-  void wait_within(const WaitLimit& limit, Driver* driver);
+  void wait_within(const WaitLimit& limit, ProgressEngine* progress_engine);
 
   /// Waits for at most `limit`, or not at all if that is not positive. Returns whether the
   /// operation is done; throws its error.
-  bool wait_at_most(std::chrono::milliseconds limit, Driver* driver);
+  bool wait_at_most(std::chrono::milliseconds limit, ProgressEngine* progress_engine);
 
   /// Calls `call` unless the operation is done; it cannot complete during the call. Returns whether
   /// `call` was called.

@@ -16,7 +16,7 @@
 struct kolo_group {
   /// The group of all ranks, which belongs to the runtime.
   explicit kolo_group(kolo::Group& world) : group(world) {}
-  explicit kolo_group(kolo::Group&& founded) : owned(std::move(founded)), group(*owned) {}
+  explicit kolo_group(kolo::Group&& created) : owned(std::move(created)), group(*owned) {}
 
   std::optional<kolo::Group> owned;
   kolo::Group& group;

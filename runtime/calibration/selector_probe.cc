@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "comm/base/clock.h"
-#include "compression/compressed_group.h"
+#include "compression/gradient_codec.h"
 #include "topology/process_grid.h"
 
 namespace kolo {
@@ -40,10 +40,10 @@ double step_us(double density, const std::vector<float>& gradient) {
   const ProcessGrid alone = ProcessGrid::with_node_sizes({1});
   const SparseOptions options{.tensors = {{.name = "probe", .count = kCount}}, .density = density};
   const SparsePlan plan = sparse_layout(0, alone, options).plan;
-  std::vector<std::unique_ptr<CompressedGroup>> groups;
+  std::vector<std::unique_ptr<GradientCodec>> groups;
   std::vector<std::vector<float>> tensors;
   for (std::size_t i = 0; i < kGroups; ++i) {
-    groups.push_back(options.method->make_group(0, alone, options));
+    groups.push_back(options.method->make_codec(0, alone, options));
   }
   std::vector<std::byte> share(plan.share().capacity()), result(plan.result().capacity());
   const std::span<std::byte> shares[] = {share}, results[] = {result};
@@ -52,7 +52,7 @@ double step_us(double density, const std::vector<float>& gradient) {
   for (int round = 0; round < kSelections; ++round) {
     tensors.assign(kGroups, gradient);
     for (std::size_t i = 0; i < kGroups; ++i) {
-      CompressedGroup& group = *groups[i];
+      GradientCodec& group = *groups[i];
       const CodecElements elements{.data = reinterpret_cast<std::byte*>(tensors[i].data()),
                                    .count = kCount};
       const Stopwatch watch(clock);

@@ -8,7 +8,7 @@
 #include <fmt/ranges.h>
 #include <xxhash.h>
 
-#include "runtime/buckets/carrier.h"
+#include "runtime/buckets/storage_type.h"
 
 namespace kolo {
 namespace {
@@ -124,19 +124,19 @@ std::size_t Operation::count_in(std::size_t tensor, std::size_t part) const {
   return counts[tensor * (counts.size() / tensors.size()) + part];
 }
 
-Goal Operation::goal_of_tensors(int world_size) const {
+CollectiveSpec Operation::spec_of_tensors(int world_size) const {
   const auto ranks = static_cast<std::size_t>(world_size);
   const std::size_t parts = has_pairs(kind) ? ranks * ranks : has_parts(kind) ? ranks : 1;
-  const std::size_t numbers = Carrier::of(dtype).per_element;
-  std::vector<Goal> goals;
+  const std::size_t numbers = StorageType::of(dtype).per_element;
+  std::vector<CollectiveSpec> specs;
   for (std::size_t tensor = 0; tensor < std::max<std::size_t>(tensors.size(), 1); ++tensor) {
     const std::size_t count = count_in(tensor, 0) * numbers;
-    goals.push_back(Goal::of(
+    specs.push_back(CollectiveSpec::of(
         has_elements(kind) ? kind : OperationKind::kAllReduce, root, world_size,
         counts.empty() ? PartExtents(parts, count)
                        : PartExtents(std::span(counts).subspan(tensor * parts, parts), numbers)));
   }
-  return Goal::of_tensors(goals);
+  return CollectiveSpec::of_tensors(specs);
 }
 
 OperationShape OperationShape::of(const Operation& operation) {

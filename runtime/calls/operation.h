@@ -10,16 +10,16 @@
 #include "comm/base/buffer_view.h"
 #include "comm/base/reduction.h"
 #include "comm/device/device.h"
-#include "comm/schedule/goal.h"
+#include "comm/schedule/collective_spec.h"
 #include "runtime/buckets/ticket_state.h"
-#include "runtime/calls/rows/row_sums.h"
+#include "runtime/calls/row_sums/row_sums.h"
 
 namespace kolo {
 
-using OperationKind = GoalKind;
+using OperationKind = CollectiveKind;
 
 /// Every kind of operation that users call, for loops.
-inline constexpr auto kAllOperationKinds = values_where<kGoals, is_called>();
+inline constexpr auto kAllOperationKinds = values_where<kCollectiveTraits, is_called>();
 
 /// The origin of an operation's name. Users may choose any name; names of the library are in
 /// namespaces of their own. Those of steps contain a colon.
@@ -122,11 +122,11 @@ struct Operation {
   /// be sent.
   bool sends_copy() const { return has_pairs(kind) && !out_of_place; }
 
-  /// The goal, in terms of the numbers that store its elements; each part has elements of all
+  /// The spec, in terms of the numbers that store its elements; each part has elements of all
   /// tensors. Precondition: it moves elements, and every rank submits it with these arguments.
-  Goal goal(int world_size) const { return merged(goal_of_tensors(world_size)); }
-  /// As `goal`, with separate parts for each tensor.
-  Goal goal_of_tensors(int world_size) const;
+  CollectiveSpec spec(int world_size) const { return merged(spec_of_tensors(world_size)); }
+  /// As `spec`, with separate parts for each tensor.
+  CollectiveSpec spec_of_tensors(int world_size) const;
 };
 
 }  // namespace kolo

@@ -13,7 +13,7 @@
 #include "comm/base/check.h"
 #include "fusion/pack_kernels.h"
 #include "fusion/wire_packer.h"
-#include "runtime/buckets/carrier.h"
+#include "runtime/buckets/storage_type.h"
 
 namespace kolo {
 namespace {
@@ -30,7 +30,7 @@ TensorBuffers tensor_of(const Operation& operation, std::size_t index) {
 }
 
 /// Device copies are fastest between multiples of this.
-constexpr std::size_t kMirrorAlignment = 256;
+constexpr std::size_t kBounceAlignment = 256;
 
 /// Whether contributions are multiplied as they are packed; the same on all ranks. That is
 /// necessary where no step combines elements and could scale the result.
@@ -59,19 +59,19 @@ bool is_packed_for_native(const Operation& operation) {
 }
 
 /// The bucket of an operation on tensors in device memory: its memory, and whether it is packed.
-/// `goal` is that of the tensors, `layout` that of a bucket in host memory. The same on all ranks.
-BucketLayout on_device(const Operation& operation, const Goal& goal, const BucketLayout& layout,
-                       const PlanContext& context) {
+/// `spec` is that of the tensors, `layout` that of a bucket in host memory. The same on all ranks.
+BucketLayout on_device(const Operation& operation, const CollectiveSpec& spec,
+                       const BucketLayout& layout, const PlanContext& context) {
   check(context.copies != nullptr,
         "device memory needs a device: set the option `device`, e.g. KOLO_DEVICE=cuda");
-  if (context.lane == nullptr || !suits_native(operation)) return layout;
+  if (context.streams == nullptr || !suits_native(operation)) return layout;
   const bool is_all_reduce = operation.kind == OperationKind::kAllReduce;
   const bool is_packed = is_packed_for_native(operation);
   std::vector<Placing> placings;
   BucketLayout device = layout;
   device.memory = MemoryKind::kDevice;
   device.replaces_inputs = operation.sends_copy();
-  if (!is_packed) placings.push_back({goal, device});
+  if (!is_packed) placings.push_back({spec, device});
   if (is_packed || is_all_reduce) {
     BucketLayout packed = device;
     packed.placement = Placement::kStaged;
@@ -80,36 +80,37 @@ BucketLayout on_device(const Operation& operation, const Goal& goal, const Bucke
       const std::size_t unit = device_padding(context.grid, packed.dtype);
       packed.count = (packed.count + unit - 1) / unit * unit;
     }
-    placings.push_back({merged(goal), packed});
+    placings.push_back({merged(spec), packed});
   }
   const PlanInputs inputs = context.inputs();
   placings.push_back(
-      {merged(goal), layout,
-       mirror_us(goal, layout.dtype, context.grid.world_size(), inputs.costs.staging)});
+      {merged(spec), layout,
+       bounce_us(spec, layout.dtype, context.grid.world_size(), inputs.costs.staging)});
   return placings[choose_placing(placings, context.grid,
                                  compile_options(MemoryKind::kDevice, inputs))]
       .layout;
 }
 
-BucketLayout layout_of(const Operation& operation, const Goal& goal, const PlanContext& context) {
+BucketLayout layout_of(const Operation& operation, const CollectiveSpec& spec,
+                       const PlanContext& context) {
   const ProcessGrid& grid = context.grid;
   const DType dtype = operation.dtype;
   // If tensors are read and written directly, an algorithm treats contributions and results as
   // separate buffers if the bucket is out of place, even if they are the same tensors.
-  const BucketLayout layout{.count = goal.count(),
-                            .dtype = Carrier::of(dtype).dtype,
+  const BucketLayout layout{.count = spec.count(),
+                            .dtype = StorageType::of(dtype).dtype,
                             .op = carried(operation.op, dtype),
                             .placement = Placement::kUser,
                             .out_of_place = operation.out_of_place || operation.sends_copy() ||
                                             scales_contributions(operation, grid.world_size())};
   if (operation.wire) {
-    return {.count = goal.count(),
+    return {.count = spec.count(),
             .dtype = *operation.wire,
             .op = operation.op,
             .placement = Placement::kStaged};
   }
   const bool is_on_device = operation.memory == MemoryKind::kDevice;
-  return is_on_device ? on_device(operation, goal, layout, context) : layout;
+  return is_on_device ? on_device(operation, spec, layout, context) : layout;
 }
 
 /// bfloat16 needs no exponents, and so no state that outlives the bucket.
@@ -125,17 +126,17 @@ std::shared_ptr<WirePacker> make_wire_packer(const BucketLayout& layout,
 
 }  // namespace
 
-OperationTensors::OperationTensors(const Operation& operation, const Goal& goal, int rank) {
+BufferBinding::BufferBinding(const Operation& operation, const CollectiveSpec& spec, int rank) {
   const std::size_t tensors = std::max<std::size_t>(operation.tensors.size(), 1);
-  const std::size_t numbers = Carrier::of(operation.dtype).per_element;
+  const std::size_t numbers = StorageType::of(operation.dtype).per_element;
   std::vector<Place> ends(tensors, Place{.result = 0, .input = 0});
-  const std::size_t parts = goal.parts_of_tensor();
-  for (std::size_t i = 0; i < goal.size(); ++i) {
-    Goal::Part part = goal.part(i);
+  const std::size_t parts = spec.parts_of_tensor();
+  for (std::size_t i = 0; i < spec.size(); ++i) {
+    CollectiveSpec::Part part = spec.part(i);
     if (!part.contributes(rank) && !part.receives(rank)) continue;
-    // In a merged goal, a part has elements of all tensors.
+    // In a merged spec, a part has elements of all tensors.
     const std::size_t first = i / parts;
-    const std::size_t end = goal.tensors() > 1 ? first + 1 : tensors;
+    const std::size_t end = spec.tensors() > 1 ? first + 1 : tensors;
     for (std::size_t tensor = first; tensor < end; ++tensor) {
       part.extent.count = operation.count_in(tensor, i % parts) * numbers;
       if (part.extent.count > 0) append_place(operation, tensor, part, rank, ends);
@@ -146,9 +147,10 @@ OperationTensors::OperationTensors(const Operation& operation, const Goal& goal,
 
 /// Appends the place of `tensor`'s elements of `part`; `ends` are the ends of the tensors' earlier
 /// elements.
-void OperationTensors::append_place(const Operation& operation, std::size_t tensor,
-                                    const Goal::Part& part, int rank, std::vector<Place>& ends) {
-  const DType dtype = Carrier::of(operation.dtype).dtype;
+void BufferBinding::append_place(const Operation& operation, std::size_t tensor,
+                                 const CollectiveSpec::Part& part, int rank,
+                                 std::vector<Place>& ends) {
+  const DType dtype = StorageType::of(operation.dtype).dtype;
   const std::size_t bytes = part.extent.count * size_of(dtype);
   const bool contributes = part.contributes(rank);
   const bool receives = part.receives(rank);
@@ -165,7 +167,7 @@ void OperationTensors::append_place(const Operation& operation, std::size_t tens
     place.input = end.input;
     *end.input += bytes;
   }
-  // On a device, a mirror or the schedule makes the copies.
+  // On a device, a bounce buffer or the schedule makes the copies.
   const bool is_on_device = operation.memory == MemoryKind::kDevice;
   if (operation.sends_copy() && !is_on_device && !receives) {
     place.copy = copied_bytes_;
@@ -180,10 +182,9 @@ void OperationTensors::append_place(const Operation& operation, std::size_t tens
                        .offset = part.extent.offset});
 }
 
-void OperationTensors::append(std::vector<PinnedMirror::Copy>& runs,
-                              const PinnedMirror::Copy& run) {
+void BufferBinding::append(std::vector<BounceBuffer::Copy>& runs, const BounceBuffer::Copy& run) {
   if (!runs.empty()) {
-    PinnedMirror::Copy& last = runs.back();
+    BounceBuffer::Copy& last = runs.back();
     if (last.offset + last.bytes == run.offset && last.device + last.bytes == run.device) {
       last.bytes += run.bytes;
       return;
@@ -195,7 +196,7 @@ void OperationTensors::append(std::vector<PinnedMirror::Copy>& runs,
 // Each buffer of each tensor has a range of its own size:
 //
 //   result of tensor 0 | input of tensor 0 | result of tensor 1 | ...
-void OperationTensors::mirror_in(CopyLane& lane) {
+void BufferBinding::bounce_in(CopyStreams& streams) {
   struct Offsets {
     std::size_t result = 0, input = 0;
   };
@@ -209,24 +210,24 @@ void OperationTensors::mirror_in(CopyLane& lane) {
   std::size_t bytes = 0;
   const auto begin = [&](std::size_t& buffer) {
     const std::size_t size = std::exchange(buffer, bytes);
-    bytes += (size + kMirrorAlignment - 1) / kMirrorAlignment * kMirrorAlignment;
+    bytes += (size + kBounceAlignment - 1) / kBounceAlignment * kBounceAlignment;
   };
   for (Offsets& of : buffers) {
     begin(of.result);
     begin(of.input);
   }
-  mirror_ = std::make_shared<PinnedMirror>(lane, bytes);
+  bounce_buffer_ = std::make_shared<BounceBuffer>(streams, bytes);
   for (std::size_t i = 0; i < places_.size(); ++i) {
     Place& place = places_[i];
     const Offsets& of = buffers[place.tensor];
-    if (place.result) place.result_in_mirror = of.result + *place.result;
-    if (place.input) place.input_in_mirror = of.input + *place.input;
-    segments_[i].data = place.result ? mirror_->data() + place.result_in_mirror : nullptr;
-    segments_[i].input = place.input ? mirror_->data() + place.input_in_mirror : nullptr;
+    if (place.result) place.result_in_bounce = of.result + *place.result;
+    if (place.input) place.input_in_bounce = of.input + *place.input;
+    segments_[i].data = place.result ? bounce_buffer_->data() + place.result_in_bounce : nullptr;
+    segments_[i].input = place.input ? bounce_buffer_->data() + place.input_in_bounce : nullptr;
   }
 }
 
-void OperationTensors::begin_mirror(const Operation& operation) {
+void BufferBinding::begin_bounce(const Operation& operation) {
   down_.clear();
   up_.clear();
   for (const Place& place : places_) {
@@ -235,21 +236,21 @@ void OperationTensors::begin_mirror(const Operation& operation) {
     // The input is only read.
     auto* const input = at<std::byte>(const_cast<void*>(buffers.input), place.input);
     if (place.is_read && place.input) {
-      append(down_, {.offset = place.input_in_mirror, .device = input, .bytes = place.bytes});
+      append(down_, {.offset = place.input_in_bounce, .device = input, .bytes = place.bytes});
     } else if (place.is_read) {
-      append(down_, {.offset = place.result_in_mirror, .device = result, .bytes = place.bytes});
+      append(down_, {.offset = place.result_in_bounce, .device = result, .bytes = place.bytes});
     }
     const bool stays = place.input && input == result;
     if (place.is_written && !stays) {
-      append(up_, {.offset = place.result_in_mirror, .device = result, .bytes = place.bytes});
+      append(up_, {.offset = place.result_in_bounce, .device = result, .bytes = place.bytes});
     }
   }
-  mirror_->begin(down_, up_, operation.ready.get());
+  bounce_buffer_->begin(down_, up_, operation.ready.get());
 }
 
-void OperationTensors::bind(const Operation& operation) {
+void BufferBinding::bind(const Operation& operation) {
   if (set_scale_) set_scale_(operation.scales.before * factor_);
-  if (mirror_) return begin_mirror(operation);
+  if (bounce_buffer_) return begin_bounce(operation);
   if (copied_bytes_ > 0 && !copies_) copies_ = allocate_aligned(copied_bytes_);
   for (std::size_t i = 0; i < places_.size(); ++i) {
     const Place& place = places_[i];
@@ -279,21 +280,22 @@ bool is_in_arena(const Operation& operation, std::span<const std::byte> shared) 
 
 PlannedOperation plan_operation(const Operation& operation, bool in_arenas,
                                 const PlanContext& context) {
-  Goal goal = operation.goal_of_tensors(context.grid.world_size());
-  BucketLayout layout = layout_of(operation, goal, context);
+  CollectiveSpec spec = operation.spec_of_tensors(context.grid.world_size());
+  BucketLayout layout = layout_of(operation, spec, context);
   layout.in_arenas = in_arenas;
-  if (!layout.is_in_tensors(MemoryKind::kDevice)) goal = merged(goal);
+  if (!layout.is_in_tensors(MemoryKind::kDevice)) spec = merged(spec);
   const PlanInputs inputs = context.inputs();
   // The bucket of an all-reduce may be padded.
-  const bool is_padded = layout.count != goal.count();
-  const Goal bucket_goal = is_padded ? Goal::all_reduce(context.grid.world_size()) : goal;
+  const bool is_padded = layout.count != spec.count();
+  const CollectiveSpec bucket_spec =
+      is_padded ? CollectiveSpec::all_reduce(context.grid.world_size()) : spec;
   PlannedOperation planned{
-      .bucket = plan_bucket(request_bucket(operation.name, bucket_goal, layout, inputs), inputs),
-      .tensors = OperationTensors(operation, goal, context.transport.rank())};
+      .bucket = plan_bucket(request_bucket(operation.name, bucket_spec, layout, inputs), inputs),
+      .tensors = BufferBinding(operation, spec, context.transport.rank())};
   Binding& binding = planned.bucket.binding;
   if (!layout.is_on_device() && operation.memory == MemoryKind::kDevice) {
-    planned.tensors.mirror_in(*context.copies);
-    binding.mirror = planned.tensors.mirror();
+    planned.tensors.bounce_in(*context.copies);
+    binding.bounce_buffer = planned.tensors.bounce_buffer();
   }
   const std::vector<Segment>& segments = planned.tensors.segments();
   if (layout.is_on_device()) binding.inputs = {nullptr};

@@ -15,20 +15,20 @@
 
 namespace kolo {
 
-/// The buffers of an operation, which may differ at each use, or a mirror of them in pinned memory.
-/// Threads: the engine's.
-class OperationTensors {
+/// The buffers of an operation, which may differ at each use, or a bounce buffer of them in pinned
+/// memory. Threads: the engine's.
+class BufferBinding {
  public:
-  OperationTensors() = default;
-  /// The buffers hold, part by part, what `rank` contributes and receives; if the goal is grouped,
-  /// the buffers of each tensor do. `goal` is the operation's, merged or not.
-  OperationTensors(const Operation& operation, const Goal& goal, int rank);
+  BufferBinding() = default;
+  /// The buffers hold, part by part, what `rank` contributes and receives; if the spec is grouped,
+  /// the buffers of each tensor do. `spec` is the operation's, merged or not.
+  BufferBinding(const Operation& operation, const CollectiveSpec& spec, int rank);
 
-  /// For buffers in device memory with a bucket in host memory: moves the segments to a mirror.
-  /// Errors: KoloError(kResources).
-  void mirror_in(CopyLane& lane);
-  /// Null without a mirror.
-  const std::shared_ptr<PinnedMirror>& mirror() const { return mirror_; }
+  /// For buffers in device memory with a bucket in host memory: moves the segments to a bounce
+  /// buffer. Errors: KoloError(kResources).
+  void bounce_in(CopyStreams& streams);
+  /// Null without a bounce buffer.
+  const std::shared_ptr<BounceBuffer>& bounce_buffer() const { return bounce_buffer_; }
 
   /// For the packer: offsets in the bucket, and addresses in the buffers of the first use.
   const std::vector<Segment>& segments() const { return segments_; }
@@ -41,8 +41,8 @@ class OperationTensors {
     factor_ = factor;
   }
 
-  /// Binds the buffers of a use, before any peer begins it. Starts to fill the mirror, or copies
-  /// contributions that results would overwrite.
+  /// Binds the buffers of a use, before any peer begins it. Starts to fill the bounce buffer, or
+  /// copies contributions that results would overwrite.
   void bind(const Operation& operation);
 
  private:
@@ -53,14 +53,14 @@ class OperationTensors {
     std::size_t bytes = 0;
     bool is_read = false, is_written = false;  // whether this rank contributes and receives it
     std::optional<std::size_t> copy = {};      // the contribution's index in `copies_`
-    std::size_t result_in_mirror = 0, input_in_mirror = 0;
+    std::size_t result_in_bounce = 0, input_in_bounce = 0;
   };
 
-  void append_place(const Operation& operation, std::size_t tensor, const Goal::Part& part,
-                    int rank, std::vector<Place>& ends);
+  void append_place(const Operation& operation, std::size_t tensor,
+                    const CollectiveSpec::Part& part, int rank, std::vector<Place>& ends);
   /// Appends a run, or extends the last one if the two are contiguous.
-  static void append(std::vector<PinnedMirror::Copy>& runs, const PinnedMirror::Copy& run);
-  void begin_mirror(const Operation& operation);
+  static void append(std::vector<BounceBuffer::Copy>& runs, const BounceBuffer::Copy& run);
+  void begin_bounce(const Operation& operation);
 
   std::vector<Place> places_;  // by segment
   std::vector<Segment> segments_;
@@ -69,14 +69,14 @@ class OperationTensors {
   double factor_ = 1;
   std::size_t copied_bytes_ = 0;
   AlignedMemory copies_;  // null until it is needed
-  std::shared_ptr<PinnedMirror> mirror_;
-  std::vector<PinnedMirror::Copy> down_, up_;  // of the current use
+  std::shared_ptr<BounceBuffer> bounce_buffer_;
+  std::vector<BounceBuffer::Copy> down_, up_;  // of the current use
 };
 
 /// Schedule and buffers of the bucket for one named operation.
 struct PlannedOperation {
   BucketPlan bucket;
-  OperationTensors tensors;
+  BufferBinding tensors;
 };
 
 /// Whether the operation's buffers at this rank begin in memory that peers can access.

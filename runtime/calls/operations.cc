@@ -12,13 +12,13 @@
 #include <xxhash.h>
 
 #include "runtime/calls/operation_plan.h"
-#include "runtime/calls/rows/row_reduction.h"
+#include "runtime/calls/row_sums/row_reduction.h"
 
 namespace kolo {
 namespace {
 
 /// Gradient sets have a separate namespace, too.
-std::string topic_name(const std::string& name, NameSpace space) {
+std::string queue_name(const std::string& name, NameSpace space) {
   return (space == NameSpace::kUser ? "operation " : "runtime ") + name;
 }
 
@@ -28,15 +28,15 @@ bool uses_device(const OperationShape& shape) {
   return has_rows_there || shape.memory == MemoryKind::kDevice;
 }
 
-std::string topic_name(const Operation& operation) {
-  return topic_name(operation.name, operation.space);
+std::string queue_name(const Operation& operation) {
+  return queue_name(operation.name, operation.space);
 }
 
-/// The key by which pending operations are compared: all ranks use a name in one order, and in a
+/// The hash by which pending operations are compared: all ranks use a name in one order, and in a
 /// group that keeps one order, all operations.
-std::uint64_t sequence_key(const Operation& operation) {
-  if (operation.place == 0) return name_key(topic_name(operation));
-  constexpr std::uint64_t kSeed = 1;  // distinct from the keys of names
+std::uint64_t sequence_hash(const Operation& operation) {
+  if (operation.place == 0) return name_hash(queue_name(operation));
+  constexpr std::uint64_t kSeed = 1;  // distinct from the hashes of names
   return XXH3_64bits_withSeed(&operation.place, sizeof operation.place, kSeed);
 }
 
@@ -44,121 +44,121 @@ std::uint64_t sequence_key(const Operation& operation) {
 
 void Operations::submit(const std::shared_ptr<Operation>& operation) {
   operation->place = keeps_order() && operation->space != NameSpace::kStep ? ++places_ : 0;
-  OperationTopic& topic = topic_of(*operation);
-  topic.push(operation);
-  advance(topic);
+  NamedOpQueue& queue = queue_of(*operation);
+  queue.push(operation);
+  advance(queue);
 }
 
-OperationTopic& Operations::topic_of(const Operation& operation) {
-  return topics(operation.space).try_emplace(operation.name, *this).first->second;
+NamedOpQueue& Operations::queue_of(const Operation& operation) {
+  return queues(operation.space).try_emplace(operation.name, *this).first->second;
 }
 
-void Operations::advance(OperationTopic& topic) {
-  switch (topic.need()) {
-    case OperationTopic::Need::kNothing:
+void Operations::advance(NamedOpQueue& queue) {
+  switch (queue.need()) {
+    case NamedOpQueue::Need::kNothing:
       return;
-    case OperationTopic::Need::kArrival:
-      topic.arrived();
-      if (topic.head().place != 0) {
-        context_.buckets.set_sequence(*topic.bucket(), sequence_key(topic.head()));
+    case NamedOpQueue::Need::kArrival:
+      queue.arrived();
+      if (queue.head().place != 0) {
+        context_.buckets.set_sequence(*queue.bucket(), sequence_hash(queue.head()));
       }
-      if (topic.has_device_bucket()) {
-        context_.executor.set_input(*topic.bucket(), 0, topic.head().ready.get());
+      if (queue.has_device_bucket()) {
+        context_.executor.set_input(*queue.bucket(), 0, queue.head().ready.get());
       }
-      runner_.arrive(*topic.bucket());
+      runner_.arrive(*queue.bucket());
       return;
-    case OperationTopic::Need::kProposal: {
-      const std::string text = topic.head().signature();
+    case NamedOpQueue::Need::kProposal: {
+      const std::string text = queue.head().signature();
       const std::uint64_t fingerprint = XXH3_64bits(text.data(), text.size());
-      topic.proposed(coordinator_.propose_with_hint(
-          topic_name(topic.head()), fingerprint,
-          is_in_arena(topic.head(), context_.transport.shared_memory()), text, topic,
-          sequence_key(topic.head())));
-      proposed_.emplace(*topic.proposal(), &topic);
+      queue.proposed(coordinator_.propose_with_hint(
+          queue_name(queue.head()), fingerprint,
+          is_in_arena(queue.head(), context_.transport.shared_memory()), text, queue,
+          sequence_hash(queue.head())));
+      proposed_.emplace(*queue.proposal(), &queue);
       return;
     }
   }
 }
 
 bool Operations::accept(const Frame& decision) {
-  if (const auto retirement = retirements_.extract(decision.topic); !retirement.empty()) {
+  if (const auto retirement = retirements_.extract(decision.key); !retirement.empty()) {
     retire(retirement.mapped().name, decision);
     return true;
   }
-  const auto proposal = proposed_.extract(decision.topic);
+  const auto proposal = proposed_.extract(decision.key);
   if (proposal.empty()) return false;
-  OperationTopic& topic = *proposal.mapped();
-  activity_.begin(EngineVerb::kPlan, topic.head().name);
+  NamedOpQueue& queue = *proposal.mapped();
+  activity_.begin(EngineVerb::kPlan, queue.head().name);
   try {
-    plan(topic, Coordinator::all_hint(decision));
+    plan(queue, Coordinator::all_hint(decision));
   } catch (const KoloError& e) {
     if (!fails_alike(e.error())) throw;
-    topic.rejected(coordinator_.in_group(e.error()));
+    queue.rejected(coordinator_.in_group(e.error()));
   }
   activity_.begin(EngineVerb::kAgree);
-  advance(topic);
+  advance(queue);
   vote_on_oldest();
   return true;
 }
 
-bool Operations::reject(const Topic& rejected, const Error& error) {
+bool Operations::reject(const ProposalKey& rejected, const Error& error) {
   if (retirements_.contains(rejected)) {
     coordinator_.fail(error);  // No peer of this version does it: votes are answered at once.
     return true;
   }
-  if (is_bucket_key(rejected.key)) return false;
+  if (is_bucket_hash(rejected.hash)) return false;
   const auto proposal = proposed_.extract(rejected);
-  OperationTopic* const topic = proposal.empty() ? find(rejected.key) : proposal.mapped();
-  if (topic == nullptr) return false;
+  NamedOpQueue* const queue = proposal.empty() ? find(rejected.hash) : proposal.mapped();
+  if (queue == nullptr) return false;
   if (!Coordinator::is_by_closed(error)) {
-    topic->give_up_bucket();
-    if (const auto bucket = topic->bucket()) runner_.give_up(*bucket, error);
+    queue->give_up_bucket();
+    if (const auto bucket = queue->bucket()) runner_.give_up(*bucket, error);
   }
   if (proposal.empty()) return true;
-  topic->rejected(error);
-  advance(*topic);
+  queue->rejected(error);
+  advance(*queue);
   return true;
 }
 
-OperationTopic* Operations::find(std::uint64_t key) {
+NamedOpQueue* Operations::find(std::uint64_t hash) {
   for (const NameSpace space : {NameSpace::kUser, NameSpace::kRuntime}) {
-    for (auto& [name, topic] : topics(space)) {
-      if (name_key(topic_name(name, space)) == key) return &topic;
+    for (auto& [name, queue] : queues(space)) {
+      if (name_hash(queue_name(name, space)) == hash) return &queue;
     }
   }
   return nullptr;
 }
 
-void Operations::plan(OperationTopic& topic, bool in_arenas) {
-  const Operation& head = topic.head();
+void Operations::plan(NamedOpQueue& queue, bool in_arenas) {
+  const Operation& head = queue.head();
   // Before they propose a new signature, all ranks have finished every use of the former one, or
   // abandoned one that was rejected.
   BucketTable& buckets = context_.buckets;
   const Name name{.text = head.name, .space = head.space};
   std::erase(by_age_, name);
-  if (const auto former = topic.take_bucket()) buckets.remove(*former);
+  if (const auto former = queue.take_bucket()) buckets.remove(*former);
   PlannedOperation planned = plan_operation(head, in_arenas, context_);
-  const BucketId id = buckets.add(std::move(planned.bucket), topic, 0, head.signature());
-  buckets.set_name(id, name_key(topic_name(head)));
-  buckets.set_sequence(id, sequence_key(head));
+  const BucketId id = buckets.add(std::move(planned.bucket), queue, 0, head.signature());
+  buckets.set_name(id, name_hash(queue_name(head)));
+  buckets.set_sequence(id, sequence_hash(head));
   by_age_.push_back(name);
-  topic.accepted(id, std::move(planned.tensors));
+  queue.accepted(id, std::move(planned.tensors));
 }
 
 void Operations::fail_all(const Error& error) noexcept {
   proposed_.clear();
   retirements_.clear();
-  for (auto& [name, topic] : topics_) topic.fail_all(error);
-  for (auto& [name, topic] : own_) topic.fail_all(error);
+  for (auto& [name, queue] : queues_) queue.fail_all(error);
+  for (auto& [name, queue] : own_) queue.fail_all(error);
 }
 
 // --- While this rank has joined ------------------------------------------------------------------
 
 bool Operations::is_idle() const {
-  const auto are_idle = [](const Topics& topics) {
-    return std::ranges::all_of(topics, [](const auto& topic) { return topic.second.is_idle(); });
+  const auto are_idle = [](const Queues& queues) {
+    return std::ranges::all_of(queues, [](const auto& queue) { return queue.second.is_idle(); });
   };
-  return are_idle(topics_) && are_idle(own_);
+  return are_idle(queues_) && are_idle(own_);
 }
 
 std::string_view Operations::stand_in(const OperationTerms& terms) {
@@ -178,7 +178,7 @@ std::string_view Operations::stand_in(const OperationTerms& terms) {
 }
 
 /// The part of a rank without rows in a row-sparse all-reduce.
-std::shared_ptr<CallSequence> Operations::without_rows(const OperationTerms& terms) const {
+std::shared_ptr<CompositeOp> Operations::without_rows(const OperationTerms& terms) const {
   const PlanInputs inputs{.rank = context_.transport.rank(),
                           .grid = context_.grid,
                           .options = context_.options,
@@ -203,7 +203,7 @@ void Operations::vote_on_oldest() {
   const auto oldest_name = std::ranges::find_if_not(by_age_, is_voted_on);
   if (oldest_name == by_age_.end() || *oldest_name == by_age_.back()) return;
   const Name name = *oldest_name;
-  OperationTopic& oldest = topics(name.space).at(name.text);
+  NamedOpQueue& oldest = queues(name.space).at(name.text);
   const BucketTable::State& state = context_.buckets[*oldest.bucket()].state;
   const std::uint64_t uses = state.rejected ? *state.rejected + 1 : state.iteration;
   // Numbers are reused, so that the coordinator keeps few names of votes.
@@ -213,39 +213,39 @@ void Operations::vote_on_oldest() {
     ++number;
   }
   oldest.hold(true);
-  const Topic vote = coordinator_.vote_on_end(fmt::format("retirement {}", number),
-                                              topic_name(name.text, name.space),
-                                              oldest.is_idle() ? std::optional(uses) : std::nullopt,
-                                              "whether '" + name.text + "' is still used", nobody_);
+  const ProposalKey vote = coordinator_.vote_on_end(
+      fmt::format("retirement {}", number), queue_name(name.text, name.space),
+      oldest.is_idle() ? std::optional(uses) : std::nullopt,
+      "whether '" + name.text + "' is still used", nobody_);
   retirements_.emplace(vote, Retirement{number, name});
 }
 
 void Operations::retire(const Name& name, const Frame& decision) {
-  OperationTopic& topic = topics(name.space).at(name.text);
-  topic.hold(false);
+  NamedOpQueue& queue = queues(name.space).at(name.text);
+  queue.hold(false);
   std::erase(by_age_, name);
   if (!Coordinator::ends(decision)) {
-    if (topic.bucket()) by_age_.push_back(name);
+    if (queue.bucket()) by_age_.push_back(name);
   } else {
-    context_.buckets.remove(*topic.take_bucket());
-    if (topic.is_idle()) {
-      topics(name.space).erase(name.text);
+    context_.buckets.remove(*queue.take_bucket());
+    if (queue.is_idle()) {
+      queues(name.space).erase(name.text);
     } else {
-      advance(topic);
+      advance(queue);
     }
     return vote_on_oldest();  // Earlier votes may have found some names in use.
   }
-  advance(topic);
+  advance(queue);
 }
 
-// --- CallSequences -------------------------------------------------------------------------------
+// --- CompositeOps -------------------------------------------------------------------------------
 
-void CallSequences::submit(std::shared_ptr<CallSequence> call) {
+void CompositeOps::submit(std::shared_ptr<CompositeOp> call) {
   under_way_.push_back({.call = std::move(call), .stage = {}});
   begin_stage(under_way_.back());
 }
 
-bool CallSequences::poll() {
+bool CompositeOps::poll() {
   bool moved = false;
   for (UnderWay& each : under_way_) {
     if (!is_due(each)) continue;
@@ -256,20 +256,20 @@ bool CallSequences::poll() {
   return moved;
 }
 
-void CallSequences::fail_all(const Error& error) noexcept {
+void CompositeOps::fail_all(const Error& error) noexcept {
   for (const UnderWay& each : under_way_) {
     if (each.call) each.call->fail(error);
   }
   under_way_.clear();
 }
 
-bool CallSequences::awaits_device() const {
+bool CompositeOps::awaits_device() const {
   return std::ranges::any_of(under_way_,
                              [](const UnderWay& each) { return each.call && each.stage.empty(); });
 }
 
 /// A sequence whose first operation failed may be over already.
-bool CallSequences::is_due(const UnderWay& each) {
+bool CompositeOps::is_due(const UnderWay& each) {
   if (!each.call) return false;
   if (each.stage.empty()) return each.call->is_settled();
   return std::ranges::all_of(each.stage,
@@ -277,7 +277,7 @@ bool CallSequences::is_due(const UnderWay& each) {
 }
 
 /// Errors of an operation, which all ranks get, are errors of the call.
-void CallSequences::go_on(UnderWay& each) {
+void CompositeOps::go_on(UnderWay& each) {
   if (each.stage.empty()) return std::exchange(each.call, nullptr)->complete();
   try {
     for (const auto& operation : each.stage) {
@@ -289,7 +289,7 @@ void CallSequences::go_on(UnderWay& each) {
   begin_stage(each);
 }
 
-void CallSequences::begin_stage(UnderWay& each) {
+void CompositeOps::begin_stage(UnderWay& each) {
   each.stage = each.call->next();
   if (each.stage.empty()) {
     if (each.call->is_settled()) go_on(each);

@@ -16,8 +16,8 @@
 #include "runtime/buckets/bucket_runner.h"
 #include "runtime/buckets/plan_context.h"
 #include "runtime/buckets/ticket_state.h"
+#include "runtime/calls/named_op_queue.h"
 #include "runtime/calls/operation.h"
-#include "runtime/calls/operation_topic.h"
 #include "runtime/calls/stand_in.h"
 
 namespace kolo {
@@ -26,7 +26,7 @@ namespace kolo {
 /// Its own ticket is for calls that run in the background.
 ///
 /// Threads: one at a time: the thread of a blocking call, or the engine's.
-class CallSequence : public TicketState {
+class CompositeOp : public TicketState {
  public:
   /// Operations that run at the same time.
   using Stage = std::vector<std::shared_ptr<Operation>>;
@@ -54,7 +54,7 @@ class CallSequence : public TicketState {
 /// Threads: the engine's. Errors: errors of planning that may be this rank's alone.
 class Operations {
  public:
-  using BeginCall = std::function<void(std::shared_ptr<CallSequence> call)>;
+  using BeginCall = std::function<void(std::shared_ptr<CompositeOp> call)>;
 
   /// All arguments outlive it. `begin_call` begins a call that consists of several operations.
   Operations(Coordinator& coordinator, const PlanContext& context, BucketRunner& runner,
@@ -72,14 +72,14 @@ class Operations {
 
   /// Handles a decision. Returns false if it does not concern operations.
   bool accept(const Frame& decision);
-  bool reject(const Topic& topic, const Error& error);
+  bool reject(const ProposalKey& key, const Error& error);
 
   /// No use is queued or in flight.
   bool is_idle() const;
-  /// As `is_idle()`, for the name with this key.
-  bool is_idle(std::uint64_t key) {
-    const OperationTopic* const topic = find(key);
-    return topic == nullptr || topic->is_idle();
+  /// As `is_idle()`, for the name with this hash.
+  bool is_idle(std::uint64_t hash) {
+    const NamedOpQueue* const queue = find(hash);
+    return queue == nullptr || queue->is_idle();
   }
   /// This rank has joined, and takes part in the next use of a name with these terms. Returns the
   /// obstacle if it cannot; empty otherwise.
@@ -89,10 +89,10 @@ class Operations {
   void fail_all(const Error& error) noexcept;
 
   /// Does what the head of the queue needs.
-  void advance(OperationTopic& topic);
+  void advance(NamedOpQueue& queue);
 
  private:
-  using Topics = std::map<std::string, OperationTopic>;  // by name
+  using Queues = std::map<std::string, NamedOpQueue>;  // by name
   struct Name {
     std::string text;
     NameSpace space = NameSpace::kUser;
@@ -103,16 +103,16 @@ class Operations {
     std::size_t number;
     Name name;
   };
-  struct Nobody : Waited {
+  struct Nobody : Waitable {
     int waiters() const override { return 0; }
   };
 
-  Topics& topics(NameSpace space) { return space == NameSpace::kUser ? topics_ : own_; }
-  OperationTopic& topic_of(const Operation& operation);
-  /// The topic of the name with this key; null if there is none.
-  OperationTopic* find(std::uint64_t key);
-  std::shared_ptr<CallSequence> without_rows(const OperationTerms& terms) const;
-  void plan(OperationTopic& topic, bool in_arenas);
+  Queues& queues(NameSpace space) { return space == NameSpace::kUser ? queues_ : own_; }
+  NamedOpQueue& queue_of(const Operation& operation);
+  /// The queue of the name with this hash; null if there is none.
+  NamedOpQueue* find(std::uint64_t hash);
+  std::shared_ptr<CompositeOp> without_rows(const OperationTerms& terms) const;
+  void plan(NamedOpQueue& queue, bool in_arenas);
   void vote_on_oldest();
   void retire(const Name& name, const Frame& decision);
 
@@ -121,12 +121,12 @@ class Operations {
   BucketRunner& runner_;
   Activity& activity_;
   const BeginCall begin_call_;
-  Topics topics_;
-  Topics own_;  // with names of the library
-  std::map<Topic, OperationTopic*> proposed_;
-  std::deque<Name> by_age_;                  // names with a bucket, oldest agreement first
-  std::map<Topic, Retirement> retirements_;  // undecided votes
-  Nobody nobody_;                            // waits for a retirement
+  Queues queues_;
+  Queues own_;  // with names of the library
+  std::map<ProposalKey, NamedOpQueue*> proposed_;
+  std::deque<Name> by_age_;                        // names with a bucket, oldest agreement first
+  std::map<ProposalKey, Retirement> retirements_;  // undecided votes
+  Nobody nobody_;                                  // waits for a retirement
   /// Once another rank's operation in device memory needs it.
   std::optional<StandInMemory> stand_in_memory_;
   std::atomic<bool> keeps_order_{false};
@@ -135,13 +135,13 @@ class Operations {
 
 /// The composite calls of one engine that run in the background.
 ///
-/// Threads: the engine's. Errors: those of `CallSequence::next`, which may be this rank's alone.
-class CallSequences {
+/// Threads: the engine's. Errors: those of `CompositeOp::next`, which may be this rank's alone.
+class CompositeOps {
  public:
   /// `operations` outlives it.
-  explicit CallSequences(Operations& operations) : operations_(operations) {}
+  explicit CompositeOps(Operations& operations) : operations_(operations) {}
 
-  void submit(std::shared_ptr<CallSequence> call);
+  void submit(std::shared_ptr<CompositeOp> call);
   bool is_idle() const { return under_way_.empty(); }
   /// Whether a call waits for a device, which must then be polled.
   bool awaits_device() const;
@@ -152,8 +152,8 @@ class CallSequences {
 
  private:
   struct UnderWay {
-    std::shared_ptr<CallSequence> call;  // null when it is over
-    CallSequence::Stage stage;           // empty after the last one
+    std::shared_ptr<CompositeOp> call;  // null when it is over
+    CompositeOp::Stage stage;           // empty after the last one
   };
 
   static bool is_due(const UnderWay& each);

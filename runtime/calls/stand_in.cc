@@ -8,7 +8,7 @@
 #include "comm/base/byte_codec.h"
 #include "comm/base/check.h"
 #include "comm/kernels/reduce_kernels.h"
-#include "runtime/buckets/carrier.h"
+#include "runtime/buckets/storage_type.h"
 
 namespace kolo {
 namespace {
@@ -40,7 +40,7 @@ WholeBuffers give_host_memory(StandIn& part, std::size_t bytes, std::size_t coun
   if (part.out_of_place) part.input_memory = allocate_aligned(bytes);
   const WholeBuffers buffers{part.result_memory.get(), part.input_memory.get()};
   std::byte* const contribution = part.out_of_place ? buffers.input : buffers.result;
-  if (count > 0) fill_neutral({contribution, count, dtype}, op);
+  if (count > 0) fill_identity({contribution, count, dtype}, op);
   return buffers;
 }
 
@@ -73,9 +73,9 @@ void share_out(const WholeBuffers& buffers, Operation& operation, std::size_t pa
 /// Whether scaling would change the identity of the reduction.
 bool scale_spoils(const OperationShape& shape) {
   const double before = shape.scales.before;
-  const Neutral neutral = traits_of(shape.op).neutral;
-  if (neutral == Neutral::kOne) return before != 1;
-  return (neutral == Neutral::kLowest || neutral == Neutral::kHighest) && before <= 0;
+  const Identity identity = traits_of(shape.op).identity;
+  if (identity == Identity::kOne) return before != 1;
+  return (identity == Identity::kLowest || identity == Identity::kHighest) && before <= 0;
 }
 
 void write(ByteWriter& writer, const Scales& scales) {
@@ -133,7 +133,7 @@ void StandInMemory::Block::fill(Stream& up, std::size_t count, DType dtype, Redu
   const BufferView pattern{pattern_.data(), at_once, dtype, MemoryKind::kPinned};
   BufferView host = pattern;
   host.memory = MemoryKind::kHost;
-  fill_neutral(host, op);
+  fill_identity(host, op);
   for (std::size_t first = 0; first < count; first += at_once) {
     BufferView source = pattern;
     source.count = std::min(at_once, count - first);
@@ -235,18 +235,18 @@ std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_
   part->root = shape.root;
   if (shape.kind == OperationKind::kBarrier) return part;
   // Sized as if this rank had all parts; memory that is not used is not committed.
-  const Goal goal = part->goal(world_size);
-  const std::size_t numbers = goal.count();
-  const Carrier carrier = Carrier::of(shape.dtype);
-  const std::size_t bytes = numbers * size_of(carrier.dtype);
+  const CollectiveSpec spec = part->spec(world_size);
+  const std::size_t numbers = spec.count();
+  const StorageType storage = StorageType::of(shape.dtype);
+  const std::size_t bytes = numbers * size_of(storage.dtype);
   const std::size_t contributed = is_from_root(shape.kind) ? 0 : numbers;
   const ReduceOp op = carried(shape.op, shape.dtype);
   const bool is_on_host = shape.memory == MemoryKind::kHost;
   check(is_on_host || memory != nullptr, "a stand-in in device memory needs some");
   const WholeBuffers buffers =
-      is_on_host ? give_host_memory(*part, bytes, contributed, carrier.dtype, op)
-                 : give_device_memory(*part, *memory, bytes, contributed, carrier.dtype, op);
-  share_out(buffers, *part, goal.size());
+      is_on_host ? give_host_memory(*part, bytes, contributed, storage.dtype, op)
+                 : give_device_memory(*part, *memory, bytes, contributed, storage.dtype, op);
+  share_out(buffers, *part, spec.size());
   return part;
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm/base/reduction.h"
-#include "comm/device/pinned_mirror.h"
+#include "comm/device/bounce_buffer.h"
 #include "runtime/calls/operation.h"
 
 namespace kolo {
@@ -28,7 +28,7 @@ class StandInMemory {
     std::byte* data() const { return memory_.data(); }
     std::size_t bytes() const { return memory_.bytes(); }
 
-    /// Enqueues writing `count` elements that do not change a result of `op`. See fill_neutral.
+    /// Enqueues writing `count` elements that do not change a result of `op`. See fill_identity.
     void fill(Stream& up, std::size_t count, DType dtype, ReduceOp op);
     /// Event after the fills.
     const Event& filled() const { return *filled_; }
@@ -40,14 +40,14 @@ class StandInMemory {
   };
 
   /// `copies` outlives it.
-  explicit StandInMemory(CopyLane& copies) : copies_(copies) {}
+  explicit StandInMemory(CopyStreams& copies) : copies_(copies) {}
 
-  CopyLane& copies() { return copies_; }
+  CopyStreams& copies() { return copies_; }
   /// A block of at least `bytes` that no operation uses. Errors: KoloError(kResources).
   std::shared_ptr<Block> take(std::size_t bytes);
 
  private:
-  CopyLane& copies_;
+  CopyStreams& copies_;
   std::vector<std::shared_ptr<Block>> blocks_;
 };
 

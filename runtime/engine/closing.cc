@@ -30,15 +30,15 @@ void Closing::decline_invitations() {
     invitations_.push_back(std::move(invitation));
   }
   std::erase_if(invitations_, [&](const Invitation& invitation) {
-    const Topic& topic = invitation.topic;
-    const bool is_bucket = is_bucket_key(topic.key);
-    const std::uint64_t uses = is_bucket ? runner_.uses_until(topic) : 0;
+    const ProposalKey& key = invitation.key;
+    const bool is_bucket = is_bucket_hash(key.hash);
+    const std::uint64_t uses = is_bucket ? runner_.uses_until(key) : 0;
     // A use that has ended here may come later on the other ranks.
-    if (is_bucket ? uses == 0 : coordinator_.is_decided(topic)) return true;
-    if (comes_to(topic)) return false;
-    const std::string_view text = is_bucket ? runner_.text_of(topic) : invitation.text;
+    if (is_bucket ? uses == 0 : coordinator_.is_decided(key)) return true;
+    if (comes_to(key)) return false;
+    const std::string_view text = is_bucket ? runner_.text_of(key) : invitation.text;
     // Others may be past the first use that this rank will not begin.
-    const Topic first{topic.key, is_bucket ? topic.round + 1 - uses : topic.round};
+    const ProposalKey first{key.hash, is_bucket ? key.round + 1 - uses : key.round};
     coordinator_.decline(
         first, {.code = ErrorCode::kMismatch,
                 .rank = rank_,
@@ -50,21 +50,21 @@ void Closing::decline_invitations() {
 }
 
 /// Whether this rank takes part. It may have begun earlier uses of the same name, which come first.
-bool Closing::comes_to(const Topic& topic) {
-  if (coordinator_.is_pending(topic.key)) return true;
-  return is_bucket_key(topic.key) ? runner_.is_in_use(topic) : !operations_.is_idle(topic.key);
+bool Closing::comes_to(const ProposalKey& key) {
+  if (coordinator_.is_pending(key.hash)) return true;
+  return is_bucket_hash(key.hash) ? runner_.is_in_use(key) : !operations_.is_idle(key.hash);
 }
 
 bool Closing::accept(const Frame& decision) {
-  if (!proposal_ || *proposal_ != decision.topic) return false;
+  if (!proposal_ || *proposal_ != decision.key) return false;
   stage_ = Stage::kClosed;
   for (const auto& call : std::exchange(calls_, {})) call->ticket->complete();
   return true;
 }
 
 /// A rank that has told the others may not have proposed the end yet.
-bool Closing::reject(const Topic& topic, const Error& error) {
-  if (stage_ < Stage::kTold || !Coordinator::is_close(topic)) return false;
+bool Closing::reject(const ProposalKey& key, const Error& error) {
+  if (stage_ < Stage::kTold || !Coordinator::is_close(key)) return false;
   stage_ = Stage::kOpen;
   invitations_.clear();
   fail_all(error);

@@ -22,7 +22,7 @@ namespace kolo {
 /// at once on all ranks. So no rank waits for a rank that waits for the end.
 ///
 /// Threads: the engine's.
-class Closing final : public Waited {
+class Closing final : public Waitable {
  public:
   enum class Stage : std::uint8_t { kOpen, kBegun, kTold, kProposed, kClosed };
 
@@ -47,7 +47,7 @@ class Closing final : public Waited {
 
   /// Handles a decision. Returns false if it does not concern the end.
   bool accept(const Frame& decision);
-  bool reject(const Topic& topic, const Error& error);
+  bool reject(const ProposalKey& key, const Error& error);
 
   /// The job has failed.
   void fail_all(const Error& error) noexcept;
@@ -56,7 +56,7 @@ class Closing final : public Waited {
   bool is_watched() const override;
 
  private:
-  bool comes_to(const Topic& topic);
+  bool comes_to(const ProposalKey& key);
 
   Coordinator& coordinator_;
   BucketRunner& runner_;
@@ -64,7 +64,7 @@ class Closing final : public Waited {
   const int rank_;
   Stage stage_ = Stage::kOpen;
   std::vector<std::shared_ptr<Operation>> calls_;  // waiting for the end
-  std::optional<Topic> proposal_;
+  std::optional<ProposalKey> proposal_;
   std::vector<Invitation> invitations_;  // accepted, or not yet looked at
 };
 

@@ -85,7 +85,7 @@ constexpr const char* kIdentity = "identity";
 constexpr const char* kPlace = "place";
 constexpr const char* kSocket = "socket";
 constexpr const char* kAddress = "address";
-constexpr const char* kErrorDoor = "error door";
+constexpr const char* kOutOfBandAbort = "out-of-band abort";
 constexpr const char* kTakesDeviceMemory = "takes device memory";
 constexpr const char* kSelector = "selector";
 constexpr const char* kIntroduction = "introduction of a device";
@@ -153,25 +153,25 @@ std::vector<int> control_peers(const ProcessGrid& grid, int rank) {
 }
 
 /// Null on failure: then peers on other nodes only notice that a rank is silent.
-std::unique_ptr<ErrorDoor> open_door(const NetworkPath& path) {
+std::unique_ptr<OutOfBandAbort> open_listener(const NetworkPath& path) {
   if (path.address.empty()) return nullptr;
   try {
-    return std::make_unique<ErrorDoor>(path.address);
+    return std::make_unique<OutOfBandAbort>(path.address);
   } catch (const KoloError& e) {
-    log::debug(std::string("no door for errors of other nodes: ") + e.what());
+    log::debug(std::string("no listener for errors of other nodes: ") + e.what());
     return nullptr;
   }
 }
 
 /// The addresses of the leaders of the other nodes, who tell all ranks.
-std::vector<std::string> doors_of_others(const std::vector<std::string>& addresses,
-                                         const ProcessGrid& grid, int rank) {
-  std::vector<std::string> doors;
+std::vector<std::string> listeners_of_others(const std::vector<std::string>& addresses,
+                                             const ProcessGrid& grid, int rank) {
+  std::vector<std::string> listeners;
   for (int node = 0; node < grid.num_nodes(); ++node) {
     const std::string& address = addresses[static_cast<std::size_t>(grid.leader(node))];
-    if (node != grid.node(rank) && !address.empty()) doors.push_back(address);
+    if (node != grid.node(rank) && !address.empty()) listeners.push_back(address);
   }
-  return doors;
+  return listeners;
 }
 
 }  // namespace
@@ -219,11 +219,11 @@ Connection connect(Rendezvous& found, const Options& options, const DeviceSource
       grid.world_size());
   std::unique_ptr<NetworkTransport> network;
   NetworkPath path;
-  std::unique_ptr<ErrorDoor> door;
+  std::unique_ptr<OutOfBandAbort> listener;
   if (grid.num_nodes() > 1) {
     path = find_path(*finder, interfaces, exchange, grid, job_id, options);
-    door = open_door(path);
-    if (door != nullptr) exchange.post(kErrorDoor, door->address());
+    listener = open_listener(path);
+    if (listener != nullptr) exchange.post(kOutOfBandAbort, listener->address());
     network = open_network({.rank = rank,
                             .world_size = grid.world_size(),
                             .ucx_library = options.ucx_library,
@@ -234,34 +234,34 @@ Connection connect(Rendezvous& found, const Options& options, const DeviceSource
     exchange.post(kTakesDeviceMemory, network->takes_device_memory() ? "yes" : "no");
   }
   finder.reset();
-  std::optional<DevicePlane> plane;
+  std::optional<DeviceContext> device_context;
   if (options.device != kNoDevice) {
-    plane.emplace().device = devices.open(options.device, grid.local_rank(rank));
-    exchange.post(kIntroduction, devices.introduce(rank, *plane->device));
+    device_context.emplace().device = devices.open(options.device, grid.local_rank(rank));
+    exchange.post(kIntroduction, devices.introduce(rank, *device_context->device));
   }
   Calibrator calibrator(rank, grid, places, options);
   calibrator.post(exchange);
   post_selector(exchange, options);
-  if (grid.world_size() > 1 || plane) exchange.run();
+  if (grid.world_size() > 1 || device_context) exchange.run();
   if (network != nullptr) {
     network->connect(exchange.texts(kAddress));
     // Schedules must be equal, so one rank that stages makes all ranks stage.
-    if (plane) {
-      plane->network_takes_memory =
+    if (device_context) {
+      device_context->network_takes_memory =
           std::ranges::count(exchange.texts(kTakesDeviceMemory), "no") == 0;
     }
     transport = std::make_unique<RoutedTransport>(std::move(transport), std::move(network));
   }
   const bool measured = calibrator.measure(exchange, *transport, limits);
-  if (plane) {
-    DeviceGroups groups = devices.connect(exchange.texts(kIntroduction), rank, grid, *plane->device,
-                                          options.connect_timeout);
-    plane->node = std::move(groups.node);
-    plane->world = std::move(groups.world);
-    plane->connector = std::move(groups.connector);
+  if (device_context) {
+    DeviceCommunicators groups = devices.connect(exchange.texts(kIntroduction), rank, grid,
+                                                 *device_context->device, options.connect_timeout);
+    device_context->node = std::move(groups.node);
+    device_context->world = std::move(groups.world);
+    device_context->connector = std::move(groups.connector);
   }
   // No rank uses its groups before all are connected.
-  if (measured || (plane && grid.world_size() > 1)) exchange.run();
+  if (measured || (device_context && grid.world_size() > 1)) exchange.run();
   Calibration calibration = calibrator.finish(exchange);
   limits.flags_per_peer -= kProbeFlags;
   calibration.costs = parse_link_costs(
@@ -269,17 +269,18 @@ Connection connect(Rendezvous& found, const Options& options, const DeviceSource
   const CoreSharers sharers = core_sharers(places, grid, rank);
   const std::size_t granted = granted_cores();
   const int reduce_threads = choose_reduce_threads(options, sharers, granted);
-  std::vector<std::string> doors = doors_of_others(exchange.texts(kErrorDoor), grid, rank);
+  std::vector<std::string> listeners =
+      listeners_of_others(exchange.texts(kOutOfBandAbort), grid, rank);
   return {.grid = std::move(grid),
           .limits = limits,
           .transport = std::move(transport),
           .reduce_threads = reduce_threads,
           .wait = choose_wait_policy(sharers, granted, options.spin, reduce_threads),
           .calibration = std::move(calibration),
-          .plane = std::move(plane),
+          .device_context = std::move(device_context),
           .network = std::move(path),
-          .door = std::move(door),
-          .doors = std::move(doors),
+          .listener = std::move(listener),
+          .listeners = std::move(listeners),
           .start_up_rounds = rendezvous.rounds()};
 }
 

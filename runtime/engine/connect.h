@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "comm/device/local_group.h"
+#include "comm/device/device_communicator.h"
 #include "comm/native/device_factory.h"
 #include "comm/native/group_factory.h"
-#include "comm/network/error_door.h"
 #include "comm/network/network_path.h"
+#include "comm/network/out_of_band_abort.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/transport/transport.h"
 #include "runtime/calibration/calibration.h"
@@ -29,11 +29,11 @@ struct Connection {
   int reduce_threads = 0;  ///< Threads that help this rank.
   WaitPolicy wait = {};
   Calibration calibration;
-  std::optional<DevicePlane> plane = {};  ///< With the option `device`.
-  NetworkPath network = {};               ///< Empty on one node.
+  std::optional<DeviceContext> device_context = {};  ///< With the option `device`.
+  NetworkPath network = {};                          ///< Empty on one node.
   /// Receives errors of ranks on other nodes; null if it cannot be opened.
-  std::unique_ptr<ErrorDoor> door = {};
-  std::vector<std::string> doors = {};  ///< Its address on one rank of each other node.
+  std::unique_ptr<OutOfBandAbort> listener = {};
+  std::vector<std::string> listeners = {};  ///< Its address on one rank of each other node.
   /// Collective rounds of the rendezvous: one for places, one to find a network path between nodes,
   /// one for addresses and device introductions, and one for measured links, which also tells
   /// devices that all ranks are connected.

@@ -32,19 +32,20 @@ CoordinatorOptions coordinator_options(const Options& options, const TransportLi
           .group = role.group};
 }
 
-std::optional<DeviceAccess> device_access(const DevicePlane* plane, const EngineRole& role) {
-  if (plane != nullptr) return DeviceAccess::of(*plane);
+std::optional<DeviceAccess> device_access(const DeviceContext* device_context,
+                                          const EngineRole& role) {
+  if (device_context != nullptr) return DeviceAccess::of(*device_context);
   if (role.device == nullptr) return std::nullopt;
   return DeviceAccess{.device = *role.device, .connector = role.connector};
 }
 
-std::optional<DeviceLane> device_lane(Transport& transport, const ProcessGrid& grid,
-                                      const std::optional<DeviceAccess>& access) {
-  return access ? std::make_optional<DeviceLane>(transport, grid, *access) : std::nullopt;
+std::optional<DeviceStreams> device_streams(Transport& transport, const ProcessGrid& grid,
+                                            const std::optional<DeviceAccess>& access) {
+  return access ? std::make_optional<DeviceStreams>(transport, grid, *access) : std::nullopt;
 }
 
-std::optional<CopyLane> copy_lane(const std::optional<DeviceAccess>& access) {
-  return access ? std::make_optional<CopyLane>(access->device) : std::nullopt;
+std::optional<CopyStreams> copy_streams(const std::optional<DeviceAccess>& access) {
+  return access ? std::make_optional<CopyStreams>(access->device) : std::nullopt;
 }
 
 }  // namespace
@@ -64,7 +65,7 @@ Duration stall_limit(const Options& options) {
 
 Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clocks,
                const Options& options, const Calibration& calibration,
-               const TransportLimits& limits, DevicePlane* plane, ReduceTeam* team,
+               const TransportLimits& limits, DeviceContext* device_context, ReduceTeam* team,
                const std::atomic<int>* user_threads, const EngineRole& role)
     : transport_(transport),
       grid_(grid),
@@ -74,17 +75,17 @@ Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clock
       calibration_(calibration),
       messages_(transport, limits.buckets - 1, role.group),
       coordinator_(transport, grid_, clocks.time_outs, coordinator_options(options, limits, role),
-                   user_threads, role.control_switch, &messages_),
-      lane_(device_lane(transport, grid_, device_access(plane, role))),
-      copies_(copy_lane(device_access(plane, role))),
-      mirrored_messages_(messages_, copies_ ? &*copies_ : nullptr),
-      executor_(transport, lane_ ? &*lane_ : nullptr, team),
+                   user_threads, role.control_demux, &messages_),
+      streams_(device_streams(transport, grid_, device_access(device_context, role))),
+      copies_(copy_streams(device_access(device_context, role))),
+      bounced_messages_(messages_, copies_ ? &*copies_ : nullptr),
+      executor_(transport, streams_ ? &*streams_ : nullptr, team),
       buckets_(executor_, grid_, limits, coordinator_.acts()),
       context_{.buckets = buckets_,
                .executor = executor_,
                .transport = transport_,
                .grid = grid_,
-               .lane = lane_ ? &*lane_ : nullptr,
+               .streams = streams_ ? &*streams_ : nullptr,
                .copies = copies_ ? &*copies_ : nullptr,
                .options = options_,
                .costs = calibration_.costs},
@@ -93,7 +94,7 @@ Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clock
       operations_(coordinator_, context_, runner_, activity_,
                   [this](const auto& call) { take(call); }),
       gradients_(coordinator_, context_, runner_, clocks.steps, activity_),
-      sequences_(operations_),
+      composite_ops_(operations_),
       joining_(coordinator_, runner_, operations_, gradients_, transport.rank()),
       closing_(coordinator_, runner_, operations_, transport.rank()) {}
 
@@ -159,8 +160,8 @@ bool Engine::absorb() {
   }
   const bool any = !drained_.empty();
   drained_.clear();
-  const bool has_next = !failure_ && sequences_.poll();
-  if (has_next && sequences_.is_idle()) attends_ = joining_.is_busy() || closing_.has_begun();
+  const bool has_next = !failure_ && composite_ops_.poll();
+  if (has_next && composite_ops_.is_idle()) attends_ = joining_.is_busy() || closing_.has_begun();
   return any || has_next;
 }
 
@@ -179,7 +180,7 @@ bool Engine::agree() {
     coordinator_.check_peers(awaited_peers_);
     const std::set<int>& joined = coordinator_.joined();
     if (!joined.empty() && !joined.contains(transport_.rank())) {
-      messages_.end_hopeless(joined, coordinator_.closed(), coordinator_.join_topic());
+      messages_.end_hopeless(joined, coordinator_.closed(), coordinator_.join_key());
     }
   }
   const std::vector<Frame> decisions = coordinator_.take_decisions();
@@ -193,7 +194,7 @@ bool Engine::attend() {
   bool moved = false;
   if (joining_.is_busy() && joining_.poll()) moved = true;
   if (closing_.has_begun() && move_closing()) moved = true;
-  attends_ = joining_.is_busy() || !sequences_.is_idle() || closing_.has_begun();
+  attends_ = joining_.is_busy() || !composite_ops_.is_idle() || closing_.has_begun();
   return moved;
 }
 
@@ -203,20 +204,20 @@ bool Engine::move_closing() {
   const Closing::Stage before = closing_.stage();
   if (before == Closing::Stage::kBegun) {
     // After they are told, ranks treat messages not sent by then as never sent.
-    if (joining_.is_busy() || mirrored_messages_.has_sends()) return false;
+    if (joining_.is_busy() || bounced_messages_.has_sends()) return false;
     closing_.tell();
   }
   closing_.decline_invitations();
   if (closing_.has_proposed()) return false;
-  messages_.end_hopeless(coordinator_.joined(), coordinator_.closed(), coordinator_.join_topic());
+  messages_.end_hopeless(coordinator_.joined(), coordinator_.closed(), coordinator_.join_key());
   const bool are_others_over = !others_are_over_ || others_are_over_();
   if (are_others_over && !is_at_work()) closing_.propose();
   return closing_.stage() != before;
 }
 
 bool Engine::is_at_work() const {
-  return coordinator_.has_pending() || executor_.busy() || !sequences_.is_idle() ||
-         messages_.waiting() || mirrored_messages_.waiting();
+  return coordinator_.has_pending() || executor_.busy() || !composite_ops_.is_idle() ||
+         messages_.waiting() || bounced_messages_.waiting();
 }
 
 /// Starts the buckets that are ready on all ranks.
@@ -232,7 +233,7 @@ bool Engine::run() {
   if (failure_) return false;
   activity_.begin(EngineVerb::kRun);
   bool moved = messages_.poll();
-  moved |= mirrored_messages_.poll();
+  moved |= bounced_messages_.poll();
   moved |= executor_.poll();
   if (const auto error = executor_.device_failure()) {
     fail_device(*error);
@@ -270,23 +271,23 @@ void Engine::apply(const Frame& decision) {
     if (!operations_.accept(decision) && !gradients_.accept(decision)) joining_.accept(decision);
     return;
   }
-  for (const Topic& topic : decision.topics) {
-    if (operations_.reject(topic, decision.error) || gradients_.reject(topic, decision.error) ||
-        joining_.reject(topic, decision.error) || closing_.reject(topic, decision.error)) {
+  for (const ProposalKey& key : decision.keys) {
+    if (operations_.reject(key, decision.error) || gradients_.reject(key, decision.error) ||
+        joining_.reject(key, decision.error) || closing_.reject(key, decision.error)) {
       continue;
     }
-    if (is_bucket_key(topic.key)) runner_.reject(topic, decision.error);
+    if (is_bucket_hash(key.hash)) runner_.reject(key, decision.error);
   }
 }
 
 bool Engine::device_busy() const {
-  return executor_.device_busy() || mirrored_messages_.is_copying() || sequences_.awaits_device() ||
-         (lane_ && failure_ && !ended());
+  return executor_.device_busy() || bounced_messages_.is_copying() ||
+         composite_ops_.awaits_device() || (streams_ && failure_ && !ended());
 }
 
 bool Engine::idle() const {
   return ended() || (!failure_ && !coordinator_.waiting() && !executor_.busy() &&
-                     !messages_.waiting() && !mirrored_messages_.waiting() && !attends_ &&
+                     !messages_.waiting() && !bounced_messages_.waiting() && !attends_ &&
                      queue_.empty() && !coordinator_.has_postponed());
 }
 
@@ -326,13 +327,13 @@ bool Engine::begins_something(const Submission& submission) {
 void Engine::refuse(const Submission& submission, const Error& error) noexcept {
   if (const auto* operation = std::get_if<std::shared_ptr<Operation>>(&submission)) {
     (*operation)->ticket->fail(error);
-  } else if (const auto* group = std::get_if<std::shared_ptr<GradientGroup>>(&submission)) {
+  } else if (const auto* group = std::get_if<std::shared_ptr<GradientSetState>>(&submission)) {
     (*group)->fail(error);
   } else if (const auto* message = std::get_if<std::shared_ptr<Message>>(&submission)) {
     (*message)->fail(error);
   } else if (const auto* ticket = std::get_if<std::shared_ptr<JoinTicket>>(&submission)) {
     (*ticket)->fail(error);
-  } else if (const auto* call = std::get_if<std::shared_ptr<CallSequence>>(&submission)) {
+  } else if (const auto* call = std::get_if<std::shared_ptr<CompositeOp>>(&submission)) {
     (*call)->fail(error);
   }
   // The group of a ready bucket has an error already, as has a cancelled receive, and a caller of
@@ -361,13 +362,13 @@ void Engine::fail_all(const Error& error) noexcept {
   has_messages_ = executor_.has_messages_in_flight();
   succeeds([&] { executor_.cancel(); });
   if (!is_orderly && coordinator_.has_told()) succeeds([&] { transport_.say_goodbye(); });
-  if (lane_ && !is_orderly) {
+  if (streams_ && !is_orderly) {
     // Peers hear of it before the device blocks this thread.
     succeeds([&] { transport_.poll(); });
-    succeeds([&] { lane_->abort(); });
+    succeeds([&] { streams_->abort(); });
   }
   messages_.fail_all(error);
-  mirrored_messages_.fail_all(error);
+  bounced_messages_.fail_all(error);
   for (const Submission& submission : drained_) refuse(submission, error);  // left over by `absorb`
   const Duration linger_for = transport_.world_size() > 1 ? kLinger : Duration::zero();
   linger_until_ = clocks_.time_outs.now() + (is_orderly ? kFinalizeWithin : linger_for);
@@ -377,7 +378,7 @@ void Engine::fail_all(const Error& error) noexcept {
 void Engine::fail_calls() noexcept {
   operations_.fail_all(*failure_);
   gradients_.fail_all(*failure_);
-  sequences_.fail_all(*failure_);
+  composite_ops_.fail_all(*failure_);
   joining_.fail_all(*failure_);
   closing_.fail_all(*failure_);
 }
@@ -389,9 +390,9 @@ bool Engine::linger() {
   const bool is_revoked = limit_revoking();
   if (is_revoked && !has_messages_ && !std::exchange(has_failed_calls_, true)) fail_calls();
   const bool is_orderly = failure_->code == ErrorCode::kShutdown;
-  const bool is_over = is_orderly && (!lane_ || lane_->finalize());
+  const bool is_over = is_orderly && (!streams_ || streams_->finalize());
   const bool is_late = is_revoked && clocks_.time_outs.now() >= linger_until_;
-  if (is_late && !is_over && is_orderly) lane_->abort();  // Otherwise it was aborted at once.
+  if (is_late && !is_over && is_orderly) streams_->abort();  // Otherwise it was aborted at once.
   if (is_over || is_late) end();
   return ended();
 }

@@ -13,8 +13,8 @@
 
 #include "comm/base/clock.h"
 #include "comm/coordinator/coordinator.h"
+#include "comm/message/bounced_messages.h"
 #include "comm/message/messages.h"
-#include "comm/message/mirrored_messages.h"
 #include "comm/schedule/executor.h"
 #include "comm/transport/transport.h"
 #include "fusion/ready_queue.h"
@@ -26,7 +26,7 @@
 #include "runtime/calls/operations.h"
 #include "runtime/engine/closing.h"
 #include "runtime/engine/joining.h"
-#include "runtime/gradients/gradient_group.h"
+#include "runtime/gradients/gradient_set_state.h"
 #include "runtime/gradients/gradient_sets.h"
 #include "runtime/options/options.h"
 #include "runtime/wait/caught.h"
@@ -47,15 +47,15 @@ Duration stall_limit(const Options& options);
 /// What an engine is for: a group or the whole job.
 struct EngineRole {
   std::string group = {};  ///< The group as errors name it; empty: the whole job.
-  /// The switch of the job's engine, for the control frames of groups; outlives the engine. May be
+  /// The demux of the job's engine, for the control frames of groups; outlives the engine. May be
   /// null.
-  ControlSwitch* control_switch = nullptr;
+  ControlDemux* control_demux = nullptr;
   /// Receives the engine's current verb; outlives the engine. May be null.
   Pulse* pulse = nullptr;
-  /// For an engine without a `plane`: the rank's device, and the connector of its collectives. Both
-  /// outlive the engine and may be null.
+  /// For an engine without a `device_context`: the rank's device, and the connector of its
+  /// collectives. Both outlive the engine and may be null.
   Device* device = nullptr;
-  GroupConnector* connector = nullptr;
+  CommunicatorConnector* connector = nullptr;
 };
 
 /// One rank's path from "ready here" to "summed everywhere". `poll` never blocks and never throws.
@@ -63,24 +63,25 @@ struct EngineRole {
 ///
 /// An exception in the engine ends the job on all ranks: every ticket fails with the same error.
 ///
-/// Threads: `submit` and `abort` any; everything else one at a time, the driver's (see `Driver`).
+/// Threads: `submit` and `abort` any; everything else one at a time, the driving thread's (see
+/// `ProgressEngine`).
 class Engine {
  public:
-  /// `plane` (if this rank has a device), `team` (if threads help it) and `user_threads` (see
-  /// `Coordinator`) outlive the engine.
+  /// `device_context` (if this rank has a device), `team` (if threads help it) and `user_threads`
+  /// (see `Coordinator`) outlive the engine.
   Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clocks, const Options& options,
          const Calibration& calibration, const TransportLimits& limits,
-         DevicePlane* plane = nullptr, ReduceTeam* team = nullptr,
+         DeviceContext* device_context = nullptr, ReduceTeam* team = nullptr,
          const std::atomic<int>* user_threads = nullptr, const EngineRole& role = {});
 
   /// Hands work to the engine. After a failure the work fails at once with the same error.
   void submit(std::shared_ptr<Operation> operation);
   /// Precondition: all of its operations have names.
-  void submit(std::shared_ptr<CallSequence> call) { enqueue(std::move(call)); }
-  void submit(std::shared_ptr<GradientGroup> group) { enqueue(std::move(group)); }
+  void submit(std::shared_ptr<CompositeOp> call) { enqueue(std::move(call)); }
+  void submit(std::shared_ptr<GradientSetState> group) { enqueue(std::move(group)); }
   /// All gradients of this bucket of a registered group are ready. The group lives at least until
   /// its iteration ends.
-  void submit(GradientGroup& group, std::size_t bucket) { enqueue(ReadyBucket{&group, bucket}); }
+  void submit(GradientSetState& group, std::size_t bucket) { enqueue(ReadyBucket{&group, bucket}); }
   /// Precondition: peer and buffers are checked; buffers in device memory only with a device.
   void submit(std::shared_ptr<Message> message) { enqueue(std::move(message)); }
   /// This rank has run out of data. Precondition: it begins nothing else until the ticket is done.
@@ -148,7 +149,7 @@ class Engine {
   bool ended() const { return ended_.load(std::memory_order_acquire); }
 
   /// The latest acts, for other threads to read.
-  const LastActNote& acts() const { return coordinator_.acts(); }
+  const LastActivity& acts() const { return coordinator_.acts(); }
 
   std::uint64_t network_bytes_sent() const {
     return runner_.network_bytes() + messages_.network_bytes();
@@ -156,17 +157,16 @@ class Engine {
 
  private:
   struct ReadyBucket {
-    GradientGroup* group;
+    GradientSetState* group;
     std::size_t bucket;
   };
   struct Withdrawal {
     std::shared_ptr<Message> receive;
     Error error;
   };
-  using Submission =
-      std::variant<std::shared_ptr<Operation>, std::shared_ptr<GradientGroup>, ReadyBucket,
-                   std::shared_ptr<Message>, Withdrawal, std::shared_ptr<JoinTicket>,
-                   std::shared_ptr<CallSequence>, Error>;
+  using Submission = std::variant<std::shared_ptr<Operation>, std::shared_ptr<GradientSetState>,
+                                  ReadyBucket, std::shared_ptr<Message>, Withdrawal,
+                                  std::shared_ptr<JoinTicket>, std::shared_ptr<CompositeOp>, Error>;
 
   void enqueue(Submission submission);
   bool move();
@@ -181,16 +181,16 @@ class Engine {
   void complete();
   bool limit_revoking();
   void take(const std::shared_ptr<Operation>& operation);
-  void take(const std::shared_ptr<GradientGroup>& group) { gradients_.submit(group); }
+  void take(const std::shared_ptr<GradientSetState>& group) { gradients_.submit(group); }
   void take(const ReadyBucket& ready) { gradients_.submit(*ready.group, ready.bucket); }
-  void take(const std::shared_ptr<Message>& message) { mirrored_messages_.submit(message); }
-  void take(const Withdrawal& which) { mirrored_messages_.withdraw(which.receive, which.error); }
+  void take(const std::shared_ptr<Message>& message) { bounced_messages_.submit(message); }
+  void take(const Withdrawal& which) { bounced_messages_.withdraw(which.receive, which.error); }
   void take(const std::shared_ptr<JoinTicket>& ticket) {
     joining_.submit(ticket);
     attends_ = true;
   }
-  void take(const std::shared_ptr<CallSequence>& call) {
-    sequences_.submit(call);
+  void take(const std::shared_ptr<CompositeOp>& call) {
+    composite_ops_.submit(call);
     attends_ = true;
   }
   void take(const Error& error) { coordinator_.leave(error); }
@@ -213,9 +213,9 @@ class Engine {
   const Calibration calibration_;
   Messages messages_;
   Coordinator coordinator_;
-  std::optional<DeviceLane> lane_;
-  std::optional<CopyLane> copies_;
-  MirroredMessages mirrored_messages_;
+  std::optional<DeviceStreams> streams_;
+  std::optional<CopyStreams> copies_;
+  BouncedMessages bounced_messages_;
   Executor executor_;
   BucketTable buckets_;
   const PlanContext context_;
@@ -223,7 +223,7 @@ class Engine {
   BucketRunner runner_;
   Operations operations_;
   GradientSets gradients_;
-  CallSequences sequences_;
+  CompositeOps composite_ops_;
   Joining joining_;
   Closing closing_;
   std::function<bool()> others_are_over_;  // empty: none

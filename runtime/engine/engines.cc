@@ -19,7 +19,7 @@ ProcessGrid subgrid(const ProcessGrid& grid, const std::vector<int>& ranks) {
   return ProcessGrid(nodes);
 }
 
-GroupFounder::Patience patience_of(const Options& options) {
+GroupCreator::Patience patience_of(const Options& options) {
   return {.warn_after = saturated(options.mismatch_after), .fail_after = stall_limit(options)};
 }
 
@@ -41,7 +41,7 @@ GroupEngine::GroupEngine(const Shared& shared, GroupMembers members, const Trans
                .device = shared.device,
                .connector = shared.connector}) {}
 
-ControlSwitch::Number GroupEngine::inbox_at(int rank_of_job) const {
+ControlDemux::Number GroupEngine::inbox_at(int rank_of_job) const {
   const auto member = std::ranges::find(members_.ranks, rank_of_job);
   ensure(member != members_.ranks.end(), "a group of ranks that are not all in its parent");
   return members_.places[static_cast<std::size_t>(member - members_.ranks.begin())].inbox;
@@ -49,14 +49,14 @@ ControlSwitch::Number GroupEngine::inbox_at(int rank_of_job) const {
 
 // --- Engines ------------------------------------------------------------------------------------
 
-Engines::Engines(Engine& job, ControlSwitch& control_switch, const GroupEngine::Shared& shared,
+Engines::Engines(Engine& job, ControlDemux& control_demux, const GroupEngine::Shared& shared,
                  LocalArena& arena)
     : job_(job),
-      switch_(control_switch),
+      demux_(control_demux),
       shared_(shared),
-      founder_(shared.transport.rank(), patience_of(shared.options)),
+      creator_(shared.transport.rank(), patience_of(shared.options)),
       arena_(arena) {
-  ensure(switch_.open(founders_inbox_) == ControlSwitch::kFounders, "another inbox came first");
+  ensure(demux_.open(creators_inbox_) == ControlDemux::kCreators, "another inbox came first");
   job_.on_pause([this] { pause(); });
   job_.close_after([this] { return close_groups(); });
 }
@@ -91,22 +91,22 @@ void Engines::pause() {
   for (const Holding& each : groups_) each.group->engine().answer_pings();
 }
 
-void Engines::submit(std::shared_ptr<GroupFounding> founding) {
-  const std::shared_ptr<GroupFounding> refused = founding;
-  if (!submitted_.push(founding)) refused->ticket.fail(*job_.failure());
+void Engines::submit(std::shared_ptr<GroupCreation> creation) {
+  const std::shared_ptr<GroupCreation> refused = creation;
+  if (!submitted_.push(creation)) refused->ticket.fail(*job_.failure());
 }
 
-TransportLimits Engines::limits_of(const GroupFounding& founding) {
-  return {.arena_bytes = founding.arena_bytes,
+TransportLimits Engines::limits_of(const GroupCreation& creation) {
+  return {.arena_bytes = creation.arena_bytes,
           .flags_per_peer = kGroupFlags,
           .counters = 2 * kGroupBuckets,
           .buckets = kGroupBuckets};
 }
 
-GroupLayout Engines::layout_of(const GroupFounding& founding) const {
+GroupLayout Engines::layout_of(const GroupCreation& creation) const {
   const auto local = std::ranges::count_if(
-      founding.ranks, [&](int rank) { return shared_.transport.is_mapped(rank); });
-  return {limits_of(founding), static_cast<std::size_t>(local)};
+      creation.ranks, [&](int rank) { return shared_.transport.is_mapped(rank); });
+  return {limits_of(creation), static_cast<std::size_t>(local)};
 }
 
 bool Engines::has_submissions() const {
@@ -133,18 +133,18 @@ bool Engines::poll_groups() noexcept {
     return false;
   }
   bool moved = false;
-  if (shared_.pulse != nullptr) shared_.pulse->beat(EngineVerb::kFound);
+  if (shared_.pulse != nullptr) shared_.pulse->beat(EngineVerb::kCreate);
   try {
-    moved = found();
+    moved = create();
   } catch (...) {
-    job_.fail_with_exception(EngineVerb::kFound);
+    job_.fail_with_exception(EngineVerb::kCreate);
     return true;
   }
   for (const Holding& each : groups_) moved |= each.group->poll();
   std::erase_if(groups_, [&](Holding& each) {
     Engine& engine = each.group->engine();
     if (!engine.ended()) return false;
-    switch_.close(each.place.inbox);
+    demux_.close(each.place.inbox);
     if (engine.failure()->code == ErrorCode::kShutdown && engine.has_let_go()) {
       give_back(each.place);
     } else {
@@ -171,25 +171,25 @@ void Engines::report_loss(GroupEngine& ended) {
 }
 
 /// Advances the creation of groups.
-bool Engines::found() {
+bool Engines::create() {
   submitted_.drain(drained_);
-  bool moved = !drained_.empty() || !founders_inbox_.empty();
-  for (const auto& founding : drained_) propose(founding);
+  bool moved = !drained_.empty() || !creators_inbox_.empty();
+  for (const auto& creation : drained_) propose(creation);
   drained_.clear();
-  while (!founders_inbox_.empty()) {
-    const ControlFrame frame = std::move(founders_inbox_.front());
-    founders_inbox_.pop_front();
-    founder_.receive(frame.peer, frame.bytes);
+  while (!creators_inbox_.empty()) {
+    const ControlFrame frame = std::move(creators_inbox_.front());
+    creators_inbox_.pop_front();
+    creator_.receive(frame.peer, frame.bytes);
   }
-  if (founder_.is_waiting()) {
-    founder_.tick(shared_.clocks.time_outs.now(),
-                  [this](ControlSwitch::Number group) { return absent_in(group); });
+  if (creator_.is_waiting()) {
+    creator_.tick(shared_.clocks.time_outs.now(),
+                  [this](ControlDemux::Number group) { return absent_in(group); });
   }
-  for (const GroupFounder::Outgoing& outgoing : founder_.take_outgoing()) {
-    ControlSwitch::address(ControlSwitch::kFounders, outgoing.bytes, framed_);
+  for (const GroupCreator::Outgoing& outgoing : creator_.take_outgoing()) {
+    ControlDemux::address(ControlDemux::kCreators, outgoing.bytes, framed_);
     shared_.transport.send_control(outgoing.peer, framed_);
   }
-  for (GroupFounder::Outcome& outcome : founder_.take_outcomes()) {
+  for (GroupCreator::Outcome& outcome : creator_.take_outcomes()) {
     decide(std::move(outcome));
     moved = true;
   }
@@ -197,8 +197,8 @@ bool Engines::found() {
 }
 
 /// No rank is absent in a group that has ended here.
-GroupFounder::Absent Engines::absent_in(ControlSwitch::Number group) const {
-  if (group == ControlSwitch::kFounders) return {job_.joined(), job_.closed()};
+GroupCreator::Absent Engines::absent_in(ControlDemux::Number group) const {
+  if (group == ControlDemux::kCreators) return {job_.joined(), job_.closed()};
   const auto found =
       std::ranges::find(groups_, group, [](const Holding& each) { return each.place.inbox; });
   if (found == groups_.end()) return {};
@@ -213,35 +213,35 @@ GroupFounder::Absent Engines::absent_in(ControlSwitch::Number group) const {
   return {ranks_of_job(engine.joined()), ranks_of_job(engine.closed())};
 }
 
-void Engines::propose(const std::shared_ptr<GroupFounding>& founding) {
-  GroupProposal proposal{.name = founding->name,
-                         .ranks = founding->ranks,
-                         .settings = fmt::format("arena_bytes {}", founding->arena_bytes),
+void Engines::propose(const std::shared_ptr<GroupCreation>& creation) {
+  GroupProposal proposal{.name = creation->name,
+                         .ranks = creation->ranks,
+                         .settings = fmt::format("arena_bytes {}", creation->arena_bytes),
                          .place = {}};
-  if (founding->parent) {
-    proposal.parent = founding->parent->inbox_at(*std::ranges::min_element(founding->ranks));
+  if (creation->parent) {
+    proposal.parent = creation->parent->inbox_at(*std::ranges::min_element(creation->ranks));
   }
-  Proposed proposed{.founding = founding, .place = {}, .inbox = std::make_unique<ControlInbox>()};
+  Proposed proposed{.creation = creation, .place = {}, .inbox = std::make_unique<ControlInbox>()};
   try {
-    proposed.place = take_place(*founding);
+    proposed.place = take_place(*creation);
   } catch (const KoloError& e) {
     proposal.obstacle = e.error();
     proposal.obstacle->rank = shared_.transport.rank();
   }
-  if (!proposal.obstacle) proposed.place->inbox = switch_.open(*proposed.inbox);
+  if (!proposal.obstacle) proposed.place->inbox = demux_.open(*proposed.inbox);
   proposal.place = proposed.place.value_or(GroupPlace{});
-  const std::uint64_t id = founder_.propose(std::move(proposal), shared_.clocks.time_outs.now());
+  const std::uint64_t id = creator_.propose(std::move(proposal), shared_.clocks.time_outs.now());
   proposed_[id] = std::move(proposed);
 }
 
 /// Allocates everything of a place except the inbox. Errors: KoloError(kResources).
-GroupPlace Engines::take_place(const GroupFounding& founding) {
+GroupPlace Engines::take_place(const GroupCreation& creation) {
   if (free_buckets_.empty() && next_buckets_ == kMostGroups) {
     throw KoloError(
         {.code = ErrorCode::kResources,
          .what = fmt::format("a rank can be in {} groups at a time; release some", kMostGroups)});
   }
-  const GroupLayout layout = layout_of(founding);
+  const GroupLayout layout = layout_of(creation);
   GroupPlace place{.arena_offset = arena_.allocate(layout.total_bytes)};
   try {
     GroupTransport::clear(shared_.transport, place.arena_offset, layout);
@@ -255,26 +255,26 @@ GroupPlace Engines::take_place(const GroupFounding& founding) {
   return place;
 }
 
-void Engines::decide(GroupFounder::Outcome outcome) {
+void Engines::decide(GroupCreator::Outcome outcome) {
   Proposed proposed = std::move(proposed_.extract(outcome.id).mapped());
-  GroupFounding& founding = *proposed.founding;
+  GroupCreation& creation = *proposed.creation;
   if (const Error* error = std::get_if<Error>(&outcome.result)) {
     if (proposed.place) {
-      switch_.close(proposed.place->inbox);
+      demux_.close(proposed.place->inbox);
       give_back(*proposed.place);
     }
-    return founding.ticket.fail(*error);
+    return creation.ticket.fail(*error);
   }
   const GroupProposal named{
-      .name = founding.name, .ranks = founding.ranks, .settings = {}, .place = {}};
-  founding.group = std::make_shared<GroupEngine>(
+      .name = creation.name, .ranks = creation.ranks, .settings = {}, .place = {}};
+  creation.group = std::make_shared<GroupEngine>(
       shared_,
-      GroupMembers{.ranks = founding.ranks,
+      GroupMembers{.ranks = creation.ranks,
                    .places = std::get<std::vector<GroupPlace>>(std::move(outcome.result))},
-      limits_of(founding), std::move(proposed.inbox), named.text());
-  founding.group->engine().on_pause([this] { pause(); });
-  groups_.push_back({.place = *proposed.place, .group = founding.group});
-  founding.ticket.complete();
+      limits_of(creation), std::move(proposed.inbox), named.text());
+  creation.group->engine().on_pause([this] { pause(); });
+  groups_.push_back({.place = *proposed.place, .group = creation.group});
+  creation.ticket.complete();
 }
 
 void Engines::give_back(const GroupPlace& place) {
@@ -287,9 +287,9 @@ void Engines::give_back(const GroupPlace& place) {
 void Engines::end_all(const Error& error) noexcept {
   submitted_.close();
   submitted_.drain(drained_);
-  for (const auto& founding : drained_) founding->ticket.fail(error);
+  for (const auto& creation : drained_) creation->ticket.fail(error);
   drained_.clear();
-  for (auto& [id, proposed] : proposed_) proposed.founding->ticket.fail(error);
+  for (auto& [id, proposed] : proposed_) proposed.creation->ticket.fail(error);
   proposed_.clear();
   for (const Holding& each : groups_) {
     each.group->engine().fail_with_job(error);

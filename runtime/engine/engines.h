@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "comm/group/group_founder.h"
+#include "comm/group/group_creator.h"
 #include "fusion/arena.h"
 #include "fusion/ready_queue.h"
 #include "runtime/buckets/ticket_state.h"
 #include "runtime/engine/engine.h"
-#include "runtime/wait/driver.h"
+#include "runtime/wait/progress_engine.h"
 
 namespace kolo {
 
@@ -36,7 +36,7 @@ class GroupEngine {
     const std::atomic<int>* user_threads = nullptr;
     Pulse* pulse = nullptr;
     Device* device = nullptr;
-    GroupConnector* connector = nullptr;  ///< For device collectives; may be null.
+    CommunicatorConnector* connector = nullptr;  ///< For device collectives; may be null.
   };
 
   /// `inbox` holds frames that arrived for the group earlier. `text` names the group in errors.
@@ -50,7 +50,7 @@ class GroupEngine {
   int rank() const { return transport_.rank(); }
   const std::vector<int>& ranks() const { return members_.ranks; }
   /// The number of the group's inbox at a member, given by its rank in the job.
-  ControlSwitch::Number inbox_at(int rank_of_job) const;
+  ControlDemux::Number inbox_at(int rank_of_job) const;
   const std::string& text() const { return text_; }
 
  private:
@@ -63,7 +63,7 @@ class GroupEngine {
 };
 
 /// A request of a user's thread to create a group, and its result.
-struct GroupFounding {
+struct GroupCreation {
   std::string name = {};
   /// By rank in the group, ranks of the job; this rank is one of them.
   std::vector<int> ranks = {};
@@ -77,11 +77,11 @@ struct GroupFounding {
 /// advance independently; a stall or failure in a group affects no other engine. The end of the job
 /// ends its groups.
 ///
-/// Threads: `submit` any; everything else the driver's (see `Driver`).
+/// Threads: `submit` any; everything else the driving thread's (see `ProgressEngine`).
 class Engines final : public Pollable {
  public:
   /// Arenas of groups are allocated in `arena`, which outlives the engines, as does `job`.
-  Engines(Engine& job, ControlSwitch& control_switch, const GroupEngine::Shared& shared,
+  Engines(Engine& job, ControlDemux& control_demux, const GroupEngine::Shared& shared,
           LocalArena& arena);
   ~Engines() override;
   Engines(const Engines&) = delete;
@@ -89,7 +89,7 @@ class Engines final : public Pollable {
 
   /// Creates a group together with its other members. The ticket is done when the group exists, or
   /// fails.
-  void submit(std::shared_ptr<GroupFounding> founding);
+  void submit(std::shared_ptr<GroupCreation> creation);
 
   // As the functions of `Engine`, for all engines.
 
@@ -117,39 +117,39 @@ class Engines final : public Pollable {
     bool closes_with_job = false;
   };
   struct Proposed {
-    std::shared_ptr<GroupFounding> founding;
+    std::shared_ptr<GroupCreation> creation;
     std::optional<GroupPlace> place;  // empty with an obstacle
     std::unique_ptr<ControlInbox> inbox;
   };
 
   bool has_groups() const {
-    return !groups_.empty() || !submitted_.empty() || founder_.is_waiting() || !ended_.empty() ||
-           !founders_inbox_.empty();
+    return !groups_.empty() || !submitted_.empty() || creator_.is_waiting() || !ended_.empty() ||
+           !creators_inbox_.empty();
   }
   bool poll_groups() noexcept;
   void pause();
-  bool found();
+  bool create();
   void report_loss(GroupEngine& ended);
-  GroupFounder::Absent absent_in(ControlSwitch::Number group) const;
-  void propose(const std::shared_ptr<GroupFounding>& founding);
-  void decide(GroupFounder::Outcome outcome);
+  GroupCreator::Absent absent_in(ControlDemux::Number group) const;
+  void propose(const std::shared_ptr<GroupCreation>& creation);
+  void decide(GroupCreator::Outcome outcome);
   void give_back(const GroupPlace& place);
   bool close_groups();
   void end_all(const Error& error) noexcept;
-  static TransportLimits limits_of(const GroupFounding& founding);
-  GroupLayout layout_of(const GroupFounding& founding) const;
-  GroupPlace take_place(const GroupFounding& founding);
+  static TransportLimits limits_of(const GroupCreation& creation);
+  GroupLayout layout_of(const GroupCreation& creation) const;
+  GroupPlace take_place(const GroupCreation& creation);
 
   Engine& job_;
-  ControlSwitch& switch_;
+  ControlDemux& demux_;
   const GroupEngine::Shared shared_;
-  ControlInbox founders_inbox_;
-  GroupFounder founder_;
+  ControlInbox creators_inbox_;
+  GroupCreator creator_;
   LocalArena& arena_;
   std::set<std::uint32_t> free_buckets_;  // first ones of ranges that groups have given back
   std::uint32_t next_buckets_ = 0;        // the rest has never been taken
-  ReadyQueue<std::shared_ptr<GroupFounding>> submitted_;
-  std::vector<std::shared_ptr<GroupFounding>> drained_;
+  ReadyQueue<std::shared_ptr<GroupCreation>> submitted_;
+  std::vector<std::shared_ptr<GroupCreation>> drained_;
   std::map<std::uint64_t, Proposed> proposed_;  // by the id of the creating rank
   std::vector<Holding> groups_;
   std::vector<Holding> ended_;  // messages may still arrive in their memory

@@ -20,7 +20,7 @@ bool Joining::poll() {
   take_parts();
   // Once all have joined, a rank that finishes earlier may close.
   if (!last_ && !coordinator_.closed().empty()) {
-    decline(coordinator_.close_topic(), "the end of the job", "all ranks must join first");
+    decline(coordinator_.close_key(), "the end of the job", "all ranks must join first");
   }
   const bool is_idle = gradients_.move_stand_ins() && wanted_.empty();
   if (!last_ || !is_idle || !operations_.is_idle()) return moved;
@@ -50,45 +50,45 @@ bool Joining::take_invitations() {
   const std::vector<Invitation> invitations = coordinator_.take_invitations();
   for (const Invitation& invitation : invitations) {
     ticket_->parts.fetch_add(1, std::memory_order_relaxed);
-    if (is_bucket_key(invitation.topic.key)) {
-      wanted_.push_back(invitation.topic);
+    if (is_bucket_hash(invitation.key.hash)) {
+      wanted_.push_back(invitation.key);
       continue;
     }
     const auto terms = operation_terms_from(invitation.terms);
     const std::string_view obstacle =
         terms ? operations_.stand_in(*terms) : "every rank has to call it itself";
-    if (!obstacle.empty()) decline(invitation.topic, invitation.text, obstacle);
+    if (!obstacle.empty()) decline(invitation.key, invitation.text, obstacle);
   }
   return !invitations.empty();
 }
 
 void Joining::take_parts() {
-  std::erase_if(wanted_, [&](const Topic& topic) {
-    const std::uint64_t uses = runner_.uses_until(topic);
+  std::erase_if(wanted_, [&](const ProposalKey& key) {
+    const std::uint64_t uses = runner_.uses_until(key);
     if (uses == 0) return true;
-    const std::string_view obstacle = runner_.stand_in(topic, uses);
-    if (!obstacle.empty()) decline(topic, runner_.text_of(topic), obstacle);
+    const std::string_view obstacle = runner_.stand_in(key, uses);
+    if (!obstacle.empty()) decline(key, runner_.text_of(key), obstacle);
     return !obstacle.empty();
   });
 }
 
-void Joining::decline(const Topic& topic, std::string_view text, std::string_view why) {
-  coordinator_.decline(topic, {.code = ErrorCode::kMismatch,
-                               .rank = rank_,
-                               .verb = "join",
-                               .bucket = std::string(tensor_of(text)),
-                               .what = fmt::format("rank {} has joined and takes no part in {}: {}",
-                                                   rank_, text, why)});
+void Joining::decline(const ProposalKey& key, std::string_view text, std::string_view why) {
+  coordinator_.decline(key, {.code = ErrorCode::kMismatch,
+                             .rank = rank_,
+                             .verb = "join",
+                             .bucket = std::string(tensor_of(text)),
+                             .what = fmt::format("rank {} has joined and takes no part in {}: {}",
+                                                 rank_, text, why)});
 }
 
 bool Joining::accept(const Frame& decision) {
-  if (!vote_ || *vote_ != decision.topic) return false;
+  if (!vote_ || *vote_ != decision.key) return false;
   last_ = Coordinator::last_to_join(decision);
   return true;
 }
 
-bool Joining::reject(const Topic& topic, const Error& error) {
-  if (!vote_ || *vote_ != topic) return false;
+bool Joining::reject(const ProposalKey& key, const Error& error) {
+  if (!vote_ || *vote_ != key) return false;
   coordinator_.fail(error);  // Ranks would differ about whether they have joined.
   return true;
 }

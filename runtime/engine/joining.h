@@ -22,7 +22,7 @@ struct JoinTicket final : TicketState {
 
   /// Rank that joined last; valid once the ticket is done without an error.
   int last = -1;
-  std::atomic<std::uint64_t> parts{0};  ///< Invitations accepted so far.
+  std::atomic<std::uint64_t> parts{0};  ///< JoinAnnouncements accepted so far.
 };
 
 /// The behaviour of a rank that has run out of data until all ranks have: it takes part in
@@ -50,20 +50,20 @@ class Joining {
 
   /// Handles a decision. Returns false if it does not concern joining.
   bool accept(const Frame& decision);
-  bool reject(const Topic& topic, const Error& error);
+  bool reject(const ProposalKey& key, const Error& error);
 
   /// The job has failed.
   void fail_all(const Error& error) noexcept;
 
  private:
-  struct Nobody : Waited {
+  struct Nobody : Waitable {
     int waiters() const override { return 0; }
   };
 
   bool begin();
   bool take_invitations();
   void take_parts();
-  void decline(const Topic& topic, std::string_view text, std::string_view why);
+  void decline(const ProposalKey& key, std::string_view text, std::string_view why);
   std::shared_ptr<JoinTicket> leave();
 
   Coordinator& coordinator_;
@@ -72,9 +72,9 @@ class Joining {
   GradientSets& gradients_;
   const int rank_;
   std::shared_ptr<JoinTicket> ticket_;  // null while this rank has data
-  std::optional<Topic> vote_;           // set once this rank has joined
+  std::optional<ProposalKey> vote_;     // set once this rank has joined
   std::optional<int> last_;             // set once all ranks have joined
-  std::vector<Topic> wanted_;           // iterations of buckets that have not ended here
+  std::vector<ProposalKey> wanted_;     // iterations of buckets that have not ended here
   Nobody nobody_;  // counts as waiting for the vote: this rank goes on when others begin something
 };
 

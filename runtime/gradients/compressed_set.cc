@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "comm/base/error.h"
-#include "compression/compressed_group.h"
 #include "compression/error_feedback.h"
+#include "compression/gradient_codec.h"
 #include "fusion/pack_kernels.h"
 #include "runtime/gradients/compression_choice.h"
 
@@ -27,12 +27,13 @@ double norm(const BufferView& tensor) {
 }
 
 /// Compiles both schedules and adds them as bucket `index` of `owner`.
-CompressedBucket add_compressed(const PlannedGroup& group, std::span<const GradientSpec> gradients,
+CompressedBucket add_compressed(const CompressedTensors& tensors,
+                                std::span<const GradientSpec> gradients,
                                 std::span<const BufferView> views, ReduceOp op, BucketOwner& owner,
                                 std::size_t index, const PlanContext& context) {
   const int rank = context.transport.rank();
-  const SparseOptions options = sparse_options(group, gradients);
-  const PlannedBucket planned = planned_bucket(group, gradients, op);
+  const SparseOptions options = sparse_options(tensors, gradients);
+  const PlannedBucket planned = planned_bucket(tensors, gradients, op);
   std::vector<Segment> segments;
   for (const PlannedSegment& segment : planned.segments) {
     segments.push_back({.data = views[segment.gradient].data,
@@ -40,17 +41,17 @@ CompressedBucket add_compressed(const PlannedGroup& group, std::span<const Gradi
                         .count = segment.count,
                         .offset = segment.offset});
   }
-  CompressedBucket result{.group = group,
-                          .name = group.name(gradients),
+  CompressedBucket result{.tensors = tensors,
+                          .name = tensors.name(gradients),
                           .planned = planned,
-                          .codec = options.method->make_group(rank, context.grid, options)};
+                          .codec = options.method->make_codec(rank, context.grid, options)};
   const PlanInputs inputs = context.inputs();
   const auto add = [&](auto compile, std::string_view kind) {
     const std::string text = fmt::format("{} step of {}", kind, result.name);
     BucketPlan plan = plan_bucket(
         {.name = text,
          .layout = planned.layout,
-         .goal = Goal::all_reduce(context.grid.world_size()),
+         .spec = CollectiveSpec::all_reduce(context.grid.world_size()),
          .compile = [&](int each) { return compile(each, planned.layout, context.grid, options); }},
         inputs);
     plan.binding.packer = std::make_shared<SegmentPacker>(DType::kFloat32, segments);
@@ -72,11 +73,11 @@ void CompressedSet::plan(std::span<const GradientSpec> gradients, std::span<cons
   for (std::size_t i = 0; i < others.size(); ++i) {
     if (has_[i]) others[i].compression.clear();
   }
-  for (const PlannedGroup& group : plan_groups(others)) {
-    for (const std::size_t gradient : group.gradients) has_[gradient] = true;
+  for (const CompressedTensors& tensors : plan_compressed(others)) {
+    for (const std::size_t gradient : tensors.gradients) has_[gradient] = true;
     buckets_.push_back(
-        add_compressed(group, gradients, views, op, owner, kFirst + buckets_.size(), context));
-    buckets_.back().predicted_us = predict_sparse_us(group, context.grid, context.costs);
+        add_compressed(tensors, gradients, views, op, owner, kFirst + buckets_.size(), context));
+    buckets_.back().predicted_us = predict_sparse_us(tensors, context.grid, context.costs);
     buckets_.back().codec->set_step(step);
   }
   views_.assign(views.begin(), views.end());
@@ -102,15 +103,15 @@ std::vector<BucketId> CompressedSet::ids() const {
 std::string CompressedSet::describe() const {
   std::string text;
   for (const CompressedBucket& bucket : buckets_) {
-    text +=
-        fmt::format("{} {} {}\n", bucket.name, bucket.group.count, bucket.group.spec.to_string());
+    text += fmt::format("{} {} {}\n", bucket.name, bucket.tensors.count,
+                        bucket.tensors.spec.to_string());
   }
   return text;
 }
 
 void CompressedSet::append_to(Plan& plan) const {
   for (const CompressedBucket& bucket : buckets_) {
-    for (const std::size_t gradient : bucket.group.gradients) {
+    for (const std::size_t gradient : bucket.tensors.gradients) {
       plan.bucket_of[gradient] = plan.buckets.size();
     }
     plan.buckets.push_back(bucket.planned);
@@ -155,17 +156,17 @@ std::optional<double> CompressedSet::residual_norm(std::string_view tensor) cons
 std::vector<CompressionStats> CompressedSet::stats() const {
   std::vector<CompressionStats> result;
   for (const CompressedBucket& bucket : buckets_) {
-    const CompressedGroupStats& stats = bucket.codec->stats();
+    const GradientCodecStats& stats = bucket.codec->stats();
     double residual = 0;
     double gradient = 0;
-    for (std::size_t i = 0; i < bucket.group.gradients.size(); ++i) {
+    for (std::size_t i = 0; i < bucket.tensors.gradients.size(); ++i) {
       residual = std::hypot(residual, bucket.codec->residual_norm(i));
-      gradient = std::hypot(gradient, norm(views_[bucket.group.gradients[i]]));
+      gradient = std::hypot(gradient, norm(views_[bucket.tensors.gradients[i]]));
     }
-    const auto elements = static_cast<double>(bucket.group.count);
+    const auto elements = static_cast<double>(bucket.tensors.count);
     result.push_back({.tensors = bucket.name,
-                      .path = bucket.group.spec.to_string(),
-                      .elements = bucket.group.count,
+                      .path = bucket.tensors.spec.to_string(),
+                      .elements = bucket.tensors.count,
                       .steps = stats.steps,
                       .skipped_steps = stats.skipped,
                       .k = stats.k,
@@ -182,7 +183,7 @@ std::vector<CompressionStats> CompressedSet::stats() const {
 
 float CompressedSet::corrected_momentum(std::size_t gradient) const {
   const CompressedBucket* const bucket = bucket_of(gradient);
-  return bucket == nullptr ? 0.0f : bucket->group.spec.momentum;
+  return bucket == nullptr ? 0.0f : bucket->tensors.spec.momentum;
 }
 
 bool CompressedSet::is_warming_up(std::size_t gradient) const {
@@ -192,7 +193,7 @@ bool CompressedSet::is_warming_up(std::size_t gradient) const {
 
 const CompressedBucket* CompressedSet::bucket_of(std::size_t gradient) const {
   const auto found = std::ranges::find_if(buckets_, [&](const CompressedBucket& bucket) {
-    return std::ranges::count(bucket.group.gradients, gradient) > 0;
+    return std::ranges::count(bucket.tensors.gradients, gradient) > 0;
   });
   return found == buckets_.end() ? nullptr : &*found;
 }
@@ -207,7 +208,7 @@ void CompressedSet::save(CompressionState& state) const {
 }
 
 void CompressedSet::load(const CompressionState& state) {
-  // Each group extracts its own state; every error is found before anything changes.
+  // Each tensors extracts its own state; every error is found before anything changes.
   std::vector<FeedbackState> parts;
   std::size_t taken = 0;
   for (const CompressedBucket& bucket : buckets_) {
@@ -243,7 +244,7 @@ FeedbackState CompressedSet::remap_from(std::span<const FeedbackState> old_ranks
 double CompressedSet::drop_residuals() {
   double norm = 0;
   for (const CompressedBucket& bucket : buckets_) {
-    for (std::size_t i = 0; i < bucket.group.gradients.size(); ++i) {
+    for (std::size_t i = 0; i < bucket.tensors.gradients.size(); ++i) {
       norm = std::hypot(norm, bucket.codec->residual_norm(i));
     }
     bucket.codec->drop_residuals();

@@ -10,7 +10,7 @@
 
 #include "comm/base/buffer_view.h"
 #include "comm/base/clock.h"
-#include "compression/compressed_group.h"
+#include "compression/gradient_codec.h"
 #include "fusion/bucket_planner.h"
 #include "runtime/buckets/bucket_table.h"
 #include "runtime/buckets/plan_context.h"
@@ -21,12 +21,12 @@
 
 namespace kolo {
 
-/// A compression group at run time: two schedules for the same tensors, with one codec.
+/// A compressed bucket at run time: two schedules for the same tensors, with one codec.
 struct CompressedBucket {
-  PlannedGroup group;
+  CompressedTensors tensors;
   std::string name;
   PlannedBucket planned;
-  std::shared_ptr<CompressedGroup> codec;
+  std::shared_ptr<GradientCodec> codec;
   BucketId sparse = 0;
   BucketId dense = 0;
   double predicted_us = 0;   ///< Predicted time of a sparse step.
@@ -35,17 +35,18 @@ struct CompressedBucket {
   BucketId next() const { return codec->is_dense() ? dense : sparse; }
 };
 
-/// The gradients of a set that are sent in compression groups. Their buckets have a separate range
+/// The gradients of a set that are sent in compressed buckets. Their buckets have a separate range
 /// of numbers, so that the dense ones of the set can be planned again without changing a residual.
 ///
-/// Threads: as `GradientGroup`. `end_step` and the functions after it belong to the user's threads,
+/// Threads: as `GradientSetState`. `end_step` and the functions after it belong to the user's
+/// threads,
 ///          under the lock of the iterations or between them; the others to the engine's thread.
 class CompressedSet {
  public:
   /// The number of the first bucket; dense buckets have lower numbers.
   static constexpr std::size_t kFirst = std::size_t{1} << 32;
 
-  /// Plans groups of the gradients that have a `compression` and are in no group yet. The groups
+  /// Plans groups of the gradients that have a `compression` and are in no tensors yet. The groups
   /// begin with step number `step`; `views` are the memory of all gradients. Called between
   /// iterations, or as the last part of one.
   void plan(std::span<const GradientSpec> gradients, std::span<const BufferView> views, ReduceOp op,
@@ -81,7 +82,7 @@ class CompressedSet {
 
   /// Makes the next step send all residuals.
   void flush_next();
-  /// Norm of the residual on this rank; empty if the tensor is in no group.
+  /// Norm of the residual on this rank; empty if the tensor is in no tensors.
   std::optional<double> residual_norm(std::string_view tensor) const;
   std::vector<CompressionStats> stats() const;
   /// The momentum that Kolo applies; 0 if it applies none.

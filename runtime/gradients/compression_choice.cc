@@ -30,9 +30,9 @@ CompressionCosts costs_of_rank(const ProcessGrid& grid, const LinkCosts& costs, 
   return result;
 }
 
-/// The part of a group that one rank exchanges, its peers, and the cost.
-GroupExchange exchange_of(std::size_t count, const CompressionSpec& spec, const ProcessGrid& grid,
-                          const LinkCosts& costs) {
+/// The part of a tensors that one rank exchanges, its peers, and the cost.
+BucketExchange exchange_of(std::size_t count, const CompressionSpec& spec, const ProcessGrid& grid,
+                           const LinkCosts& costs) {
   const bool by_nodes =
       grid.num_nodes() > 1 && grid.is_even() && spec.scope == SparseScope::kBetweenNodes;
   const int ranks = by_nodes ? grid.num_nodes() : grid.world_size();
@@ -45,13 +45,13 @@ GroupExchange exchange_of(std::size_t count, const CompressionSpec& spec, const 
           .costs = costs_of_rank(grid, costs, static_cast<double>(sharers))};
 }
 
-/// Writes the choice for a group to its gradients.
-void travel(std::vector<GradientSpec>& gradients, const PlannedGroup& group,
+/// Writes the choice for a tensors to its gradients.
+void travel(std::vector<GradientSpec>& gradients, const CompressedTensors& tensors,
             const ReducePath& path) {
-  CompressionSpec spec = group.spec;
+  CompressionSpec spec = tensors.spec;
   spec.method = path.method;
   if (!spec.route) spec.route = path.route;
-  for (const std::size_t i : group.gradients) {
+  for (const std::size_t i : tensors.gradients) {
     gradients[i].compression = spec.may_be_coded() ? spec.to_string() : std::string();
     if (!path.method->wire) continue;
     gradients[i].wire_dtype = spec.wire == DType::kFloat32 ? DType::kBFloat16 : spec.wire;
@@ -60,41 +60,42 @@ void travel(std::vector<GradientSpec>& gradients, const PlannedGroup& group,
 
 /// The order in which groups become ready: backward computes the last registered gradient first.
 bool is_ready_before(const OpenChoice& a, const OpenChoice& b) {
-  return std::ranges::min(a.group.gradients) > std::ranges::min(b.group.gradients);
+  return std::ranges::min(a.tensors.gradients) > std::ranges::min(b.tensors.gradients);
 }
 
 }  // namespace
 
-std::string PlannedGroup::name(std::span<const GradientSpec> all) const {
+std::string CompressedTensors::name(std::span<const GradientSpec> all) const {
   std::string text = fmt::format("'{}'", all[gradients.front()].name);
   if (gradients.size() > 1) text += fmt::format(" and {} more", gradients.size() - 1);
   return text;
 }
 
-std::vector<PlannedGroup> plan_groups(std::span<const GradientSpec> gradients) {
+std::vector<CompressedTensors> plan_compressed(std::span<const GradientSpec> gradients) {
   // Backward computes the last registered gradient first.
   std::map<std::string, std::vector<std::size_t>> by_spec;
   for (std::size_t i = gradients.size(); i-- > 0;) {
     if (!gradients[i].compression.empty()) by_spec[gradients[i].compression].push_back(i);
   }
-  std::vector<PlannedGroup> groups;
+  std::vector<CompressedTensors> groups;
   for (const auto& [text, indices] : by_spec) {
     std::vector<std::size_t> counts;
     for (const std::size_t i : indices) counts.push_back(gradients[i].count());
-    for (const std::vector<std::size_t>& part : compression_groups(counts)) {
-      PlannedGroup& group = groups.emplace_back();
-      group.spec = CompressionSpec::parse(text);
+    for (const std::vector<std::size_t>& part : compressed_buckets(counts)) {
+      CompressedTensors& tensors = groups.emplace_back();
+      tensors.spec = CompressionSpec::parse(text);
       for (const std::size_t place : part) {
-        group.gradients.push_back(indices[place]);
-        group.count += counts[place];
+        tensors.gradients.push_back(indices[place]);
+        tensors.count += counts[place];
       }
     }
   }
   return groups;
 }
 
-SparseOptions sparse_options(const PlannedGroup& group, std::span<const GradientSpec> gradients) {
-  const CompressionSpec& spec = group.spec;
+SparseOptions sparse_options(const CompressedTensors& tensors,
+                             std::span<const GradientSpec> gradients) {
+  const CompressionSpec& spec = tensors.spec;
   SparseOptions options{.method = spec.method,
                         .density = spec.density,
                         .warm_up = spec.warm_up(),
@@ -104,20 +105,21 @@ SparseOptions sparse_options(const PlannedGroup& group, std::span<const Gradient
                         .wire = spec.wire,
                         .feedback = spec.feedback};
   if (spec.momentum > 0) options.momentum = MomentumCorrection{.momentum = spec.momentum};
-  for (const std::size_t i : group.gradients) {
+  for (const std::size_t i : tensors.gradients) {
     options.tensors.push_back({.name = gradients[i].name, .count = gradients[i].count()});
   }
   return options;
 }
 
-PlannedBucket planned_bucket(const PlannedGroup& group, std::span<const GradientSpec> gradients,
-                             ReduceOp op) {
-  const SparseOptions options = sparse_options(group, gradients);
+PlannedBucket planned_bucket(const CompressedTensors& tensors,
+                             std::span<const GradientSpec> gradients, ReduceOp op) {
+  const SparseOptions options = sparse_options(tensors, gradients);
   const std::vector<std::size_t> offsets = tensor_offsets(options);
   PlannedBucket bucket{.layout = sparse_bucket(options, op, Placement::kUser), .segments = {}};
   for (std::size_t i = 0; i < offsets.size(); ++i) {
-    bucket.segments.push_back(
-        {.gradient = group.gradients[i], .offset = offsets[i], .count = options.tensors[i].count});
+    bucket.segments.push_back({.gradient = tensors.gradients[i],
+                               .offset = offsets[i],
+                               .count = options.tensors[i].count});
   }
   return bucket;
 }
@@ -127,14 +129,14 @@ CompressionChoices choose_compression(std::vector<GradientSpec>& gradients, cons
   CompressionChoices choices;
   const bool has_device_memory =
       std::ranges::count(gradients, MemoryKind::kDevice, &GradientSpec::memory) > 0;
-  for (const PlannedGroup& group : plan_groups(gradients)) {
-    if (!group.spec.leaves_choices()) continue;
-    const GroupExchange exchange = exchange_of(group.count, group.spec, grid, costs);
+  for (const CompressedTensors& tensors : plan_compressed(gradients)) {
+    if (!tensors.spec.leaves_choices()) continue;
+    const BucketExchange exchange = exchange_of(tensors.count, tensors.spec, grid, costs);
     const CompressionChoice choice = choose_path(exchange.shape, exchange.costs);
     const auto predict = [&](const ReducePath& path) {
       return predict_us(path, exchange.shape, exchange.costs);
     };
-    const CompressionMethod& method = *group.spec.method;
+    const CompressionMethod& method = *tensors.spec.method;
     ReducePath path = choice.path;
     std::string why = choice.reason;
     if (!method.is_open) {
@@ -150,11 +152,11 @@ CompressionChoices choose_compression(std::vector<GradientSpec>& gradients, cons
       path = {};
       why = fmt::format("until {} iterations are measured; of the exchange alone, {}",
                         kMeasuredIterations, choice.reason);
-      choices.open.push_back({.group = group, .decision = choices.decisions.size()});
+      choices.open.push_back({.tensors = tensors, .decision = choices.decisions.size()});
     }
-    travel(gradients, group, path);
-    choices.decisions.push_back({.tensors = group.name(gradients),
-                                 .elements = group.count,
+    travel(gradients, tensors, path);
+    choices.decisions.push_back({.tensors = tensors.name(gradients),
+                                 .elements = tensors.count,
                                  .path = to_string(path),
                                  .predicted_ms = predict(path) / 1e3,
                                  .dense_ms = predict({}) / 1e3,
@@ -168,15 +170,15 @@ bool settle_compression(std::vector<GradientSpec>& gradients, CompressionChoices
                         const DenseSteps& measured, const ProcessGrid& grid,
                         const LinkCosts& costs) {
   const std::vector<OpenChoice> open = std::exchange(choices.open, {});
-  std::vector<GroupExchange> exchanges;
+  std::vector<BucketExchange> exchanges;
   for (const OpenChoice& choice : open) {
-    exchanges.push_back(exchange_of(choice.group.count, choice.group.spec, grid, costs));
+    exchanges.push_back(exchange_of(choice.tensors.count, choice.tensors.spec, grid, costs));
   }
   const StepChoice chosen = choose_step(exchanges, measured);
   for (std::size_t i = 0; i < open.size(); ++i) {
-    PlannedGroup group = open[i].group;
-    group.spec.warmup = std::max(group.spec.warmup, kMeasuredIterations);
-    travel(gradients, group, chosen.paths[i]);
+    CompressedTensors tensors = open[i].tensors;
+    tensors.spec.warmup = std::max(tensors.spec.warmup, kMeasuredIterations);
+    travel(gradients, tensors, chosen.paths[i]);
     CompressionDecision& decision = choices.decisions[open[i].decision];
     decision.path = to_string(chosen.paths[i]);
     decision.predicted_ms =
@@ -190,8 +192,9 @@ bool settle_compression(std::vector<GradientSpec>& gradients, CompressionChoices
 std::string describe(const CompressionChoices& choices, std::span<const GradientSpec> gradients) {
   std::string text;
   for (const OpenChoice& open : choices.open) {
-    text += fmt::format("{} of {}, {} elements, after {} iterations\n", open.group.spec.to_string(),
-                        open.group.name(gradients), open.group.count, kMeasuredIterations);
+    text +=
+        fmt::format("{} of {}, {} elements, after {} iterations\n", open.tensors.spec.to_string(),
+                    open.tensors.name(gradients), open.tensors.count, kMeasuredIterations);
   }
   return text;
 }
@@ -214,11 +217,11 @@ std::string to_string(const CompressionDecision& decision) {
                      decision.elements, decision.reason);
 }
 
-double predict_sparse_us(const PlannedGroup& group, const ProcessGrid& grid,
+double predict_sparse_us(const CompressedTensors& tensors, const ProcessGrid& grid,
                          const LinkCosts& costs) {
-  const ReducePath path{.method = group.spec.method,
-                        .route = group.spec.route.value_or(ExchangeRoute::kPairwise)};
-  const GroupExchange exchange = exchange_of(group.count, group.spec, grid, costs);
+  const ReducePath path{.method = tensors.spec.method,
+                        .route = tensors.spec.route.value_or(ExchangeRoute::kPairwise)};
+  const BucketExchange exchange = exchange_of(tensors.count, tensors.spec, grid, costs);
   return predict_us(path, exchange.shape, exchange.costs);
 }
 

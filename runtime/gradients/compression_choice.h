@@ -18,7 +18,7 @@
 namespace kolo {
 
 /// Gradients of a set with equal specs that share payloads and owners.
-struct PlannedGroup {
+struct CompressedTensors {
   std::vector<std::size_t> gradients;  ///< In the expected order of readiness.
   CompressionSpec spec;
   std::size_t count = 0;  ///< Elements.
@@ -29,33 +29,34 @@ struct PlannedGroup {
 
 /// Groups the gradients whose `compression` is not empty, by spec and size. The groups depend on
 /// the job only, not on `fusion_bytes`. Pure; equal on all ranks.
-std::vector<PlannedGroup> plan_groups(std::span<const GradientSpec> gradients);
+std::vector<CompressedTensors> plan_compressed(std::span<const GradientSpec> gradients);
 
-/// Options for the group's schedules and codec; a route that was left open is kPairwise.
-SparseOptions sparse_options(const PlannedGroup& group, std::span<const GradientSpec> gradients);
+/// Options for the tensors's schedules and codec; a route that was left open is kPairwise.
+SparseOptions sparse_options(const CompressedTensors& tensors,
+                             std::span<const GradientSpec> gradients);
 
-/// The group as a bucket of a set, for `Readiness` and for statistics.
-PlannedBucket planned_bucket(const PlannedGroup& group, std::span<const GradientSpec> gradients,
-                             ReduceOp op);
+/// The tensors as a bucket of a set, for `Readiness` and for statistics.
+PlannedBucket planned_bucket(const CompressedTensors& tensors,
+                             std::span<const GradientSpec> gradients, ReduceOp op);
 
 /// If `auto` might compress gradients, they are sent dense and measured in this many iterations;
 /// the decision takes effect in the next one.
 inline constexpr std::size_t kMeasuredIterations = 20;
 
-/// A group that is sent dense until steps are measured.
+/// A tensors that is sent dense until steps are measured.
 struct OpenChoice {
-  PlannedGroup group;
+  CompressedTensors tensors;
   std::size_t decision = 0;  ///< Index in all decisions.
 };
 
 struct CompressionChoices {
-  /// One for each group whose spec left a choice.
+  /// One for each tensors whose spec left a choice.
   std::vector<CompressionDecision> decisions = {};
   std::vector<OpenChoice> open = {};  ///< In order of readiness.
 };
 
 /// Decides what specs leave open, `auto` and routes, by link costs, and writes the decision to the
-/// gradients: dense, or a codec with a named route. Each compression group is decided separately.
+/// gradients: dense, or a codec with a named route. Each compressed bucket is decided separately.
 /// Groups of `auto` whose exchange compression would make 1.2 times as fast stay open: they begin
 /// dense, and `settle_compression` decides them.
 ///
@@ -70,7 +71,7 @@ CompressionChoices choose_compression(std::vector<GradientSpec>& gradients, cons
 
 /// Decides all open groups by the measured times of dense steps (`choose_step`), and writes the
 /// results to the gradients and to the decisions. Returns whether any gradient is compressed. The
-/// spec of a group that becomes sparse says that `kMeasuredIterations` dense ones are done.
+/// spec of a tensors that becomes sparse says that `kMeasuredIterations` dense ones are done.
 /// Threads: pure; any.
 bool settle_compression(std::vector<GradientSpec>& gradients, CompressionChoices& choices,
                         const DenseSteps& measured, const ProcessGrid& grid,
@@ -84,8 +85,8 @@ std::string describe(const CompressionChoices& choices, std::span<const Gradient
 std::uint64_t to_word(const DenseSteps& steps);
 DenseSteps dense_steps(std::uint64_t word);
 
-/// Predicted time of a sparse step of a group whose spec names its route. Pure.
-double predict_sparse_us(const PlannedGroup& group, const ProcessGrid& grid,
+/// Predicted time of a sparse step of a tensors whose spec names its route. Pure.
+double predict_sparse_us(const CompressedTensors& tensors, const ProcessGrid& grid,
                          const LinkCosts& costs);
 
 }  // namespace kolo

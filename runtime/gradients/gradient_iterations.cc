@@ -9,7 +9,7 @@
 #include "comm/transport/doorbell.h"
 #include "runtime/gradients/compression_choice.h"
 #include "runtime/wait/caught.h"
-#include "runtime/wait/driver.h"
+#include "runtime/wait/progress_engine.h"
 
 namespace kolo {
 
@@ -103,20 +103,21 @@ void GradientIterations::end_marking() {
   went_on_ = std::chrono::steady_clock::now();
 }
 
-bool GradientIterations::wait(std::chrono::milliseconds timeout, Driver* driver) {
-  return wait_until_all(finished_, timeout, driver);
+bool GradientIterations::wait(std::chrono::milliseconds timeout, ProgressEngine* progress_engine) {
+  return wait_until_all(finished_, timeout, progress_engine);
 }
 
 bool GradientIterations::wait(std::chrono::milliseconds timeout, NativeStream stream,
-                              Driver* driver) {
+                              ProgressEngine* progress_engine) {
   check(events_.has_device(), "wait() on a stream is for gradients in device memory");
-  if (!wait_until_all(enqueued_, timeout, driver)) return false;
+  if (!wait_until_all(enqueued_, timeout, progress_engine)) return false;
   events_.await_all(stream);
   return true;
 }
 
 bool GradientIterations::wait_until_all(const std::atomic<std::size_t>& progress,
-                                        std::chrono::milliseconds timeout, Driver* driver) {
+                                        std::chrono::milliseconds timeout,
+                                        ProgressEngine* progress_engine) {
   const TimePoint now = std::chrono::steady_clock::now();
   std::size_t target = 0;
   {
@@ -130,7 +131,7 @@ bool GradientIterations::wait_until_all(const std::atomic<std::size_t>& progress
   bool in_time = false;
   {
     const Waiting waiting(waiters_);
-    in_time = wait_until(Deadline(timeout, now), driver, settled, mutex_, changed_);
+    in_time = wait_until(Deadline(timeout, now), progress_engine, settled, mutex_, changed_);
   }
   // Reads all gradients that are sent dense; the engine does not touch them until the next
   // iteration.
@@ -149,7 +150,7 @@ bool GradientIterations::wait_until_all(const std::atomic<std::size_t>& progress
 }
 
 bool GradientIterations::wait_for(std::size_t gradient, std::chrono::milliseconds timeout,
-                                  Driver* driver) {
+                                  ProgressEngine* progress_engine) {
   const TimePoint now = std::chrono::steady_clock::now();
   {
     const MutexLock lock(mutex_);
@@ -166,7 +167,7 @@ bool GradientIterations::wait_for(std::size_t gradient, std::chrono::millisecond
   bool in_time = false;
   {
     const Waiting waiting(waiters_);
-    in_time = wait_until(Deadline(timeout, now), driver, settled, mutex_, changed_);
+    in_time = wait_until(Deadline(timeout, now), progress_engine, settled, mutex_, changed_);
   }
   const MutexLock lock(mutex_);
   awaited_.reset();
@@ -224,7 +225,8 @@ bool GradientIterations::is_watched() const {
   return event_ && marks_ == gradients_.size();
 }
 
-bool GradientIterations::finish(std::chrono::milliseconds timeout, Driver* driver) {
+bool GradientIterations::finish(std::chrono::milliseconds timeout,
+                                ProgressEngine* progress_engine) {
   std::size_t target = 0;
   {
     const MutexLock lock(mutex_);
@@ -235,12 +237,12 @@ bool GradientIterations::finish(std::chrono::milliseconds timeout, Driver* drive
     return failed() || finished_.load(std::memory_order_acquire) >= target;
   };
   const Waiting waiting(waiters_);
-  return wait_until(Deadline(timeout), driver, settled, mutex_, changed_) && !failed();
+  return wait_until(Deadline(timeout), progress_engine, settled, mutex_, changed_) && !failed();
 }
 
-void GradientIterations::await_stop(Driver* driver) {
+void GradientIterations::await_stop(ProgressEngine* progress_engine) {
   const auto settled = [this] { return failed() && running_ == 0; };
-  wait_until(Deadline(std::chrono::milliseconds(0)), driver, settled, mutex_, changed_);
+  wait_until(Deadline(std::chrono::milliseconds(0)), progress_engine, settled, mutex_, changed_);
 }
 
 std::vector<std::size_t> GradientIterations::unmarked() const {

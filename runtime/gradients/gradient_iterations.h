@@ -21,7 +21,7 @@
 
 namespace kolo {
 
-class Driver;
+class ProgressEngine;
 
 /// How the user marks a gradient.
 enum class MarkCall : std::uint8_t { kNone, kReady, kAbsent };
@@ -60,13 +60,14 @@ class GradientIterations {
   std::optional<ReadyBucket> mark_weights() KOLO_EXCLUDES(mutex_);
   /// Called when the call that marked the last gradient returns.
   void end_marking() KOLO_EXCLUDES(mutex_);
-  /// See `GradientSet::wait`. The caller's thread drives the engine, if there is a driver. Returns
-  /// false on time-out.
-  bool wait(std::chrono::milliseconds timeout, Driver* driver = nullptr);
-  bool wait(std::chrono::milliseconds timeout, NativeStream stream, Driver* driver = nullptr);
+  /// See `GradientSet::wait`. The caller's thread drives the engine, if there is a progress engine.
+  /// Returns false on time-out.
+  bool wait(std::chrono::milliseconds timeout, ProgressEngine* progress_engine = nullptr);
+  bool wait(std::chrono::milliseconds timeout, NativeStream stream,
+            ProgressEngine* progress_engine = nullptr);
   /// See `GradientSet::wait` of one gradient. Also waits for the weights, if there are any.
-  bool wait_for(std::size_t gradient, std::chrono::milliseconds timeout, Driver* driver = nullptr)
-      KOLO_EXCLUDES(mutex_);
+  bool wait_for(std::size_t gradient, std::chrono::milliseconds timeout,
+                ProgressEngine* progress_engine = nullptr) KOLO_EXCLUDES(mutex_);
   /// See `GradientSet::event`.
   int event() KOLO_EXCLUDES(mutex_);
   /// See `GradientSet::take_combined`, without the division by weights.
@@ -74,9 +75,10 @@ class GradientIterations {
   /// Waits for former iterations, whose `wait` may have ended on a stream before their end. Returns
   /// false if some gradients of the current iteration are marked, if the set has failed, and on
   /// time-out.
-  bool finish(std::chrono::milliseconds timeout, Driver* driver) KOLO_EXCLUDES(mutex_);
+  bool finish(std::chrono::milliseconds timeout, ProgressEngine* progress_engine)
+      KOLO_EXCLUDES(mutex_);
   /// Waits until a failing set has failed and none of its buckets runs.
-  void await_stop(Driver* driver) KOLO_EXCLUDES(mutex_);
+  void await_stop(ProgressEngine* progress_engine) KOLO_EXCLUDES(mutex_);
   /// Whether `wait` on a stream would return at once.
   bool all_enqueued() const KOLO_EXCLUDES(mutex_);
 
@@ -137,7 +139,7 @@ class GradientIterations {
  private:
   /// Waits until `progress` has counted the parts of this iteration, then ends it.
   bool wait_until_all(const std::atomic<std::size_t>& progress, std::chrono::milliseconds timeout,
-                      Driver* driver) KOLO_EXCLUDES(mutex_);
+                      ProgressEngine* progress_engine) KOLO_EXCLUDES(mutex_);
   /// The bucket of the gradient and that of the weights are over in this iteration.
   bool is_combined(std::size_t gradient) const KOLO_REQUIRES(mutex_);
   /// Called before a thread waits. Errors: UsageError for gradients that are not marked.

@@ -19,21 +19,21 @@ namespace kolo {
 namespace {
 
 /// "bucket 2 of 'model' ('fc1.weight', 'fc1.bias')".
-std::string bucket_text(const GradientGroup& group, const PlannedBucket& bucket,
+std::string bucket_text(const GradientSetState& set, const PlannedBucket& bucket,
                         std::size_t index) {
   std::vector<std::string_view> names;
   for (const auto& segment : bucket.segments) {
-    names.push_back(group.travelling()[segment.gradient].name);
+    names.push_back(set.travelling()[segment.gradient].name);
   }
-  return fmt::format("bucket {} of '{}' ({})", index, group.name(), quoted(names));
+  return fmt::format("bucket {} of '{}' ({})", index, set.name(), quoted(names));
 }
 
 /// Bytes of all gradients in this kind of memory, in the dtypes in which they are sent.
-std::size_t bytes_in(MemoryKind memory, const GradientGroup& group) {
+std::size_t bytes_in(MemoryKind memory, const GradientSetState& set) {
   std::size_t bytes = 0;
-  for (const GradientSpec& gradient : group.travelling()) {
+  for (const GradientSpec& gradient : set.travelling()) {
     if (gradient.memory != memory || !gradient.compression.empty()) continue;
-    bytes += gradient.count() * size_of(bucket_dtype(gradient, group.options()));
+    bytes += gradient.count() * size_of(bucket_dtype(gradient, set.options()));
   }
   return bytes;
 }
@@ -46,43 +46,43 @@ struct Draft {
 };
 
 /// The expected order of readiness: last registered gradient first. Weights follow all gradients.
-std::vector<std::size_t> expected_order(const GradientGroup& group) {
+std::vector<std::size_t> expected_order(const GradientSetState& set) {
   std::vector<std::size_t> order;
-  for (std::size_t i = group.size(); i-- > 0;) order.push_back(i);
-  for (std::size_t i = group.size(); i < group.gradients().size(); ++i) order.push_back(i);
+  for (std::size_t i = set.size(); i-- > 0;) order.push_back(i);
+  for (std::size_t i = set.size(); i < set.gradients().size(); ++i) order.push_back(i);
   return order;
 }
 
 /// The target size of a set's buckets in this kind of memory.
-std::size_t fusion_bytes_of(const GradientGroup& group, const PlanContext& context,
+std::size_t fusion_bytes_of(const GradientSetState& set, const PlanContext& context,
                             MemoryKind memory) {
-  return fusion_bytes(context, memory, bytes_in(memory, group));
+  return fusion_bytes(context, memory, bytes_in(memory, set));
 }
 
-PlannerOptions planner_options(const GradientGroup& group, const PlanContext& context) {
-  return {.gradients = group.options(),
-          .fusion_bytes = fusion_bytes_of(group, context, MemoryKind::kHost),
-          .device_fusion_bytes = fusion_bytes_of(group, context, MemoryKind::kDevice),
+PlannerOptions planner_options(const GradientSetState& set, const PlanContext& context) {
+  return {.gradients = set.options(),
+          .fusion_bytes = fusion_bytes_of(set, context, MemoryKind::kHost),
+          .device_fusion_bytes = fusion_bytes_of(set, context, MemoryKind::kDevice),
           .device_padding_bytes = device_padding(context.grid, DType::kUInt8),
-          .order = expected_order(group)};
+          .order = expected_order(set)};
 }
 
 /// Compiles the schedules of all dense buckets.
-Draft draft(const GradientGroup& group, const PlanContext& context) {
+Draft draft(const GradientSetState& set, const PlanContext& context) {
   const auto is_on_device = [](const GradientSpec& gradient) {
     return gradient.memory == MemoryKind::kDevice;
   };
-  const bool all_on_device = std::ranges::all_of(group.gradients(), is_on_device);
+  const bool all_on_device = std::ranges::all_of(set.gradients(), is_on_device);
   const MemoryKind memory = all_on_device ? MemoryKind::kDevice : MemoryKind::kHost;
-  Draft draft{.plan = plan_buckets(group.travelling(), planner_options(group, context)),
+  Draft draft{.plan = plan_buckets(set.travelling(), planner_options(set, context)),
               .buckets = {},
-              .fusion_bytes = fusion_bytes_of(group, context, memory)};
+              .fusion_bytes = fusion_bytes_of(set, context, memory)};
   const PlanInputs inputs = context.inputs();
   for (std::size_t index = 0; index < draft.plan.buckets.size(); ++index) {
     const PlannedBucket& bucket = draft.plan.buckets[index];
     draft.buckets.push_back(plan_bucket(
-        request_bucket(bucket_text(group, bucket, index),
-                       Goal::all_reduce(inputs.grid.world_size()), bucket.layout, inputs),
+        request_bucket(bucket_text(set, bucket, index),
+                       CollectiveSpec::all_reduce(inputs.grid.world_size()), bucket.layout, inputs),
         inputs));
   }
   return draft;
@@ -100,9 +100,9 @@ std::uint64_t fingerprint(const Plan& plan) {
 
 /// Assigns permanent memory to gradients in host memory: the caller's, the arena's, or the group's.
 /// Gradients in device memory get theirs with their buckets.
-void place_gradients(GradientGroup& group, const PlanContext& context) {
-  const auto& gradients = group.travelling();
-  const ArenaPlaces places = place_in_arena(gradients, planner_options(group, context));
+void place_gradients(GradientSetState& set, const PlanContext& context) {
+  const auto& gradients = set.travelling();
+  const ArenaPlaces places = place_in_arena(gradients, planner_options(set, context));
   std::optional<std::size_t> region;
   if (places.bytes > 0) region = context.buckets.reserve(places.bytes);
   std::vector<BufferView> views;
@@ -114,11 +114,11 @@ void place_gradients(GradientGroup& group, const PlanContext& context) {
       const auto arena = context.transport.memory(context.transport.rank());
       view.data = arena.data() + *region + *places.offset_of[i];
     } else if (!view.data && view.memory == MemoryKind::kHost) {
-      view.data = group.allocate(view.bytes());
+      view.data = set.allocate(view.bytes());
     }
     views.push_back(view);
   }
-  group.placed(std::move(views), places.offset_of, region, context.grid.world_size());
+  set.placed(std::move(views), places.offset_of, region, context.grid.world_size());
 }
 
 std::shared_ptr<WirePacker> make_wire_packer(const PlannedBucket& bucket,
@@ -131,14 +131,14 @@ std::shared_ptr<WirePacker> make_wire_packer(const PlannedBucket& bucket,
 }
 
 /// Adds the buckets of a draft.
-void install(GradientGroup& group, const PlanContext& context, Draft draft) {
-  const auto& gradients = group.travelling();
-  PlanSummary summary{.gradients = group.size(),
+void install(GradientSetState& set, const PlanContext& context, Draft draft) {
+  const auto& gradients = set.travelling();
+  PlanSummary summary{.gradients = set.size(),
                       .buckets = draft.plan.buckets.size(),
                       .fusion_bytes = draft.fusion_bytes,
                       .compression = summarize_compression(gradients)};
   std::string identity =
-      fmt::format("{}{:x}\n", describe(gradients, group.options()), fingerprint(draft.plan));
+      fmt::format("{}{:x}\n", describe(gradients, set.options()), fingerprint(draft.plan));
   std::size_t largest = 0;
   std::vector<BucketId> ids;
   std::vector<const Event*> finished_events;
@@ -159,71 +159,71 @@ void install(GradientGroup& group, const PlanContext& context, Draft draft) {
 
     std::vector<Segment> segments;
     for (const PlannedSegment& planned : bucket.segments) {
-      const BufferView& view = group.view(planned.gradient);
+      const BufferView& view = set.view(planned.gradient);
       if (staged && !view.data) {
-        group.set_data(planned.gradient, group.allocate_on_device(view.bytes()));
+        set.set_data(planned.gradient, set.allocate_on_device(view.bytes()));
       }
-      if (planned.gradient < group.size()) summary.bytes += view.bytes();
+      if (planned.gradient < set.size()) summary.bytes += view.bytes();
       segments.push_back(
           {.data = view.data, .dtype = view.dtype, .count = view.count, .offset = planned.offset});
-      if (on_device) binding.inputs.push_back(&group.ready_event(planned.gradient));
+      if (on_device) binding.inputs.push_back(&set.ready_event(planned.gradient));
     }
     if (staged && on_device) {
       binding.stream_packer = make_device_packer(context, plan.schedule, segments);
     } else if (bucket.layout.placement == Placement::kStaged &&
                is_16bit_float(bucket.layout.dtype)) {
       binding.packer = make_wire_packer(bucket, std::move(segments),
-                                        group.wire_state(context.grid.world_size()), binding.name);
+                                        set.wire_state(context.grid.world_size()), binding.name);
     } else if (staged) {
       binding.packer = std::make_shared<SegmentPacker>(bucket.layout.dtype, std::move(segments));
     }
     const std::string text = binding.name;
-    const auto place = staged ? std::nullopt : group.arena_place(bucket.segments.front().gradient);
-    const BucketId id = context.buckets.add(std::move(plan), group, index, text, place);
+    const auto place = staged ? std::nullopt : set.arena_place(bucket.segments.front().gradient);
+    const BucketId id = context.buckets.add(std::move(plan), set, index, text, place);
     ids.push_back(id);
     finished_events.push_back(on_device ? &context.executor.finished_event(id) : nullptr);
     summary.wire_bytes += context.buckets[id].network_bytes;
     if (staged || !on_device) continue;
     for (const PlannedSegment& planned : bucket.segments) {
-      group.set_data(planned.gradient, context.executor.bucket_memory(id) +
-                                           planned.offset * size_of(bucket.layout.dtype));
+      set.set_data(planned.gradient, context.executor.bucket_memory(id) +
+                                         planned.offset * size_of(bucket.layout.dtype));
     }
   }
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    if (group.compressed().has(i)) summary.bytes += group.view(i).bytes();
+    if (set.compressed().has(i)) summary.bytes += set.view(i).bytes();
   }
-  summary.buckets += group.compressed().size();
-  identity += group.compressed().describe();
+  summary.buckets += set.compressed().size();
+  identity += set.compressed().describe();
   summary.hash = XXH3_64bits(identity.data(), identity.size());
-  group.planned(std::move(draft.plan), std::move(ids), std::move(finished_events),
-                std::move(summary));
+  set.planned(std::move(draft.plan), std::move(ids), std::move(finished_events),
+              std::move(summary));
 }
 
 }  // namespace
 
-void plan_gradients(GradientGroup& group, const PlanContext& context) {
+void plan_gradients(GradientSetState& set, const PlanContext& context) {
   // Compiled before anything is allocated, so that an algorithm that does not fit leaves nothing
   // behind.
-  Draft planned = draft(group, context);
-  if (context.lane != nullptr) group.attach(context.lane->device());
-  place_gradients(group, context);
-  group.compressed().plan(group.travelling(), group.views(), group.options().op, group, context);
-  install(group, context, std::move(planned));
+  Draft planned = draft(set, context);
+  if (context.streams != nullptr) set.attach(context.streams->device());
+  place_gradients(set, context);
+  set.compressed().plan(set.travelling(), set.views(), set.options().op, set, context);
+  install(set, context, std::move(planned));
 }
 
-void replan_gradients(GradientGroup& group, const PlanContext& context) {
-  const std::vector<BucketId> former = group.buckets();
-  Draft planned = draft(group, context);
-  group.compressed().plan(group.travelling(), group.views(), group.options().op, group, context,
-                          kMeasuredIterations);
-  install(group, context, std::move(planned));
+void replan_gradients(GradientSetState& set, const PlanContext& context) {
+  const std::vector<BucketId> former = set.buckets();
+  Draft planned = draft(set, context);
+  set.compressed().plan(set.travelling(), set.views(), set.options().op, set, context,
+                        kMeasuredIterations);
+  install(set, context, std::move(planned));
   for (BucketId id : former) context.buckets.remove(id);
 }
 
-void remove_gradients(const GradientGroup& group, BucketTable& buckets) {
-  for (BucketId id : group.buckets()) buckets.remove(id);
-  for (BucketId id : group.compressed().ids()) buckets.remove(id);
-  if (group.arena_region()) buckets.release(*group.arena_region());
+void remove_gradients(const GradientSetState& set, BucketTable& buckets) {
+  for (BucketId id : set.buckets()) buckets.remove(id);
+  for (BucketId id : set.compressed().ids()) buckets.remove(id);
+  if (set.arena_region()) buckets.release(*set.arena_region());
 }
 
 }  // namespace kolo

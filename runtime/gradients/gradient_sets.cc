@@ -10,7 +10,7 @@
 
 namespace kolo {
 
-void GradientSets::submit(const std::shared_ptr<GradientGroup>& group) {
+void GradientSets::submit(const std::shared_ptr<GradientSetState>& group) {
   const auto refuse = [&](std::string why) {
     group->fail(coordinator_.in_group(
         {.code = ErrorCode::kUsage, .bucket = group->name(), .what = std::move(why)}));
@@ -25,24 +25,24 @@ void GradientSets::submit(const std::shared_ptr<GradientGroup>& group) {
     return refuse("the registration of a set of this name is not decided yet");
   }
   const std::string text = group->describe();
-  const Topic topic = coordinator_.propose("gradients " + group->name(),
-                                           XXH3_64bits(text.data(), text.size()), text, *group);
-  proposed_.emplace(topic, group);
+  const ProposalKey key = coordinator_.propose("gradients " + group->name(),
+                                               XXH3_64bits(text.data(), text.size()), text, *group);
+  proposed_.emplace(key, group);
 }
 
-void GradientSets::submit(GradientGroup& group, std::size_t bucket) {
+void GradientSets::submit(GradientSetState& group, std::size_t bucket) {
   if (!group.failed()) runner_.arrive(group.id_of(bucket));
 }
 
 bool GradientSets::accept(const Frame& decision) {
-  const auto proposal = proposed_.find(decision.topic);
+  const auto proposal = proposed_.find(decision.key);
   if (proposal == proposed_.end()) {
-    const auto vote = undecided_.extract(decision.topic);
+    const auto vote = undecided_.extract(decision.key);
     if (vote.empty()) return false;
     if (!vote.mapped()->failed()) settle(*vote.mapped(), dense_steps(decision.least));
     return true;
   }
-  const std::shared_ptr<GradientGroup> group = proposal->second;
+  const std::shared_ptr<GradientSetState> group = proposal->second;
   activity_.begin(EngineVerb::kPlan, group->name());
   try {
     plan(group);
@@ -54,7 +54,7 @@ bool GradientSets::accept(const Frame& decision) {
   return true;
 }
 
-bool GradientSets::reject(const Topic& rejected, const Error& error) {
+bool GradientSets::reject(const ProposalKey& rejected, const Error& error) {
   auto about = proposed_.extract(rejected);
   if (about.empty()) about = undecided_.extract(rejected);
   if (about.empty()) return false;
@@ -62,7 +62,7 @@ bool GradientSets::reject(const Topic& rejected, const Error& error) {
   return true;
 }
 
-void GradientSets::plan(const std::shared_ptr<GradientGroup>& group) {
+void GradientSets::plan(const std::shared_ptr<GradientSetState>& group) {
   replace(group->name());
   plan_gradients(*group, context_);
   agreed_[group->name()] = group;
@@ -71,9 +71,9 @@ void GradientSets::plan(const std::shared_ptr<GradientGroup>& group) {
 }
 
 /// Begins the set's first iteration and completes its registration.
-void GradientSets::begin(const std::shared_ptr<GradientGroup>& group) {
+void GradientSets::begin(const std::shared_ptr<GradientSetState>& group) {
   if (group->is_open()) {
-    const std::weak_ptr<GradientGroup> measured = group;
+    const std::weak_ptr<GradientSetState> measured = group;
     group->measure_dense_steps(step_clock_, [this, measured] { cast_vote(measured.lock()); });
   } else {
     group->iterations().begin();
@@ -83,14 +83,14 @@ void GradientSets::begin(const std::shared_ptr<GradientGroup>& group) {
 
 /// The smallest value counts, that of the rank that waited least. All ranks decide by it, and by
 /// costs that are equal on all ranks.
-void GradientSets::cast_vote(const std::shared_ptr<GradientGroup>& group) {
-  const Topic topic =
+void GradientSets::cast_vote(const std::shared_ptr<GradientSetState>& group) {
+  const ProposalKey key =
       coordinator_.vote("steps " + group->name(), to_word(group->iterations().take_dense_steps()),
                         "the step times of gradient set '" + group->name() + "'", *group);
-  undecided_.emplace(topic, group);
+  undecided_.emplace(key, group);
 }
 
-void GradientSets::settle(GradientGroup& group, const DenseSteps& measured) {
+void GradientSets::settle(GradientSetState& group, const DenseSteps& measured) {
   if (group.settle(measured, context_.grid, context_.costs)) replan_gradients(group, context_);
   if (context_.transport.rank() == 0) {
     for (const CompressionDecision& decision : group.decisions()) {
@@ -142,7 +142,7 @@ bool GradientSets::move_stand_ins() {
 
 void GradientSets::fail_all(const Error& error) noexcept {
   undecided_.clear();
-  for (auto& [topic, group] : proposed_) group->fail(error);
+  for (auto& [key, group] : proposed_) group->fail(error);
   for (auto& [name, group] : agreed_) group->fail(error);
 }
 

@@ -10,7 +10,7 @@
 #include "comm/coordinator/coordinator.h"
 #include "runtime/buckets/bucket_runner.h"
 #include "runtime/buckets/plan_context.h"
-#include "runtime/gradients/gradient_group.h"
+#include "runtime/gradients/gradient_set_state.h"
 
 namespace kolo {
 
@@ -34,13 +34,13 @@ class GradientSets {
         step_clock_(step_clock),
         activity_(activity) {}
 
-  void submit(const std::shared_ptr<GradientGroup>& group);
+  void submit(const std::shared_ptr<GradientSetState>& group);
   /// All gradients of one bucket are ready.
-  void submit(GradientGroup& group, std::size_t bucket);
+  void submit(GradientSetState& group, std::size_t bucket);
 
   /// Handles a decision. Returns false if it does not concern gradient sets.
   bool accept(const Frame& decision);
-  bool reject(const Topic& topic, const Error& error);
+  bool reject(const ProposalKey& key, const Error& error);
 
   /// Name of a set in which this rank has marked gradients that no `wait` has completed.
   std::optional<std::string> marked() const;
@@ -56,10 +56,10 @@ class GradientSets {
   void stop_all() noexcept;
 
  private:
-  void plan(const std::shared_ptr<GradientGroup>& group);
-  void begin(const std::shared_ptr<GradientGroup>& group);
-  void cast_vote(const std::shared_ptr<GradientGroup>& group);
-  void settle(GradientGroup& group, const DenseSteps& measured);
+  void plan(const std::shared_ptr<GradientSetState>& group);
+  void begin(const std::shared_ptr<GradientSetState>& group);
+  void cast_vote(const std::shared_ptr<GradientSetState>& group);
+  void settle(GradientSetState& group, const DenseSteps& measured);
   void replace(const std::string& name);
 
   Coordinator& coordinator_;
@@ -67,11 +67,11 @@ class GradientSets {
   BucketRunner& runner_;
   const Clock& step_clock_;
   Activity& activity_;
-  std::map<std::string, std::shared_ptr<GradientGroup>> agreed_;  // by name
-  std::map<Topic, std::shared_ptr<GradientGroup>> proposed_;
-  std::map<Topic, std::shared_ptr<GradientGroup>> undecided_;  // votes
+  std::map<std::string, std::shared_ptr<GradientSetState>> agreed_;  // by name
+  std::map<ProposalKey, std::shared_ptr<GradientSetState>> proposed_;
+  std::map<ProposalKey, std::shared_ptr<GradientSetState>> undecided_;  // votes
   /// Replaced; they still own their buckets.
-  std::vector<std::shared_ptr<GradientGroup>> failed_;
+  std::vector<std::shared_ptr<GradientSetState>> failed_;
 };
 
 }  // namespace kolo

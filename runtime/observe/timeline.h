@@ -44,7 +44,7 @@ class Timeline {
 
   /// From the time when bucket `index` of a set was ready until it was combined on this rank.
   void bucket(std::string_view set, std::size_t index, const Span& span);
-  /// As `bucket`, for a compression group, with the statistics of the step.
+  /// As `bucket`, for a compressed bucket, with the statistics of the step.
   void group(std::string_view set, const CompressionStats& stats, const Span& span);
   /// A call of `wait`.
   void wait(std::string_view set, const Span& span);

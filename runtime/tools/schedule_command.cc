@@ -17,7 +17,7 @@
 #include "comm/algorithms/compile.h"
 #include "comm/base/check.h"
 #include "comm/base/output_file.h"
-#include "comm/schedule/goal.h"
+#include "comm/schedule/collective_spec.h"
 #include "runtime/options/option_values.h"
 #include "runtime/tools/command_line.h"
 #include "runtime/tools/schedule_view.h"
@@ -51,12 +51,13 @@ ProcessGrid grid_of(int ranks, int nodes) {
 }
 
 /// An all-reduce may use a bucket; other collectives use the caller's tensors.
-BucketLayout layout_of(const Goal& goal, const std::string& memory, const ProcessGrid& grid) {
-  const bool is_all_reduce = goal.kind == GoalKind::kAllReduce;
-  BucketLayout layout{.count = goal.count(),
+BucketLayout layout_of(const CollectiveSpec& spec, const std::string& memory,
+                       const ProcessGrid& grid) {
+  const bool is_all_reduce = spec.kind == CollectiveKind::kAllReduce;
+  BucketLayout layout{.count = spec.count(),
                       .placement = Placement::kUser,
                       .memory = memory == "device" ? MemoryKind::kDevice : MemoryKind::kHost,
-                      .out_of_place = has_pairs(goal.kind)};
+                      .out_of_place = has_pairs(spec.kind)};
   if (is_all_reduce && memory != "user") layout.placement = Placement::kInPlace;
   if (is_all_reduce && layout.is_on_device()) {
     const std::size_t unit = device_padding(grid, layout.dtype);
@@ -74,8 +75,8 @@ std::string predictions(const CompileContext& context) {
   if (context.layout.is_in_tensors(MemoryKind::kDevice)) {
     BucketLayout host = context.layout;
     host.memory = MemoryKind::kHost;
-    const CompileContext by_host{context.goal, host, context.grid, context.options};
-    const double copies_us = mirror_us(context.goal, host.dtype, context.grid.world_size(),
+    const CompileContext by_host{context.spec, host, context.grid, context.options};
+    const double copies_us = bounce_us(context.spec, host.dtype, context.grid.world_size(),
                                        context.options.link_costs.staging);
     all.emplace_back(copies_us + choose(by_host).price.us, "through host memory");
   }
@@ -94,7 +95,7 @@ ScheduleCommand::ScheduleCommand(CLI::App& app)
           "Ranges count elements of 4 bytes and hold their first element and not their last; link "
           "costs are the defaults.")) {
   command_.add_option("--collective", arguments_.collective, "Name of the collective")
-      ->check(one_of(goal_kind_names()))
+      ->check(one_of(collective_kind_names()))
       ->capture_default_str();
   command_.add_option("--algorithm", arguments_.algorithm, "Name of the algorithm, or auto")
       ->capture_default_str();
@@ -125,17 +126,17 @@ bool ScheduleCommand::chosen() const { return command_.parsed(); }
 
 std::vector<Schedule> ScheduleCommand::schedules(const ProcessGrid& grid, std::size_t bytes) const {
   const bool is_arena = command_.count("--memory") > 0 && arguments_.memory == "arena";
-  check(!is_arena || arguments_.collective == to_string(GoalKind::kAllReduce),
+  check(!is_arena || arguments_.collective == to_string(CollectiveKind::kAllReduce),
         "--memory arena is for all-reduces");
-  const Goal goal =
-      even_goal(parse_goal_kind(arguments_.collective), grid.world_size(), bytes / sizeof(float));
-  const BucketLayout layout = layout_of(goal, arguments_.memory, grid);
+  const CollectiveSpec spec = even_spec(parse_collective_kind(arguments_.collective),
+                                        grid.world_size(), bytes / sizeof(float));
+  const BucketLayout layout = layout_of(spec, arguments_.memory, grid);
   CompileOptions options{.algorithm = arguments_.algorithm};
-  const CompileContext context{goal, layout, grid, options};
+  const CompileContext context{spec, layout, grid, options};
   std::vector<Schedule> all;
   try {
     const Algorithm& algorithm = *choose(context).algorithm;
-    const std::vector<std::string_view> names = options.algorithm.names_for(goal.kind);
+    const std::vector<std::string_view> names = options.algorithm.names_for(spec.kind);
     const bool is_named = std::ranges::any_of(names, [&](std::string_view name) {
       return name == algorithm.name() ||
              (name == kHierarchical && algorithm.name().starts_with(name));

@@ -47,7 +47,7 @@ Look look_of(StepKind kind) {
       return kMessage;
     case StepKind::kSignal:
     case StepKind::kAwait:
-    case StepKind::kOffer:
+    case StepKind::kExpose:
       return kFlag;
     case StepKind::kReduce:
       return kReduce;

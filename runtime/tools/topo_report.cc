@@ -33,7 +33,7 @@ json to_json(const LinkCosts& costs) {
 
 /// The all-reduces that "auto" considers in host memory, and its choices.
 json predictions(const ProcessGrid& grid, const LinkCosts& costs) {
-  const Goal goal = Goal::all_reduce(grid.world_size());
+  const CollectiveSpec spec = CollectiveSpec::all_reduce(grid.world_size());
   const CompileOptions options{.link_costs = costs};
   json rows = json::array();
   for (std::size_t bytes = kSmallest; bytes <= kLargest; bytes *= 4) {
@@ -43,7 +43,7 @@ json predictions(const ProcessGrid& grid, const LinkCosts& costs) {
     const BucketLayout layout = layout_of(DType::kFloat32, MemoryKind::kHost);
     const BucketLayout of_16_bits = layout_of(DType::kFloat16, MemoryKind::kHost);
     const BucketLayout on_device = layout_of(DType::kFloat32, MemoryKind::kDevice);
-    const CompileContext context{goal, layout, grid, options};
+    const CompileContext context{spec, layout, grid, options};
     json times = json::object();
     for (const AllReduce& each : all_reduces()) {
       if (each.is_for_auto(MemoryKind::kHost)) times[each.name()] = each.price(context).us;
@@ -54,8 +54,8 @@ json predictions(const ProcessGrid& grid, const LinkCosts& costs) {
          {"chosen", chosen.algorithm->name()},
          {"chunk_bytes", chosen.algorithm->chunk_bytes(context)},
          {"fusion_bytes", cheapest_bucket_bytes(bytes, MemoryKind::kHost, grid, options)},
-         {"chosen_16bit", choose({goal, of_16_bits, grid, options}).algorithm->name()},
-         {"chosen_device", choose({goal, on_device, grid, options}).algorithm->name()},
+         {"chosen_16bit", choose({spec, of_16_bits, grid, options}).algorithm->name()},
+         {"chosen_device", choose({spec, on_device, grid, options}).algorithm->name()},
          {"us", std::move(times)}});
   }
   return rows;

@@ -17,21 +17,21 @@ enum class EngineVerb : std::uint8_t {
   kStart,
   kRun,
   kComplete,
-  kFound,  ///< Creates a group.
-  kWait,   ///< The transport sleeps, or is prepared to.
+  kCreate,  ///< Creates a group.
+  kWait,    ///< The transport sleeps, or is prepared to.
 };
 
 /// As `Error::verb`.
 constexpr std::string_view to_string(EngineVerb verb) {
-  constexpr std::array<std::string_view, 8> kNames = {"mark", "agree",    "plan",  "start",
-                                                      "run",  "complete", "found", "wait"};
+  constexpr std::array<std::string_view, 8> kNames = {"mark", "agree",    "plan",   "start",
+                                                      "run",  "complete", "create", "wait"};
   return kNames[static_cast<std::size_t>(verb)];
 }
 
-/// Shows other threads the driver's progress: its current verb, and whether it has advanced since
-/// the last look.
+/// Shows other threads the driving thread's progress: its current verb, and whether it has advanced
+/// since the last look.
 ///
-/// Threads: `beat` is the driver's, `read` any.
+/// Threads: `beat` is the driving thread's, `read` any.
 /// Cost:    `beat` is one relaxed store.
 class Pulse {
  public:
@@ -42,7 +42,7 @@ class Pulse {
     friend bool operator==(const Reading&, const Reading&) = default;
   };
 
-  /// The driver begins `verb`.
+  /// The driving thread begins `verb`.
   void beat(EngineVerb verb) noexcept {
     word_.store(++beats_ << kVerbBits | static_cast<std::uint64_t>(verb),
                 std::memory_order_relaxed);
@@ -57,7 +57,7 @@ class Pulse {
  private:
   static constexpr unsigned kVerbBits = 3;
 
-  std::uint64_t beats_ = 0;  // written by the driver
+  std::uint64_t beats_ = 0;  // written by the driving thread
   std::atomic<std::uint64_t> word_{0};
 };
 

@@ -31,8 +31,8 @@ inline constexpr std::chrono::microseconds kSleepCost{100};
 WaitPolicy choose_wait_policy(const CoreSharers& sharers, std::size_t granted,
                               std::chrono::microseconds spin, int reduce_threads = 0);
 
-/// The longest sleep of a driver: the coordinator's clock and the peers' sockets must be polled
-/// regularly.
+/// The longest sleep of a driving thread: the coordinator's clock and the peers' sockets must be
+/// polled regularly.
 inline constexpr Duration kPendingSleep = std::chrono::milliseconds(50);
 
 /// How long the engine's thread stands by while users' threads drive the engine. Only the end of

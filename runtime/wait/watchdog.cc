@@ -49,9 +49,9 @@ void StallJudge::begin(const std::optional<Pulse::Reading>& pulse) {
   has_spoken_ = false;
 }
 
-Watchdog::Watchdog(Seat& seat, const Pulse& pulse, const LastActNote& acts,
+Watchdog::Watchdog(ProgressLock& progress_lock, const Pulse& pulse, const LastActivity& acts,
                    const StallJudge::Limits& limits, Duties duties)
-    : seat_(seat),
+    : progress_lock_(progress_lock),
       pulse_(pulse),
       acts_(acts),
       duties_(std::move(duties)),
@@ -66,7 +66,7 @@ Watchdog::~Watchdog() {
     is_over_ = true;
   }
   ends_.notify_all();
-  seat_.wake();
+  progress_lock_.wake();
   thread_.join();
 }
 
@@ -74,14 +74,14 @@ Watchdog::~Watchdog() {
 void Watchdog::run() {
   do {
     look();
-    if (seat_.await_driver(is_over_)) look();
+    if (progress_lock_.await_holder(is_over_)) look();
   } while (sleep());
   look();  // The engine may just have advanced, and ended.
 }
 
 void Watchdog::look() {
   const StallJudge::Verdict verdict =
-      judge_.look(seat_.is_taken(), pulse_.read(), std::chrono::steady_clock::now());
+      judge_.look(progress_lock_.is_taken(), pulse_.read(), std::chrono::steady_clock::now());
   if (verdict.news == StallJudge::News::kNone) return;
   const bool is_stuck = verdict.news != StallJudge::News::kMovesAgain;
   try {

@@ -11,16 +11,16 @@
 
 #include "comm/base/clock.h"
 #include "comm/base/mutex.h"
-#include "comm/coordinator/last_act.h"
+#include "comm/coordinator/last_activity.h"
 #include "runtime/options/options.h"
+#include "runtime/wait/progress_lock.h"
 #include "runtime/wait/pulse.h"
-#include "runtime/wait/seat.h"
 #include "runtime/wait/wait_policy.h"
 
 namespace kolo {
 
 /// Decides whether the thread that drives the engines is stuck inside a call, from regular looks at
-/// its pulse: it is stuck if it has the seat and its pulse does not change. Pure.
+/// its pulse: it is stuck if it has the lock and its pulse does not change. Pure.
 ///
 ///   look            news
 ///   kStuck          it has been stuck for `warn_after`, and each time this time has doubled
@@ -50,7 +50,7 @@ class StallJudge {
   /// quarter late, since the thread may get stuck right after a look.
   Duration interval() const { return interval_; }
 
-  /// `is_driven`: a thread has the seat.
+  /// `is_driven`: a thread has the lock.
   Verdict look(bool is_driven, const Pulse::Reading& pulse, TimePoint now);
 
  private:
@@ -78,8 +78,8 @@ class StallJudge {
 /// none of its peers, and no other thread could say why. The watchdog cannot end the call; after a
 /// limit it gives the thread up, so that others need not wait for it.
 ///
-/// It looks at the driver's pulse a few times before a warning is due while a thread drives, and
-/// sleeps while none does: an idle rank has no thread that wakes.
+/// It looks at the driving thread's pulse a few times before a warning is due while a thread
+/// drives, and sleeps while none does: an idle rank has no thread that wakes.
 ///
 /// Short lines need no memory from the heap, because the allocator may be what is stuck.
 class Watchdog {
@@ -95,7 +95,7 @@ class Watchdog {
   };
 
   /// All arguments outlive it; `acts` are those of the job.
-  Watchdog(Seat& seat, const Pulse& pulse, const LastActNote& acts,
+  Watchdog(ProgressLock& progress_lock, const Pulse& pulse, const LastActivity& acts,
            const StallJudge::Limits& limits, Duties duties);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
@@ -119,9 +119,9 @@ class Watchdog {
   void warn(const StallJudge::Verdict& verdict) const;
   bool sleep();
 
-  Seat& seat_;
+  ProgressLock& progress_lock_;
   const Pulse& pulse_;
-  const LastActNote& acts_;
+  const LastActivity& acts_;
   const Duties duties_;
   StallJudge judge_;
   Mutex mutex_;

@@ -40,7 +40,7 @@ set(public_headers
   runtime/api/kolo.h
   runtime/options/options.h
   runtime/options/plan_summary.h
-  runtime/calls/rows/row_sums.h
+  runtime/calls/row_sums/row_sums.h
   runtime/api/ticket.h)
 foreach(header IN LISTS public_headers)
   cmake_path(GET header PARENT_PATH folder)

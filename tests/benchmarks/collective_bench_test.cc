@@ -218,12 +218,12 @@ TEST(CollectiveCase, InPlaceHasOneBuffer) {
 TEST(CollectiveCase, OfMessagesPairsTheFirstRankWithTheLast) {
   const CollectiveCase what{.verb = Verb::kSendRecv, .bytes = 40};
   for (const int ranks : {1, 2, 3, 4}) {
-    const Goal goal = what.goal(ranks);
-    EXPECT_EQ(goal.count(), 10u * static_cast<std::size_t>(ranks));
+    const CollectiveSpec spec = what.spec(ranks);
+    EXPECT_EQ(spec.count(), 10u * static_cast<std::size_t>(ranks));
     for (int rank = 0; rank < ranks; ++rank) {
       EXPECT_EQ(partner(partner(rank, ranks), ranks), rank);
-      EXPECT_TRUE(goal.part(static_cast<std::size_t>(rank)).contributes(rank));
-      EXPECT_TRUE(goal.part(static_cast<std::size_t>(rank)).receives(partner(rank, ranks)));
+      EXPECT_TRUE(spec.part(static_cast<std::size_t>(rank)).contributes(rank));
+      EXPECT_TRUE(spec.part(static_cast<std::size_t>(rank)).receives(partner(rank, ranks)));
       EXPECT_EQ(counts_of(what, rank, ranks).contributed, 10u);
       EXPECT_EQ(counts_of(what, rank, ranks).received, 10u);
     }

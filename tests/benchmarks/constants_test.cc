@@ -131,11 +131,11 @@ Chosen choose(const Case& tested, const Decider& decider) {
       std::vector<int>(static_cast<std::size_t>(tested.nodes), tested.ranks_per_node));
   if (tested.memory == MemoryKind::kDevice) {
     const std::size_t unit = decider.compile.device_chunk_bytes;
-    const Goal goal = Goal::all_reduce(grid.world_size());
+    const CollectiveSpec spec = CollectiveSpec::all_reduce(grid.world_size());
     const BucketLayout layout{.count = tested.bytes / 4, .memory = MemoryKind::kDevice};
     CompileOptions options = decider.compile;
     options.link_costs = decider.costs;
-    return {std::string(kolo::choose({goal, layout, grid, options}).algorithm->name()), unit};
+    return {std::string(kolo::choose({spec, layout, grid, options}).algorithm->name()), unit};
   }
   HostBucket bucket{
       .bytes = tested.bytes,

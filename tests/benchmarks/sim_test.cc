@@ -11,7 +11,7 @@
 
 #include "benchmarks/sim/predictions.h"
 #include "comm/base/error.h"
-#include "comm/schedule/goal.h"
+#include "comm/schedule/collective_spec.h"
 
 namespace kolo::bench {
 namespace {
@@ -110,14 +110,14 @@ StepSpec step_of(std::string model) {
 }
 
 TEST(SimCollective, OneCallOfTheLibraryTakesItsPrice) {
-  for (const std::string& collective : goal_kind_names()) {
+  for (const std::string& collective : collective_kind_names()) {
     Cluster cluster({.nodes = 2, .ranks_per_node = 4, .memory = MemoryKind::kDevice});
     const auto times = collective_times(cluster, collective, std::size_t{64} << 20);
     SCOPED_TRACE(collective);
     ASSERT_EQ(times.size(), 2U);
     EXPECT_EQ(times[0].algorithm, "native");
     EXPECT_EQ(times[0].simulated_us, times[0].predicted_us);
-    EXPECT_EQ(times[1].algorithm, "mirrors");
+    EXPECT_EQ(times[1].algorithm, "bounce");
     EXPECT_EQ(std::ranges::count(times, true, &CollectiveTime::is_choice), 1);
   }
 }

@@ -29,7 +29,7 @@ CompressionCosts wire_only(double latency_us, double bytes_per_us) {
           .pair_us = 0};
 }
 
-CompressionGroupShape group_of(std::size_t count, double density, int ranks) {
+CompressedBucketShape bucket_of(std::size_t count, double density, int ranks) {
   return {.count = count,
           .pairs = static_cast<std::size_t>(density * static_cast<double>(count)),
           .ranks = ranks};
@@ -52,7 +52,7 @@ TEST(ChooserTest, PredictsTheTableOfSparseAllReduces) {
         Row{kOwnersPairwise, 64, 0.01, 3.01}, Row{kOwnersPairwise, 64, 0.001, 0.468},
         Row{kOwnersPairwise, 256, 0.01, 3.43}, Row{kOwnersPairwise, 256, 0.001, 0.856}}) {
     const double ms =
-        predict_us(row.path, group_of(25'600'000, row.density, row.ranks), costs) / 1e3;
+        predict_us(row.path, bucket_of(25'600'000, row.density, row.ranks), costs) / 1e3;
     EXPECT_NEAR(ms, row.ms, 0.02 * row.ms) << to_string(row.path) << ", " << row.ranks;
   }
 }
@@ -64,7 +64,7 @@ TEST(ChooserTest, MessagesAreThoseOfTheSchedules) {
     CompressionCosts costs = wire_only(100, kNoBytes);
     costs.message_us = 1;
     const auto us = [&](const ReducePath& path) {
-      return predict_us(path, group_of(1'000'000, 0.01, ranks), costs);
+      return predict_us(path, bucket_of(1'000'000, 0.01, ranks), costs);
     };
     const double others = ranks - 1;
     const double rounds = log_step_rounds(ranks);
@@ -80,8 +80,8 @@ TEST(ChooserTest, BreaksEvenAtTheDensitiesOfTheFormulas) {
   const CompressionCosts costs = wire_only(0, 1000);
   for (const int ranks : {2, 8, 64, 256}) {
     const auto beats_dense = [&](const ReducePath& path, double density) {
-      const CompressionGroupShape group = group_of(100'000'000, density, ranks);
-      return predict_us(path, group, costs) < predict_us(kDense16, group, costs);
+      const CompressedBucketShape bucket = bucket_of(100'000'000, density, ranks);
+      return predict_us(path, bucket, costs) < predict_us(kDense16, bucket, costs);
     };
     const double all_gather = 4.0 / (6 * ranks);
     EXPECT_TRUE(beats_dense(kAllGather, 0.999 * all_gather)) << ranks;
@@ -95,13 +95,13 @@ TEST(ChooserTest, BreaksEvenAtTheDensitiesOfTheFormulas) {
 // Selecting moves 12 bytes per element, so a fast enough link makes it pointless.
 TEST(ChooserTest, SelectionBandwidthBoundsTheLinksThatGain) {
   const double selector = 10'000;
-  const CompressionGroupShape group = group_of(10'000'000, 0.01, 8);
+  const CompressedBucketShape bucket = bucket_of(10'000'000, 0.01, 8);
   // At P ranks all bytes are scaled by (P-1)/P: dense 8, owners 14 * density.
   const double bound = (8 - 14 * 0.01) * 7 / 8 * selector / 12;
   for (const double side : {0.99, 1.01}) {
     CompressionCosts costs = wire_only(0, side * bound);
     costs.selector_bytes_per_us = selector;
-    EXPECT_EQ(predict_us(kOwnersPairwise, group, costs) < predict_us(kDense, group, costs),
+    EXPECT_EQ(predict_us(kOwnersPairwise, bucket, costs) < predict_us(kDense, bucket, costs),
               side < 1);
   }
 }
@@ -109,16 +109,16 @@ TEST(ChooserTest, SelectionBandwidthBoundsTheLinksThatGain) {
 // 16 bits take the time of the link or of the cores, whichever is longer: 10 million elements
 // between two ranks are 20 MB on the link and 120 MB in memory.
 TEST(ChooserTest, CastsGoOnWhileBytesAreOnTheirWay) {
-  const CompressionGroupShape group = group_of(10'000'000, 0.01, 2);
+  const CompressedBucketShape bucket = bucket_of(10'000'000, 0.01, 2);
   for (const double link : {1000.0, 10'000.0}) {
     CompressionCosts costs = wire_only(0, link);
     costs.selector_bytes_per_us = 12'000;
-    EXPECT_DOUBLE_EQ(predict_us(kDense16, group, costs), std::max(20e6 / link, 120e6 / 12'000));
+    EXPECT_DOUBLE_EQ(predict_us(kDense16, bucket, costs), std::max(20e6 / link, 120e6 / 12'000));
   }
 }
 
 TEST(ChooserTest, SharedCoresSlowWhatIsComputedAndNotWhatIsSent) {
-  const CompressionGroupShape group = group_of(1'000'000, 0.01, 4);
+  const CompressedBucketShape bucket = bucket_of(1'000'000, 0.01, 4);
   CompressionCosts costs = wire_only(10, 1000);
   costs.selector_bytes_per_us = std::numeric_limits<double>::infinity();
   CompressionCosts alone = costs;
@@ -128,23 +128,23 @@ TEST(ChooserTest, SharedCoresSlowWhatIsComputedAndNotWhatIsSent) {
   shared.cores = 0.5;
   for (const ReducePath& path : {kDense, kDense16, kAllGather, kOwnersPairwise, kOwnersLogStep}) {
     SCOPED_TRACE(to_string(path));
-    const double wire_us = predict_us(path, group, costs);
-    const double extra_us = predict_us(path, group, alone) - wire_us;
-    EXPECT_NEAR(predict_us(path, group, shared) - wire_us, 2 * extra_us, 1e-6);
+    const double wire_us = predict_us(path, bucket, costs);
+    const double extra_us = predict_us(path, bucket, alone) - wire_us;
+    EXPECT_NEAR(predict_us(path, bucket, shared) - wire_us, 2 * extra_us, 1e-6);
   }
-  EXPECT_EQ(work_us(kDense, group, alone), 0);
-  EXPECT_NEAR(work_us(kOwnersPairwise, group, alone), 1200 + 500, 1e-6);
+  EXPECT_EQ(work_us(kDense, bucket, alone), 0);
+  EXPECT_NEAR(work_us(kOwnersPairwise, bucket, alone), 1200 + 500, 1e-6);
 }
 
 TEST(ChooserTest, LeavesDenseOnlyForAGainOfAFifth) {
   // Dense 16-bit takes half of dense; the sparse density is set so that the gain is just 1.2.
   const double density = 4.0 / 14 / kLeastGain;
   const CompressionCosts costs = wire_only(0, 1000);
-  const CompressionChoice stays = choose_path(group_of(100'000'000, 1.001 * density, 8), costs);
+  const CompressionChoice stays = choose_path(bucket_of(100'000'000, 1.001 * density, 8), costs);
   EXPECT_EQ(stays.path, kDense16);
   EXPECT_THAT(stays.reason, HasSubstr("dense 16-bit 0.35 s predicted; top-k through owners "));
   EXPECT_THAT(stays.reason, HasSubstr("less than 1.2"));
-  const CompressionChoice leaves = choose_path(group_of(100'000'000, 0.999 * density, 8), costs);
+  const CompressionChoice leaves = choose_path(bucket_of(100'000'000, 0.999 * density, 8), costs);
   EXPECT_EQ(leaves.path, kOwnersPairwise);
   EXPECT_THAT(leaves.reason, HasSubstr("1.2 times as fast as dense 16-bit"));
 }
@@ -153,28 +153,28 @@ TEST(ChooserTest, ManyRanksWithLatencyTakeLogSteps) {
   CompressionCosts costs;
   costs.link = {.latency_us = 50, .bytes_per_us = 1000};
   costs.message_us = 5;
-  EXPECT_EQ(choose_path(group_of(1'000'000, 0.001, 256), costs).path, kOwnersLogStep);
+  EXPECT_EQ(choose_path(bucket_of(1'000'000, 0.001, 256), costs).path, kOwnersLogStep);
 }
 
 TEST(ChooserTest, OneRankHasNothingToSend) {
-  EXPECT_EQ(choose_path(group_of(1'000'000, 0.01, 1), {}).path, kDense);
+  EXPECT_EQ(choose_path(bucket_of(1'000'000, 0.01, 1), {}).path, kDense);
   EXPECT_THROW(predict_us(kDense, {.ranks = 0}, {}), UsageError);
 }
 
 // --- Whole steps --------------------------------------------------------------------------------
 
 /// 4 million elements between 4 ranks, links of 12 MB/s: dense takes 2 s, top-k of 1 % about 35 ms.
-GroupExchange slow_exchange(double cores = 1) {
+BucketExchange slow_exchange(double cores = 1) {
   CompressionCosts costs{.link = {.latency_us = 100, .bytes_per_us = 12}};
   costs.cores = cores;
-  return {.shape = group_of(4'000'000, 0.01, 4), .costs = costs};
+  return {.shape = bucket_of(4'000'000, 0.01, 4), .costs = costs};
 }
 
-double exchange_us(const ReducePath& path, const GroupExchange& exchange) {
+double exchange_us(const ReducePath& path, const BucketExchange& exchange) {
   return predict_us(path, exchange.shape, exchange.costs);
 }
 
-ReducePath chosen_for(const GroupExchange& exchange, double compute_us, double exposed_us) {
+ReducePath chosen_for(const BucketExchange& exchange, double compute_us, double exposed_us) {
   const StepChoice choice = choose_step(
       std::vector{exchange}, {.step_us = compute_us + exposed_us, .exposed_us = exposed_us});
   EXPECT_EQ(choice.paths.size(), 1u);
@@ -184,7 +184,7 @@ ReducePath chosen_for(const GroupExchange& exchange, double compute_us, double e
 // Steps must become 1.2 times as short: as computation grows, the same exchange stops paying, where
 // the formula says; first top-k compared with 16 bits, then 16 bits.
 TEST(ChooseStep, PaysIfStepsBecomeAFifthFaster) {
-  const GroupExchange exchange = slow_exchange();
+  const BucketExchange exchange = slow_exchange();
   const double dense = exchange_us(kDense, exchange);
   const double dense16 = exchange_us(kDense16, exchange);
   const double sparse = exchange_us(kOwnersPairwise, exchange);
@@ -201,7 +201,7 @@ TEST(ChooseStep, PaysIfStepsBecomeAFifthFaster) {
 
 // 16 bits pay against dense, but top-k not against them.
 TEST(ChooseStep, TopKHasToBeatSixteenBits) {
-  GroupExchange exchange = slow_exchange();
+  BucketExchange exchange = slow_exchange();
   exchange.shape.pairs = exchange.shape.count / 5;
   const double dense = exchange_us(kDense, exchange);
   EXPECT_EQ(choose_path(exchange.shape, exchange.costs).path, kOwnersPairwise);
@@ -210,10 +210,10 @@ TEST(ChooseStep, TopKHasToBeatSixteenBits) {
 }
 
 TEST(ChooseStep, WhatIsHiddenIsWorthNothing) {
-  const GroupExchange exchange = slow_exchange();
+  const BucketExchange exchange = slow_exchange();
   const double dense = exchange_us(kDense, exchange);
-  const std::vector groups{exchange};
-  const StepChoice hidden = choose_step(groups, {.step_us = 2 * dense, .exposed_us = 0});
+  const std::vector buckets{exchange};
+  const StepChoice hidden = choose_step(buckets, {.step_us = 2 * dense, .exposed_us = 0});
   EXPECT_EQ(hidden.paths.front(), kDense);
   EXPECT_EQ(hidden.step_us, 2 * dense);
   EXPECT_THAT(hidden.reason, HasSubstr("0.0 us of it waiting"));
@@ -223,7 +223,7 @@ TEST(ChooseStep, WhatIsHiddenIsWorthNothing) {
 }
 
 TEST(ChooseStep, SaysWhatWasMeasuredAndPredicted) {
-  const GroupExchange exchange = slow_exchange();
+  const BucketExchange exchange = slow_exchange();
   const double dense = exchange_us(kDense, exchange);
   const StepChoice choice =
       choose_step(std::vector{exchange}, {.step_us = 1.5 * dense, .exposed_us = dense});
@@ -237,9 +237,9 @@ TEST(ChooseStep, SaysWhatWasMeasuredAndPredicted) {
 // Selection on cores that computation needs is not hidden behind it, as long as steps are short.
 TEST(ChooseStep, NothingHidesWorkOnSharedCores) {
   for (const double cores : {1.0, 0.5}) {
-    GroupExchange exchange = slow_exchange(cores);
+    BucketExchange exchange = slow_exchange(cores);
     exchange.costs.selector_bytes_per_us = 48'000'000 / (cores < 1 ? 200'000.0 : 400'000.0);
-    const GroupExchange small{.shape = group_of(1000, 0.01, 4), .costs = exchange.costs};
+    const BucketExchange small{.shape = bucket_of(1000, 0.01, 4), .costs = exchange.costs};
     const double dense = exchange_us(kDense, exchange);
     const double small_dense = exchange_us(kDense, small);
     // 0.4 s of selection and 1.5 s of computation, which hides all but half a second of dense.
@@ -252,10 +252,10 @@ TEST(ChooseStep, NothingHidesWorkOnSharedCores) {
   }
 }
 
-// A group begins when all of it is ready: the last group has nothing to hide behind.
+// A bucket begins when all of it is ready: the last bucket has nothing to hide behind.
 TEST(ChooseStep, TheLastGroupShows) {
-  const GroupExchange large = slow_exchange();
-  const GroupExchange small{.shape = group_of(100'000, 0.01, 4), .costs = large.costs};
+  const BucketExchange large = slow_exchange();
+  const BucketExchange small{.shape = bucket_of(100'000, 0.01, 4), .costs = large.costs};
   const double dense = exchange_us(kDense, large) + exchange_us(kDense, small);
   const DenseSteps measured{.step_us = dense, .exposed_us = 0.8 * dense};
   const StepChoice small_last = choose_step(std::vector{large, small}, measured);
@@ -265,8 +265,8 @@ TEST(ChooseStep, TheLastGroupShows) {
 }
 
 TEST(ChooseStep, WhatDoesNotPayByItselfStaysDense) {
-  const GroupExchange slow = slow_exchange();
-  GroupExchange fast = slow;
+  const BucketExchange slow = slow_exchange();
+  BucketExchange fast = slow;
   fast.costs.link = {.latency_us = 1, .bytes_per_us = 100'000};
   const double dense = exchange_us(kDense, slow) + exchange_us(kDense, fast);
   const StepChoice choice =

@@ -14,7 +14,7 @@
 #include "tests/compression/sparse_numbers.h"
 #include "tests/support/node_shapes.h"
 
-/// Compression groups of many shapes, all from a seed, and the values of their ranks.
+/// Compression codecs of many shapes, all from a seed, and the values of their ranks.
 namespace kolo::test {
 
 inline constexpr std::uint32_t kGroupSeed = 97;
@@ -39,7 +39,7 @@ inline std::vector<Tensors> gradients_of(std::mt19937& random, const SparseOptio
 inline std::vector<std::uint32_t> residual_bits(CompressedJob& job) {
   std::vector<std::uint32_t> bits;
   for (int rank = 0; rank < job.size(); ++rank) {
-    for (const FeedbackState::Tensor& tensor : job.group(rank).save().tensors) {
+    for (const FeedbackState::Tensor& tensor : job.codec(rank).save().tensors) {
       for (const auto& values : {tensor.residual, tensor.velocity}) {
         const auto own = bits_of(std::span(values));
         bits.insert(bits.end(), own.begin(), own.end());
@@ -64,9 +64,9 @@ inline void add(Sums& sums, const Tensors& values, double factor) {
 inline Sums residual_sums(CompressedJob& job, const SparseOptions& options) {
   Sums sums = zeros(options);
   for (int rank = 0; rank < job.size(); ++rank) {
-    const FeedbackState state = job.group(rank).save();
+    const FeedbackState state = job.codec(rank).save();
     for (std::size_t p = 0; p < state.tensors.size(); ++p) {
-      const SparsePart& part = job.group(rank).parts()[p];
+      const SparsePart& part = job.codec(rank).parts()[p];
       for (std::size_t i = 0; i < part.count; ++i) {
         sums[part.tensor][part.first + i] += double{state.tensors[p].residual[i]};
       }
@@ -96,7 +96,7 @@ inline Placement any_placement(std::mt19937& random) {
   return random() % 2 == 0 ? Placement::kUser : Placement::kInPlace;
 }
 
-class CompressedGroupTest : public testing::Test {
+class GradientCodecTest : public testing::Test {
  protected:
   std::mt19937 random_{kGroupSeed};
 };

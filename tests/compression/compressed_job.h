@@ -9,18 +9,18 @@
 #include <vector>
 
 #include "comm/schedule/executor.h"
-#include "compression/compressed_group.h"
+#include "compression/gradient_codec.h"
 #include "tests/compression/sparse_numbers.h"
 #include "tests/support/in_process_transport.h"
 #include "tests/support/seeded_scheduler.h"
 
-/// All ranks of a job with one compression group: real schedules in real executors.
+/// All ranks of a job with one compressed bucket: real schedules in real executors.
 namespace kolo::test {
 
-/// The caller's tensors, at the offsets that a group's bucket gives them.
-class GroupTensors final : public Packer {
+/// The caller's tensors, at the offsets that a codec's bucket gives them.
+class JobTensors final : public Packer {
  public:
-  explicit GroupTensors(const SparseOptions& options) : offsets_(tensor_offsets(options)) {
+  explicit JobTensors(const SparseOptions& options) : offsets_(tensor_offsets(options)) {
     for (const FeedbackTensor& tensor : options.tensors) tensors.emplace_back(tensor.count);
   }
 
@@ -73,8 +73,8 @@ class CompressedRank {
         placement_(placement),
         transport_(hub.transport(rank)),
         executor_(*transport_),
-        group(options.method->make_group(rank, grid_, options)),
-        tensors(std::make_shared<GroupTensors>(options)) {
+        codec(options.method->make_codec(rank, grid_, options)),
+        tensors(std::make_shared<JobTensors>(options)) {
     add(compile_sparse);
     add(compile_dense_step);
   }
@@ -84,7 +84,7 @@ class CompressedRank {
   CompressedRank& operator=(const CompressedRank&) = delete;
 
   void start(const Tensors& gradients) {
-    running_ = group->is_dense() ? 1 : 0;
+    running_ = codec->is_dense() ? 1 : 0;
     tensors->tensors = gradients;
     if (placement_ == Placement::kInPlace)
       tensors->pack(0, bucket_count(options_), memory(), Stores::kCached);
@@ -126,7 +126,7 @@ class CompressedRank {
                     .staging_offset = arena_end_ + needs.bucket_bytes,
                     .scale = 1.0 / grid_.world_size(),
                     .packer = tensors,
-                    .codec = group};
+                    .codec = codec};
     next_flag_ += schedule.flag_count;
     arena_end_ += needs.total();
     iterations_.push_back(0);
@@ -145,8 +145,8 @@ class CompressedRank {
   BucketId running_ = 0;
 
  public:
-  std::shared_ptr<CompressedGroup> group;
-  std::shared_ptr<GroupTensors> tensors;
+  std::shared_ptr<GradientCodec> codec;
+  std::shared_ptr<JobTensors> tensors;
 };
 
 class CompressedJob {
@@ -165,7 +165,7 @@ class CompressedJob {
 
   int size() const { return static_cast<int>(ranks_.size()); }
   CompressedRank& rank(int i) { return *ranks_[static_cast<std::size_t>(i)]; }
-  CompressedGroup& group(int i) { return *rank(i).group; }
+  GradientCodec& codec(int i) { return *rank(i).codec; }
 
   /// One step of all ranks, in a seeded interleaving. Returns false if it was skipped. Errors:
   /// std::runtime_error if ranks differ about that, or if it does not end.
@@ -179,10 +179,10 @@ class CompressedJob {
               return std::ranges::none_of(ranks_, [](const auto& rank) { return rank->busy(); });
             },
             20'000'000);
-    const bool finite = group(0).finite();
+    const bool finite = codec(0).finite();
     for (int i = 0; i < size(); ++i) {
-      if (group(i).finite() != finite) throw std::runtime_error("ranks differ about a step");
-      finite ? group(i).commit() : group(i).abort();
+      if (codec(i).finite() != finite) throw std::runtime_error("ranks differ about a step");
+      finite ? codec(i).commit() : codec(i).abort();
     }
     return finite;
   }

@@ -56,7 +56,7 @@ TEST(CompressionSpecTest, MethodsAreFoundByNameAndListedInHelp) {
     EXPECT_EQ(spec.to_string(), text);
     EXPECT_THAT(compression_help(), HasSubstr(std::string(method->name)));
     EXPECT_THAT(error_of("zip"), HasSubstr(std::string(method->name)));
-    EXPECT_EQ(method->make_group != nullptr, method->forms != nullptr);
+    EXPECT_EQ(method->make_codec != nullptr, method->forms != nullptr);
     if (!spec.may_be_coded()) {
       EXPECT_THAT(error_of(text + "(0.1)"), HasSubstr("takes no density"));
       continue;

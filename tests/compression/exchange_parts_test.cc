@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/base/error.h"
-#include "compression/compressed_group.h"
+#include "compression/gradient_codec.h"
 #include "compression/sparse_exchange.h"
 #include "tests/compression/sparse_numbers.h"
 

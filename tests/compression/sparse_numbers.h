@@ -64,7 +64,7 @@ inline SparseOptions options_of(const std::vector<std::size_t>& counts, double d
 inline std::vector<const CompressionMethod*> coded_methods() {
   std::vector<const CompressionMethod*> methods;
   for (const CompressionMethod* method : compression_methods()) {
-    if (method->make_group != nullptr) methods.push_back(method);
+    if (method->make_codec != nullptr) methods.push_back(method);
   }
   return methods;
 }

@@ -40,7 +40,7 @@ std::vector<Schedule> compile_all(const ProcessGrid& grid, const SparseOptions& 
 
 std::optional<std::string> verified(const std::vector<Schedule>& schedules,
                                     const ProcessGrid& grid) {
-  return verify(schedules, grid, Goal::all_reduce(grid.world_size()));
+  return verify(schedules, grid, CollectiveSpec::all_reduce(grid.world_size()));
 }
 
 TEST(SparseSchedules, AreProvedForAllShapesRoutesAndRules) {
@@ -100,10 +100,10 @@ TEST(SparseSchedules, RefuseOtherBuckets) {
   refused([](BucketLayout& bucket) { bucket.memory = MemoryKind::kDevice; });
 }
 
-TEST(CompressionGroups, AreFullButNeverCutATensor) {
-  const std::size_t most = kGroupElements;
-  EXPECT_THAT(compression_groups(std::vector<std::size_t>{}), ElementsAre());
-  EXPECT_THAT(compression_groups(std::vector<std::size_t>{3 * most, 5, most - 5, 1}),
+TEST(CompressedBuckets, AreFullButNeverCutATensor) {
+  const std::size_t most = kCompressedBucketElements;
+  EXPECT_THAT(compressed_buckets(std::vector<std::size_t>{}), ElementsAre());
+  EXPECT_THAT(compressed_buckets(std::vector<std::size_t>{3 * most, 5, most - 5, 1}),
               ElementsAre(ElementsAre(0), ElementsAre(1, 2), ElementsAre(3)));
 }
 

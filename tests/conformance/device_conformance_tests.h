@@ -8,7 +8,7 @@
 
 #include "comm/base/error.h"
 #include "comm/base/half.h"
-#include "comm/device/pinned_mirror.h"
+#include "comm/device/bounce_buffer.h"
 #include "tests/conformance/device_conformance.h"
 #include "tests/support/allocations.h"
 
@@ -318,18 +318,19 @@ TEST_P(DeviceConformance, ASteadyStepAllocatesNothing) {
   EXPECT_EQ(after.events, before.events);
 }
 
-// --- Mirrors of device memory --------------------------------------------------------------------
+// --- Bounce buffers of device memory
+// --------------------------------------------------------------------
 
-/// Two buffers of `kMirrored` bytes each on a device, and a mirror with room for both.
-constexpr std::size_t kMirrored = 1000 * sizeof(std::int32_t);
+/// Two buffers of `kBounced` bytes each on a device, and a bounce buffer with room for both.
+constexpr std::size_t kBounced = 1000 * sizeof(std::int32_t);
 
-inline PinnedMirror::Copy mirrored(const DeviceMemory& memory, std::size_t offset) {
+inline BounceBuffer::Copy bounced(const DeviceMemory& memory, std::size_t offset) {
   return {.offset = offset, .device = memory.data(), .bytes = memory.bytes()};
 }
 
-TEST_P(DeviceConformance, AMirrorBringsContentsDownAndResultsUp) {
-  CopyLane lane(device());
-  PinnedMirror mirror(lane, 2 * kMirrored);
+TEST_P(DeviceConformance, ABounceBufferBringsContentsDownAndResultsUp) {
+  CopyStreams streams(device());
+  BounceBuffer bounce_buffer(streams, 2 * kBounced);
   const DeviceMemory result = upload(numbers(1000, -1));
   const auto callers = device().make_stream();
   const auto written = device().make_event();
@@ -339,70 +340,70 @@ TEST_P(DeviceConformance, AMirrorBringsContentsDownAndResultsUp) {
     hold(*callers);
     callers->copy(view(input), view(late));
     device().record(under_test_->as_callers(*callers), *written);
-    const PinnedMirror::Copy down[] = {mirrored(input, 0)}, up[] = {mirrored(result, kMirrored)};
-    mirror.begin(down, up, written.get());
+    const BounceBuffer::Copy down[] = {bounced(input, 0)}, up[] = {bounced(result, kBounced)};
+    bounce_buffer.begin(down, up, written.get());
     for (int i = 0; i < 10; ++i) {
       under_test_->advance();
-      EXPECT_FALSE(mirror.is_full()) << "before the caller has written it";
-      EXPECT_FALSE(mirror.drain());
+      EXPECT_FALSE(bounce_buffer.is_full()) << "before the caller has written it";
+      EXPECT_FALSE(bounce_buffer.drain());
     }
     release();
-    until([&] { return mirror.is_full(); });
-    const auto* const from = reinterpret_cast<const std::int32_t*>(mirror.data());
+    until([&] { return bounce_buffer.is_full(); });
+    const auto* const from = reinterpret_cast<const std::int32_t*>(bounce_buffer.data());
     const auto expected = numbers(1000, use);
     EXPECT_TRUE(std::equal(expected.begin(), expected.end(), from));
-    std::memcpy(mirror.data() + kMirrored, from, kMirrored);
-    until([&] { return mirror.drain(); });
-    EXPECT_TRUE(mirror.is_idle());
+    std::memcpy(bounce_buffer.data() + kBounced, from, kBounced);
+    until([&] { return bounce_buffer.drain(); });
+    EXPECT_TRUE(bounce_buffer.is_idle());
     EXPECT_EQ(download<std::int32_t>(result), expected);
   }
 }
 
-TEST_P(DeviceConformance, AMirrorDrainsNoMoreThanItIsTold) {
-  CopyLane lane(device());
-  PinnedMirror mirror(lane, 2 * kMirrored);
+TEST_P(DeviceConformance, ABounceBufferDrainsNoMoreThanItIsTold) {
+  CopyStreams streams(device());
+  BounceBuffer bounce_buffer(streams, 2 * kBounced);
   const auto before = numbers(1000, -1);
   const DeviceMemory first = upload(before), second = upload(before);
-  const PinnedMirror::Copy up[] = {mirrored(first, 0), mirrored(second, kMirrored)};
+  const BounceBuffer::Copy up[] = {bounced(first, 0), bounced(second, kBounced)};
   const auto sent = numbers(2000);
-  mirror.begin({}, up, nullptr);
-  ASSERT_TRUE(mirror.is_full());
-  std::memcpy(mirror.data(), sent.data(), 2 * kMirrored);
-  until([&] { return mirror.drain_first(300 * sizeof(std::int32_t)); });
+  bounce_buffer.begin({}, up, nullptr);
+  ASSERT_TRUE(bounce_buffer.is_full());
+  std::memcpy(bounce_buffer.data(), sent.data(), 2 * kBounced);
+  until([&] { return bounce_buffer.drain_first(300 * sizeof(std::int32_t)); });
   auto expected = before;
   std::copy_n(sent.begin(), 300, expected.begin());
   EXPECT_EQ(download<std::int32_t>(first), expected);
   EXPECT_EQ(download<std::int32_t>(second), before);
 }
 
-TEST_P(DeviceConformance, AMirrorOfNothingWaitsForItsCallerAllTheSame) {
-  CopyLane lane(device());
-  PinnedMirror mirror(lane, 0);
+TEST_P(DeviceConformance, ABounceBufferOfNothingWaitsForItsCallerAllTheSame) {
+  CopyStreams streams(device());
+  BounceBuffer bounce_buffer(streams, 0);
   const auto callers = device().make_stream();
   const auto written = device().make_event();
   hold(*callers);
   device().record(under_test_->as_callers(*callers), *written);
-  mirror.begin({}, {}, written.get());
-  EXPECT_FALSE(mirror.drain());
+  bounce_buffer.begin({}, {}, written.get());
+  EXPECT_FALSE(bounce_buffer.drain());
   release();
-  until([&] { return mirror.drain(); });
+  until([&] { return bounce_buffer.drain(); });
 }
 
-TEST_P(DeviceConformance, AMirrorMayGoWhileItIsFilled) {
-  CopyLane lane(device());
+TEST_P(DeviceConformance, ABounceBufferMayGoWhileItIsFilled) {
+  CopyStreams streams(device());
   const DeviceMemory source = upload(numbers(1000));
   const auto callers = device().make_stream();
   const auto written = device().make_event(), end = device().make_event();
   {
-    PinnedMirror mirror(lane, kMirrored);
-    lane.down();
+    BounceBuffer bounce_buffer(streams, kBounced);
+    streams.down();
     hold(*callers);
     device().record(under_test_->as_callers(*callers), *written);
-    const PinnedMirror::Copy down[] = {mirrored(source, 0)};
-    mirror.begin(down, {}, written.get());
+    const BounceBuffer::Copy down[] = {bounced(source, 0)};
+    bounce_buffer.begin(down, {}, written.get());
   }
   release();
-  lane.down().record(*end);
+  streams.down().record(*end);
   wait_for(*end);
 }
 

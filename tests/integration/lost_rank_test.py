@@ -48,7 +48,7 @@ class LostRank(job.Test):
 
 
 class Asleep(job.Test):
-    """Ranks whose user's thread has the seat of the engine and sleeps, because one rank is inactive."""
+    """Ranks whose user's thread drives the engine and sleeps, because one rank is inactive."""
 
     def started(self, nodes, call):
         return job.started(["straggle", call], nodes, peer_timeout=PEER_TIMEOUT_MS, spin=0)

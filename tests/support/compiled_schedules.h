@@ -18,8 +18,8 @@ inline CompileOptions with_algorithm(CompileOptions options, std::string_view na
 /// The name of the algorithm chosen for an all-reduce.
 inline std::string taken(const BucketLayout& layout, const ProcessGrid& grid,
                          const CompileOptions& options) {
-  const Goal goal = Goal::all_reduce(grid.world_size());
-  return std::string(choose({goal, layout, grid, options}).algorithm->name());
+  const CollectiveSpec spec = CollectiveSpec::all_reduce(grid.world_size());
+  return std::string(choose({spec, layout, grid, options}).algorithm->name());
 }
 
 /// All all-reduces that can sum in this kind of memory.
@@ -34,7 +34,7 @@ inline std::vector<std::string> all_reduces_in(MemoryKind memory) {
 /// The schedule of one rank in an all-reduce.
 inline Schedule compile_all_reduce(int rank, const BucketLayout& layout, const ProcessGrid& grid,
                                    const CompileOptions& options) {
-  return compile(rank, Goal::all_reduce(grid.world_size()), layout, grid, options);
+  return compile(rank, CollectiveSpec::all_reduce(grid.world_size()), layout, grid, options);
 }
 
 /// The schedules of one all-reduce, by rank.

@@ -12,8 +12,8 @@
 #include "comm/base/clock.h"
 #include "runtime/engine/engine.h"
 #include "tests/support/calls/sized_tensor.h"
+#include "tests/support/device/host_communicator.h"
 #include "tests/support/device/host_device.h"
-#include "tests/support/device/host_group.h"
 #include "tests/support/device/moved_buffers.h"
 #include "tests/support/in_process_transport.h"
 #include "tests/support/sanitized.h"
@@ -26,8 +26,8 @@ struct JobDevices {
   /// Submits operations on host memory as operations on device memory; see `MovedBuffers`.
   bool holds_buffers = false;
   /// If set, wraps a group of the device, identified by its members ("node 0", "world").
-  using Wrap = std::function<std::unique_ptr<LocalGroup>(int rank, const std::string& members,
-                                                         std::unique_ptr<LocalGroup> group)>;
+  using Wrap = std::function<std::unique_ptr<DeviceCommunicator>(
+      int rank, const std::string& members, std::unique_ptr<DeviceCommunicator> group)>;
   Wrap wrap = {};
 };
 
@@ -60,7 +60,7 @@ class EngineJob {
       : hub_(std::move(grid), kLimits) {
     if (kSanitized) options.verify_schedules = false;  // The Release build proves the same.
     if (wraps.opens_memory) hub_.open_memory();
-    if (devices) make_planes(seed, *devices);
+    if (devices) make_device_contexts(seed, *devices);
     if (devices && devices->holds_buffers) moved_ = std::make_unique<MovedBuffers>(heap_);
     const Calibration calibration{.costs = parse_link_costs(options.link_costs), .source = {}};
     std::vector<SeededScheduler::Pollable> pollables;
@@ -71,7 +71,7 @@ class EngineJob {
       }
       engines_.push_back(std::make_unique<Engine>(
           *transports_.back(), hub_.grid(), EngineClocks{clock_, clock_}, options, calibration,
-          kLimits, devices ? &plane(rank) : nullptr));
+          kLimits, devices ? &device_context(rank) : nullptr));
       pollables.push_back([this, rank, engine = engines_.back().get(), poll = wraps.poll] {
         const ClosedDeviceHeap closed(heap_);
         return poll ? poll(rank, *engine) : engine->poll();
@@ -91,7 +91,9 @@ class EngineJob {
   int world_size() const { return hub_.grid().world_size(); }
   const ProcessGrid& grid() const { return hub_.grid(); }
   Engine& engine(int rank) { return *engines_[static_cast<std::size_t>(rank)]; }
-  SeededHostDevice& device(int rank) { return static_cast<SeededHostDevice&>(*plane(rank).device); }
+  SeededHostDevice& device(int rank) {
+    return static_cast<SeededHostDevice&>(*device_context(rank).device);
+  }
   Transport& transport(int rank) { return *transports_[static_cast<std::size_t>(rank)]; }
   ManualClock& clock() { return clock_; }
 
@@ -145,7 +147,7 @@ class EngineJob {
   }
 
   /// Polls until these sets are registered or refused.
-  void run_until_registered(const std::vector<std::shared_ptr<GradientGroup>>& groups) {
+  void run_until_registered(const std::vector<std::shared_ptr<GradientSetState>>& groups) {
     run_until([&] {
       return std::ranges::all_of(groups,
                                  [](const auto& group) { return group->registration().done(); });
@@ -191,23 +193,25 @@ class EngineJob {
  private:
   static constexpr std::size_t kStepsPerTick = 50;
 
-  DevicePlane& plane(int rank) { return *planes_[static_cast<std::size_t>(rank)]; }
+  DeviceContext& device_context(int rank) {
+    return *device_contexts_[static_cast<std::size_t>(rank)];
+  }
   /// The stream of a rank's caller.
   Stream& stream(int rank) { return *streams_[static_cast<std::size_t>(rank)]; }
 
-  void make_planes(std::uint64_t seed, const JobDevices& devices) {
+  void make_device_contexts(std::uint64_t seed, const JobDevices& devices) {
     const ProcessGrid& grid = hub_.grid();
     for (int rank = 0; rank < grid.world_size(); ++rank) {
-      planes_.push_back(std::make_unique<DevicePlane>());
-      plane(rank).device =
+      device_contexts_.push_back(std::make_unique<DeviceContext>());
+      device_context(rank).device =
           std::make_unique<SeededHostDevice>(seed * 1000 + static_cast<std::uint64_t>(rank));
-      streams_.push_back(plane(rank).device->make_stream());
+      streams_.push_back(device_context(rank).device->make_stream());
     }
     const auto join = [&](const std::string& name, const std::vector<int>& members,
-                          std::unique_ptr<LocalGroup> DevicePlane::*group) {
-      group_hubs_.push_back(std::make_unique<HostGroupHub>(members));
+                          std::unique_ptr<DeviceCommunicator> DeviceContext::*group) {
+      group_hubs_.push_back(std::make_unique<HostCommunicatorHub>(members));
       for (std::size_t i = 0; i < members.size(); ++i) {
-        DevicePlane& member = plane(members[i]);
+        DeviceContext& member = device_context(members[i]);
         auto joined = group_hubs_.back()->group(static_cast<int>(i), *member.device);
         member.*group =
             devices.wrap ? devices.wrap(members[i], name, std::move(joined)) : std::move(joined);
@@ -216,17 +220,17 @@ class EngineJob {
     std::vector<int> all;
     for (int node = 0; node < grid.num_nodes(); ++node) {
       const std::vector<int>& members = grid.ranks_of_node(node);
-      join("node " + std::to_string(node), members, &DevicePlane::node);
+      join("node " + std::to_string(node), members, &DeviceContext::node);
       all.insert(all.end(), members.begin(), members.end());
     }
     std::sort(all.begin(), all.end());
-    join("world", all, &DevicePlane::world);
+    join("world", all, &DeviceContext::world);
   }
 
   InProcessHub hub_;
   ManualClock clock_;
-  std::vector<std::unique_ptr<HostGroupHub>> group_hubs_;
-  std::vector<std::unique_ptr<DevicePlane>> planes_;
+  std::vector<std::unique_ptr<HostCommunicatorHub>> group_hubs_;
+  std::vector<std::unique_ptr<DeviceContext>> device_contexts_;
   std::vector<std::unique_ptr<Stream>> streams_;
   DeviceHeap heap_;
   std::unique_ptr<MovedBuffers> moved_;
@@ -237,23 +241,24 @@ class EngineJob {
 };
 
 /// Submits the bucket that became complete by a marked gradient, if any.
-inline void submit_marked(Engine& engine, GradientGroup& group,
+inline void submit_marked(Engine& engine, GradientSetState& group,
                           const std::optional<GradientIterations::ReadyBucket>& bucket) {
   if (bucket) engine.submit(group, bucket->index);
   if (const auto weights = group.mark_weights()) engine.submit(group, weights->index);
 }
 
 /// Marks a gradient as `GradientSet::ready` does.
-inline void mark(Engine& engine, GradientGroup& group, std::size_t gradient) {
+inline void mark(Engine& engine, GradientSetState& group, std::size_t gradient) {
   submit_marked(engine, group, group.mark(gradient));
 }
 /// As above, for a gradient in device memory.
-inline void mark(Engine& engine, GradientGroup& group, std::size_t gradient, NativeStream stream) {
+inline void mark(Engine& engine, GradientSetState& group, std::size_t gradient,
+                 NativeStream stream) {
   submit_marked(engine, group, group.iterations().mark(gradient, stream));
 }
 
 /// Marks a gradient as `GradientSet::absent` does; `stream`, if given, may use it.
-inline void mark_absent(Engine& engine, GradientGroup& group, std::size_t gradient,
+inline void mark_absent(Engine& engine, GradientSetState& group, std::size_t gradient,
                         std::optional<NativeStream> stream = std::nullopt) {
   submit_marked(engine, group, group.mark_absent(gradient, stream));
 }

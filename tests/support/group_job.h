@@ -57,30 +57,30 @@ class GroupJob {
   /// From now on the rank does nothing.
   void freeze(int rank) { at(rank).is_frozen = true; }
 
-  /// Starts to found a group on a rank.
-  std::shared_ptr<GroupFounding> found(int rank, const std::vector<int>& ranks,
-                                       const std::string& name = "g",
-                                       std::size_t arena_bytes = std::size_t{64} << 10) {
-    auto founding = std::make_shared<GroupFounding>();
-    founding->name = name;
-    founding->ranks = ranks;
-    founding->arena_bytes = arena_bytes;
-    engines(rank).submit(founding);
-    return founding;
+  /// Starts to create a group on a rank.
+  std::shared_ptr<GroupCreation> create(int rank, const std::vector<int>& ranks,
+                                        const std::string& name = "g",
+                                        std::size_t arena_bytes = std::size_t{64} << 10) {
+    auto creation = std::make_shared<GroupCreation>();
+    creation->name = name;
+    creation->ranks = ranks;
+    creation->arena_bytes = arena_bytes;
+    engines(rank).submit(creation);
+    return creation;
   }
 
-  /// All ranks of a group found it. Returns the engines by rank in the group.
-  std::vector<std::shared_ptr<GroupEngine>> found_all(const std::vector<int>& ranks,
-                                                      const std::string& name = "g",
-                                                      std::size_t arena_bytes = std::size_t{64}
-                                                                                << 10) {
-    std::vector<std::shared_ptr<GroupFounding>> foundings;
-    for (int rank : ranks) foundings.push_back(found(rank, ranks, name, arena_bytes));
+  /// All ranks of a group create it. Returns the engines by rank in the group.
+  std::vector<std::shared_ptr<GroupEngine>> create_all(const std::vector<int>& ranks,
+                                                       const std::string& name = "g",
+                                                       std::size_t arena_bytes = std::size_t{64}
+                                                                                 << 10) {
+    std::vector<std::shared_ptr<GroupCreation>> creations;
+    for (int rank : ranks) creations.push_back(create(rank, ranks, name, arena_bytes));
     run_until([&] {
-      return std::ranges::all_of(foundings, [](const auto& each) { return each->ticket.done(); });
+      return std::ranges::all_of(creations, [](const auto& each) { return each->ticket.done(); });
     });
     std::vector<std::shared_ptr<GroupEngine>> members;
-    for (const auto& founding : foundings) members.push_back(founding->group);
+    for (const auto& creation : creations) members.push_back(creation->group);
     return members;
   }
 
@@ -120,9 +120,9 @@ class GroupJob {
           transport(job.hub_.transport(rank)),
           engine(*transport, job.hub_.grid(), {job.clock_, job.clock_}, job.options_,
                  job.calibration_, kLimits, nullptr, nullptr, nullptr,
-                 {.control_switch = &control_switch, .device = device.get()}),
+                 {.control_demux = &control_demux, .device = device.get()}),
           arena(kJobArena, kJobArena + groups_arena),
-          engines(engine, control_switch,
+          engines(engine, control_demux,
                   {.transport = *transport,
                    .grid = job.hub_.grid(),
                    .clocks = {job.clock_, job.clock_},
@@ -133,9 +133,9 @@ class GroupJob {
                   arena) {}
 
     std::unique_ptr<Device> device;  // null without a device
-    std::unique_ptr<GroupConnector> connector;
+    std::unique_ptr<CommunicatorConnector> connector;
     std::unique_ptr<Transport> transport;
-    ControlSwitch control_switch;
+    ControlDemux control_demux;
     Engine engine;
     LocalArena arena;
     Engines engines;

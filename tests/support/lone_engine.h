@@ -4,12 +4,12 @@
 
 namespace kolo::test {
 
-/// The engine of a job in the form that a `Driver` takes, without groups.
+/// The engine of a job in the form that a `ProgressEngine` takes, without groups.
 class LoneEngine {
  public:
   LoneEngine(Engine& engine, Transport& transport, const ProcessGrid& grid, EngineClocks clocks,
              Pulse* pulse = nullptr)
-      : engines_(engine, switch_,
+      : engines_(engine, demux_,
                  {.transport = transport,
                   .grid = grid,
                   .clocks = clocks,
@@ -23,7 +23,7 @@ class LoneEngine {
  private:
   const Options options_;
   const Calibration calibration_;
-  ControlSwitch switch_;
+  ControlDemux demux_;
   LocalArena arena_{0, 0};
   Engines engines_;
 };

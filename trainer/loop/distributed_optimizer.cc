@@ -109,9 +109,9 @@ void DistributedOptimizer::visit_state(StateVisitor& visitor) {
   begin_step();
 }
 
-void DistributedOptimizer::take_part(const Turnout& turnout) {
-  turnout_ = turnout;
-  if (turnout.weight > 0.0) gradients_.set_samples(turnout.weight);
+void DistributedOptimizer::take_part(const ParticipationWeight& weight) {
+  participation_ = weight;
+  if (weight.weight > 0.0) gradients_.set_samples(weight.weight);
 }
 
 UpdateMemory DistributedOptimizer::memory() {
@@ -120,12 +120,12 @@ UpdateMemory DistributedOptimizer::memory() {
 
 void DistributedOptimizer::await_averages() {
   communicate([&] {
-    if (turnout_.weight > 0.0) {
+    if (participation_.weight > 0.0) {
       gradients_.wait();
       rows_.finish();
     }
     // Ranks without samples take part in the others' pending collectives, and get the averages.
-    if (turnout_.leaves_out_ranks) runtime_.join();
+    if (participation_.leaves_out_ranks) runtime_.join();
   });
   for (std::size_t i = 0; i < parameters_.size(); ++i) scale_sparse(i, gate_.loss_scale());
 }

@@ -55,7 +55,7 @@ class DistributedOptimizer final : public ParameterUpdater {
   DistributedOptimizer& operator=(const DistributedOptimizer&) = delete;
 
   float loss_scale() const override { return gate_.loss_scale(); }
-  void take_part(const Turnout& turnout) override;
+  void take_part(const ParticipationWeight& weight) override;
   void await_averages() override;
   UpdateVerdict clip() override;
   StepReport update(float lr, const UpdateVerdict& verdict) override;
@@ -95,7 +95,7 @@ class DistributedOptimizer final : public ParameterUpdater {
   std::unique_ptr<Optimizer> optimizer_;
   UpdateGate gate_;
   const Clock& clock_;
-  Turnout turnout_;
+  ParticipationWeight participation_;
   float unscale_ = 1.0f;                   // 1 / loss scale of this step; `clip` may change the
                                            // loss scale
   Duration exposed_{0};                    // since the last step

@@ -28,7 +28,7 @@ struct UpdateMemory {
 };
 
 /// The part that a rank has in a step with an uneven number of samples.
-struct Turnout {
+struct ParticipationWeight {
   double weight = 1.0;            ///< Samples of this rank, as a multiple of the usual number.
   bool leaves_out_ranks = false;  ///< Some rank has no samples, and joins.
 };
@@ -57,7 +57,7 @@ class ParameterUpdater : public Stateful {
 
   /// Call before the backward passes of a step, if averages are weighted by samples and ranks may
   /// join.
-  virtual void take_part(const Turnout&) {}
+  virtual void take_part(const ParticipationWeight&) {}
 
   // Call these after the backward passes of a step, or without a backward pass on a rank without
   // samples.

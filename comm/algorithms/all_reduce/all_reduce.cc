@@ -44,7 +44,7 @@ namespace {
 constexpr const FlatAllReduce* kFlat[] = {KOLO_ALL_REDUCES(KOLO_ADDRESS)};
 #undef KOLO_ADDRESS
 
-bool is_local(const FlatAllReduce& each) { return each.halves != nullptr; }
+bool is_local(const FlatAllReduce& each) { return each.phases != nullptr; }
 bool is_cross(const FlatAllReduce& each) { return each.exchange != nullptr; }
 
 template <typename Fits>
@@ -96,7 +96,7 @@ std::vector<double> shares_between_nodes(const CompileContext& context,
 
 void append_hierarchy(ScheduleBuilder& builder, const std::vector<Stage>& stages,
                       const CompileContext& context, const Hierarchy& hierarchy) {
-  const LocalHalves& local = *hierarchy.local->halves;
+  const IntraNodePhases& local = *hierarchy.local->phases;
   const AppendStage cross = hierarchy.cross->exchange;
   if (context.layout.is_on_device()) {
     return append_hierarchical(builder, stages, context.grid, local, cross);
@@ -125,7 +125,7 @@ const FlatAllReduce& AllReduce::between_nodes() const {
 
 bool AllReduce::takes(MemoryKind memory) const {
   if (flat() != nullptr) return flat()->memories.has(memory);
-  return hierarchy()->local->halves->memories().has(memory) &&
+  return hierarchy()->local->phases->memories().has(memory) &&
          hierarchy()->cross->memories.has(memory);
 }
 
@@ -137,7 +137,7 @@ bool AllReduce::sums_in_one_place() const {
 bool AllReduce::is_for_auto(MemoryKind memory) const {
   if (flat() != nullptr) return flat()->auto_choice.has(memory);
   const auto* const preferred = std::ranges::find_if(kFlat, [&](const FlatAllReduce* each) {
-    return is_local(*each) && each->halves->memories().has(memory);
+    return is_local(*each) && each->phases->memories().has(memory);
   });
   return takes(memory) && hierarchy()->local == *preferred;
 }
@@ -145,7 +145,7 @@ bool AllReduce::is_for_auto(MemoryKind memory) const {
 bool AllReduce::serves(const CompileContext& context) const {
   const BucketLayout& layout = context.layout;
   const bool is_bucket = !layout.is_in_tensors(MemoryKind::kDevice);
-  if (context.goal.kind != GoalKind::kAllReduce || !is_bucket || !takes(layout.memory))
+  if (context.spec.kind != CollectiveKind::kAllReduce || !is_bucket || !takes(layout.memory))
     return false;
   if (!layout.is_on_device()) return true;
   return needs_native() ? context.options.native_spans_nodes

@@ -55,7 +55,7 @@ Price CostModel::chunked_price(const AllReduce& algorithm, const HostBucket& buc
   const bool is_whole = algorithm.flat() != nullptr && algorithm.flat()->in_one_piece;
   const double chunk = is_whole ? bytes : std::min(bytes, static_cast<double>(chunk_bytes));
   const double chunks = chunk > 0 ? bytes / chunk : 1;
-  const Passage one = passage(algorithm, bucket, chunk);
+  const StageCost one = stage_cost(algorithm, bucket, chunk);
   const double each = bucket_us();
   const double burst_us = costs_.network.burst_bytes / costs_.network.bytes_per_us;
   return {.us = each + pipeline_us(one, chunks, burst_us),
@@ -67,17 +67,17 @@ double CostModel::bucket_us() const {
   return costs_.bucket_us + messages * costs_.network.message_us;
 }
 
-Passage CostModel::passage(const AllReduce& algorithm, const HostBucket& bucket,
-                           double bytes) const {
+StageCost CostModel::stage_cost(const AllReduce& algorithm, const HostBucket& bucket,
+                                double bytes) const {
   const HostLinks links(grid_, costs_, static_cast<double>(bucket.bytes));
   if (const Hierarchy* hierarchy = algorithm.hierarchy()) {
     return links.packing(bytes, bucket.packing) +
-           hierarchical_price(links, *hierarchy->local->halves, hierarchy->cross->price, bytes);
+           hierarchical_price(links, *hierarchy->local->phases, hierarchy->cross->price, bytes);
   }
   const FlatAllReduce& entry = *algorithm.flat();
-  const Passage packing = entry.packing_price != nullptr
-                              ? entry.packing_price(links, bytes, bucket.packing)
-                              : links.packing(bytes, bucket.packing);
+  const StageCost packing = entry.packing_price != nullptr
+                                ? entry.packing_price(links, bytes, bucket.packing)
+                                : links.packing(bytes, bucket.packing);
   return packing + entry.price(links, bytes);
 }
 
@@ -87,7 +87,7 @@ Price CostModel::device_price(const AllReduce& algorithm, std::size_t bytes,
          "a price in memory that the algorithm does not take");
   const auto predicted_us = [&] {
     if (const Hierarchy* hierarchy = algorithm.hierarchy()) {
-      return hierarchical_device_us(grid_, costs_, *hierarchy->local->halves,
+      return hierarchical_device_us(grid_, costs_, *hierarchy->local->phases,
                                     hierarchy->cross->price, bytes, unit_bytes);
     }
     const FlatAllReduce& flat = *algorithm.flat();

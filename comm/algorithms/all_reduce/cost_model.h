@@ -28,7 +28,8 @@ HostBucket host_bucket(const BucketLayout& layout);
 /// Threads: pure; any.
 /// Cost:    O(ranks log ranks) per prediction and chunk size.
 /// Source:  Thakur, Rabenseifner and Gropp, IJHPCA 2005, with one shared link per node, with the
-///          time that bytes take inside a node, and with chunks that follow each other (`Passage`).
+///          time that bytes take inside a node, and with chunks that follow each other
+///          (`StageCost`).
 class CostModel {
  public:
   CostModel(ProcessGrid grid, LinkCosts costs) : grid_(std::move(grid)), costs_(std::move(costs)) {}
@@ -49,7 +50,7 @@ class CostModel {
  private:
   /// The fixed time per bucket, outside its algorithm.
   double bucket_us() const;
-  Passage passage(const AllReduce& algorithm, const HostBucket& bucket, double bytes) const;
+  StageCost stage_cost(const AllReduce& algorithm, const HostBucket& bucket, double bytes) const;
   Price chunked_price(const AllReduce& algorithm, const HostBucket& bucket,
                       std::size_t chunk_bytes) const;
 

@@ -86,29 +86,29 @@ std::optional<std::size_t> piece_bytes(const CompileContext& context) {
 }
 
 // Each rank reads its part of all buckets and writes the sum there: one trip before, one after.
-Passage price_in_memory(const HostLinks& links, double bytes) {
+StageCost price_in_memory(const HostLinks& links, double bytes) {
   const double ranks = links.ranks();
   return {.wait_us = 2 * links.costs().memory.latency_us,
           .processor_us = links.flags_us(ranks, 2) + links.costs().step_us +
                           links.memory().own_us(ranks * 2 * bytes)};
 }
 
-Passage price(const HostLinks& links, double bytes) {
+StageCost price(const HostLinks& links, double bytes) {
   const ProcessGrid& grid = links.grid();
   if (grid.num_nodes() == 1) return price_in_memory(links, bytes);
   const double ranks = links.ranks();
   const double part = bytes / ranks;
-  Passage slowest;
+  StageCost slowest;
   for (int node = 0; node < grid.num_nodes(); ++node) {
     const auto local = static_cast<double>(grid.ranks_of_node(node).size());
     const double remote = ranks - local;
     const double local_messages = local * (local - 1);
-    Passage phase = links.messages(2 * remote);
+    StageCost phase = links.messages(2 * remote);
     phase.link_us = phase.one_way_us = links.link_us(local * remote * part);
     phase.processor_us += links.flags_us(local, 1) +
                           links.memory().own_us(3 * local_messages * part) +
                           links.memory().shared_us(local_messages * part);
-    Passage both = 2.0 * phase;  // Reduce-scatter and all-gather.
+    StageCost both = 2.0 * phase;  // Reduce-scatter and all-gather.
     both.processor_us += links.combine_us(local, ranks, part);
     slowest = slower(slowest, both);
   }
@@ -122,7 +122,7 @@ Passage price(const HostLinks& links, double bytes) {
 // On a single node, parts owned by peers go through slots: written, read, overwritten with the sum,
 // read back. Tensors that do not fit the cache evict the slots. With a cast, the own part also goes
 // through a slot, so that it is rounded like the others, but stays with its core.
-Passage packing_price(const HostLinks& links, double bytes, Packing packing) {
+StageCost packing_price(const HostLinks& links, double bytes, Packing packing) {
   if (packing == Packing::kNone || links.grid().num_nodes() > 1) {
     return links.packing(bytes, packing);
   }
@@ -148,7 +148,7 @@ constinit const FlatAllReduce all_reduce::direct{.name = "direct",
                                                  .takes_shares = true,
                                                  .owns_parts = true,
                                                  .exchange = append_direct,
-                                                 .halves = &kSharedDirect,
+                                                 .phases = &kSharedDirect,
                                                  .append = append,
                                                  .piece_bytes = piece_bytes,
                                                  .price = price,

@@ -65,7 +65,7 @@ void append(ScheduleBuilder& builder, const std::vector<Stage>& stages,
 }
 
 // Each rank copies its bucket to memory that others can read, and after one trip reads all copies.
-Passage price_in_memory(const HostLinks& links, double bytes) {
+StageCost price_in_memory(const HostLinks& links, double bytes) {
   const double ranks = links.ranks();
   return {.wait_us = links.costs().memory.latency_us,
           .processor_us = links.flags_us(ranks, 1) + 2 * links.costs().step_us +
@@ -73,14 +73,14 @@ Passage price_in_memory(const HostLinks& links, double bytes) {
                           links.memory().shared_us(ranks * (ranks - 1) * bytes)};
 }
 
-Passage price(const HostLinks& links, double bytes) {
+StageCost price(const HostLinks& links, double bytes) {
   const ProcessGrid& grid = links.grid();
   if (grid.num_nodes() == 1) return price_in_memory(links, bytes);
-  Passage slowest;
+  StageCost slowest;
   for (int node = 0; node < grid.num_nodes(); ++node) {
     const auto local = static_cast<double>(grid.ranks_of_node(node).size());
     const double remote = links.ranks() - local;
-    Passage each = links.messages(2 * remote);
+    StageCost each = links.messages(2 * remote);
     each.link_us = each.one_way_us = links.link_us(local * remote * bytes);
     each.processor_us += links.flags_us(local, 1) + links.memory().own_us(local * 2 * bytes) +
                          links.memory().shared_us(local * (local - 1) * bytes) +
@@ -91,7 +91,7 @@ Passage price(const HostLinks& links, double bytes) {
 }
 
 // The algorithm packs in any case, and unpacks nothing.
-Passage packing_price(const HostLinks&, double, Packing) { return {}; }
+StageCost packing_price(const HostLinks&, double, Packing) { return {}; }
 
 }  // namespace
 

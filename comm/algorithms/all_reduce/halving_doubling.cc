@@ -71,10 +71,10 @@ void exchange(ScheduleBuilder& builder, const Stage& stage) {
   builder.deliver(whole, stage.sink);
 }
 
-Passage price(const HostLinks& links, double bytes) {
+StageCost price(const HostLinks& links, double bytes) {
   const int ranks = links.grid().world_size();
   const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)));
-  Passage all;
+  StageCost all;
   if (ranks > power) {  // The ranks above the power of two hand their part down and get the result.
     Round fold(links);
     for (int rank = power; rank < ranks; ++rank) fold.add(rank, rank - power);
@@ -91,7 +91,7 @@ Passage price(const HostLinks& links, double bytes) {
       const int first = (rank ^ distance) & ~(distance - 1);
       if (first < links.owners(power)) round.add(rank, rank ^ distance);
     }
-    all += 2.0 * round.passage(part);
+    all += 2.0 * round.stage_cost(part);
     all.processor_us += links.combine_us(links.largest_node(), 2, part);
   }
   return all;

@@ -67,7 +67,7 @@ ProcessGrid one_rank_per_node(int nodes) {
 }  // namespace
 
 void append_hierarchical(ScheduleBuilder& builder, const std::vector<Stage>& stages,
-                         const ProcessGrid& grid, const LocalHalves& local, AppendStage cross) {
+                         const ProcessGrid& grid, const IntraNodePhases& local, AppendStage cross) {
   for (std::size_t i = 0; i < stages.size(); ++i) {
     local.reduce_scatter(builder, inside_node(builder, stages[i], grid));
     if (grid.num_nodes() > 1) append_exchange(builder, stages[i], grid, cross);
@@ -77,14 +77,14 @@ void append_hierarchical(ScheduleBuilder& builder, const std::vector<Stage>& sta
 }
 
 // All parts cross each node's link concurrently, as if one rank per node had all the bytes.
-Passage hierarchical_price(const HostLinks& links, const LocalHalves& local, HostPrice cross,
-                           double bytes) {
+StageCost hierarchical_price(const HostLinks& links, const IntraNodePhases& local, HostPrice cross,
+                             double bytes) {
   const ProcessGrid& grid = links.grid();
-  const Passage halves = links.largest_node() > 1 ? local.host_price(links, bytes) : Passage{};
-  if (grid.num_nodes() == 1) return halves;
+  const StageCost phases = links.largest_node() > 1 ? local.host_price(links, bytes) : StageCost{};
+  if (grid.num_nodes() == 1) return phases;
   const ProcessGrid nodes = one_rank_per_node(grid.num_nodes());
   const double groups = links.ranks() / grid.num_nodes();
-  return halves + cross(HostLinks(nodes, links.costs(), links.bucket_bytes(), groups), bytes);
+  return phases + cross(HostLinks(nodes, links.costs(), links.bucket_bytes(), groups), bytes);
 }
 
 // A round with 3 peers takes the latency of 4 copies: 3 messages to the host, and the last one from
@@ -96,7 +96,7 @@ StagedExchange staged_exchange(const ProcessGrid& grid, const LinkCosts& costs, 
                                double bytes, double copied_bytes) {
   LinkCosts counting = network_only(costs);
   counting.memory.latency_us = counting.network.latency_us = counting.network.message_us = 1;
-  const Passage counted = price(HostLinks(grid, counting, bytes), bytes);
+  const StageCost counted = price(HostLinks(grid, counting, bytes), bytes);
   const double rounds = counted.wait_us;
   const double sent = counted.processor_us / 2;  // messages sent; equally many are received
   const double latency_us =
@@ -115,7 +115,7 @@ StagedExchange staged_exchange(const ProcessGrid& grid, const LinkCosts& costs, 
 //
 //   units follow each other at max(slowest stage, half of all stages)
 double hierarchical_device_us(const ProcessGrid& grid, const LinkCosts& costs,
-                              const LocalHalves& local, HostPrice cross, std::size_t bytes,
+                              const IntraNodePhases& local, HostPrice cross, std::size_t bytes,
                               std::size_t unit_bytes) {
   const std::size_t limit = std::max<std::size_t>(1, unit_bytes);
   const auto units = static_cast<double>(std::max<std::size_t>(1, (bytes + limit - 1) / limit));

@@ -46,7 +46,7 @@ double half_us(const LinkCosts& costs, double ranks, double bytes) {
   return transfer_us(costs.device, (ranks - 1) / ranks * bytes);
 }
 
-constexpr LocalHalves kHalves{
+constexpr IntraNodePhases kIntraNodePhases{
     .reduce_scatter = reduce_scatter, .all_gather = all_gather, .device_half_us = half_us};
 
 }  // namespace
@@ -73,7 +73,7 @@ constinit const FlatAllReduce all_reduce::native{.name = "native",
                                                  .auto_choice = {.device = true},
                                                  .sums_in_one_place = true,
                                                  .needs_native = true,
-                                                 .halves = &kHalves,
+                                                 .phases = &kIntraNodePhases,
                                                  .append = append,
                                                  .device_us = native_us};
 

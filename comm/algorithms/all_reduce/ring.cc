@@ -61,14 +61,14 @@ void exchange(ScheduleBuilder& builder, const Stage& stage) {
 }
 
 // Part by part around the ring of `ranks`, twice; `round` passes one part.
-Passage price_of(const HostLinks& links, const Round& round, double ranks, double bytes) {
+StageCost price_of(const HostLinks& links, const Round& round, double ranks, double bytes) {
   const double part = bytes / ranks;
-  Passage all = 2.0 * (ranks - 1) * round.passage(part);
+  StageCost all = 2.0 * (ranks - 1) * round.stage_cost(part);
   all.processor_us += (ranks - 1) * links.combine_us(links.largest_node(), 2, part);
   return all;
 }
 
-Passage price(const HostLinks& links, double bytes) {
+StageCost price(const HostLinks& links, double bytes) {
   Round round(links);
   const int ranks = links.grid().world_size();
   for (int rank = 0; rank < ranks; ++rank) round.add(rank, (rank + 1) % ranks);
@@ -76,7 +76,7 @@ Passage price(const HostLinks& links, double bytes) {
 }
 
 // The largest node is the slowest.
-Passage halves_price(const HostLinks& links, double bytes) {
+StageCost phases_price(const HostLinks& links, double bytes) {
   const ProcessGrid& grid = links.grid();
   Round round(links);
   for (int node = 0; node < grid.num_nodes(); ++node) {
@@ -93,10 +93,10 @@ double half_us(const LinkCosts& costs, double ranks, double bytes) {
   return (ranks - 1) * 2 * transfer_us(costs.staging, bytes / ranks);
 }
 
-constexpr LocalHalves kHalves{.reduce_scatter = reduce_scatter,
-                              .all_gather = all_gather,
-                              .host_price = halves_price,
-                              .device_half_us = half_us};
+constexpr IntraNodePhases kIntraNodePhases{.reduce_scatter = reduce_scatter,
+                                           .all_gather = all_gather,
+                                           .host_price = phases_price,
+                                           .device_half_us = half_us};
 
 }  // namespace
 
@@ -106,7 +106,7 @@ constinit const FlatAllReduce all_reduce::ring{.name = "ring",
                                                .owns_parts = true,
                                                .exchange = exchange,
                                                .send_order = -1,
-                                               .halves = &kHalves,
+                                               .phases = &kIntraNodePhases,
                                                .price = price};
 
 }  // namespace kolo

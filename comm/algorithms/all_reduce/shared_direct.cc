@@ -41,7 +41,7 @@ void all_gather_in_memory(ScheduleBuilder& builder, const Stage& stage) {
 
 // Each rank combines its part, then copies the other ranks' results, and is done when no rank reads
 // its part any more: three trips.
-Passage halves_price(const HostLinks& links, double bytes) {
+StageCost phases_price(const HostLinks& links, double bytes) {
   const double local = links.largest_node();
   if (local == 1) return {};
   return {.wait_us = 3 * links.costs().memory.latency_us,
@@ -51,9 +51,9 @@ Passage halves_price(const HostLinks& links, double bytes) {
 
 }  // namespace
 
-constinit const LocalHalves kSharedDirect{.reduce_scatter = reduce_scatter_in_memory,
-                                          .all_gather = all_gather_in_memory,
-                                          .host_price = halves_price};
+constinit const IntraNodePhases kSharedDirect{.reduce_scatter = reduce_scatter_in_memory,
+                                              .all_gather = all_gather_in_memory,
+                                              .host_price = phases_price};
 
 // The owner of a part writes the sum back to all contributions' places. For n = 3, rank 1 does
 // this:

@@ -68,7 +68,7 @@ using AppendStage = void (*)(ScheduleBuilder& builder, const Stage& stage);
 
 /// The price of an all-reduce of a chunk of `bytes` in host memory among all ranks of `links`.
 /// Threads: pure; any.
-using HostPrice = Passage (*)(const HostLinks& links, double bytes);
+using HostPrice = StageCost (*)(const HostLinks& links, double bytes);
 
 /// Kinds of memory.
 struct Memories {
@@ -81,7 +81,7 @@ struct Memories {
 /// The two halves of an all-reduce inside a node, for a hierarchy. Between them, the rank at
 /// position p holds the combined `part_of(extent, size, p)` in its bucket and the other parts of
 /// its bucket are unspecified.
-struct LocalHalves {
+struct IntraNodePhases {
   AppendStage reduce_scatter;
   AppendStage all_gather;
   /// The price of both halves in host memory; null if they do not support host memory.
@@ -119,7 +119,7 @@ struct FlatAllReduce {
   /// Each rank sends the part of the next rank first (1), or that of the previous rank (-1).
   int send_order = 1;
   /// Null if it cannot be a hierarchy's LOCAL.
-  const LocalHalves* halves = nullptr;
+  const IntraNodePhases* phases = nullptr;
 
   /// A whole bucket, stage after stage, outside a hierarchy; null: use `exchange` for each stage.
   void (*append)(ScheduleBuilder& builder, const std::vector<Stage>& stages,
@@ -131,7 +131,7 @@ struct FlatAllReduce {
   /// Price in host memory, also as the exchange of a hierarchy; null if host memory is unsupported.
   HostPrice price = nullptr;
   /// The additional price of tensors outside the bucket; null: use `HostLinks::packing`.
-  Passage (*packing_price)(const HostLinks& links, double bytes, Packing packing) = nullptr;
+  StageCost (*packing_price)(const HostLinks& links, double bytes, Packing packing) = nullptr;
   /// Time in device memory; null: use `price` for the messages and add their staging.
   double (*device_us)(const ProcessGrid& grid, const LinkCosts& costs, double bytes) = nullptr;
 };
@@ -161,7 +161,7 @@ KOLO_ALL_REDUCES(KOLO_DECLARE_ALL_REDUCE)
 }  // namespace all_reduce
 
 /// Ranks of one node read each other's bucket: no message, three flags per pair.
-extern const LocalHalves kSharedDirect;
+extern const IntraNodePhases kSharedDirect;
 
 /// Works by messages between any ranks: the owner of a part sums it in group order.
 void append_direct(ScheduleBuilder& builder, const Stage& stage);
@@ -197,11 +197,11 @@ double native_us(const ProcessGrid& grid, const LinkCosts& costs, double bytes);
 ///
 ///   reduce-scatter 0, reduce-scatter 1, all-gather 0, reduce-scatter 2, all-gather 1, ...
 void append_hierarchical(ScheduleBuilder& builder, const std::vector<Stage>& stages,
-                         const ProcessGrid& grid, const LocalHalves& local, AppendStage cross);
+                         const ProcessGrid& grid, const IntraNodePhases& local, AppendStage cross);
 
 /// The price of a hierarchy for a chunk in host memory.
-Passage hierarchical_price(const HostLinks& links, const LocalHalves& local, HostPrice cross,
-                           double bytes);
+StageCost hierarchical_price(const HostLinks& links, const IntraNodePhases& local, HostPrice cross,
+                             double bytes);
 
 /// The time of an exchange among all ranks of `grid` with staged messages: each message is copied
 /// from device to host, sent, and copied to the other device. Copies in one direction follow each
@@ -217,7 +217,7 @@ StagedExchange staged_exchange(const ProcessGrid& grid, const LinkCosts& costs, 
 /// The price of a hierarchy for a bucket in device memory, in units of at most `unit_bytes` that
 /// follow each other through reduce-scatter, staged exchange and all-gather, at most two in flight.
 double hierarchical_device_us(const ProcessGrid& grid, const LinkCosts& costs,
-                              const LocalHalves& local, HostPrice cross, std::size_t bytes,
+                              const IntraNodePhases& local, HostPrice cross, std::size_t bytes,
                               std::size_t unit_bytes);
 
 /// Copies the root's extent to the user memory of every rank: along a binomial tree between nodes,

@@ -31,9 +31,9 @@ void exchange(ScheduleBuilder& builder, const Stage& stage) {
   builder.deliver(whole, stage.sink);
 }
 
-Passage price(const HostLinks& links, double bytes) {
+StageCost price(const HostLinks& links, double bytes) {
   const int ranks = links.grid().world_size();
-  Passage all;
+  StageCost all;
   for (int distance = 1; distance < ranks; distance *= 2) {
     Round round(links);
     for (int rank = distance; rank < ranks; rank += 2 * distance) round.add(rank, rank - distance);

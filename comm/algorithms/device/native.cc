@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "comm/algorithms/all_reduce/cost_model.h"
-#include "comm/algorithms/host/goal_price.h"
+#include "comm/algorithms/host/collective_price.h"
 #include "comm/algorithms/registry.h"
 
 namespace kolo {
@@ -23,14 +23,15 @@ namespace {
 /// The extents of all ranks' parts of a tensor; `rank_of` gives a part's only contributor or
 /// receiver.
 template <typename RankOf>
-std::vector<Extent> extents(const Goal& goal, std::size_t tensor, int ranks, RankOf rank_of) {
+std::vector<Extent> extents(const CollectiveSpec& spec, std::size_t tensor, int ranks,
+                            RankOf rank_of) {
   std::vector<Extent> all(static_cast<std::size_t>(ranks));
-  const std::size_t first = tensor * goal.parts_of_tensor();
-  for (std::size_t i = first; i < first + goal.parts_of_tensor(); ++i) {
-    const Goal::Part part = goal.part(i);
+  const std::size_t first = tensor * spec.parts_of_tensor();
+  for (std::size_t i = first; i < first + spec.parts_of_tensor(); ++i) {
+    const CollectiveSpec::Part part = spec.part(i);
     all[static_cast<std::size_t>(rank_of(part))] = part.extent;
   }
-  std::size_t end = goal.part(first).extent.offset;
+  std::size_t end = spec.part(first).extent.offset;
   for (Extent& each : all) {
     if (each.count == 0) each.offset = end;
     end = each.end();
@@ -38,11 +39,11 @@ std::vector<Extent> extents(const Goal& goal, std::size_t tensor, int ranks, Ran
   return all;
 }
 
-void append_sums(ScheduleBuilder& builder, const Goal& goal, int ranks) {
+void append_sums(ScheduleBuilder& builder, const CollectiveSpec& spec, int ranks) {
   std::vector<Range> parts, targets;
-  for (std::size_t i = 0; i < goal.tensors(); ++i) {
-    const std::vector<Extent> each =
-        extents(goal, i, ranks, [](const Goal::Part& of) { return of.receivers.front(); });
+  for (std::size_t i = 0; i < spec.tensors(); ++i) {
+    const std::vector<Extent> each = extents(
+        spec, i, ranks, [](const CollectiveSpec::Part& of) { return of.receivers.front(); });
     for (const Extent& part : each) parts.push_back(builder.input(part.offset, part.count));
     const Extent& mine = each[static_cast<std::size_t>(builder.rank())];
     targets.push_back(builder.home(mine.offset, mine.count));
@@ -50,10 +51,10 @@ void append_sums(ScheduleBuilder& builder, const Goal& goal, int ranks) {
   builder.reduce_parts(std::move(targets), std::move(parts), ranks > 1);
 }
 
-void append_packed_sums(ScheduleBuilder& builder, const Goal& goal, int ranks) {
+void append_packed_sums(ScheduleBuilder& builder, const CollectiveSpec& spec, int ranks) {
   builder.load(builder.bucket(0, builder.layout().count));
   const std::vector<Extent> each =
-      extents(goal, 0, ranks, [](const Goal::Part& of) { return of.receivers.front(); });
+      extents(spec, 0, ranks, [](const CollectiveSpec::Part& of) { return of.receivers.front(); });
   std::vector<Range> parts;
   for (const Extent& part : each) parts.push_back(builder.bucket(part.offset, part.count));
   const Range mine = parts[static_cast<std::size_t>(builder.rank())];
@@ -61,11 +62,11 @@ void append_packed_sums(ScheduleBuilder& builder, const Goal& goal, int ranks) {
   builder.deliver(mine, Sink::kUser);
 }
 
-void append_copies(ScheduleBuilder& builder, const Goal& goal, int ranks) {
+void append_copies(ScheduleBuilder& builder, const CollectiveSpec& spec, int ranks) {
   std::vector<Range> parts, sources;
-  for (std::size_t i = 0; i < goal.tensors(); ++i) {
-    const std::vector<Extent> each =
-        extents(goal, i, ranks, [](const Goal::Part& of) { return of.contributors.front(); });
+  for (std::size_t i = 0; i < spec.tensors(); ++i) {
+    const std::vector<Extent> each = extents(
+        spec, i, ranks, [](const CollectiveSpec::Part& of) { return of.contributors.front(); });
     for (const Extent& part : each) parts.push_back(builder.home(part.offset, part.count));
     const Extent& mine = each[static_cast<std::size_t>(builder.rank())];
     sources.push_back(builder.input(mine.offset, mine.count));
@@ -79,15 +80,15 @@ Range copy_of(ScheduleBuilder& builder, const Range& source) {
   return copy;
 }
 
-void append_exchange(ScheduleBuilder& builder, const Goal& goal, int ranks) {
+void append_exchange(ScheduleBuilder& builder, const CollectiveSpec& spec, int ranks) {
   const bool replaces_inputs = builder.layout().replaces_inputs;
   const auto size = static_cast<std::size_t>(ranks);
   // By tensor and rank. Data that a rank sends to itself in the same place stays there.
-  std::vector<Range> given(goal.tensors() * size, Range{builder.rank(), Region::kScratch});
+  std::vector<Range> given(spec.tensors() * size, Range{builder.rank(), Region::kScratch});
   std::vector<Range> got = given;
-  for (std::size_t i = 0; i < goal.tensors(); ++i) {
-    for (std::size_t each = 0; each < goal.parts_of_tensor(); ++each) {
-      const Goal::Part part = goal.part(i * goal.parts_of_tensor() + each);
+  for (std::size_t i = 0; i < spec.tensors(); ++i) {
+    for (std::size_t each = 0; each < spec.parts_of_tensor(); ++each) {
+      const CollectiveSpec::Part part = spec.part(i * spec.parts_of_tensor() + each);
       const int from = part.contributors.front();
       const int to = part.receivers.front();
       if (from == to && replaces_inputs) continue;  // already in place
@@ -108,52 +109,53 @@ void append_exchange(ScheduleBuilder& builder, const Goal& goal, int ranks) {
 bool is_packed(const BucketLayout& layout) { return layout.placement == Placement::kStaged; }
 
 bool serves(const CompileContext& context) {
-  const auto& [goal, layout, grid, options] = context;
+  const auto& [spec, layout, grid, options] = context;
   if (layout.is_on_device() && is_packed(layout)) {
-    return goal.tensors() == 1 && reduces(goal.kind) && goal.kind != GoalKind::kAllReduce;
+    return spec.tensors() == 1 && reduces(spec.kind) && spec.kind != CollectiveKind::kAllReduce;
   }
-  const bool is_one_call = goal.tensors() == 1 || goal.kind != GoalKind::kAllReduce;
-  return layout.is_in_tensors(MemoryKind::kDevice) && has_elements(goal.kind) && is_one_call;
+  const bool is_one_call = spec.tensors() == 1 || spec.kind != CollectiveKind::kAllReduce;
+  return layout.is_in_tensors(MemoryKind::kDevice) && has_elements(spec.kind) && is_one_call;
 }
 
 void append(ScheduleBuilder& builder, const CompileContext& context) {
-  const Goal& goal = context.goal;
+  const CollectiveSpec& spec = context.spec;
   const int ranks = context.grid.world_size();
-  if (is_packed(builder.layout())) return append_packed_sums(builder, goal, ranks);
+  if (is_packed(builder.layout())) return append_packed_sums(builder, spec, ranks);
   builder.forgo_bucket();
-  if (goal.count() == 0) return;
-  if (goal.kind == GoalKind::kAllReduce) {
+  if (spec.count() == 0) return;
+  if (spec.kind == CollectiveKind::kAllReduce) {
     const std::size_t count = builder.layout().count;
     return builder.native(NativeOp::kAllReduce, NativeGroup::kWorld, builder.home(0, count),
                           builder.input(0, count), ranks > 1);
   }
-  if (reduces(goal.kind)) return append_sums(builder, goal, ranks);
-  if (is_to_all(goal.kind)) return append_copies(builder, goal, ranks);
-  append_exchange(builder, goal, ranks);
+  if (reduces(spec.kind)) return append_sums(builder, spec, ranks);
+  if (is_to_all(spec.kind)) return append_copies(builder, spec, ranks);
+  append_exchange(builder, spec, ranks);
 }
 
 /// The share of the bytes of all parts that the busiest of `places` (ranks or nodes) sends or
 /// receives.
-double busiest_share(GoalKind kind, double places) {
-  if (kind == GoalKind::kAllReduce) return 2 * (places - 1) / places;
+double busiest_share(CollectiveKind kind, double places) {
+  if (kind == CollectiveKind::kAllReduce) return 2 * (places - 1) / places;
   if (has_pairs(kind)) return (places - 1) / (places * places);
   if (has_parts(kind)) return (places - 1) / places;
   return places > 1 ? 1 : 0;
 }
 
 /// Number of consecutive messages between nodes: the library sums and copies along rings.
-double hops(GoalKind kind, double nodes) {
+double hops(CollectiveKind kind, double nodes) {
   const bool is_exchange = !reduces(kind) && !is_to_all(kind);
   return is_exchange ? std::min(nodes - 1, 1.0) : nodes - 1;
 }
 
 // The library pipelines inside a call, so a call costs its latencies and the busiest link.
-double predict_us(const HostLinks& links, const GoalSize& size, const CompileOptions& options) {
-  const GoalPrice price(links, size);
+double predict_us(const HostLinks& links, const CollectiveSize& size,
+                  const CompileOptions& options) {
+  const CollectivePrice price(links, size);
   const LinkCosts& costs = links.costs();
   const double nodes = price.nodes();
   if (!options.native_spans_nodes) return std::numeric_limits<double>::infinity();
-  if (size.kind == GoalKind::kAllReduce) {
+  if (size.kind == CollectiveKind::kAllReduce) {
     // As the price of a bucket.
     const auto bytes = static_cast<std::size_t>(size.bytes);
     return CostModel(links.grid(), costs).device_price(find_all_reduce("native"), bytes).us;

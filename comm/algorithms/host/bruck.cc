@@ -2,9 +2,9 @@
 #include <map>
 #include <vector>
 
-#include "comm/algorithms/host/blocks.h"
-#include "comm/algorithms/host/goal_price.h"
-#include "comm/algorithms/host/slice_plan.h"
+#include "comm/algorithms/host/collective_price.h"
+#include "comm/algorithms/host/leader_buffers.h"
+#include "comm/algorithms/host/staged_plan.h"
 #include "comm/algorithms/registry.h"
 
 namespace kolo {
@@ -28,60 +28,61 @@ namespace {
 // Source: Bruck, Ho, Kipnis, Upfal and Weathersby, IEEE TPDS 1997.
 int wrapped(int node, int nodes) { return (node % nodes + nodes) % nodes; }
 
-void append_all_gather(ScheduleBuilder& builder, const Goal& goal, const ProcessGrid& grid) {
-  Blocks blocks(builder, goal, grid);
-  const int nodes = blocks.nodes();
-  const auto node_at = [&](int j) { return wrapped(blocks.node() + j, nodes); };
+void append_all_gather(ScheduleBuilder& builder, const CollectiveSpec& spec,
+                       const ProcessGrid& grid) {
+  LeaderBuffers buffers(builder, spec, grid);
+  const int nodes = buffers.nodes();
+  const auto node_at = [&](int j) { return wrapped(buffers.node() + j, nodes); };
   std::vector<std::size_t> begin{0};  // of each block, starting with this node's
   for (int j = 0; j < nodes; ++j) {
-    begin.push_back(begin.back() + blocks.count(node_at(j), blocks.node()));
+    begin.push_back(begin.back() + buffers.count(node_at(j), buffers.node()));
   }
   const auto run = [&](int first, int last) {
     const std::size_t offset = begin[static_cast<std::size_t>(first)];
-    return blocks.at(offset, begin[static_cast<std::size_t>(last)] - offset);
+    return buffers.at(offset, begin[static_cast<std::size_t>(last)] - offset);
   };
-  blocks.reserve(begin.back());
-  blocks.fill({{blocks.node(), 0}});
-  for (int distance = 1; distance < nodes && blocks.is_head(); distance *= 2) {
+  buffers.reserve(begin.back());
+  buffers.fill({{buffers.node(), 0}});
+  for (int distance = 1; distance < nodes && buffers.is_head(); distance *= 2) {
     const int number = std::min(distance, nodes - distance);
-    builder.send(blocks.head(node_at(-distance)), run(0, number));
-    builder.recv(blocks.head(node_at(distance)), run(distance, distance + number));
+    builder.send(buffers.head(node_at(-distance)), run(0, number));
+    builder.recv(buffers.head(node_at(distance)), run(distance, distance + number));
   }
   std::map<int, std::size_t> places;
   for (int j = 0; j < nodes; ++j) places[node_at(j)] = begin[static_cast<std::size_t>(j)];
-  blocks.deliver(places);
+  buffers.deliver(places);
 }
 
 /// Locations of one node's blocks after each round of an all-to-all.
 class BlockPlaces {
  public:
-  BlockPlaces(const Blocks& blocks, int node) : blocks_(blocks), node_(node) {
-    for (int j = 0; j < blocks.nodes(); ++j) places_.push_back(take(count_before(j, 1)));
+  BlockPlaces(const LeaderBuffers& buffers, int node) : buffers_(buffers), node_(node) {
+    for (int j = 0; j < buffers.nodes(); ++j) places_.push_back(take(count_before(j, 1)));
   }
 
   struct Message {
-    int to = 0, from = 0;        ///< Nodes.
-    std::vector<Extent> blocks;  ///< Their locations before the message, in the order of their
-                                 ///< numbers.
-    Extent sent, received;       ///< Contiguous in the head's memory.
+    int to = 0, from = 0;         ///< Nodes.
+    std::vector<Extent> buffers;  ///< Their locations before the message, in the order of their
+                                  ///< numbers.
+    Extent sent, received;        ///< Contiguous in the head's memory.
   };
 
   /// Performs the round in which blocks go `distance` places; the next round has twice the
   /// distance.
   Message round(int distance) {
-    Message message{.to = wrapped(node_ + distance, blocks_.nodes()),
-                    .from = wrapped(node_ - distance, blocks_.nodes()),
-                    .blocks = {},
+    Message message{.to = wrapped(node_ + distance, buffers_.nodes()),
+                    .from = wrapped(node_ - distance, buffers_.nodes()),
+                    .buffers = {},
                     .sent = {},
                     .received = {}};
-    for (int j = 0; j < blocks_.nodes(); ++j) {
+    for (int j = 0; j < buffers_.nodes(); ++j) {
       if ((j & distance) == 0) continue;
-      message.blocks.push_back(places_[static_cast<std::size_t>(j)]);
-      message.sent.count += message.blocks.back().count;
+      message.buffers.push_back(places_[static_cast<std::size_t>(j)]);
+      message.sent.count += message.buffers.back().count;
     }
     message.sent = take(message.sent.count);
     message.received.offset = used_;
-    for (int j = 0; j < blocks_.nodes(); ++j) {
+    for (int j = 0; j < buffers_.nodes(); ++j) {
       if ((j & distance) == 0) continue;
       places_[static_cast<std::size_t>(j)] = take(count_before(j, 2 * distance));
     }
@@ -98,85 +99,89 @@ class BlockPlaces {
   /// Elements of block j on this node before the round of `distance`: the block has gone the places
   /// of its lower bits.
   std::size_t count_before(int j, int distance) const {
-    const int from = wrapped(node_ - j % distance, blocks_.nodes());
-    return blocks_.count(from, wrapped(from + j, blocks_.nodes()));
+    const int from = wrapped(node_ - j % distance, buffers_.nodes());
+    return buffers_.count(from, wrapped(from + j, buffers_.nodes()));
   }
   Extent take(std::size_t count) {
     used_ += count;
     return {used_ - count, count};
   }
 
-  const Blocks& blocks_;
+  const LeaderBuffers& buffers_;
   int node_;
   std::vector<Extent> places_;
   std::size_t used_ = 0;
 };
 
 /// The memory that the busiest node needs.
-std::size_t memory_of_all(const Blocks& blocks) {
+std::size_t memory_of_all(const LeaderBuffers& buffers) {
   std::size_t most = 0;
-  for (int node = 0; node < blocks.nodes(); ++node) {
-    BlockPlaces blocks_of_node(blocks, node);
-    for (int distance = 1; distance < blocks.nodes(); distance *= 2) blocks_of_node.round(distance);
+  for (int node = 0; node < buffers.nodes(); ++node) {
+    BlockPlaces blocks_of_node(buffers, node);
+    for (int distance = 1; distance < buffers.nodes(); distance *= 2)
+      blocks_of_node.round(distance);
     most = std::max(most, blocks_of_node.used());
   }
   return most;
 }
 
-void append_all_to_all(ScheduleBuilder& builder, const Goal& goal, const ProcessGrid& grid) {
-  Blocks blocks(builder, goal, grid);
-  const int nodes = blocks.nodes();
-  blocks.reserve(memory_of_all(blocks));
-  BlockPlaces block_places(blocks, blocks.node());
+void append_all_to_all(ScheduleBuilder& builder, const CollectiveSpec& spec,
+                       const ProcessGrid& grid) {
+  LeaderBuffers buffers(builder, spec, grid);
+  const int nodes = buffers.nodes();
+  buffers.reserve(memory_of_all(buffers));
+  BlockPlaces block_places(buffers, buffers.node());
   std::map<int, std::size_t> places;
   for (int j = 0; j < nodes; ++j) {
-    places[wrapped(blocks.node() + j, nodes)] = block_places.place(j).offset;
+    places[wrapped(buffers.node() + j, nodes)] = block_places.place(j).offset;
   }
-  blocks.fill(places);
+  buffers.fill(places);
   for (int distance = 1; distance < nodes; distance *= 2) {
     const BlockPlaces::Message message = block_places.round(distance);
-    if (!blocks.is_head()) continue;
+    if (!buffers.is_head()) continue;
     std::size_t next = message.sent.offset;
-    for (const Extent& block : message.blocks) {
-      builder.move(blocks.at(next, block.count), blocks.at(block.offset, block.count));
+    for (const Extent& block : message.buffers) {
+      builder.move(buffers.at(next, block.count), buffers.at(block.offset, block.count));
       next += block.count;
     }
-    builder.send(blocks.head(message.to), blocks.at(message.sent.offset, message.sent.count));
-    builder.recv(blocks.head(message.from),
-                 blocks.at(message.received.offset, message.received.count));
+    builder.send(buffers.head(message.to), buffers.at(message.sent.offset, message.sent.count));
+    builder.recv(buffers.head(message.from),
+                 buffers.at(message.received.offset, message.received.count));
   }
   places.clear();
   for (int j = 0; j < nodes; ++j) {
-    places[wrapped(blocks.node() - j, nodes)] = block_places.place(j).offset;
+    places[wrapped(buffers.node() - j, nodes)] = block_places.place(j).offset;
   }
-  blocks.deliver(places);
+  buffers.deliver(places);
 }
 
 bool serves(const CompileContext& context) {
-  const auto& [goal, layout, grid, options] = context;
-  const bool has_blocks = goal.kind == GoalKind::kAllGather || goal.kind == GoalKind::kAllToAll ||
-                          goal.kind == GoalKind::kReduceScatter;
+  const auto& [spec, layout, grid, options] = context;
+  const bool has_blocks = spec.kind == CollectiveKind::kAllGather ||
+                          spec.kind == CollectiveKind::kAllToAll ||
+                          spec.kind == CollectiveKind::kReduceScatter;
   return layout.is_in_tensors(MemoryKind::kHost) && grid.num_nodes() > 1 && has_blocks;
 }
 
 void append(ScheduleBuilder& builder, const CompileContext& context) {
-  const Goal& goal = context.goal;
-  goal.kind == GoalKind::kAllGather ? append_all_gather(builder, goal, context.grid)
-                                    : append_all_to_all(builder, goal, context.grid);
+  const CollectiveSpec& spec = context.spec;
+  spec.kind == CollectiveKind::kAllGather ? append_all_gather(builder, spec, context.grid)
+                                          : append_all_to_all(builder, spec, context.grid);
 }
 
-double predict_us(const HostLinks& links, const GoalSize& size, const CompileOptions& options) {
-  const GoalPrice price(links, size);
+double predict_us(const HostLinks& links, const CollectiveSize& size,
+                  const CompileOptions& options) {
+  const CollectivePrice price(links, size);
   const double rounds = price.doublings();
   double bytes = price.direct_bytes();
   double held = size.bytes;
-  if (size.kind != GoalKind::kAllGather) {
+  if (size.kind != CollectiveKind::kAllGather) {
     // Half of the blocks move in each round.
     const double all = price.direct_bytes() * price.nodes() / (price.nodes() - 1);
     bytes = rounds * all / 2;
     held = (1 + rounds) * all;
   }
-  Passage one = rounds * links.messages_of_heads(2);
+  StageCost one = rounds * links.messages_of_heads(2);
   one.link_us = one.one_way_us = price.link_us(bytes, false);
   return price.blocks_us(one, held, options);
 }

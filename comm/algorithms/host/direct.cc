@@ -5,31 +5,31 @@
 #include <utility>
 #include <vector>
 
-#include "comm/algorithms/host/goal_price.h"
-#include "comm/algorithms/host/slice_plan.h"
+#include "comm/algorithms/host/collective_price.h"
+#include "comm/algorithms/host/staged_plan.h"
 #include "comm/algorithms/host/sums.h"
 #include "comm/algorithms/registry.h"
 
 namespace kolo {
 namespace {
 
-using SliceNumbers = std::vector<std::optional<std::size_t>>;
+using ChunkNumbers = std::vector<std::optional<std::size_t>>;
 
 /// The addends of each share: all contributions, or the sums of nodes. Each node sends its sums to
 /// the next node first, so that nodes do not all send to the same one.
-std::vector<SliceNumbers> add_up_nodes(Slices& slices, const PieceRound& round,
+std::vector<ChunkNumbers> add_up_nodes(StagedChunks& chunks, const PieceRound& round,
                                        std::span<const std::vector<Addends>> handed) {
   struct NodeSum {
     int distance = 0;
     std::size_t share = 0, index = 0;
   };
-  const ProcessGrid& grid = slices.grid();
+  const ProcessGrid& grid = chunks.grid();
   std::vector<NodeSum> sums;
-  std::vector<SliceNumbers> addends(handed.size());
+  std::vector<ChunkNumbers> addends(handed.size());
   for (std::size_t i = 0; i < handed.size(); ++i) {
     const int adder = round.shares[i].adder;
     if (handed[i].size() == 1 && handed[i].front().adder == adder) {
-      addends[i] = handed[i].front().slices;
+      addends[i] = handed[i].front().chunks;
       continue;
     }
     addends[i].resize(handed[i].size());
@@ -42,7 +42,7 @@ std::vector<SliceNumbers> add_up_nodes(Slices& slices, const PieceRound& round,
   std::ranges::stable_sort(sums, {}, &NodeSum::distance);
   for (const auto& [distance, share, index] : sums) {
     addends[share][index] =
-        sum_of_node(slices, round.pieces[share], handed[share][index], round.shares[share].adder);
+        sum_of_node(chunks, round.pieces[share], handed[share][index], round.shares[share].adder);
   }
   return addends;
 }
@@ -54,23 +54,23 @@ std::vector<SliceNumbers> add_up_nodes(Slices& slices, const PieceRound& round,
 //             contributor's slot -> slot of one receiver in another node -> the others there
 //   summed    contributors' slots -> the receiver
 //             contributors' slots -> a rank of their node -> the receiver
-void append_round(Slices& slices, const PieceRound& round) {
+void append_round(StagedChunks& chunks, const PieceRound& round) {
   for (const Move& move : round.moves) {
     const SumShare& share = round.shares[move.share];
     if (share.sums()) continue;
     if (share.is_put) {
-      put(slices, round.pieces[move.share], move.contributor, share.receivers);
+      put(chunks, round.pieces[move.share], move.contributor, share.receivers);
     } else {
-      spread(slices, {.piece = round.pieces[move.share], .holder = move.contributor},
+      spread(chunks, {.piece = round.pieces[move.share], .holder = move.contributor},
              share.receivers);
     }
   }
-  const auto handed = hand_over(slices, round);
-  auto addends = add_up_nodes(slices, round, handed);
+  const auto handed = hand_over(chunks, round);
+  auto addends = add_up_nodes(chunks, round, handed);
   for (std::size_t i = 0; i < handed.size(); ++i) {
     const SumShare& share = round.shares[i];
     if (!share.sums() || round.pieces[i].count == 0) continue;
-    spread(slices,
+    spread(chunks,
            {.piece = round.pieces[i],
             .holder = share.adder,
             .addends = std::move(addends[i]),
@@ -81,14 +81,14 @@ void append_round(Slices& slices, const PieceRound& round) {
 
 /// The only receiver of a large sum would receive and sum all of it, while other processors and
 /// links are idle. With arenas on one node, shares are summed directly at their destination once a
-/// share is worth an offer. Otherwise a share passes through two slots, and two ranks are faster
+/// share is worth an exposure. Otherwise a share passes through two slots, and two ranks are faster
 /// without shares.
 bool takes_shares(const CompileContext& context) {
-  const auto& [goal, layout, grid, options] = context;
-  if (goal.kind != GoalKind::kReduce) return false;
-  const std::size_t contributors = goal.part(0).contributors.size();
+  const auto& [spec, layout, grid, options] = context;
+  if (spec.kind != CollectiveKind::kReduce) return false;
+  const std::size_t contributors = spec.part(0).contributors.size();
   if (grid.num_nodes() == 1 && layout.in_arenas) {
-    return layout.bytes() >= contributors * least_lent(options.link_costs).mapped;
+    return layout.bytes() >= contributors * least_exposed(options.link_costs).mapped;
   }
   return contributors > 2 && layout.bytes() > slot_bytes(layout.bytes(), options);
 }
@@ -97,7 +97,7 @@ bool takes_shares(const CompileContext& context) {
 /// suffice, and smaller ones are not worth their flags.
 std::size_t most_piece_bytes(const CompileContext& context) {
   constexpr std::size_t kPieces = 16, kLeastBytes = std::size_t{8} << 10;
-  const bool packs_ahead = context.goal.kind == GoalKind::kReduce &&
+  const bool packs_ahead = context.spec.kind == CollectiveKind::kReduce &&
                            context.grid.num_nodes() == 1 && !takes_shares(context);
   return packs_ahead ? std::max(context.layout.bytes() / kPieces, kLeastBytes)
                      : std::numeric_limits<std::size_t>::max();
@@ -106,15 +106,15 @@ std::size_t most_piece_bytes(const CompileContext& context) {
 /// Includes a reduce-scatter of cast elements. Other sums of cast elements would add up the sums of
 /// nodes one by one, and round each time.
 bool serves(const CompileContext& context) {
-  const auto& [goal, layout, grid, options] = context;
-  if (goal.kind == GoalKind::kAllReduce) return false;
-  const bool is_cast = goal.kind == GoalKind::kReduceScatter &&
+  const auto& [spec, layout, grid, options] = context;
+  if (spec.kind == CollectiveKind::kAllReduce) return false;
+  const bool is_cast = spec.kind == CollectiveKind::kReduceScatter &&
                        layout.placement == Placement::kStaged && layout.memory == MemoryKind::kHost;
   return layout.is_in_tensors(MemoryKind::kHost) || is_cast;
 }
 
 void append(ScheduleBuilder& builder, const CompileContext& context) {
-  append_slices(
+  append_staged_chunks(
       builder, context,
       {.append_round = append_round,
        .in_shares = takes_shares(context),
@@ -122,19 +122,20 @@ void append(ScheduleBuilder& builder, const CompileContext& context) {
        .most_piece_bytes = most_piece_bytes(context)});
 }
 
-double predict_us(const HostLinks& links, const GoalSize& size, const CompileOptions& options) {
-  const GoalPrice price(links, size);
+double predict_us(const HostLinks& links, const CollectiveSize& size,
+                  const CompileOptions& options) {
+  const CollectivePrice price(links, size);
   const auto slot = static_cast<double>(slot_bytes(static_cast<std::size_t>(size.bytes), options));
   double bytes = price.direct_bytes();
   double messages = price.direct_messages();
-  if (size.kind == GoalKind::kReduce && size.bytes > slot && price.ranks() > 2) {
+  if (size.kind == CollectiveKind::kReduce && size.bytes > slot && price.ranks() > 2) {
     // Each rank sums a share, and hands it over.
     bytes *= 1 / price.nodes();
     bytes += (price.nodes() - 1) / price.nodes() * size.bytes;
     messages += price.ranks() - price.local();
   }
   const double rounds = std::max(1.0, price.part_bytes() * (messages + 1) / slot);
-  Passage one = price.has_root() ? links.messages_of_root(messages) : links.messages(messages);
+  StageCost one = price.has_root() ? links.messages_of_root(messages) : links.messages(messages);
   one.link_us = one.one_way_us = price.link_us(bytes, !price.is_from_root()) / rounds;
   one.processor_us += price.copies_us() / rounds;
   if (!price.goes_straight()) one.wait_us += price.handed_on_us();

@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/algorithms/host/goal_price.h"
-#include "comm/algorithms/host/slice_plan.h"
+#include "comm/algorithms/host/collective_price.h"
+#include "comm/algorithms/host/staged_plan.h"
 #include "comm/algorithms/host/sums.h"
 #include "comm/algorithms/registry.h"
 
@@ -30,9 +30,9 @@ constexpr double kLossOfRounds = 4;
 //   scatter from 0          0->1                | 0->2                | 0->3
 //
 // Source: pairwise exchange, Thakur, Rabenseifner and Gropp, IJHPCA 2005.
-void append_moves(Slices& slices, const PieceRound& round) {
+void append_moves(StagedChunks& chunks, const PieceRound& round) {
   for (const Move& move : round.moves) {
-    spread(slices, {.piece = round.pieces[move.share], .holder = move.contributor},
+    spread(chunks, {.piece = round.pieces[move.share], .holder = move.contributor},
            round.shares[move.share].receivers);
   }
 }
@@ -43,8 +43,8 @@ void append_moves(Slices& slices, const PieceRound& round) {
 // free.
 //
 //   3 nodes, a < b: what a has for b     0<0 | 1<0 0<1 | 2<0 1<1 0<2 | 2<1 1<2 | 2<2
-void append_sums(Slices& slices, const PieceRound& round) {
-  const ProcessGrid& grid = slices.grid();
+void append_sums(StagedChunks& chunks, const PieceRound& round) {
+  const ProcessGrid& grid = chunks.grid();
   std::vector<std::optional<std::size_t>> sums(round.shares.size());
   for (int turn = 0; turn <= 2 * (grid.num_nodes() - 1); ++turn) {
     for (std::size_t i = 0; i < round.shares.size(); ++i) {
@@ -52,18 +52,18 @@ void append_sums(Slices& slices, const PieceRound& round) {
       const Extent& piece = round.pieces[i];
       const int node = turn - grid.node(share.adder);
       if (piece.count == 0 || node < 0 || node >= grid.num_nodes()) continue;
-      if (!slices.concerns(node) && !slices.concerns(grid.node(share.adder))) continue;
+      if (!chunks.concerns(node) && !chunks.concerns(grid.node(share.adder))) continue;
       const auto next =
-          sum_of_node(slices, piece, hand_over_of_node(slices, share, piece, node), share.adder);
-      Slice sum{.piece = piece, .holder = share.adder, .addends = {sums[i], next}};
+          sum_of_node(chunks, piece, hand_over_of_node(chunks, share, piece, node), share.adder);
+      StagedChunk sum{.piece = piece, .holder = share.adder, .addends = {sums[i], next}};
       if (node == 0) {
         sums[i] = next;
       } else if (node + 1 < grid.num_nodes()) {
         sum.is_addend = true;
-        sums[i] = slices.add(std::move(sum));
+        sums[i] = chunks.add(std::move(sum));
       } else {
         sum.finishes = true;
-        spread(slices, std::move(sum), share.receivers);
+        spread(chunks, std::move(sum), share.receivers);
       }
     }
   }
@@ -77,10 +77,11 @@ std::size_t slots_of_sums(const ProcessGrid& grid) {
 }
 
 bool serves(const CompileContext& context) {
-  const auto& [goal, layout, grid, options] = context;
-  const bool has_pairs = goal.kind == GoalKind::kGather || goal.kind == GoalKind::kScatter ||
-                         goal.kind == GoalKind::kAllToAll ||
-                         (goal.kind == GoalKind::kReduceScatter && !sums_in_one_place(layout));
+  const auto& [spec, layout, grid, options] = context;
+  const bool has_pairs =
+      spec.kind == CollectiveKind::kGather || spec.kind == CollectiveKind::kScatter ||
+      spec.kind == CollectiveKind::kAllToAll ||
+      (spec.kind == CollectiveKind::kReduceScatter && !sums_in_one_place(layout));
   return layout.is_in_tensors(MemoryKind::kHost) && grid.num_nodes() > 1 && has_pairs;
 }
 
@@ -88,19 +89,19 @@ std::size_t piece_bytes(std::size_t bytes, const CompileOptions& options) {
   return std::max<std::size_t>(1, slot_bytes(bytes, options) / kPiecesInSlot);
 }
 
-double predict_sums_us(const HostLinks& links, const GoalSize& size, double piece) {
-  const GoalPrice price(links, size);
+double predict_sums_us(const HostLinks& links, const CollectiveSize& size, double piece) {
+  const CollectivePrice price(links, size);
   const double pieces = std::max(1.0, price.part_bytes() / std::max(piece, 1.0));
   const double bytes = price.local() * price.part_bytes() / pieces;
   // The last node sends nothing in the first node's turns, nor the first in the last node's.
   const double turns = (price.nodes() - 1) * (pieces + 1);
-  Passage one = links.messages(2);
+  StageCost one = links.messages(2);
   one.link_us = one.one_way_us = price.link_us(bytes, true);
   one.processor_us += price.copies_us() / turns + links.memory().own_us(2 * bytes);
   return price.rounds_us(one, turns);
 }
 
-std::size_t best_sum_piece(const HostLinks& links, const GoalSize& size,
+std::size_t best_sum_piece(const HostLinks& links, const CollectiveSize& size,
                            const CompileOptions& options) {
   return best_piece(
       slot_bytes(static_cast<std::size_t>(size.bytes), options) / slots_of_sums(links.grid()),
@@ -108,37 +109,38 @@ std::size_t best_sum_piece(const HostLinks& links, const GoalSize& size,
 }
 
 void append(ScheduleBuilder& builder, const CompileContext& context) {
-  if (context.goal.kind == GoalKind::kReduceScatter) {
-    const GoalSize size = size_of(context);
+  if (context.spec.kind == CollectiveKind::kReduceScatter) {
+    const CollectiveSize size = size_of(context);
     const HostLinks links(context.grid, context.options.link_costs, size.bytes);
-    return append_slices(builder, context,
-                         {.append_round = append_sums,
-                          .slots_in_turns = slots_of_sums(context.grid),
-                          .most_piece_bytes = best_sum_piece(links, size, context.options)});
+    return append_staged_chunks(builder, context,
+                                {.append_round = append_sums,
+                                 .slots_in_turns = slots_of_sums(context.grid),
+                                 .most_piece_bytes = best_sum_piece(links, size, context.options)});
   }
-  append_slices(builder, context,
-                {.append_round = append_moves,
-                 .by_distance = true,
-                 .slots_in_turns = kSlotsOfMoves,
-                 .most_piece_bytes = piece_bytes(context.layout.bytes(), context.options)});
+  append_staged_chunks(builder, context,
+                       {.append_round = append_moves,
+                        .by_distance = true,
+                        .slots_in_turns = kSlotsOfMoves,
+                        .most_piece_bytes = piece_bytes(context.layout.bytes(), context.options)});
 }
 
-double predict_us(const HostLinks& links, const GoalSize& size, const CompileOptions& options) {
-  if (size.kind == GoalKind::kReduceScatter) {
+double predict_us(const HostLinks& links, const CollectiveSize& size,
+                  const CompileOptions& options) {
+  if (size.kind == CollectiveKind::kReduceScatter) {
     const auto piece = static_cast<double>(best_sum_piece(links, size, options));
     return predict_sums_us(links, size, piece);
   }
-  const GoalPrice price(links, size);
+  const CollectivePrice price(links, size);
   const auto piece =
       static_cast<double>(piece_bytes(static_cast<std::size_t>(size.bytes), options));
   const double pairs = price.ranks() - price.local();
   const double rounds = pairs * std::max(1.0, price.part_bytes() / piece);
-  Passage one = links.messages(price.direct_messages() / pairs);
+  StageCost one = links.messages(price.direct_messages() / pairs);
   // A root handles one half of each message; the first or last rank waits for the other half.
   if (price.has_root()) one.wait_us += links.costs().network.message_us;
   const double bytes = price.direct_bytes();
   double link_us = price.link_us(bytes, false);
-  if (size.kind == GoalKind::kAllToAll) {
+  if (size.kind == CollectiveKind::kAllToAll) {
     link_us += kLossOfRounds * (price.link_us(bytes, true) - price.link_us(bytes, false));
   }
   one.link_us = one.one_way_us = link_us / rounds;

@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/algorithms/host/goal_price.h"
-#include "comm/algorithms/host/slice_plan.h"
+#include "comm/algorithms/host/collective_price.h"
+#include "comm/algorithms/host/staged_plan.h"
 #include "comm/algorithms/host/sums.h"
 #include "comm/algorithms/registry.h"
 
@@ -21,16 +21,16 @@ namespace {
 // Source: all-gather as in Thakur, Rabenseifner and Gropp, IJHPCA 2005; broadcast as the pipelined
 // chain of Traeff and Ripke, JPDC 2008: each link carries the bytes once, which a scatter and an
 // all-gather do not reach.
-std::vector<Slice> chain(const Slices& slices, const Extent& piece, const Move& move,
-                         const RankRange& receivers) {
-  const ProcessGrid& grid = slices.grid();
+std::vector<StagedChunk> chain(const StagedChunks& chunks, const Extent& piece, const Move& move,
+                               const RankRange& receivers) {
+  const ProcessGrid& grid = chunks.grid();
   const int own = grid.node(move.contributor);
-  std::vector<Slice> links{{.piece = piece,
-                            .holder = move.contributor,
-                            .readers = others_of(grid, own, receivers, move.contributor),
-                            .to_readers = true,
-                            .to_holder = receivers.contains(move.contributor)}};
-  const auto append = [&](int, Slice::Ranks members) {
+  std::vector<StagedChunk> links{{.piece = piece,
+                                  .holder = move.contributor,
+                                  .readers = others_of(grid, own, receivers, move.contributor),
+                                  .to_readers = true,
+                                  .to_holder = receivers.contains(move.contributor)}};
+  const auto append = [&](int, StagedChunk::Ranks members) {
     links.push_back(relay(piece, move.contributor, links.back().holder, std::move(members)));
     links[links.size() - 2].recipients = {links.back().holder};
   };
@@ -38,67 +38,67 @@ std::vector<Slice> chain(const Slices& slices, const Extent& piece, const Move& 
   return links;
 }
 
-void append_moves(Slices& slices, const PieceRound& round) {
+void append_moves(StagedChunks& chunks, const PieceRound& round) {
   struct Hop {
     std::size_t number = 0;
-    Slice slice;
+    StagedChunk chunk;
   };
-  std::vector<Hop> hops;  // of kept slices
+  std::vector<Hop> hops;  // of kept chunks
   for (const Move& move : round.moves) {
     const SumShare& share = round.shares[move.share];
     if (share.sums()) continue;
-    std::vector<Slice> links = chain(slices, round.pieces[move.share], move, share.receivers);
+    std::vector<StagedChunk> links = chain(chunks, round.pieces[move.share], move, share.receivers);
     for (std::size_t number = 0; number < links.size(); ++number) {
-      if (slices.keeps(links[number].holder)) {
+      if (chunks.keeps(links[number].holder)) {
         hops.push_back({number, std::move(links[number])});
       } else {
-        slices.add(std::move(links[number]));
+        chunks.add(std::move(links[number]));
       }
     }
   }
   // Hop by hop: a node first forwards the piece that it received first.
   std::ranges::stable_sort(hops, {}, &Hop::number);
-  for (Hop& hop : hops) slices.add(std::move(hop.slice));
+  for (Hop& hop : hops) chunks.add(std::move(hop.chunk));
 }
 
-void append_sum(Slices& slices, const SumShare& share, const Extent& piece) {
+void append_sum(StagedChunks& chunks, const SumShare& share, const Extent& piece) {
   std::vector<Addends> nodes;
-  for (int node = 0; node < slices.grid().num_nodes(); ++node) {
-    if (members_of(slices.grid(), node, share.contributors).empty()) continue;
-    nodes.push_back(hand_over_of_node(slices, share, piece, node));
+  for (int node = 0; node < chunks.grid().num_nodes(); ++node) {
+    if (members_of(chunks.grid(), node, share.contributors).empty()) continue;
+    nodes.push_back(hand_over_of_node(chunks, share, piece, node));
   }
-  Slice sum{.piece = piece, .holder = nodes.back().adder, .finishes = true};
-  if (nodes.size() == 1) sum.addends = nodes.front().slices;
+  StagedChunk sum{.piece = piece, .holder = nodes.back().adder, .finishes = true};
+  if (nodes.size() == 1) sum.addends = nodes.front().chunks;
   for (std::size_t i = 1; i < nodes.size(); ++i) {
     const int here = nodes[i].adder;
-    if (i == 1) sum.addends = {sum_of_node(slices, piece, nodes[0], here)};
-    sum.addends.push_back(sum_of_node(slices, piece, nodes[i], here));
+    if (i == 1) sum.addends = {sum_of_node(chunks, piece, nodes[0], here)};
+    sum.addends.push_back(sum_of_node(chunks, piece, nodes[i], here));
     if (i + 1 == nodes.size()) break;
-    slices.add({.piece = piece,
+    chunks.add({.piece = piece,
                 .holder = here,
                 .addends = std::exchange(sum.addends, {}),
                 .recipients = {nodes[i + 1].adder}});
-    sum.addends = {slices.add({.piece = piece, .holder = nodes[i + 1].adder, .sender = here})};
+    sum.addends = {chunks.add({.piece = piece, .holder = nodes[i + 1].adder, .sender = here})};
   }
-  spread(slices, std::move(sum), share.receivers);
+  spread(chunks, std::move(sum), share.receivers);
 }
 
-void append_round(Slices& slices, const PieceRound& round) {
-  append_moves(slices, round);
+void append_round(StagedChunks& chunks, const PieceRound& round) {
+  append_moves(chunks, round);
   for (std::size_t i = 0; i < round.shares.size(); ++i) {
     const bool is_summed = round.shares[i].sums() && round.pieces[i].count > 0;
-    if (is_summed) append_sum(slices, round.shares[i], round.pieces[i]);
+    if (is_summed) append_sum(chunks, round.shares[i], round.pieces[i]);
   }
 }
 
-double predict_us(const HostLinks& links, const GoalSize& size, double piece) {
-  const GoalPrice price(links, size);
+double predict_us(const HostLinks& links, const CollectiveSize& size, double piece) {
+  const CollectivePrice price(links, size);
   const double rounds = std::max(1.0, price.part_bytes() / std::max(piece, 1.0));
   const double bytes = price.part_bytes() / rounds;
-  const bool gathers = size.kind == GoalKind::kAllGather;
+  const bool gathers = size.kind == CollectiveKind::kAllGather;
   // The root of a sum is rarely the last node of the ring.
-  const double hops = price.nodes() - (size.kind == GoalKind::kReduce ? 0 : 1);
-  Passage one = gathers ? hops * links.messages(2) : hops * links.message_pair(1);
+  const double hops = price.nodes() - (size.kind == CollectiveKind::kReduce ? 0 : 1);
+  StageCost one = gathers ? hops * links.messages(2) : hops * links.message_pair(1);
   one.link_us = hops * links.link_us(bytes * (gathers ? price.local() : 1));
   one.one_way_us = gathers ? one.link_us : one.link_us / hops;
   if (!gathers) {  // One hop after the other, overlapping with hops of later pieces.
@@ -111,28 +111,29 @@ double predict_us(const HostLinks& links, const GoalSize& size, double piece) {
   return price.rounds_us(one, rounds);
 }
 
-std::size_t ring_piece(const HostLinks& links, const GoalSize& size,
+std::size_t ring_piece(const HostLinks& links, const CollectiveSize& size,
                        const CompileOptions& options) {
   return best_piece(slot_bytes(static_cast<std::size_t>(size.bytes), options), size.bytes,
                     [&](double piece) { return predict_us(links, size, piece); });
 }
 
 bool serves(const CompileContext& context) {
-  const auto& [goal, layout, grid, options] = context;
-  const bool moves = goal.kind == GoalKind::kAllGather || goal.kind == GoalKind::kBroadcast;
-  const bool sums = goal.kind == GoalKind::kReduce && !sums_in_one_place(layout);
+  const auto& [spec, layout, grid, options] = context;
+  const bool moves =
+      spec.kind == CollectiveKind::kAllGather || spec.kind == CollectiveKind::kBroadcast;
+  const bool sums = spec.kind == CollectiveKind::kReduce && !sums_in_one_place(layout);
   return layout.is_in_tensors(MemoryKind::kHost) && grid.num_nodes() > 1 && (moves || sums);
 }
 
 void append(ScheduleBuilder& builder, const CompileContext& context) {
-  const GoalSize size = size_of(context);
+  const CollectiveSize size = size_of(context);
   const HostLinks links(context.grid, context.options.link_costs, size.bytes);
-  append_slices(
+  append_staged_chunks(
       builder, context,
       {.append_round = append_round, .most_piece_bytes = ring_piece(links, size, context.options)});
 }
 
-double predict_best_us(const HostLinks& links, const GoalSize& size,
+double predict_best_us(const HostLinks& links, const CollectiveSize& size,
                        const CompileOptions& options) {
   return predict_us(links, size, static_cast<double>(ring_piece(links, size, options)));
 }

@@ -2,8 +2,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/algorithms/host/goal_price.h"
-#include "comm/algorithms/host/slice_plan.h"
+#include "comm/algorithms/host/collective_price.h"
+#include "comm/algorithms/host/staged_plan.h"
 #include "comm/algorithms/registry.h"
 
 namespace kolo {
@@ -23,8 +23,8 @@ constexpr double kPacketBytes = 512;
 //
 // Source: van de Geijn's scatter and all-gather, as in Thakur, Rabenseifner and Gropp, IJHPCA 2005;
 // here pieces follow each other, and shares go straight from node to node.
-void append_round(Slices& slices, const PieceRound& round) {
-  const ProcessGrid& grid = slices.grid();
+void append_round(StagedChunks& chunks, const PieceRound& round) {
+  const ProcessGrid& grid = chunks.grid();
   for (const Move& move : round.moves) {
     const SumShare& share = round.shares[move.share];
     const Extent& piece = round.pieces[move.share];
@@ -34,44 +34,44 @@ void append_round(Slices& slices, const PieceRound& round) {
     const auto others = [&](int node) {
       return others_of(grid, node, share.receivers, move.contributor);
     };
-    Slice sent{.piece = piece,
-               .holder = move.contributor,
-               .readers = others(own),
-               .to_readers = true,
-               .to_holder = share.receives(move.contributor)};
+    StagedChunk sent{.piece = piece,
+                     .holder = move.contributor,
+                     .readers = others(own),
+                     .to_readers = true,
+                     .to_holder = share.receives(move.contributor)};
     if (first == own) {
-      slices.add(std::move(sent));
+      chunks.add(std::move(sent));
       continue;
     }
-    Slice arrived = relay(piece, number, move.contributor, others(first));
+    StagedChunk arrived = relay(piece, number, move.contributor, others(first));
     sent.recipients = {arrived.holder};
-    std::vector<Slice> relayed;
-    const auto pass_on = [&](int node, Slice::Ranks members) {
+    std::vector<StagedChunk> relayed;
+    const auto pass_on = [&](int node, StagedChunk::Ranks members) {
       if (node == own) return;
       relayed.push_back(relay(piece, number, arrived.holder, std::move(members)));
       arrived.recipients.push_back(relayed.back().holder);
     };
     for_each_other_node(grid, first, share.receivers, move.contributor, pass_on);
-    slices.add(std::move(sent));
-    slices.add(std::move(arrived));
-    for (Slice& each : relayed) slices.add(std::move(each));
+    chunks.add(std::move(sent));
+    chunks.add(std::move(arrived));
+    for (StagedChunk& each : relayed) chunks.add(std::move(each));
   }
 }
 
 bool serves(const CompileContext& context) {
-  const auto& [goal, layout, grid, options] = context;
+  const auto& [spec, layout, grid, options] = context;
   return layout.is_in_tensors(MemoryKind::kHost) && grid.num_nodes() > 2 &&
-         goal.kind == GoalKind::kBroadcast;
+         spec.kind == CollectiveKind::kBroadcast;
 }
 
 /// `piece`: bytes of a share that move in one round.
-double predict_us(const HostLinks& links, const GoalSize& size, double piece) {
-  const GoalPrice price(links, size);
+double predict_us(const HostLinks& links, const CollectiveSize& size, double piece) {
+  const CollectivePrice price(links, size);
   const double others = price.nodes() - 1;
   const double share = std::max(size.bytes / others, kPacketBytes);
   const double rounds = std::max(1.0, share / std::max(piece, 1.0));
   // A node receives one share, and exchanges shares with all nodes except itself and the root.
-  Passage one = links.messages(1 + 2 * (others - 1));
+  StageCost one = links.messages(1 + 2 * (others - 1));
   one.wait_us += links.costs().network.latency_us;
   one.one_way_us = price.link_us(others * share / rounds, true);
   one.link_us = one.one_way_us * (1 + (others - 1) / others);
@@ -80,7 +80,7 @@ double predict_us(const HostLinks& links, const GoalSize& size, double piece) {
   return price.rounds_us(one, rounds);
 }
 
-std::size_t best_share_piece(const HostLinks& links, const GoalSize& size,
+std::size_t best_share_piece(const HostLinks& links, const CollectiveSize& size,
                              const CompileOptions& options) {
   const auto shares = static_cast<std::size_t>(links.grid().num_nodes() - 1);
   const std::size_t slot = slot_bytes(static_cast<std::size_t>(size.bytes), options);
@@ -89,15 +89,15 @@ std::size_t best_share_piece(const HostLinks& links, const GoalSize& size,
 }
 
 void append(ScheduleBuilder& builder, const CompileContext& context) {
-  const GoalSize size = size_of(context);
+  const CollectiveSize size = size_of(context);
   const HostLinks links(context.grid, context.options.link_costs, size.bytes);
-  append_slices(builder, context,
-                {.append_round = append_round,
-                 .in_shares = true,
-                 .most_piece_bytes = best_share_piece(links, size, context.options)});
+  append_staged_chunks(builder, context,
+                       {.append_round = append_round,
+                        .in_shares = true,
+                        .most_piece_bytes = best_share_piece(links, size, context.options)});
 }
 
-double predict_best_us(const HostLinks& links, const GoalSize& size,
+double predict_best_us(const HostLinks& links, const CollectiveSize& size,
                        const CompileOptions& options) {
   const auto piece = static_cast<double>(best_share_piece(links, size, options));
   return predict_us(links, size, piece);

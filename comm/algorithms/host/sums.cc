@@ -11,38 +11,38 @@ namespace {
 
 /// The rank that sums the contributions of the ranks of `node` to the share: the share's adder, or
 /// on another node one of the contributors. Before: some rank of the node contributes.
-int adder_of_node(const Slices& slices, const SumShare& share, int node) {
-  const ProcessGrid& grid = slices.grid();
-  if (sums_in_one_place(slices.layout()) || node == grid.node(share.adder)) return share.adder;
+int adder_of_node(const StagedChunks& chunks, const SumShare& share, int node) {
+  const ProcessGrid& grid = chunks.grid();
+  if (sums_in_one_place(chunks.layout()) || node == grid.node(share.adder)) return share.adder;
   const std::span<const int> peers = members_of(grid, node, share.contributors);
   return peers[static_cast<std::size_t>(share.adder) % peers.size()];
 }
 
 /// Hands the contribution of `from` to `to` for summing.
-std::size_t hand_over(Slices& slices, const Extent& piece, int from, int to) {
-  const bool is_near = slices.grid().same_node(from, to);
-  std::size_t handed = slices.kept().size();
-  if (!slices.keeps(from)) {
-    slices.count(piece, from);
+std::size_t hand_over(StagedChunks& chunks, const Extent& piece, int from, int to) {
+  const bool is_near = chunks.grid().same_node(from, to);
+  std::size_t handed = chunks.kept().size();
+  if (!chunks.keeps(from)) {
+    chunks.count(piece, from);
   } else if (is_near) {
-    handed = slices.add({.piece = piece, .holder = from, .readers = {to}});
+    handed = chunks.add({.piece = piece, .holder = from, .readers = {to}});
   } else {
-    slices.add({.piece = piece, .holder = from, .recipients = {to}});
+    chunks.add({.piece = piece, .holder = from, .recipients = {to}});
   }
   if (is_near) return handed;
-  if (slices.keeps(to)) return slices.add({.piece = piece, .holder = to, .sender = from});
-  slices.count(piece, to);
-  return slices.kept().size();
+  if (chunks.keeps(to)) return chunks.add({.piece = piece, .holder = to, .sender = from});
+  chunks.count(piece, to);
+  return chunks.kept().size();
 }
 
-/// A contribution, and its slice unless it stays where it is.
+/// A contribution, and its chunk unless it stays where it is.
 struct Handed {
   std::size_t share = 0;
   int group = 0;  ///< Contributions summed by one rank form a group: their node, if nodes make
                   ///< sums.
   int contributor = 0;
   int adder = 0;
-  std::optional<std::size_t> slice = {};
+  std::optional<std::size_t> chunk = {};
 };
 
 }  // namespace
@@ -53,19 +53,19 @@ bool sums_in_one_place(const BucketLayout& layout) {
   return !is_cast && layout.rounds();
 }
 
-std::vector<std::vector<Addends>> hand_over(Slices& slices, const PieceRound& round) {
-  const bool is_one_group = sums_in_one_place(slices.layout());
+std::vector<std::vector<Addends>> hand_over(StagedChunks& chunks, const PieceRound& round) {
+  const bool is_one_group = sums_in_one_place(chunks.layout());
   std::vector<Handed> all;
   for (const Move& move : round.moves) {
     const SumShare& share = round.shares[move.share];
     if (!share.sums()) continue;
-    const int node = slices.grid().node(move.contributor);
+    const int node = chunks.grid().node(move.contributor);
     Handed next{.share = move.share,
                 .group = is_one_group ? 0 : node,
                 .contributor = move.contributor,
-                .adder = adder_of_node(slices, share, node)};
+                .adder = adder_of_node(chunks, share, node)};
     if (next.adder != move.contributor) {
-      next.slice = hand_over(slices, round.pieces[move.share], move.contributor, next.adder);
+      next.chunk = hand_over(chunks, round.pieces[move.share], move.contributor, next.adder);
     }
     all.push_back(next);
   }
@@ -76,36 +76,37 @@ std::vector<std::vector<Addends>> hand_over(Slices& slices, const PieceRound& ro
   for (const Handed& each : all) {
     std::vector<Addends>& groups = result[each.share];
     if (groups.empty() || groups.back().adder != each.adder) {
-      groups.push_back({.adder = each.adder, .slices = {}});
+      groups.push_back({.adder = each.adder, .chunks = {}});
     }
-    groups.back().slices.push_back(each.slice);
+    groups.back().chunks.push_back(each.chunk);
   }
   return result;
 }
 
-Addends hand_over_of_node(Slices& slices, const SumShare& share, const Extent& piece, int node) {
-  Addends addends{.adder = adder_of_node(slices, share, node), .slices = {}};
-  for (const int contributor : members_of(slices.grid(), node, share.contributors)) {
-    addends.slices.push_back(
+Addends hand_over_of_node(StagedChunks& chunks, const SumShare& share, const Extent& piece,
+                          int node) {
+  Addends addends{.adder = adder_of_node(chunks, share, node), .chunks = {}};
+  for (const int contributor : members_of(chunks.grid(), node, share.contributors)) {
+    addends.chunks.push_back(
         contributor == addends.adder
             ? std::nullopt
-            : std::make_optional(hand_over(slices, piece, contributor, addends.adder)));
+            : std::make_optional(hand_over(chunks, piece, contributor, addends.adder)));
   }
   return addends;
 }
 
-std::optional<std::size_t> sum_of_node(Slices& slices, const Extent& piece, const Addends& addends,
-                                       int recipient) {
-  const bool is_one = addends.slices.size() == 1;
+std::optional<std::size_t> sum_of_node(StagedChunks& chunks, const Extent& piece,
+                                       const Addends& addends, int recipient) {
+  const bool is_one = addends.chunks.size() == 1;
   if (recipient == addends.adder) {
-    if (is_one) return addends.slices.front();
-    return slices.add(
-        {.piece = piece, .holder = addends.adder, .addends = addends.slices, .is_addend = true});
+    if (is_one) return addends.chunks.front();
+    return chunks.add(
+        {.piece = piece, .holder = addends.adder, .addends = addends.chunks, .is_addend = true});
   }
-  Slice sum{.piece = piece, .holder = addends.adder, .recipients = {recipient}};
-  if (!is_one) sum.addends = addends.slices;
-  slices.add(std::move(sum));
-  return slices.add({.piece = piece, .holder = recipient, .sender = addends.adder});
+  StagedChunk sum{.piece = piece, .holder = addends.adder, .recipients = {recipient}};
+  if (!is_one) sum.addends = addends.chunks;
+  chunks.add(std::move(sum));
+  return chunks.add({.piece = piece, .holder = recipient, .sender = addends.adder});
 }
 
 }  // namespace kolo

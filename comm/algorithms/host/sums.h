@@ -4,16 +4,16 @@
 #include <optional>
 #include <vector>
 
-#include "comm/algorithms/host/slice_plan.h"
+#include "comm/algorithms/host/staged_plan.h"
 
 namespace kolo {
 
-/// Contributions to a piece at the rank that sums them, in rank order: slices handed over by other
+/// Contributions to a piece at the rank that sums them, in rank order: chunks handed over by other
 /// ranks, or an empty entry for its own contribution. They come from one node or, where sums are
 /// made in one place, from all nodes.
 struct Addends {
   int adder = 0;
-  std::vector<std::optional<std::size_t>> slices;
+  std::vector<std::optional<std::size_t>> chunks;
 };
 
 /// Whether each sum is made at one rank because partial sums would be rounded. Sums of cast
@@ -23,15 +23,16 @@ bool sums_in_one_place(const BucketLayout& layout);
 
 /// Hands the contributions in the round's moves to the ranks that sum them. Returns the addends by
 /// share, in the order in which they are summed.
-std::vector<std::vector<Addends>> hand_over(Slices& slices, const PieceRound& round);
+std::vector<std::vector<Addends>> hand_over(StagedChunks& chunks, const PieceRound& round);
 
 /// Hands one node's contributions to a piece of a share to the rank that sums them. Before: the
 /// node has contributions, and sums are not made in one place.
-Addends hand_over_of_node(Slices& slices, const SumShare& share, const Extent& piece, int node);
+Addends hand_over_of_node(StagedChunks& chunks, const SumShare& share, const Extent& piece,
+                          int node);
 
 /// Sums a node's contributions and hands the result to `recipient` as an addend. A single
 /// contribution is passed on as it is.
-std::optional<std::size_t> sum_of_node(Slices& slices, const Extent& piece, const Addends& addends,
-                                       int recipient);
+std::optional<std::size_t> sum_of_node(StagedChunks& chunks, const Extent& piece,
+                                       const Addends& addends, int recipient);
 
 }  // namespace kolo

@@ -25,8 +25,8 @@ constexpr int kMostRanks = 12;
 /// Compiles on all ranks and verifies.
 void expect_correct(const ProcessGrid& grid, const BucketLayout& layout,
                     const CompileOptions& options, const std::string& what) {
-  const auto wrong =
-      verify(test::compile_all(grid, layout, options), grid, Goal::all_reduce(grid.world_size()));
+  const auto wrong = verify(test::compile_all(grid, layout, options), grid,
+                            CollectiveSpec::all_reduce(grid.world_size()));
   ASSERT_EQ(wrong, std::nullopt) << what << " count " << layout.count << ": " << *wrong;
 }
 
@@ -186,7 +186,7 @@ TEST(Eager, IsWhatANodeSharesOrIsSmall) {
   const CompileOptions options{.eager_bytes = 4096};
   const auto is_eager = [&](const ProcessGrid& grid, std::size_t count) {
     const bool eager = test::compile_all_reduce(0, {.count = count}, grid, options).eager;
-    const Goal broadcast = Goal::broadcast(1, grid.world_size(), count);
+    const CollectiveSpec broadcast = CollectiveSpec::broadcast(1, grid.world_size(), count);
     EXPECT_EQ(compile(0, broadcast, {.count = count}, grid, options).eager, eager);
     return eager;
   };

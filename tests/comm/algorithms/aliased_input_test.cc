@@ -45,20 +45,21 @@ TEST(AliasedInput, IsRightAsOutOfPlaceByEveryAlgorithm) {
       for (const std::size_t count : {std::size_t{1}, std::size_t{331}}) {
         // Buckets in one piece, and in chunks that each go through a slot.
         for (const std::size_t slot : {std::size_t{256}, std::size_t{1} << 20}) {
-          for (const Goal& goal :
-               {Goal::all_reduce(ranks, count), Goal::reduce(ranks - 1, ranks, count * size),
-                Goal::reduce_scatter(std::vector<std::size_t>(size, count))}) {
-            const BucketLayout layout = apart(goal.count());
+          for (const CollectiveSpec& spec :
+               {CollectiveSpec::all_reduce(ranks, count),
+                CollectiveSpec::reduce(ranks - 1, ranks, count * size),
+                CollectiveSpec::reduce_scatter(std::vector<std::size_t>(size, count))}) {
+            const BucketLayout layout = apart(spec.count());
             for (const Algorithm* algorithm : all_algorithms()) {
               const CompileOptions options{
                   .chunk_bytes = slot, .slot_bytes = slot, .cached_slot_bytes = slot};
-              const CompileContext context{goal, layout, grid, options};
+              const CompileContext context{spec, layout, grid, options};
               if (!algorithm->serves(context)) continue;
               std::vector<Schedule> schedules;
               for (int rank = 0; rank < ranks; ++rank) {
                 schedules.push_back(compile(rank, *algorithm, context));
               }
-              const auto wrong = verify(aliased(std::move(schedules)), grid, goal);
+              const auto wrong = verify(aliased(std::move(schedules)), grid, spec);
               EXPECT_EQ(wrong, std::nullopt)
                   << algorithm->name() << " on " << test::shape_text(sizes) << ", " << count;
             }

@@ -51,9 +51,9 @@ double predict_us(const CostModel& model, const std::string& algorithm, const Ho
 
 const AllReduce& choice(const ProcessGrid& grid, const LinkCosts& costs,
                         const BucketLayout& layout) {
-  const Goal goal = Goal::all_reduce(grid.world_size());
+  const CollectiveSpec spec = CollectiveSpec::all_reduce(grid.world_size());
   const CompileOptions options{.link_costs = costs};
-  return find_all_reduce(choose({goal, layout, grid, options}).algorithm->name());
+  return find_all_reduce(choose({spec, layout, grid, options}).algorithm->name());
 }
 
 BucketLayout layout_of(std::size_t bytes, DType dtype = DType::kFloat32,
@@ -377,13 +377,13 @@ TEST(CostModel, FusionSizeGrowsWithWhatABucketCosts) {
 TEST(CostModel, BucketsInDeviceMemoryLeaveLittleToDoAtTheEnd) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({4, 4, 4, 4});
   const LinkCosts costs = parse_link_costs("network_bytes_per_us=1250");
-  const Goal goal = Goal::all_reduce(grid.world_size());
+  const CollectiveSpec spec = CollectiveSpec::all_reduce(grid.world_size());
   const std::size_t all = 100 * kMiB;
   const std::size_t chosen = fusion_bytes(grid, costs, all, MemoryKind::kDevice);
   const auto left_us = [&](std::size_t bytes) {
     const BucketLayout layout{.count = bytes / 4, .memory = MemoryKind::kDevice};
     const CompileOptions options{.link_costs = costs};
-    return choose({goal, layout, grid, options}).price.us;
+    return choose({spec, layout, grid, options}).price.us;
   };
   EXPECT_LT(left_us(chosen), left_us(all) / 4);
   LinkCosts costly;

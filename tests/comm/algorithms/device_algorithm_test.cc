@@ -30,8 +30,9 @@ BucketLayout device_layout(const ProcessGrid& grid, std::size_t units) {
 }
 
 void expect_correct(const std::vector<Schedule>& schedules, const ProcessGrid& grid,
-                    const Goal& goal, const CompileOptions& options, const std::string& what) {
-  const auto wrong = verify(schedules, grid, goal,
+                    const CollectiveSpec& spec, const CompileOptions& options,
+                    const std::string& what) {
+  const auto wrong = verify(schedules, grid, spec,
                             {.network_takes_device_memory = options.network_takes_device_memory});
   ASSERT_EQ(wrong, std::nullopt) << what << ": " << *wrong;
   for (const Schedule& schedule : schedules) {
@@ -77,8 +78,8 @@ TEST_P(DeviceAlgorithmShapes, SumEveryElementOnce) {
             .algorithm = GetParam(),
             .device_chunk_bytes = unit_bytes,
             .staging_bytes = std::max(6 * kWireAlignment, is_one_of_many ? unit_bytes / 2 : 0)};
-        expect_correct(compile_all(grid, layout, options), grid, Goal::all_reduce(ranks), options,
-                       test::shape_text(sizes));
+        expect_correct(compile_all(grid, layout, options), grid, CollectiveSpec::all_reduce(ranks),
+                       options, test::shape_text(sizes));
       }
     });
   }
@@ -94,7 +95,7 @@ TEST_P(DeviceAlgorithmShapes, WorkOnNodesOutOfOrderAndWithoutStaging) {
                                    .network_takes_device_memory = is_direct};
       for (const std::size_t units : {std::size_t{0}, std::size_t{2}}) {
         expect_correct(compile_all(grid, device_layout(grid, units), options), grid,
-                       Goal::all_reduce(grid.world_size()), options, GetParam());
+                       CollectiveSpec::all_reduce(grid.world_size()), options, GetParam());
       }
     }
   }
@@ -124,8 +125,9 @@ TEST(DeviceAlgorithms, SumEveryElementOnceForAnySizes) {
     const CompileOptions options{.algorithm = algorithms[below(algorithms.size())],
                                  .device_chunk_bytes = below(6 * padding * size_of(dtype)),
                                  .staging_bytes = 2 * kWireAlignment + below(20 * kWireAlignment)};
-    expect_correct(compile_all(grid, layout, options), grid, Goal::all_reduce(grid.world_size()),
-                   options, std::string(options.algorithm.names_for(GoalKind::kAllReduce).front()));
+    expect_correct(compile_all(grid, layout, options), grid,
+                   CollectiveSpec::all_reduce(grid.world_size()), options,
+                   std::string(options.algorithm.names_for(CollectiveKind::kAllReduce).front()));
   }
 }
 

@@ -9,7 +9,7 @@
 
 #include "comm/algorithms/all_reduce/cost_model.h"
 #include "comm/algorithms/compile.h"
-#include "comm/schedule/goal.h"
+#include "comm/schedule/collective_spec.h"
 
 namespace kolo {
 namespace {
@@ -43,18 +43,18 @@ double ring_us(const CostModel& model, std::size_t bytes,
 
 Choice chosen(const ProcessGrid& grid, std::size_t bytes, const CompileOptions& options = {},
               DType dtype = DType::kFloat32) {
-  const Goal goal = Goal::all_reduce(grid.world_size());
+  const CollectiveSpec spec = CollectiveSpec::all_reduce(grid.world_size());
   const BucketLayout layout{
       .count = bytes / size_of(dtype), .dtype = dtype, .memory = MemoryKind::kDevice};
-  return choose({goal, layout, grid, options});
+  return choose({spec, layout, grid, options});
 }
 
 std::vector<std::string> names_of(const CompileOptions& options, DType dtype = DType::kFloat32) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
-  const Goal goal = Goal::all_reduce(4);
+  const CollectiveSpec spec = CollectiveSpec::all_reduce(4);
   const BucketLayout layout{.count = 1024, .dtype = dtype, .memory = MemoryKind::kDevice};
   std::vector<std::string> names;
-  for (const Choice& each : considered({goal, layout, grid, options})) {
+  for (const Choice& each : considered({spec, layout, grid, options})) {
     names.emplace_back(each.algorithm->name());
   }
   return names;
@@ -171,40 +171,44 @@ TEST(DeviceCostModel, SaysWhy) {
   EXPECT_EQ(chosen(node, 100, options).reason, "tree: asked for");
 }
 
-BucketLayout device_layout_of(const Goal& goal) {
-  return {.count = goal.count(),
+BucketLayout device_layout_of(const CollectiveSpec& spec) {
+  return {.count = spec.count(),
           .placement = Placement::kUser,
           .memory = MemoryKind::kDevice,
           .out_of_place = true};
 }
 
-Goal all_gather(int ranks, std::size_t count) {
-  return Goal::all_gather(std::vector<std::size_t>(static_cast<std::size_t>(ranks), count));
+CollectiveSpec all_gather(int ranks, std::size_t count) {
+  return CollectiveSpec::all_gather(
+      std::vector<std::size_t>(static_cast<std::size_t>(ranks), count));
 }
 
 /// Whether it runs natively in device memory: as one call of the library on the tensors, or in a
 /// bucket.
-bool is_native(const Goal& goal, const std::vector<int>& nodes, const CompileOptions& options) {
+bool is_native(const CollectiveSpec& spec, const std::vector<int>& nodes,
+               const CompileOptions& options) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes(nodes);
-  BucketLayout device = device_layout_of(goal), host = device;
+  BucketLayout device = device_layout_of(spec), host = device;
   host.memory = MemoryKind::kHost;
   const double copies_us =
-      mirror_us(goal, device.dtype, grid.world_size(), options.link_costs.staging);
-  const Placing placings[] = {{goal, device}, {goal, host, copies_us}};
+      bounce_us(spec, device.dtype, grid.world_size(), options.link_costs.staging);
+  const Placing placings[] = {{spec, device}, {spec, host, copies_us}};
   return choose_placing(placings, grid, options) == 0;
 }
 
-TEST(DeviceGoal, OneNodeTakesTheLibraryAtAnySize) {
+TEST(DeviceCollective, OneNodeTakesTheLibraryAtAnySize) {
   const std::vector<std::size_t> pairs(16, 1000), parts(4, 1000);
-  for (const Goal& goal :
-       {Goal::reduce(1, 4, 1), Goal::reduce(1, 4, 1 << 20), Goal::reduce_scatter(parts),
-        all_gather(4, 1), all_gather(4, 1 << 20), Goal::gather(2, parts), Goal::scatter(2, parts),
-        Goal::all_to_all(4, pairs), Goal::broadcast(3, 4, 100), Goal::all_reduce(4, 100)}) {
-    EXPECT_TRUE(is_native(goal, {4}, {}));
+  for (const CollectiveSpec& spec :
+       {CollectiveSpec::reduce(1, 4, 1), CollectiveSpec::reduce(1, 4, 1 << 20),
+        CollectiveSpec::reduce_scatter(parts), all_gather(4, 1), all_gather(4, 1 << 20),
+        CollectiveSpec::gather(2, parts), CollectiveSpec::scatter(2, parts),
+        CollectiveSpec::all_to_all(4, pairs), CollectiveSpec::broadcast(3, 4, 100),
+        CollectiveSpec::all_reduce(4, 100)}) {
+    EXPECT_TRUE(is_native(spec, {4}, {}));
   }
 }
 
-TEST(DeviceGoal, MirrorsAreTakenWhereTheyCostLess) {
+TEST(DeviceCollective, BounceBuffersAreTakenWhereTheyCostLess) {
   CompileOptions slow_launch, slow_links;
   slow_launch.link_costs.device.latency_us = 100;
   slow_links.link_costs.device.bytes_per_us = 100;
@@ -214,7 +218,7 @@ TEST(DeviceGoal, MirrorsAreTakenWhereTheyCostLess) {
   EXPECT_FALSE(is_native(all_gather(4, 1 << 22), {4}, slow_links));
 }
 
-TEST(DeviceGoal, RanksThatTheLibraryDoesNotReachTakeMirrors) {
+TEST(DeviceCollective, RanksThatTheLibraryDoesNotReachTakeBounceBuffers) {
   CompileOptions options{.native_spans_nodes = false, .native_in_nodes = false};
   for (const std::vector<int>& nodes : {std::vector{4}, {2, 2}}) {
     EXPECT_FALSE(is_native(all_gather(4, 1 << 20), nodes, options));
@@ -224,13 +228,13 @@ TEST(DeviceGoal, RanksThatTheLibraryDoesNotReachTakeMirrors) {
   }
 }
 
-TEST(DeviceGoal, ARequestDecides) {
+TEST(DeviceCollective, ARequestDecides) {
   CompileOptions slow{.algorithm = "native"};
   slow.link_costs.device.latency_us = 100;
-  const Goal goal = all_gather(4, 16);
-  EXPECT_TRUE(is_native(goal, {4}, slow));
-  EXPECT_FALSE(is_native(goal, {4}, {.algorithm = "direct"})) << "an algorithm of the host";
-  EXPECT_TRUE(is_native(goal, {4}, {.algorithm = "ring"})) << "none of one node";
+  const CollectiveSpec spec = all_gather(4, 16);
+  EXPECT_TRUE(is_native(spec, {4}, slow));
+  EXPECT_FALSE(is_native(spec, {4}, {.algorithm = "direct"})) << "an algorithm of the host";
+  EXPECT_TRUE(is_native(spec, {4}, {.algorithm = "ring"})) << "none of one node";
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ TEST_P(NetworkWindow, KeepsEverySumRight) {
                                              {.algorithm = GetParam(),
                                               .chunk_bytes = kChunkBytes,
                                               .network_window = chunks * kChunkBytes});
-          const auto wrong = verify(schedules, grid, Goal::all_reduce(ranks));
+          const auto wrong = verify(schedules, grid, CollectiveSpec::all_reduce(ranks));
           ASSERT_EQ(wrong, std::nullopt)
               << test::shape_text(sizes) << ", " << chunks << " chunks: " << *wrong;
         }

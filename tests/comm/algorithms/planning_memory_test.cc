@@ -22,10 +22,10 @@ std::map<std::string, std::size_t> planning_bytes(int ranks, int ranks_of_node) 
   // Makes the blocks of all ranks fit.
   options.slot_bytes = options.cached_slot_bytes = std::size_t{1} << 30;
   std::map<std::string, std::size_t> bytes;
-  for (const GoalKind kind : kAllGoalKinds) {
+  for (const CollectiveKind kind : kAllCollectiveKinds) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       // 16-bit floats behave differently only in sums.
-      const bool sums = reduces(kind) && kind != GoalKind::kAllReduce;
+      const bool sums = reduces(kind) && kind != CollectiveKind::kAllReduce;
       if (dtype == DType::kBFloat16 && !sums) continue;
       const std::size_t count = kWireAlignment / size_of(dtype) * static_cast<std::size_t>(ranks);
       for (const Algorithm* algorithm : all_algorithms()) {
@@ -33,12 +33,12 @@ std::map<std::string, std::size_t> planning_bytes(int ranks, int ranks_of_node) 
           // Without a root, all ranks are alike.
           if (rank > 0 && !has_root(kind)) continue;
           const test::AllocationCounter counter;
-          const Goal goal = even_goal(kind, ranks, count);
-          const BucketLayout layout{.count = goal.count(),
+          const CollectiveSpec spec = even_spec(kind, ranks, count);
+          const BucketLayout layout{.count = spec.count(),
                                     .dtype = dtype,
                                     .placement = Placement::kUser,
                                     .out_of_place = has_pairs(kind)};
-          const CompileContext context{goal, layout, grid, options};
+          const CompileContext context{spec, layout, grid, options};
           if (!algorithm->serves(context)) continue;
           const Schedule schedule = compile(rank, *algorithm, context);
           std::string what(to_string(kind));

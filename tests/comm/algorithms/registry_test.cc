@@ -57,18 +57,18 @@ TEST(Registry, EveryAlgorithmAndHierarchyHasAPrice) {
 // Chunks are chosen by price, as for a user who only names the algorithm.
 TEST(Registry, EveryAlgorithmAndHierarchyHasChunks) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
-  const Goal goal = Goal::all_reduce(4);
+  const CollectiveSpec spec = CollectiveSpec::all_reduce(4);
   for (const AllReduce& algorithm : all_reduces()) {
     if (!algorithm.takes(MemoryKind::kHost)) continue;
     SCOPED_TRACE(algorithm.name());
     const BucketLayout layout{.count = 256};
     CompileOptions options{.algorithm = algorithm.name()};
-    options.chunk_bytes = algorithm.chunk_bytes({goal, layout, grid, options});
-    EXPECT_EQ(verify(test::compile_all(grid, layout, options), grid, goal), std::nullopt);
+    options.chunk_bytes = algorithm.chunk_bytes({spec, layout, grid, options});
+    EXPECT_EQ(verify(test::compile_all(grid, layout, options), grid, spec), std::nullopt);
   }
 }
 
-TEST(Registry, NamesOfOneGoalDiffer) {
+TEST(Registry, NamesOfOneSpecDiffer) {
   std::set<std::string_view> names;
   for (const AllReduce& each : all_reduces()) EXPECT_TRUE(names.insert(each.name()).second);
   EXPECT_TRUE(names.contains("hierarchical:ring,ring"));
@@ -81,22 +81,23 @@ TEST(Registry, NamesOfOneGoalDiffer) {
 
 TEST(Registry, RequestsNameAlgorithmsForAllOrForOne) {
   using Names = std::vector<std::string_view>;
-  const auto names = [](const char* text, GoalKind kind) {
+  const auto names = [](const char* text, CollectiveKind kind) {
     static AlgorithmRequest request;  // Names live as long as it does.
     request = AlgorithmRequest(text);
     return request.names_for(kind);
   };
-  EXPECT_EQ(names("auto", GoalKind::kAllReduce), Names{});
-  EXPECT_EQ(names("ring", GoalKind::kReduce), Names{"ring"});
-  EXPECT_EQ(names("ring;broadcast:tree", GoalKind::kBroadcast), (Names{"tree", "ring"}));
-  EXPECT_EQ(names("ring;broadcast:tree", GoalKind::kAllReduce), Names{"ring"});
-  EXPECT_EQ(names("ring;reduce:auto", GoalKind::kReduce), Names{});
-  EXPECT_EQ(names("all-reduce:hierarchical:direct,ring", GoalKind::kAllReduce),
+  EXPECT_EQ(names("auto", CollectiveKind::kAllReduce), Names{});
+  EXPECT_EQ(names("ring", CollectiveKind::kReduce), Names{"ring"});
+  EXPECT_EQ(names("ring;broadcast:tree", CollectiveKind::kBroadcast), (Names{"tree", "ring"}));
+  EXPECT_EQ(names("ring;broadcast:tree", CollectiveKind::kAllReduce), Names{"ring"});
+  EXPECT_EQ(names("ring;reduce:auto", CollectiveKind::kReduce), Names{});
+  EXPECT_EQ(names("all-reduce:hierarchical:direct,ring", CollectiveKind::kAllReduce),
             Names{"hierarchical:direct,ring"});
-  EXPECT_TRUE(AlgorithmRequest().is_auto(GoalKind::kAllReduce));
-  EXPECT_FALSE(AlgorithmRequest("hierarchical").is_auto(GoalKind::kAllReduce));
+  EXPECT_TRUE(AlgorithmRequest().is_auto(CollectiveKind::kAllReduce));
+  EXPECT_FALSE(AlgorithmRequest("hierarchical").is_auto(CollectiveKind::kAllReduce));
   for (const Algorithm* each : all_algorithms()) {
-    EXPECT_EQ(AlgorithmRequest(each->name()).names_for(GoalKind::kReduce), Names{each->name()});
+    EXPECT_EQ(AlgorithmRequest(each->name()).names_for(CollectiveKind::kReduce),
+              Names{each->name()});
   }
   for (const std::string& text : algorithm_texts()) {
     if (text.find("LOCAL") != std::string::npos) continue;  // a placeholder for many

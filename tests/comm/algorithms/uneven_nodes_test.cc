@@ -127,7 +127,7 @@ TEST(UnevenLinks, SumEveryElementOnce) {
               schedules.push_back(test::compile_all_reduce(
                   rank, {.count = count, .placement = Placement::kStaged}, grid, options));
             }
-            const auto wrong = verify(schedules, grid, Goal::all_reduce(ranks));
+            const auto wrong = verify(schedules, grid, CollectiveSpec::all_reduce(ranks));
             ASSERT_EQ(wrong, std::nullopt) << test::shape_text(sizes) << ", seed " << seed << ", "
                                            << algorithm << ", count " << count << ": " << *wrong;
           }

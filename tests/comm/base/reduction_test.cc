@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/base/error.h"
-#include "runtime/buckets/carrier.h"
+#include "runtime/buckets/storage_type.h"
 
 namespace kolo {
 namespace {
@@ -33,19 +33,19 @@ TEST(DTypes, HaveNamesThatAreRead) {
   EXPECT_EQ(parse_reduce_op("mean"), std::nullopt);
 }
 
-TEST(Carriers, AreNumbersOfTheSameSize) {
+TEST(StorageTypes, AreNumbersOfTheSameSize) {
   for (const DType dtype : kAllDTypes) {
-    const Carrier carrier = Carrier::of(dtype);
-    EXPECT_TRUE(is_number(carrier.dtype)) << to_string(dtype);
-    EXPECT_EQ(carrier.per_element * size_of(carrier.dtype), size_of(dtype)) << to_string(dtype);
-    EXPECT_TRUE(!is_number(dtype) || carrier.dtype == dtype) << to_string(dtype);
+    const StorageType storage = StorageType::of(dtype);
+    EXPECT_TRUE(is_number(storage.dtype)) << to_string(dtype);
+    EXPECT_EQ(storage.per_element * size_of(storage.dtype), size_of(dtype)) << to_string(dtype);
+    EXPECT_TRUE(!is_number(dtype) || storage.dtype == dtype) << to_string(dtype);
   }
 }
 
-TEST(Carriers, TakeTheOperationsOfWhatTheyCarry) {
+TEST(StorageTypes, TakeTheOperationsOfWhatTheyCarry) {
   for (const DType dtype : kAllDTypes) {
     for (const ReduceOp op : kAllReduceOps) {
-      EXPECT_TRUE(!takes(op, dtype) || takes(carried(op, dtype), Carrier::of(dtype).dtype))
+      EXPECT_TRUE(!takes(op, dtype) || takes(carried(op, dtype), StorageType::of(dtype).dtype))
           << to_string(op) << " of " << to_string(dtype);
     }
   }

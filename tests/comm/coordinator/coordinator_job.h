@@ -22,7 +22,7 @@ inline const CoordinatorOptions kOptions{.mismatch_after = std::chrono::seconds(
                                          .stall_after = std::chrono::seconds(300)};
 inline constexpr Duration kTick = std::chrono::milliseconds(50);
 
-struct Wait final : Waited {
+struct Wait final : Waitable {
   int waiters() const override { return count; }
   int count = 0;
 };

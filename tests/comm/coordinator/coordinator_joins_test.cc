@@ -15,37 +15,39 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-struct WaitWithTerms final : Waited {
+struct WaitWithTerms final : Waitable {
   int waiters() const override { return 0; }
   std::vector<std::byte> terms() const override { return {std::byte{42}}; }
 };
 
-std::vector<Topic> invited(Coordinator& coordinator) {
-  std::vector<Topic> topics;
-  for (const Invitation& each : coordinator.take_invitations()) topics.push_back(each.topic);
-  return topics;
+std::vector<ProposalKey> invited(Coordinator& coordinator) {
+  std::vector<ProposalKey> keys;
+  for (const Invitation& each : coordinator.take_invitations()) keys.push_back(each.key);
+  return keys;
 }
 
 constexpr BucketId kBucket = 3, kOther = 4;
-Topic use_of(BucketId bucket, std::uint64_t iteration) { return {bucket_key(bucket), iteration}; }
+ProposalKey use_of(BucketId bucket, std::uint64_t iteration) {
+  return {bucket_hash(bucket), iteration};
+}
 
 TEST(CoordinatorJoin, InvitesToWhatHasEndedIsPendingAndBegins) {
   CoordinatorJob job({2, 1});
   const Wait wait;
   Coordinator& joined = job.coordinator(2);
   Coordinator& other = job.coordinator(1);
-  const Subject subject{.text = "'x'", .waited = wait};
+  const RequestInfo request{.text = "'x'", .waited = wait};
   for (std::uint64_t iteration = 0; iteration < 2; ++iteration) {
-    other.begin(kBucket, iteration, subject);
+    other.begin(kBucket, iteration, request);
     other.end(kBucket);
   }
-  other.begin(kOther, 7, subject);
+  other.begin(kOther, 7, request);
   job.poll_all();
   joined.join(wait);
   job.poll_all();
   EXPECT_THAT(invited(joined), ElementsAre(use_of(kBucket, 1), use_of(kOther, 7)));
   other.end(kOther);
-  other.begin(kOther, 8, subject);
+  other.begin(kOther, 8, request);
   job.poll_all();
   EXPECT_THAT(invited(joined), ElementsAre(use_of(kOther, 8)));
 }
@@ -55,21 +57,22 @@ TEST(CoordinatorJoin, InvitesToProposalsOnTheirTermsButNotToVotes) {
   const Wait wait;
   const WaitWithTerms terms;
   job.coordinator(1).join(wait);
-  const Topic early = job.coordinator(0).propose("early", 1, "'early': line\nanother", terms);
+  const ProposalKey early = job.coordinator(0).propose("early", 1, "'early': line\nanother", terms);
   job.poll_all();
-  const Topic late = job.coordinator(0).propose("late", 1, "'late'", wait);
+  const ProposalKey late = job.coordinator(0).propose("late", 1, "'late'", wait);
   job.coordinator(0).vote("vote", 1, "a vote", wait);
   job.poll_all();
   const auto invitations = job.coordinator(1).take_invitations();
   ASSERT_EQ(invitations.size(), 2u);
-  EXPECT_EQ(invitations[0].topic, early);
+  EXPECT_EQ(invitations[0].key, early);
   EXPECT_EQ(invitations[0].text, "'early': line");
   EXPECT_THAT(invitations[0].terms, ElementsAre(std::byte{42}));
-  EXPECT_EQ(invitations[1].topic, late);
+  EXPECT_EQ(invitations[1].key, late);
   EXPECT_THAT(invitations[1].terms, IsEmpty());
 }
 
-// A declined topic is rejected on all ranks, and the next use of the name is the same one for all.
+// A declined proposal is rejected on all ranks, and the next use of the name is the same one for
+// all.
 TEST(CoordinatorJoin, WhatIsDeclinedIsRejectedEverywhere) {
   for (const int joined : {0, 3}) {
     CoordinatorJob job({2, 2});
@@ -77,9 +80,9 @@ TEST(CoordinatorJoin, WhatIsDeclinedIsRejectedEverywhere) {
     job.coordinator(joined).join(wait);
     job.poll_all();
     const int other = joined == 0 ? 1 : 0;
-    const Topic topic = job.coordinator(other).propose("x", 1, "'x'", wait);
+    const ProposalKey key = job.coordinator(other).propose("x", 1, "'x'", wait);
     job.poll_all();
-    job.coordinator(joined).decline(topic, {.code = ErrorCode::kMismatch, .what = "no data"});
+    job.coordinator(joined).decline(key, {.code = ErrorCode::kMismatch, .what = "no data"});
     job.poll_all();
     for (int rank = 0; rank < job.size(); ++rank) {
       const auto decisions = job.coordinator(rank).take_decisions();
@@ -88,14 +91,14 @@ TEST(CoordinatorJoin, WhatIsDeclinedIsRejectedEverywhere) {
       EXPECT_EQ(decisions[0].error.what, "no data");
     }
     // Late ranks reach the failed use; the joined rank does not.
-    std::vector<Topic> topics(4);
+    std::vector<ProposalKey> keys(4);
     for (int rank = 0; rank < job.size(); ++rank) {
       auto& coordinator = job.coordinator(rank);
       if (rank != joined && rank != other) coordinator.propose("x", 1, "'x'", wait);
       EXPECT_EQ(coordinator.take_decisions().size(), rank != joined && rank != other ? 1u : 0u);
-      topics[static_cast<std::size_t>(rank)] = coordinator.propose("x", 1, "'x'", wait);
+      keys[static_cast<std::size_t>(rank)] = coordinator.propose("x", 1, "'x'", wait);
     }
-    EXPECT_THAT(topics, ::testing::Each(Topic{topic.key, topic.round + 1}));
+    EXPECT_THAT(keys, ::testing::Each(ProposalKey{key.hash, key.round + 1}));
     job.poll_all();
     for (int rank = 0; rank < job.size(); ++rank) {
       const auto decisions = job.coordinator(rank).take_decisions();

@@ -20,13 +20,13 @@ using ::testing::SizeIs;
 
 class CoordinatorNames : public ::testing::TestWithParam<std::vector<int>> {
  protected:
-  /// All ranks propose the next use of the name; returns the topic.
-  Topic propose(const std::string& name) {
-    Topic topic;
+  /// All ranks propose the next use of the name; returns the proposal.
+  ProposalKey propose(const std::string& name) {
+    ProposalKey key;
     for (int rank = 0; rank < job_.size(); ++rank) {
-      topic = job_.coordinator(rank).propose(name, 1, "'" + name + "'", wait_);
+      key = job_.coordinator(rank).propose(name, 1, "'" + name + "'", wait_);
     }
-    return topic;
+    return key;
   }
 
   /// All ranks vote with their numbers of uses of the name; returns whether the name ends.
@@ -66,13 +66,13 @@ class CoordinatorNames : public ::testing::TestWithParam<std::vector<int>> {
 
 TEST_P(CoordinatorNames, BeginAnewWhenAllHaveDone) {
   for (int life = 0; life < 3; ++life) {
-    const Topic topic = propose("x");
-    EXPECT_EQ(topic.round, 0u) << "life " << life;
+    const ProposalKey key = propose("x");
+    EXPECT_EQ(key.round, 0u) << "life " << life;
     job_.poll_all();
     take_decisions(FrameKind::kAccept);
     EXPECT_TRUE(vote("x", all(7)));
     for (int rank = 0; rank < job_.size(); ++rank) {
-      EXPECT_FALSE(job_.coordinator(rank).is_decided(topic)) << "rank " << rank;
+      EXPECT_FALSE(job_.coordinator(rank).is_decided(key)) << "rank " << rank;
     }
   }
 }
@@ -87,7 +87,7 @@ TEST_P(CoordinatorNames, StayWhereARankHasNotDone) {
     uses.back() = last;
     EXPECT_EQ(vote("x", uses), job_.size() == 1 && last);
     if (job_.size() > 1) {
-      EXPECT_TRUE(job_.coordinator(0).is_decided({name_key("x"), 0}));
+      EXPECT_TRUE(job_.coordinator(0).is_decided({name_hash("x"), 0}));
     }
   }
 }
@@ -95,10 +95,10 @@ TEST_P(CoordinatorNames, StayWhereARankHasNotDone) {
 // A rank that was busy while others gave a use up reaches that use, and not a later one.
 TEST_P(CoordinatorNames, AreCountedOnWhileAUseThatWasGivenUpIsToCome) {
   if (job_.size() == 1) GTEST_SKIP() << "nobody can be late";
-  const Topic first = propose("x");
+  const ProposalKey first = propose("x");
   job_.poll_all();
   take_decisions(FrameKind::kAccept);
-  const Topic given_up{first.key, 1};
+  const ProposalKey given_up{first.hash, 1};
   const int late = job_.size() - 1;
   for (int rank = 0; rank < late; ++rank) {
     job_.coordinator(rank).propose("x", 1, "'x'", wait_);
@@ -144,7 +144,7 @@ TEST_P(CoordinatorNames, BeginAnewForInvitationsAndErrors) {
     }
     job_.poll_all();
     ASSERT_THAT(job_.coordinator(joined).take_invitations(), SizeIs(1));
-    job_.coordinator(joined).decline({name_key("x"), 1},
+    job_.coordinator(joined).decline({name_hash("x"), 1},
                                      {.code = ErrorCode::kMismatch, .what = "declined"});
     job_.poll_all();
     EXPECT_THAT(take_decisions(FrameKind::kReject)[0].error.what, HasSubstr("declined"));

@@ -31,7 +31,7 @@ const CoordinatorOptions kScaleOptions{.mismatch_after = seconds(1),
                                        .stall_after = seconds(600),
                                        .buckets = 1024};
 
-struct Blocked final : Waited {
+struct Blocked final : Waitable {
   int waiters() const override { return 1; }
 };
 

@@ -45,7 +45,7 @@ struct UserThread {
   bool lives_on = false;  ///< After its last step it continues to compute.
   std::size_t next = 0;
   TimePoint resumes{};
-  std::optional<Topic> waits_for = {};
+  std::optional<ProposalKey> waits_for = {};
   std::optional<Error> error = {};
 
   bool is_over() const { return error || (next == steps.size() && !waits_for); }
@@ -90,11 +90,11 @@ class Program {
     }
     job_.poll(rank);
     for (const Frame& decision : job_.coordinator(rank).take_decisions()) {
-      if (decision.kind == FrameKind::kAccept) end(rank, decision.topic, std::nullopt);
-      for (const Topic& topic : decision.topics) end(rank, topic, decision.error);
+      if (decision.kind == FrameKind::kAccept) end(rank, decision.key, std::nullopt);
+      for (const ProposalKey& key : decision.keys) end(rank, key, decision.error);
     }
     for (const Agreed& agreed : job_.coordinator(rank).take_agreed()) {
-      end(rank, {bucket_key(agreed.bucket), agreed.iteration}, std::nullopt);
+      end(rank, {bucket_hash(agreed.bucket), agreed.iteration}, std::nullopt);
     }
     ASSERT_FALSE(job_.coordinator(rank).failure()) << job_.coordinator(rank).failure()->to_string();
   }
@@ -110,15 +110,15 @@ class Program {
     } else {
       const auto bucket = static_cast<BucketId>(tensor);
       coordinator.arrive(bucket, 0, {.text = text, .waited = wait});
-      thread.waits_for = Topic{bucket_key(bucket), 0};
+      thread.waits_for = ProposalKey{bucket_hash(bucket), 0};
     }
     wait_of_[{thread.rank, *thread.waits_for}] = &wait;
   }
 
-  void end(int rank, const Topic& topic, const std::optional<Error>& error) {
+  void end(int rank, const ProposalKey& key, const std::optional<Error>& error) {
     for (UserThread& thread : threads_) {
-      if (thread.rank != rank || thread.waits_for != topic) continue;
-      wait_of_.at({rank, topic})->count = 0;
+      if (thread.rank != rank || thread.waits_for != key) continue;
+      wait_of_.at({rank, key})->count = 0;
       thread.waits_for.reset();
       thread.error = error;
       if (thread.is_over()) {
@@ -134,7 +134,7 @@ class Program {
   std::mt19937 random_;
   std::deque<Wait> waits_;
   std::deque<std::string> texts_;
-  std::map<std::pair<int, Topic>, Wait*> wait_of_;
+  std::map<std::pair<int, ProposalKey>, Wait*> wait_of_;
   std::string log_;
 };
 

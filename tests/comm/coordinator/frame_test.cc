@@ -23,15 +23,15 @@ std::string random_text(Random& random) {
   return text;
 }
 
-Topic random_topic(Random& random) { return {random(), random()}; }
+ProposalKey random_key(Random& random) { return {random(), random()}; }
 
-JointReport random_report(Random& random) {
-  std::vector<PendingTopic> topics(random() % 5);
-  for (PendingTopic& topic : topics) {
-    topic = {.topic = random_topic(random), .text = random_text(random), .sequence = random()};
+AggregatedReport random_report(Random& random) {
+  std::vector<PendingKey> keys(random() % 5);
+  for (PendingKey& key : keys) {
+    key = {.key = random_key(random), .text = random_text(random), .sequence = random()};
   }
-  std::vector<JointReport> reports(1);
-  if (random() % 4 == 0) reports[0].unknown_from = random_topic(random);
+  std::vector<AggregatedReport> reports(1);
+  if (random() % 4 == 0) reports[0].unknown_from = random_key(random);
   reports[0].mute.resize(random() % 3);
   for (MuteRank& mute : reports[0].mute) {
     mute = {.rank = static_cast<int>(random() % 100),
@@ -40,14 +40,15 @@ JointReport random_report(Random& random) {
   }
   const int ranks = static_cast<int>(random() % 5);
   for (int rank = 0; rank < ranks; ++rank) {
-    std::vector<PendingTopic> pending;
-    for (const PendingTopic& topic : topics) {
+    std::vector<PendingKey> pending;
+    for (const PendingKey& key : keys) {
       if (random() % 3 == 0) continue;
-      pending.push_back(topic);
+      pending.push_back(key);
       pending.back().past = random() % 4 == 0;
       pending.back().blocking = !pending.back().past && random() % 2 == 0;
     }
-    const LastAct act{.text = random_text(random), .age = std::chrono::milliseconds(random())};
+    const ActivitySnapshot act{.text = random_text(random),
+                               .age = std::chrono::milliseconds(random())};
     reports.push_back(report_of({.rank = 3 * rank, .act = act}, pending, random() % 2 == 0));
   }
   return combine(std::move(reports));
@@ -56,15 +57,15 @@ JointReport random_report(Random& random) {
 /// A frame of this kind in which every field that the kind carries is filled.
 Frame random_frame(FrameKind kind, Random& random) {
   Frame frame{.kind = kind,
-              .topic = random_topic(random),
+              .key = random_key(random),
               .least = random(),
               .greatest = random(),
-              .topics = {},
+              .keys = {},
               .report = {},
               .error = {}};
   if (kind == FrameKind::kReject || kind == FrameKind::kQuery || kind == FrameKind::kInvite) {
-    frame.topics.resize(random() % 5);
-    for (Topic& topic : frame.topics) topic = random_topic(random);
+    frame.keys.resize(random() % 5);
+    for (ProposalKey& key : frame.keys) key = random_key(random);
   }
   if (kind == FrameKind::kReport) frame.report = random_report(random);
   if (kind == FrameKind::kReject || kind == FrameKind::kWarn || kind == FrameKind::kFail ||
@@ -98,7 +99,7 @@ Frame random_frame(FrameKind kind, Random& random) {
 
 void expect_equal(const Frame& a, const Frame& b) {
   const auto fields = [](const Frame& f) {
-    return std::tie(f.kind, f.topic, f.least, f.greatest, f.topics, f.error.code, f.error.rank,
+    return std::tie(f.kind, f.key, f.least, f.greatest, f.keys, f.error.code, f.error.rank,
                     f.error.peer, f.error.verb, f.error.bucket, f.error.what);
   };
   EXPECT_EQ(fields(a), fields(b));
@@ -163,8 +164,9 @@ TEST(Frame, DamagedIsNothingOrAnotherFrameAndAllocatesNoMoreThanItsSizeExplains)
     const auto frame = decode(bytes);
     // List elements take at most four times their least encoding; a text is copied once more. Each
     // entry of a report has a copy of the texts.
-    const std::size_t copies =
-        bytes[0] == static_cast<std::byte>(FrameKind::kReport) ? JointReport::kMostKinds + 1 : 1;
+    const std::size_t copies = bytes[0] == static_cast<std::byte>(FrameKind::kReport)
+                                   ? AggregatedReport::kMostKinds + 1
+                                   : 1;
     ASSERT_LE(allocations.bytes(), 8 * copies * bytes.size() + 64) << "mutation " << mutation;
     if (!frame) continue;
     ++survivors;
@@ -191,12 +193,12 @@ TEST(Frame, ListLongerThanItsBytesIsRefusedBeforeItIsMade) {
 
 TEST(FrameKey, NamesAndBucketsHaveKeySpacesOfTheirOwn) {
   for (const char* name : {"", "x", "y", "gradients model"}) {
-    EXPECT_FALSE(is_bucket_key(name_key(name))) << name;
+    EXPECT_FALSE(is_bucket_hash(name_hash(name))) << name;
   }
-  EXPECT_NE(name_key("x"), name_key("y"));
+  EXPECT_NE(name_hash("x"), name_hash("y"));
   for (BucketId bucket : {BucketId{0}, BucketId{7}, kMaxBuckets - 1}) {
-    EXPECT_TRUE(is_bucket_key(bucket_key(bucket)));
-    EXPECT_EQ(bucket_of(bucket_key(bucket)), bucket);
+    EXPECT_TRUE(is_bucket_hash(bucket_hash(bucket)));
+    EXPECT_EQ(bucket_of(bucket_hash(bucket)), bucket);
   }
 }
 

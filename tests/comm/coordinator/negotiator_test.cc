@@ -21,19 +21,19 @@ using testing::SizeIs;
 
 constexpr std::uint64_t kFingerprint = 42;
 
-Topic topic(std::uint64_t number, std::uint64_t round = 0) { return {number + 1, round}; }
+ProposalKey key(std::uint64_t number, std::uint64_t round = 0) { return {number + 1, round}; }
 
 std::string name_of(const Frame& decision) {
   if (decision.kind == FrameKind::kAccept) {
     const std::string text =
-        "accept " + std::to_string(decision.topic.key) + "." + std::to_string(decision.topic.round);
+        "accept " + std::to_string(decision.key.hash) + "." + std::to_string(decision.key.round);
     if (decision.least == decision.greatest) return text;
     return text + ": " + std::to_string(decision.least) + " to " +
            std::to_string(decision.greatest);
   }
   std::string text = "reject";
-  for (const Topic& t : decision.topics) {
-    text += " " + std::to_string(t.key) + "." + std::to_string(t.round);
+  for (const ProposalKey& t : decision.keys) {
+    text += " " + std::to_string(t.hash) + "." + std::to_string(t.round);
   }
   return text + " " + decision.error.what;
 }
@@ -56,17 +56,17 @@ class Network {
   std::mt19937_64& random() { return random_; }
   Negotiator& negotiator(int rank) { return negotiators_[static_cast<std::size_t>(rank)]; }
 
-  void propose(int rank, const Topic& t, std::uint64_t value = kFingerprint,
+  void propose(int rank, const ProposalKey& t, std::uint64_t value = kFingerprint,
                Negotiator::Rule rule = Negotiator::Rule::kEqualValues) {
     negotiator(rank).propose(t, value, rule);
     collect(rank);
   }
-  void arrive(int rank, const Topic& t) {
+  void arrive(int rank, const ProposalKey& t) {
     negotiator(rank).arrive(t);
     collect(rank);
   }
-  void reject(const std::vector<Topic>& topics, const Error& error) {
-    negotiator(0).reject(topics, error);
+  void reject(const std::vector<ProposalKey>& keys, const Error& error) {
+    negotiator(0).reject(keys, error);
     collect(0);
   }
 
@@ -93,10 +93,10 @@ class Network {
   const std::vector<std::string>& decisions(int rank) const {
     return decisions_[static_cast<std::size_t>(rank)];
   }
-  const std::vector<Topic>& released(int rank) const {
+  const std::vector<ProposalKey>& released(int rank) const {
     return released_[static_cast<std::size_t>(rank)];
   }
-  const std::vector<Topic>& conflicts(int rank) const {
+  const std::vector<ProposalKey>& conflicts(int rank) const {
     return conflicts_[static_cast<std::size_t>(rank)];
   }
   std::size_t frames_sent() const { return frames_sent_; }
@@ -128,8 +128,9 @@ class Network {
     for (const Frame& decision : negotiators_[index].take_decisions()) {
       decisions_[index].push_back(name_of(decision));
     }
-    for (const Topic& t : negotiators_[index].take_released()) released_[index].push_back(t);
-    for (const Topic& t : negotiators_[index].take_conflicts()) conflicts_[index].push_back(t);
+    for (const ProposalKey& t : negotiators_[index].take_released()) released_[index].push_back(t);
+    for (const ProposalKey& t : negotiators_[index].take_conflicts())
+      conflicts_[index].push_back(t);
   }
 
   ProcessGrid grid_;
@@ -138,7 +139,7 @@ class Network {
   std::map<Edge, std::deque<Frame>> wires_;
   std::vector<Edge> tickets_;  // one per frame in flight
   std::vector<std::vector<std::string>> decisions_;
-  std::vector<std::vector<Topic>> released_, conflicts_;
+  std::vector<std::vector<ProposalKey>> released_, conflicts_;
   std::size_t frames_sent_ = 0;
   std::map<int, std::size_t> frames_from_;
 };
@@ -164,11 +165,11 @@ class Negotiators : public testing::TestWithParam<std::vector<int>> {
     }
   }
 
-  /// Lets every rank propose `count` topics in its own order, between deliveries.
+  /// Lets every rank propose `count` proposals in its own order, between deliveries.
   void propose_all(Network& network, std::uint64_t count, std::uint64_t round = 0) {
-    std::vector<std::pair<int, Topic>> proposals;
+    std::vector<std::pair<int, ProposalKey>> proposals;
     for (int rank = 0; rank < network.size(); ++rank) {
-      for (std::uint64_t i = 0; i < count; ++i) proposals.emplace_back(rank, topic(i, round));
+      for (std::uint64_t i = 0; i < count; ++i) proposals.emplace_back(rank, key(i, round));
     }
     std::shuffle(proposals.begin(), proposals.end(), network.random());
     for (const auto& [rank, proposed] : proposals) {
@@ -182,18 +183,18 @@ class Negotiators : public testing::TestWithParam<std::vector<int>> {
 
 TEST_P(Negotiators, AcceptOnceInOneOrderForOneFrameUpAndOneDownPerEdge) {
   for_each_order([&](Network& network) {
-    constexpr std::uint64_t kTopics = 6;
-    propose_all(network, kTopics);
+    constexpr std::uint64_t kProposals = 6;
+    propose_all(network, kProposals);
     expect_equal_decisions(network);
     std::vector<std::string> sorted = network.decisions(0);
     std::sort(sorted.begin(), sorted.end());
     EXPECT_THAT(sorted, ElementsAre("accept 1.0", "accept 2.0", "accept 3.0", "accept 4.0",
                                     "accept 5.0", "accept 6.0"));
-    EXPECT_EQ(network.frames_sent(), kTopics * 2 * edges(network));
-    propose_all(network, kTopics, 1);
+    EXPECT_EQ(network.frames_sent(), kProposals * 2 * edges(network));
+    propose_all(network, kProposals, 1);
     expect_equal_decisions(network);
-    EXPECT_THAT(network.decisions(0), SizeIs(2 * kTopics));
-    EXPECT_EQ(network.frames_sent(), 2 * kTopics * 2 * edges(network));
+    EXPECT_THAT(network.decisions(0), SizeIs(2 * kProposals));
+    EXPECT_EQ(network.frames_sent(), 2 * kProposals * 2 * edges(network));
   });
 }
 
@@ -201,14 +202,14 @@ TEST_P(Negotiators, WaitForAStragglerWithoutAFrame) {
   for_each_order([&](Network& network) {
     const int late = static_cast<int>(network.random()() % static_cast<unsigned>(network.size()));
     for (int rank = 0; rank < network.size(); ++rank) {
-      if (rank != late) network.propose(rank, topic(0));
+      if (rank != late) network.propose(rank, key(0));
     }
     network.deliver_all();
     for (int rank = 0; rank < network.size(); ++rank) {
       EXPECT_THAT(network.decisions(rank), IsEmpty());
     }
     EXPECT_LE(network.frames_sent(), edges(network));
-    network.propose(late, topic(0));
+    network.propose(late, key(0));
     network.deliver_all();
     EXPECT_THAT(network.decisions(0), ElementsAre("accept 1.0"));
     expect_equal_decisions(network);
@@ -220,17 +221,17 @@ TEST_P(Negotiators, ReportAConflictToTheRootAloneAndRejectItEverywhere) {
     if (network.size() == 1) return;
     const int odd = static_cast<int>(network.random()() % static_cast<unsigned>(network.size()));
     for (int rank = 0; rank < network.size(); ++rank) {
-      network.propose(rank, topic(0), rank == odd ? kFingerprint + 1 : kFingerprint);
-      network.propose(rank, topic(1));
+      network.propose(rank, key(0), rank == odd ? kFingerprint + 1 : kFingerprint);
+      network.propose(rank, key(1));
     }
     network.deliver_all();
-    EXPECT_THAT(network.conflicts(0), ElementsAre(topic(0)));
+    EXPECT_THAT(network.conflicts(0), ElementsAre(key(0)));
     for (int rank = 1; rank < network.size(); ++rank) {
       EXPECT_THAT(network.conflicts(rank), IsEmpty());
     }
     EXPECT_THAT(network.decisions(0), ElementsAre("accept 2.0"));
 
-    network.reject({topic(0)}, {.code = ErrorCode::kMismatch, .what = "differs"});
+    network.reject({key(0)}, {.code = ErrorCode::kMismatch, .what = "differs"});
     network.deliver_all();
     EXPECT_THAT(network.decisions(0), ElementsAre("accept 2.0", "reject 1.0 differs"));
     expect_equal_decisions(network);
@@ -241,17 +242,17 @@ TEST_P(Negotiators, ReportAConflictToTheRootAloneAndRejectItEverywhere) {
   });
 }
 
-// A rank proposes a topic while its rejection is on its way down.
+// A rank proposes a proposal while its rejection is on its way down.
 TEST_P(Negotiators, OutliveProposalsThatCrossTheirReject) {
   for_each_order([&](Network& network) {
     for (int rank = 0; rank < network.size(); ++rank) {
-      if (rank % 2 == 0) network.propose(rank, topic(0));
+      if (rank % 2 == 0) network.propose(rank, key(0));
     }
     network.deliver_all();
     if (!network.decisions(0).empty()) return;  // with one rank nothing can cross
-    network.reject({topic(0)}, {.code = ErrorCode::kMismatch, .what = "circle"});
+    network.reject({key(0)}, {.code = ErrorCode::kMismatch, .what = "circle"});
     for (int rank = network.size() - 1; rank > 0; --rank) {
-      if (rank % 2 == 1 && network.decisions(rank).empty()) network.propose(rank, topic(0));
+      if (rank % 2 == 1 && network.decisions(rank).empty()) network.propose(rank, key(0));
       network.deliver_one();
     }
     network.deliver_all();
@@ -268,12 +269,12 @@ TEST_P(Negotiators, ReleaseArrivalsAlongLeadersOnly) {
   for_each_order([&](Network& network) {
     constexpr std::uint64_t kRounds = 3;
     const auto nodes = static_cast<std::size_t>(network.grid().num_nodes());
-    const std::vector<Topic> buckets = {topic(0), topic(1), topic(2)};
+    const std::vector<ProposalKey> buckets = {key(0), key(1), key(2)};
     for (std::uint64_t round = 0; round < kRounds; ++round) {
-      std::vector<std::pair<int, Topic>> arrivals;
+      std::vector<std::pair<int, ProposalKey>> arrivals;
       for (int node = 0; node < network.grid().num_nodes(); ++node) {
-        for (const Topic& bucket : buckets) {
-          arrivals.emplace_back(network.grid().leader(node), Topic{bucket.key, round});
+        for (const ProposalKey& bucket : buckets) {
+          arrivals.emplace_back(network.grid().leader(node), ProposalKey{bucket.hash, round});
         }
       }
       std::shuffle(arrivals.begin(), arrivals.end(), network.random());
@@ -309,7 +310,7 @@ TEST_P(Negotiators, AVoteTellsAllTheLeastAndTheGreatestWord) {
     std::shuffle(ranks.begin(), ranks.end(), network.random());
     for (int rank : ranks) {
       EXPECT_THAT(network.decisions(0), IsEmpty());
-      network.propose(rank, topic(0), 100 + static_cast<std::uint64_t>(rank),
+      network.propose(rank, key(0), 100 + static_cast<std::uint64_t>(rank),
                       Negotiator::Rule::kAnyValues);
       while (network.random()() % 2 == 0 && network.deliver_one()) {
       }
@@ -330,7 +331,7 @@ TEST_P(Negotiators, AHintIsTheLowestBit) {
     Network network(ProcessGrid::with_node_sizes(GetParam()), other);
     const int last = network.size() - 1;
     for (int rank = 0; rank <= last; ++rank) {
-      network.propose(rank, topic(0), rank == last && rank > 0 ? other : 41,
+      network.propose(rank, key(0), rank == last && rank > 0 ? other : 41,
                       Negotiator::Rule::kEqualButLowestBit);
     }
     network.deliver_all();
@@ -349,7 +350,7 @@ TEST(Negotiator, RefusesWhatAPeerHasNoBusinessSending) {
   Negotiator root(CombiningTree::build(0, grid));
   Negotiator leader(CombiningTree::build(2, grid));
   Negotiator leaf(CombiningTree::build(3, grid));
-  const auto frame = [](FrameKind kind) { return Frame{.kind = kind, .topic = topic(0)}; };
+  const auto frame = [](FrameKind kind) { return Frame{.kind = kind, .key = key(0)}; };
 
   EXPECT_FALSE(root.receive(3, frame(FrameKind::kPropose)));  // not its child
   EXPECT_FALSE(leaf.receive(2, frame(FrameKind::kPropose)));  // from above
@@ -377,7 +378,7 @@ TEST(Negotiator, RefusesWhatAPeerHasNoBusinessSending) {
 TEST(Negotiator, ScalesTo4096RanksOn512Nodes) {
   constexpr int kNodes = 512, kLocal = 8;
   Network network(ProcessGrid::with_node_sizes(std::vector<int>(kNodes, kLocal)), 1);
-  for (int rank = 0; rank < network.size(); ++rank) network.propose(rank, topic(0));
+  for (int rank = 0; rank < network.size(); ++rank) network.propose(rank, key(0));
   std::size_t steps = 0;
   while (network.deliver_step()) ++steps;
   EXPECT_THAT(network.decisions(0), ElementsAre("accept 1.0"));
@@ -387,9 +388,9 @@ TEST(Negotiator, ScalesTo4096RanksOn512Nodes) {
   EXPECT_LE(network.most_frames_from_one_rank(),
             static_cast<std::size_t>(CombiningTree::kDefaultArity + kLocal - 1 + 1));
 
-  for (int node = 0; node < kNodes; ++node) network.arrive(node * kLocal, topic(1));
+  for (int node = 0; node < kNodes; ++node) network.arrive(node * kLocal, key(1));
   for (steps = 0; network.deliver_step();) ++steps;
-  EXPECT_THAT(network.released((kNodes - 1) * kLocal), ElementsAre(topic(1)));
+  EXPECT_THAT(network.released((kNodes - 1) * kLocal), ElementsAre(key(1)));
   EXPECT_EQ(network.frames_sent(), 2 * edges(network) + 2 * (kNodes - 1));
   EXPECT_EQ(steps, 2u * 3);
 }

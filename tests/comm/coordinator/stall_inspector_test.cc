@@ -18,32 +18,32 @@ using testing::StartsWith;
 
 using Finding = std::optional<StallInspector::Finding>;
 
-constexpr Topic kA{1, 0}, kB{2, 0}, kC{3, 0};
+constexpr ProposalKey kA{1, 0}, kB{2, 0}, kC{3, 0};
 constexpr StallInspector::Limits kStallLimits{.confirm_after = std::chrono::seconds(1),
                                               .stall_after = std::chrono::seconds(60)};
 
-PendingTopic waits(const Topic& topic, std::string text) {
-  return {.topic = topic, .blocking = true, .text = std::move(text)};
+PendingKey waits(const ProposalKey& key, std::string text) {
+  return {.key = key, .blocking = true, .text = std::move(text)};
 }
-PendingTopic submitted(const Topic& topic, std::string text = "") {
-  return {.topic = topic, .text = std::move(text)};
+PendingKey submitted(const ProposalKey& key, std::string text = "") {
+  return {.key = key, .text = std::move(text)};
 }
 
 /// The report of a rank; by default all of its threads wait if any does.
 struct Pending {
-  Pending(std::initializer_list<PendingTopic> entries, bool other_thread_runs = false)
+  Pending(std::initializer_list<PendingKey> entries, bool other_thread_runs = false)
       : pending(entries),
         all_wait(!other_thread_runs &&
                  std::any_of(pending.begin(), pending.end(),
-                             [](const PendingTopic& entry) { return entry.blocking; })) {}
-  std::vector<PendingTopic> pending;
+                             [](const PendingKey& entry) { return entry.blocking; })) {}
+  std::vector<PendingKey> pending;
   bool all_wait;
 };
 constexpr bool kAnotherThreadRuns = true;
 
 /// The combined report of the ranks of a job.
-JointReport joint_report(const std::vector<Pending>& pending) {
-  std::vector<JointReport> reports;
+AggregatedReport aggregated(const std::vector<Pending>& pending) {
+  std::vector<AggregatedReport> reports;
   for (const Pending& of_rank : pending) {
     reports.push_back(
         report_of({.rank = static_cast<int>(reports.size())}, of_rank.pending, of_rank.all_wait));
@@ -56,7 +56,7 @@ struct Inspection {
   explicit Inspection(int ranks, const StallInspector::Limits& limits = kStallLimits)
       : inspector(ranks, limits) {}
 
-  /// One inquiry, answered by each rank with its pending topics.
+  /// One inquiry, answered by each rank with its pending proposals.
   Finding inquire(const std::vector<Pending>& pending) {
     inspector.tick(now);
     const auto query = inspector.next_query(now);
@@ -65,7 +65,7 @@ struct Inspection {
       return std::nullopt;
     }
     EXPECT_EQ(query->kind, FrameKind::kQuery);
-    return inspector.report(joint_report(pending), now);
+    return inspector.report(aggregated(pending), now);
   }
 
   /// Result of a suspicion, after the second inquiry.
@@ -81,27 +81,27 @@ struct Inspection {
 
 /// A rank that is done with an eager bucket no longer has it pending, and is not stuck for it.
 TEST(StallInspector, WhatIsPastAtARankIsNotMissingThere) {
-  constexpr Topic kThird{bucket_key(5), 3};
-  constexpr Topic kFourth{bucket_key(5), 4};
-  const PendingTopic past{.topic = kThird, .past = true};
+  constexpr ProposalKey kThird{bucket_hash(5), 3};
+  constexpr ProposalKey kFourth{bucket_hash(5), 4};
+  const PendingKey past{.key = kThird, .past = true};
   Inspection job(2);
   for (int inquiry = 0; inquiry < 3; ++inquiry) {
     job.inspector.stalled(kThird);
     EXPECT_FALSE(job.inquire({{waits(kThird, "bucket 5")}, {waits(kA, "'a'"), past}}));
   }
-  // Rank 1 has not reached the next round, and waits for a topic that rank 0 has not submitted.
+  // Rank 1 has not reached the next round, and waits for a proposal that rank 0 has not submitted.
   const std::vector<Pending> stuck = {{waits(kFourth, "bucket 5")}, {waits(kA, "'a'")}};
   job.inspector.stalled(kFourth);
   EXPECT_FALSE(job.inquire(stuck));
   const Finding finding = job.confirm(stuck);
   ASSERT_TRUE(finding);
-  EXPECT_THAT(finding->topics, ElementsAre(kA, kFourth));
+  EXPECT_THAT(finding->keys, ElementsAre(kA, kFourth));
 }
 
 // There was no complaint about the bucket, so no rank was asked whether it has ended there: the
 // inspector asks before it suspects.
 TEST(StallInspector, AsksAboutABucketBeforeItMissesIt) {
-  constexpr Topic kBucket{bucket_key(5), 3};
+  constexpr ProposalKey kBucket{bucket_hash(5), 3};
   const std::vector<Pending> stuck = {{waits(kBucket, "bucket 5")}, {waits(kA, "'a'")}};
   Inspection job(2);
   job.inspector.stalled(kA);
@@ -109,7 +109,7 @@ TEST(StallInspector, AsksAboutABucketBeforeItMissesIt) {
   job.inspector.tick(job.now);
   const auto query = job.inspector.next_query(job.now);
   ASSERT_TRUE(query);
-  EXPECT_THAT(query->topics, ElementsAre(kBucket));
+  EXPECT_THAT(query->keys, ElementsAre(kBucket));
 }
 
 TEST(StallInspector, FindsTwoRanksThatWaitForEachOtherInTwoInquiries) {
@@ -121,7 +121,7 @@ TEST(StallInspector, FindsTwoRanksThatWaitForEachOtherInTwoInquiries) {
   EXPECT_TRUE(job.inspector.is_busy());
   const Finding finding = job.confirm(pending);  // asks again by itself
   ASSERT_TRUE(finding);
-  EXPECT_THAT(finding->topics, ElementsAre(kA, kB));
+  EXPECT_THAT(finding->keys, ElementsAre(kA, kB));
   EXPECT_EQ(finding->error.code, ErrorCode::kMismatch);
   EXPECT_EQ(finding->error.what,
             "ranks wait for different tensors: rank 0 waits for 'a': all_reduce; rank 1 waits for "
@@ -155,7 +155,7 @@ TEST(StallInspector, FindsADeadlockThroughAChain) {
   EXPECT_FALSE(job.inquire(pending));
   const Finding finding = job.confirm(pending);
   ASSERT_TRUE(finding);
-  EXPECT_THAT(finding->topics, ElementsAre(kA, kB, kC));
+  EXPECT_THAT(finding->keys, ElementsAre(kA, kB, kC));
   EXPECT_THAT(finding->error.what,
               AllOf(HasSubstr("rank 0 waits for 'a'"), HasSubstr("rank 1 waits for 'b'"),
                     HasSubstr("rank 2 waits for 'c'")));
@@ -213,7 +213,7 @@ TEST(StallInspector, RanksThatWaitForEachOtherWhileAThreadRunsAreAStall) {
       "0, 2 have not submitted";
   EXPECT_THAT(warnings[0].text, HasSubstr(stall));
   ASSERT_TRUE(finding);
-  EXPECT_THAT(finding->topics, ElementsAre(kA, kB));
+  EXPECT_THAT(finding->keys, ElementsAre(kA, kB));
   EXPECT_EQ(finding->error.code, ErrorCode::kStall);
   EXPECT_EQ(finding->error.what, "no progress for 60 s: " + stall);
 }
@@ -246,10 +246,10 @@ TEST(StallInspector, ARankIsStuckOnlyIfAllItsWaitsAre) {
 }
 
 TEST(StallInspector, OneNameWithTwoSignaturesIsAnErrorWhateverThreadsDo) {
-  constexpr Topic kKnown{bucket_key(3), 7};
+  constexpr ProposalKey kKnown{bucket_hash(3), 7};
   constexpr std::uint64_t kName = 42;
-  const auto use = [](const Topic& topic, std::string text) {
-    return PendingTopic{.topic = topic, .text = std::move(text), .sequence = kName};
+  const auto use = [](const ProposalKey& key, std::string text) {
+    return PendingKey{.key = key, .text = std::move(text), .sequence = kName};
   };
   const std::vector<Pending> pending = {
       {use(kKnown, "'x': float32 [10]")}, {use(kA, "'x': float32 [20]")}, {}};
@@ -258,7 +258,7 @@ TEST(StallInspector, OneNameWithTwoSignaturesIsAnErrorWhateverThreadsDo) {
   EXPECT_FALSE(job.inquire(pending));
   const Finding finding = job.confirm(pending);
   ASSERT_TRUE(finding);
-  EXPECT_THAT(finding->topics, ElementsAre(kA, kKnown));
+  EXPECT_THAT(finding->keys, ElementsAre(kA, kKnown));
   EXPECT_EQ(finding->error.code, ErrorCode::kMismatch);
   EXPECT_EQ(finding->error.what,
             "ranks disagree: rank 0 submits 'x': float32 [10]; rank 1 submits 'x': float32 [20]");
@@ -266,13 +266,13 @@ TEST(StallInspector, OneNameWithTwoSignaturesIsAnErrorWhateverThreadsDo) {
 
 // Rank 1 is one use ahead: it has completed the use that rank 0 still has pending.
 TEST(StallInspector, ARankThatIsAheadDoesNotDisagree) {
-  constexpr Topic kKnown{bucket_key(3), 7};
+  constexpr ProposalKey kKnown{bucket_hash(3), 7};
   Inspection job(2);
   for (int i = 0; i < 3; ++i, job.now += kStallLimits.confirm_after) {
     job.inspector.stalled(kKnown);
     EXPECT_FALSE(job.inquire(
-        {{{.topic = kKnown, .text = "'x': [10]", .sequence = 42}},
-         {{.topic = kKnown, .past = true}, {.topic = kA, .text = "'x': [20]", .sequence = 42}}}));
+        {{{.key = kKnown, .text = "'x': [10]", .sequence = 42}},
+         {{.key = kKnown, .past = true}, {.key = kA, .text = "'x': [20]", .sequence = 42}}}));
   }
 }
 
@@ -331,14 +331,14 @@ TEST(StallInspector, ADeadlockThatWasGoneInBetweenIsANewSuspicion) {
   EXPECT_TRUE(job.confirm(stuck));
 }
 
-TEST(StallInspector, ADeadlockOnOtherTopicsIsANewSuspicion) {
+TEST(StallInspector, ADeadlockOnOtherProposalsIsANewSuspicion) {
   Inspection job(2);
   job.inspector.stalled(kA);
   EXPECT_FALSE(job.inquire({{waits(kA, "'a'")}, {waits(kB, "'b'")}}));
   EXPECT_FALSE(job.confirm({{waits(kA, "'a'")}, {waits(kC, "'c'")}}));
   const Finding finding = job.confirm({{waits(kA, "'a'")}, {waits(kC, "'c'")}});
   ASSERT_TRUE(finding);
-  EXPECT_THAT(finding->topics, ElementsAre(kA, kC));
+  EXPECT_THAT(finding->keys, ElementsAre(kA, kC));
 }
 
 TEST(StallInspector, ExplainsAConflictByRanksAndBothValuesAtOnce) {
@@ -349,7 +349,7 @@ TEST(StallInspector, ExplainsAConflictByRanksAndBothValuesAtOnce) {
                                        {submitted(kA, "'x': float32 [64]")},
                                        {submitted(kA, "'x': float32 [64]")}});
   ASSERT_TRUE(finding);
-  EXPECT_THAT(finding->topics, ElementsAre(kA));
+  EXPECT_THAT(finding->keys, ElementsAre(kA));
   EXPECT_EQ(finding->error.code, ErrorCode::kMismatch);
   EXPECT_EQ(finding->error.to_string(),
             "agree of 'x': ranks disagree: ranks 0, 2, 3 submit 'x': float32 [64]; rank 1 submits "
@@ -390,17 +390,17 @@ TEST(StallInspector, QuotesNoMoreThanAPersonReads) {
 TEST(StallInspector, AConflictIsAskedBeforeComplaintsWhichOneInquiryAnswers) {
   StallInspector inspector(1, kStallLimits);
   inspector.stalled(kA);
-  inspector.stalled({bucket_key(1), 4});
+  inspector.stalled({bucket_hash(1), 4});
   inspector.conflict(kC);
   const auto first = inspector.next_query({});
   ASSERT_TRUE(first);
-  EXPECT_EQ(first->topic, kC);
+  EXPECT_EQ(first->key, kC);
   EXPECT_FALSE(inspector.next_query({}));  // one inquiry at a time
-  inspector.report(joint_report({{}}), TimePoint{});
+  inspector.report(aggregated({{}}), TimePoint{});
   const auto second = inspector.next_query({});
   ASSERT_TRUE(second);
-  EXPECT_THAT(second->topics, ElementsAre(Topic{bucket_key(1), 4}));
-  inspector.report(joint_report({{}}), TimePoint{});
+  EXPECT_THAT(second->keys, ElementsAre(ProposalKey{bucket_hash(1), 4}));
+  inspector.report(aggregated({{}}), TimePoint{});
   EXPECT_FALSE(inspector.next_query({}));
 }
 
@@ -412,21 +412,21 @@ TEST(StallInspector, NumbersItsInquiriesAndTakesOneReportToEach) {
   const auto first = inspector.next_query({});
   ASSERT_TRUE(first);
   EXPECT_TRUE(inspector.is_busy());
-  EXPECT_TRUE(inspector.report(joint_report({{submitted(kA, "x")}, {submitted(kA, "y")}}), {}));
+  EXPECT_TRUE(inspector.report(aggregated({{submitted(kA, "x")}, {submitted(kA, "y")}}), {}));
   EXPECT_FALSE(inspector.is_busy());
   const auto second = inspector.next_query({});
   ASSERT_TRUE(second);
   EXPECT_NE(second->least, first->least);
   const Finding finding =
-      inspector.report(joint_report({{submitted(kB, "x")}, {submitted(kB, "y")}}), {});
+      inspector.report(aggregated({{submitted(kB, "x")}, {submitted(kB, "y")}}), {});
   ASSERT_TRUE(finding);
   EXPECT_THAT(finding->error.what, StartsWith("ranks disagree: rank 0 submits x"));
 }
 
-// Ranks and topics omitted from a bounded report are unknown: they count as lacking nothing.
+// Ranks and proposals omitted from a bounded report are unknown: they count as lacking nothing.
 TEST(StallInspector, WhatAReportLeavesOutIsNotMissing) {
   Inspection job(3);
-  const auto ask_for_a_minute = [&](const JointReport& report) {
+  const auto ask_for_a_minute = [&](const AggregatedReport& report) {
     Finding finding;
     for (int second = 0; second <= 60; ++second, job.now += std::chrono::seconds(1)) {
       job.inspector.stalled(kA);
@@ -435,10 +435,11 @@ TEST(StallInspector, WhatAReportLeavesOutIsNotMissing) {
     }
     return finding;
   };
-  JointReport two_of_three = joint_report({{waits(kA, "'a'"), waits(kB, "'b'")}, {waits(kA, "")}});
+  AggregatedReport two_of_three =
+      aggregated({{waits(kA, "'a'"), waits(kB, "'b'")}, {waits(kA, "")}});
   two_of_three.unknown_from = kB;
   EXPECT_FALSE(ask_for_a_minute(two_of_three));
-  const Finding finding = ask_for_a_minute(joint_report({{waits(kA, "'a'")}, {}}));
+  const Finding finding = ask_for_a_minute(aggregated({{waits(kA, "'a'")}, {}}));
   ASSERT_TRUE(finding);
   EXPECT_EQ(finding->error.what,
             "no progress for 60 s: rank 0 waits for 'a', which rank 1 has not submitted (and 1 "

@@ -117,25 +117,25 @@ TEST(StallTable, IsNoLongerThanAPersonReadsHoweverMuchIsStalled) {
   EXPECT_LE(longest, 140U);
 }
 
-TEST(LastAct, IsShortAndAsOldAsTheLookThatFoundIt) {
-  LastActNote note;
+TEST(ActivitySnapshot, IsShortAndAsOldAsTheLookThatFoundIt) {
+  LastActivity note;
   const TimePoint start{};
   note.look(start);
-  EXPECT_EQ(note.at(start), LastAct{});
+  EXPECT_EQ(note.at(start), ActivitySnapshot{});
   const std::string text(100, 'a');
   note.completed(text);
   note.look(start + seconds(1));
   note.look(start + seconds(4));
-  const LastAct last = note.at(start + seconds(4));
+  const ActivitySnapshot last = note.at(start + seconds(4));
   EXPECT_EQ(last.text, "completed " + std::string(64, 'a') + "...");
   EXPECT_EQ(last.age, seconds(3));
   note.did("registered 'b'");
   note.look(start + seconds(5));
-  EXPECT_EQ(note.at(start + seconds(5)), (LastAct{.text = "registered 'b'"}));
+  EXPECT_EQ(note.at(start + seconds(5)), (ActivitySnapshot{.text = "registered 'b'"}));
 }
 
-TEST(LastAct, StaysWhenTheBucketGetsAnotherText) {
-  LastActNote note;
+TEST(ActivitySnapshot, StaysWhenTheBucketGetsAnotherText) {
+  LastActivity note;
   std::string text = "'x'";
   note.completed(text);
   note.keep();
@@ -151,12 +151,12 @@ std::vector<int> table_seconds(Duration warn_after) {
   std::vector<int> times;
   for (int second = 0; second <= 3600; ++second) {
     const TimePoint now = TimePoint{} + seconds(second);
-    const Topic a{1, 0}, b{2, 0};
+    const ProposalKey a{1, 0}, b{2, 0};
     inspector.stalled(a);
     EXPECT_TRUE(inspector.next_query(now));
-    std::vector<PendingTopic> waiting = {{.topic = a, .blocking = true, .text = "'a'\nmore"}};
-    if (second >= 40) waiting.push_back({.topic = b, .blocking = true, .text = "'b'"});
-    const LastAct act{.text = "completed 'z'", .age = seconds(second)};
+    std::vector<PendingKey> waiting = {{.key = a, .blocking = true, .text = "'a'\nmore"}};
+    if (second >= 40) waiting.push_back({.key = b, .blocking = true, .text = "'b'"});
+    const ActivitySnapshot act{.text = "completed 'z'", .age = seconds(second)};
     EXPECT_FALSE(inspector.report(combine({report_of({.rank = 0}, waiting, true),
                                            report_of({.rank = 1, .act = act}, {}, false)}),
                                   now));
@@ -175,13 +175,13 @@ std::vector<int> table_seconds(Duration warn_after) {
 /// waits for 'a', which rank 2 may or may not have submitted.
 std::optional<StallInspector::Finding> ask_beside_a_mute_rank(StallInspector& inspector, int begun,
                                                               int answered, bool has_submitted) {
-  const Topic a{1, 0};
+  const ProposalKey a{1, 0};
   inspector.stalled(a);
   EXPECT_TRUE(inspector.next_query(TimePoint{} + seconds(begun)));
-  std::vector<PendingTopic> second;
-  if (has_submitted) second.push_back({.topic = a, .text = "'a'"});
+  std::vector<PendingKey> second;
+  if (has_submitted) second.push_back({.key = a, .text = "'a'"});
   return inspector.report(
-      combine({report_of({.rank = 0}, {{.topic = a, .blocking = true, .text = "'a'"}}, true),
+      combine({report_of({.rank = 0}, {{.key = a, .blocking = true, .text = "'a'"}}, true),
                report_of({.rank = 2}, second, false),
                {.mute = {{.rank = 1, .silence = seconds(answered)}}}}),
       TimePoint{} + seconds(answered));
@@ -222,13 +222,13 @@ TEST(StallInspector, AMuteRankMakesNoOtherRankLate) {
 }
 
 TEST(StallInspector, ConflictsNameMuteRanks) {
-  const Topic a{1, 0};
+  const ProposalKey a{1, 0};
   StallInspector inspector(4, {.confirm_after = seconds(1)});
   inspector.conflict(a);
   ASSERT_TRUE(inspector.next_query({}));
   const auto finding =
-      inspector.report(combine({report_of({.rank = 0}, {{.topic = a, .text = "1"}}, false),
-                                report_of({.rank = 1}, {{.topic = a, .text = "2"}}, false),
+      inspector.report(combine({report_of({.rank = 0}, {{.key = a, .text = "1"}}, false),
+                                report_of({.rank = 1}, {{.key = a, .text = "2"}}, false),
                                 {.mute = {{.rank = 2}, {.rank = 3}}}}),
                        TimePoint{});
   ASSERT_TRUE(finding);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/device/device.h"
-#include "comm/device/local_group.h"
+#include "comm/device/device_communicator.h"
 #include "comm/kernels/reduce_kernels.h"
 
 namespace kolo::test {
@@ -24,7 +24,7 @@ class GroupJob {
   virtual std::vector<int> ranks() const = 0;
   virtual Device& device(int rank) = 0;
   /// The rank's group; a test may take it away.
-  virtual std::unique_ptr<LocalGroup>& group(int rank) = 0;
+  virtual std::unique_ptr<DeviceCommunicator>& group(int rank) = 0;
 
   /// Calls `start` once for each rank, then runs streams until `done` holds for each. On return it
   /// holds for all ranks, including those of other processes.
@@ -63,7 +63,7 @@ inline std::vector<double> read_values(const DeviceMemory& memory, DType dtype, 
 
 /// Resources of one rank for collectives: memory for `capacity` bytes each way, and a stream.
 struct GroupDesk {
-  GroupDesk(Device& device, LocalGroup& group, std::size_t capacity)
+  GroupDesk(Device& device, DeviceCommunicator& group, std::size_t capacity)
       : given(device.allocate(capacity, MemoryKind::kPinned)),
         taken(device.allocate(capacity, MemoryKind::kPinned)),
         source(group.allocate(capacity)),

@@ -1,9 +1,9 @@
 #include "tests/support/device/host_device.h"
 
+#include "tests/comm/device/device_communicator_conformance.h"
+#include "tests/comm/device/device_communicator_parts_conformance.h"
 #include "tests/comm/device/host_device_tests.h"
 #include "tests/comm/device/host_group_job.h"
-#include "tests/comm/device/local_group_conformance.h"
-#include "tests/comm/device/local_group_parts_conformance.h"
 #include "tests/conformance/device_conformance_tests.h"
 
 namespace kolo::test {
@@ -22,8 +22,8 @@ std::vector<GroupCase> threaded_cases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, LocalGroupConformance, testing::ValuesIn(threaded_cases()),
-                         group_case_name);
+INSTANTIATE_TEST_SUITE_P(Threads, DeviceCommunicatorConformance,
+                         testing::ValuesIn(threaded_cases()), group_case_name);
 
 TEST(HostDevice, StreamsRunBesideTheirCallerAndEachOther) {
   // Each stream proceeds only while the other runs, and neither can while the caller only waits.

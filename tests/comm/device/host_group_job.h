@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "tests/comm/device/group_job.h"
+#include "tests/support/device/host_communicator.h"
 #include "tests/support/device/host_device.h"
-#include "tests/support/device/host_group.h"
 #include "tests/support/rank_harness.h"
 
 namespace kolo::test {
@@ -22,11 +22,12 @@ namespace kolo::test {
 class HostGroupJob : public GroupJob {
  public:
   /// Lets a test wrap each rank's group.
-  using Wrap = std::function<std::unique_ptr<LocalGroup>(std::unique_ptr<LocalGroup>)>;
+  using Wrap =
+      std::function<std::unique_ptr<DeviceCommunicator>(std::unique_ptr<DeviceCommunicator>)>;
 
   int size() const override { return hub_.size(); }
   std::vector<int> ranks() const override { return numbers(size()); }
-  std::unique_ptr<LocalGroup>& group(int rank) override {
+  std::unique_ptr<DeviceCommunicator>& group(int rank) override {
     return groups_[static_cast<std::size_t>(rank)];
   }
   std::vector<std::string> exchange(const std::function<std::string(int)>& mine) override {
@@ -39,7 +40,7 @@ class HostGroupJob : public GroupJob {
   explicit HostGroupJob(int size) : hub_(numbers(size)) {}
 
   void open(int rank, Device& device, const Wrap& wrap) {
-    std::unique_ptr<LocalGroup> group = hub_.group(rank, device);
+    std::unique_ptr<DeviceCommunicator> group = hub_.group(rank, device);
     groups_.push_back(wrap ? wrap(std::move(group)) : std::move(group));
   }
 
@@ -50,8 +51,8 @@ class HostGroupJob : public GroupJob {
   }
 
  private:
-  HostGroupHub hub_;
-  std::vector<std::unique_ptr<LocalGroup>> groups_;
+  HostCommunicatorHub hub_;
+  std::vector<std::unique_ptr<DeviceCommunicator>> groups_;
 };
 
 /// Each rank and stream has its own thread.

@@ -17,8 +17,8 @@
 #include "comm/native/device_factory.h"
 #include "comm/native/group_factory.h"
 #include "comm/rendezvous/launch.h"
-#include "tests/comm/device/local_group_conformance.h"
-#include "tests/comm/device/local_group_parts_conformance.h"
+#include "tests/comm/device/device_communicator_conformance.h"
+#include "tests/comm/device/device_communicator_parts_conformance.h"
 
 namespace kolo::test {
 namespace {
@@ -65,9 +65,9 @@ ProcessGrid grid_of(int size) {
 struct Rank {
   Rank() : groups(connected()) {}
 
-  DeviceGroups connected() {
+  DeviceCommunicators connected() {
     const auto introductions = rendezvous.all_gather(introduce_groups(rank, *device));
-    DeviceGroups all = connect_groups(introductions, rank, grid, *device, kLongestWait);
+    DeviceCommunicators all = connect_groups(introductions, rank, grid, *device, kLongestWait);
     rendezvous.all_gather("");
     return all;
   }
@@ -89,7 +89,7 @@ struct Rank {
   const int size = rendezvous.size();
   const ProcessGrid grid = grid_of(size);
   std::unique_ptr<Device> device = open_device("cuda", rank);
-  DeviceGroups groups;
+  DeviceCommunicators groups;
 };
 
 std::shared_ptr<Rank> Launched::rank() {
@@ -112,7 +112,7 @@ class NcclGroupJob final : public GroupJob {
   Device& device(int) override { return *mine_->device; }
   void use_up() override { launched->use_up_rank(); }
   bool is_slow() const override { return mine_->size > 1; }  // they may share one GPU
-  std::unique_ptr<LocalGroup>& group(int) override {
+  std::unique_ptr<DeviceCommunicator>& group(int) override {
     return which_ == Which::kNode ? mine_->groups.node : mine_->groups.world;
   }
 
@@ -138,14 +138,14 @@ class NcclGroupJob final : public GroupJob {
 };
 
 INSTANTIATE_TEST_SUITE_P(
-    Nccl, LocalGroupConformance,
+    Nccl, DeviceCommunicatorConformance,
     testing::Values(GroupCase{"world", [] { return std::make_unique<NcclGroupJob>(Which::kWorld); },
                               why_unavailable},
                     GroupCase{"node", [] { return std::make_unique<NcclGroupJob>(Which::kNode); },
                               why_unavailable}),
     group_case_name);
 
-class NcclGroups : public testing::Test {
+class NcclDeviceCommunicators : public testing::Test {
  protected:
   void SetUp() override {
     if (const std::string why = why_unavailable(); !why.empty()) GTEST_SKIP() << why;
@@ -165,13 +165,13 @@ class NcclGroups : public testing::Test {
   DeviceMemory given_;
 };
 
-TEST_F(NcclGroups, SayWhatTheyAre) {
+TEST_F(NcclDeviceCommunicators, SayWhatTheyAre) {
   EXPECT_THAT(mine_->groups.world->describe(), testing::StartsWith("NCCL 2."));
   EXPECT_EQ(mine_->groups.world->size(), mine_->size);
   EXPECT_EQ(mine_->groups.node->rank(), mine_->grid.local_rank(mine_->rank));
 }
 
-TEST_F(NcclGroups, BothTakeTurnsOnOneStreamAndEndInOrder) {
+TEST_F(NcclDeviceCommunicators, BothTakeTurnsOnOneStreamAndEndInOrder) {
   launched->use_up_rank();
   constexpr std::size_t kCount = 1000;
   const auto stream = mine_->device->make_stream();
@@ -189,31 +189,31 @@ TEST_F(NcclGroups, BothTakeTurnsOnOneStreamAndEndInOrder) {
   double expected = 0;
   for (int rank = 0; rank < mine_->size; ++rank) expected += mine_->grid.local_size(rank);
   EXPECT_EQ(read_values(taken, DType::kFloat32, kCount), std::vector<double>(kCount, expected));
-  for (LocalGroup* group : {mine_->groups.node.get(), mine_->groups.world.get()}) {
-    GroupState state = GroupState::kActive;
+  for (DeviceCommunicator* group : {mine_->groups.node.get(), mine_->groups.world.get()}) {
+    CommunicatorState state = CommunicatorState::kActive;
     mine_->wait_for([&] {
       state = group->finalize();
-      return state != GroupState::kFinalizing;
+      return state != CommunicatorState::kFinalizing;
     });
-    EXPECT_EQ(state, GroupState::kFinalized);
+    EXPECT_EQ(state, CommunicatorState::kFinalized);
     EXPECT_FALSE(group->async_error());
   }
 }
 
-TEST_F(NcclGroups, FurtherOnesOfSomeRanksConnectLaterAndSum) {
+TEST_F(NcclDeviceCommunicators, FurtherOnesOfSomeRanksConnectLaterAndSum) {
   constexpr std::size_t kCount = 1000;
-  GroupConnector& connector = *mine_->groups.connector;
+  CommunicatorConnector& connector = *mine_->groups.connector;
   const int members = std::max(1, mine_->size - 1);
   std::string drawn;
   if (mine_->rank == 0) {
-    const std::vector<std::byte> bytes = connector.invite();
+    const std::vector<std::byte> bytes = connector.make_unique_id();
     drawn.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
-  const std::string invitation = mine_->rendezvous.all_gather(drawn).front();
-  std::unique_ptr<ConnectingGroup> connecting;
-  std::unique_ptr<LocalGroup> group;
+  const std::string unique_id = mine_->rendezvous.all_gather(drawn).front();
+  std::unique_ptr<ConnectingCommunicator> connecting;
+  std::unique_ptr<DeviceCommunicator> group;
   if (mine_->rank < members) {
-    connecting = connector.connect(std::as_bytes(std::span(invitation)), mine_->rank, members);
+    connecting = connector.connect(std::as_bytes(std::span(unique_id)), mine_->rank, members);
   }
   mine_->wait_for([&] {
     if (connecting && !group) group = connecting->poll();
@@ -230,10 +230,10 @@ TEST_F(NcclGroups, FurtherOnesOfSomeRanksConnectLaterAndSum) {
   mine_->wait_for([&] { return finished->done(); });
   const double expected = group ? members : 1;
   EXPECT_EQ(read_values(taken, DType::kFloat32, kCount), std::vector<double>(kCount, expected));
-  mine_->wait_for([&] { return !group || group->finalize() != GroupState::kFinalizing; });
+  mine_->wait_for([&] { return !group || group->finalize() != CommunicatorState::kFinalizing; });
 }
 
-TEST_F(NcclGroups, AbortsReleaseAStreamThatWaitsForAPeerWhoLeft) {
+TEST_F(NcclDeviceCommunicators, AbortsReleaseAStreamThatWaitsForAPeerWhoLeft) {
   if (mine_->size == 1) GTEST_SKIP() << "needs a peer";
   launched->use_up_rank();
   const auto stream = mine_->device->make_stream();
@@ -249,7 +249,7 @@ TEST_F(NcclGroups, AbortsReleaseAStreamThatWaitsForAPeerWhoLeft) {
   mine_->groups.world->all_reduce(*stream, data.data(), data.data(), 100, DType::kFloat32,
                                   ReduceOp::kSum);
   stream->record(*finished);
-  for (LocalGroup* group : {mine_->groups.node.get(), mine_->groups.world.get()}) {
+  for (DeviceCommunicator* group : {mine_->groups.node.get(), mine_->groups.world.get()}) {
     group->abort(std::chrono::milliseconds(0));  // begin both before waiting for one
   }
   EXPECT_TRUE(mine_->groups.world->abort(kAbortWithin));
@@ -257,7 +257,7 @@ TEST_F(NcclGroups, AbortsReleaseAStreamThatWaitsForAPeerWhoLeft) {
   mine_->wait_for([&] { return finished->done(); });
 }
 
-TEST_F(NcclGroups, TakeNoStreamOfAnotherKindOfDevice) {
+TEST_F(NcclDeviceCommunicators, TakeNoStreamOfAnotherKindOfDevice) {
   class NoStream final : public Stream {
     void copy(const BufferView&, const BufferView&) override {}
     void record(Event&) override {}

@@ -1,4 +1,4 @@
-// NcclGroup with a library that is in progress, stuck or failed: against a fake one.
+// NcclDeviceCommunicator with a library that is in progress, stuck or failed: against a fake one.
 
 #include <cstring>
 #include <memory>
@@ -11,7 +11,7 @@
 
 #include "comm/base/error.h"
 #include "comm/device/cuda_stream.h"
-#include "comm/native/nccl_group.h"
+#include "comm/native/nccl_device_communicator.h"
 #include "tests/support/fake_nccl.h"
 
 namespace kolo::test {
@@ -26,12 +26,12 @@ constexpr milliseconds kLate{30'000};  // a deadline that is not
 
 class NcclLifeCycle : public testing::Test {
  protected:
-  std::unique_ptr<NcclGroup> connect(milliseconds deadline = kLate) {
-    const std::vector<std::string> alone{NcclGroup::introduce(0)};
-    return NcclGroup::connect(alone, 0, 0, deadline);
+  std::unique_ptr<NcclDeviceCommunicator> connect(milliseconds deadline = kLate) {
+    const std::vector<std::string> alone{NcclDeviceCommunicator::introduce(0)};
+    return NcclDeviceCommunicator::connect(alone, 0, 0, deadline);
   }
 
-  void all_reduce(NcclGroup& group) {
+  void all_reduce(NcclDeviceCommunicator& group) {
     group.all_reduce(stream_, nullptr, nullptr, 0, DType::kFloat32, ReduceOp::kSum);
   }
 
@@ -60,12 +60,12 @@ TEST_F(NcclLifeCycle, WhatIsInProgressIsWaitedForAndEndsInOrder) {
   node->reduce_scatter(stream_, nullptr, nullptr, 0, DType::kFloat32, ReduceOp::kSum);
   node->all_gather(stream_, nullptr, nullptr, 0, DType::kFloat32);
   all_reduce(*world);
-  for (NcclGroup* group : {node.get(), world.get()}) {
-    EXPECT_EQ(group->finalize(), GroupState::kFinalizing);
+  for (NcclDeviceCommunicator* group : {node.get(), world.get()}) {
+    EXPECT_EQ(group->finalize(), CommunicatorState::kFinalizing);
     EXPECT_FALSE(group->async_error());
-    while (group->finalize() == GroupState::kFinalizing) {
+    while (group->finalize() == CommunicatorState::kFinalizing) {
     }
-    EXPECT_EQ(group->finalize(), GroupState::kFinalized);
+    EXPECT_EQ(group->finalize(), CommunicatorState::kFinalized);
     EXPECT_TRUE(group->abort(kLate));
     EXPECT_THROW(all_reduce(*group), UsageError);
   }
@@ -75,9 +75,9 @@ TEST_F(NcclLifeCycle, WhatIsInProgressIsWaitedForAndEndsInOrder) {
 }
 
 TEST_F(NcclLifeCycle, PartsOfDifferentLengthsAreCallsOfOneLaunch) {
-  const std::vector<std::string> three(3, NcclGroup::introduce(0));
+  const std::vector<std::string> three(3, NcclDeviceCommunicator::introduce(0));
   fake_nccl().polls_in_progress = 3;
-  const auto group = NcclGroup::connect(three, 1, 0, kLate);
+  const auto group = NcclDeviceCommunicator::connect(three, 1, 0, kLate);
   const std::vector<std::size_t> even{4, 4, 4}, uneven{2, 0, 5};
   std::vector<float> in(12), out(12);
   const auto reduce = [&](const std::vector<std::size_t>& counts) {
@@ -110,8 +110,8 @@ TEST_F(NcclLifeCycle, PartsOfDifferentLengthsAreCallsOfOneLaunch) {
 }
 
 TEST_F(NcclLifeCycle, SeveralTensorsAreOneLaunch) {
-  const std::vector<std::string> three(3, NcclGroup::introduce(0));
-  const auto group = NcclGroup::connect(three, 1, 0, kLate);
+  const std::vector<std::string> three(3, NcclDeviceCommunicator::introduce(0));
+  const auto group = NcclDeviceCommunicator::connect(three, 1, 0, kLate);
   const std::vector<std::size_t> even{4, 4, 4}, uneven{2, 0, 5}, none(3);
   std::vector<float> in(20), out(20);
   const std::vector<GroupTensor> tensors{{in.data(), out.data(), even},
@@ -143,12 +143,12 @@ TEST_F(NcclLifeCycle, ALaunchOfSeveralCallsThatDoesNotComeIsATimeOut) {
 
 TEST_F(NcclLifeCycle, AFurtherGroupConnectsWithoutWaiting) {
   NcclConnector connector(0, kLate);
-  const std::vector<std::byte> invitation = connector.invite();
-  EXPECT_EQ(invitation.size(), connector.invitation_bytes());
+  const std::vector<std::byte> unique_id = connector.make_unique_id();
+  EXPECT_EQ(unique_id.size(), connector.unique_id_bytes());
   fake_nccl().polls_in_progress = 3;
-  const auto connecting = connector.connect(invitation, 1, 2);
+  const auto connecting = connector.connect(unique_id, 1, 2);
   EXPECT_EQ(connecting->poll(), nullptr);
-  std::unique_ptr<LocalGroup> group;
+  std::unique_ptr<DeviceCommunicator> group;
   while (!group) group = connecting->poll();
   EXPECT_EQ(group->rank(), 1);
   EXPECT_EQ(group->size(), 2);
@@ -158,9 +158,9 @@ TEST_F(NcclLifeCycle, AFurtherGroupConnectsWithoutWaiting) {
 
 TEST_F(NcclLifeCycle, AFurtherGroupThatDoesNotConnectIsATimeOutAndAborted) {
   NcclConnector connector(0, kSoon);
-  const std::vector<std::byte> invitation = connector.invite();
+  const std::vector<std::byte> unique_id = connector.make_unique_id();
   fake_nccl().stuck = true;
-  auto connecting = connector.connect(invitation, 0, 2);
+  auto connecting = connector.connect(unique_id, 0, 2);
   EXPECT_EQ(code_of([&] {
               while (!connecting->poll()) std::this_thread::yield();
             }),
@@ -171,9 +171,9 @@ TEST_F(NcclLifeCycle, AFurtherGroupThatDoesNotConnectIsATimeOutAndAborted) {
 
 TEST_F(NcclLifeCycle, AFurtherGroupOfOtherVersionsIsAConfigurationError) {
   NcclConnector connector(0, kLate);
-  const std::vector<std::byte> invitation = connector.invite();
+  const std::vector<std::byte> unique_id = connector.make_unique_id();
   fake_nccl().version = NCCL_VERSION_CODE + 1;
-  EXPECT_EQ(code_of([&] { connector.connect(invitation, 1, 2); }), ErrorCode::kConfig);
+  EXPECT_EQ(code_of([&] { connector.connect(unique_id, 1, 2); }), ErrorCode::kConfig);
   EXPECT_EQ(fake_nccl().called("init"), 0);
 }
 
@@ -212,7 +212,7 @@ TEST_F(NcclLifeCycle, AFailedCommunicatorIsAbortedAndNotDestroyed) {
   EXPECT_THAT(error->what, HasSubstr("the fake library says so"));
   fake_nccl().async_error = ncclInternalError;
   EXPECT_EQ(group->async_error()->what, error->what) << "the first failure stays";
-  EXPECT_EQ(group->finalize(), GroupState::kAborted);
+  EXPECT_EQ(group->finalize(), CommunicatorState::kAborted);
   EXPECT_TRUE(group->abort(kLate));
   EXPECT_THAT(fake_nccl().calls(), ElementsAre("init", "abort", "aborted"));
 }
@@ -220,9 +220,9 @@ TEST_F(NcclLifeCycle, AFailedCommunicatorIsAbortedAndNotDestroyed) {
 TEST_F(NcclLifeCycle, AFailureDuringTheEndIsAnAbort) {
   const auto group = connect();
   fake_nccl().polls_in_progress = 5;
-  EXPECT_EQ(group->finalize(), GroupState::kFinalizing);
+  EXPECT_EQ(group->finalize(), CommunicatorState::kFinalizing);
   fake_nccl().async_error = ncclSystemError;
-  EXPECT_EQ(group->finalize(), GroupState::kAborted);
+  EXPECT_EQ(group->finalize(), CommunicatorState::kAborted);
   EXPECT_EQ(group->async_error()->code, ErrorCode::kPeerLost);
   EXPECT_TRUE(group->abort(kLate));
   EXPECT_EQ(fake_nccl().called("destroy"), 0);
@@ -236,7 +236,7 @@ TEST_F(NcclLifeCycle, AnAbortThatPassesItsDeadlineIsLeftBehindAndMayEndLater) {
   EXPECT_FALSE(world->abort(milliseconds(0)));
   EXPECT_FALSE(node->abort(milliseconds(1)));
   all_reduce(*node);
-  EXPECT_EQ(node->finalize(), GroupState::kAborted);
+  EXPECT_EQ(node->finalize(), CommunicatorState::kAborted);
   wait_until_called("abort", 2);  // neither waits for the other
   fake_nccl().open_gate();
   EXPECT_TRUE(node->abort(kLate));
@@ -285,9 +285,10 @@ TEST_F(NcclLifeCycle, AnotherMajorVersionIsAConfigurationError) {
 
 TEST_F(NcclLifeCycle, RanksWithDifferentVersionsAreAConfigurationError) {
   const int older = NCCL_VERSION_CODE - 1;
-  std::vector<std::string> two(2, NcclGroup::introduce(0));
+  std::vector<std::string> two(2, NcclDeviceCommunicator::introduce(0));
   std::memcpy(two[1].data(), &older, sizeof(older));
-  EXPECT_EQ(code_of([&] { NcclGroup::connect(two, 0, 0, kSoon); }), ErrorCode::kConfig);
+  EXPECT_EQ(code_of([&] { NcclDeviceCommunicator::connect(two, 0, 0, kSoon); }),
+            ErrorCode::kConfig);
   EXPECT_EQ(fake_nccl().called("init"), 0);
 }
 

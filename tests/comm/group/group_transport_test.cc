@@ -135,9 +135,9 @@ TEST_F(GroupTransportTest, ControlFramesCarryTheRankInTheGroup) {
   poll_all();
   ControlFrame frame;
   ASSERT_TRUE(job_[1]->receive_control(frame));
-  ControlSwitch sorted;
-  ControlInbox founders;
-  sorted.open(founders);
+  ControlDemux sorted;
+  ControlInbox creators;
+  sorted.open(creators);
   ASSERT_EQ(sorted.open(inboxes_.back()[0]), 1u);
   ASSERT_TRUE(sorted.take(frame));
   ControlFrame taken;

@@ -244,18 +244,18 @@ TEST(ConvertSemantics, DoubleToHalfIsRoundedOnce) {
 
 // Combined with any number, in either order, the identity element leaves that number's bits
 // unchanged.
-TEST(Neutral, ChangesNoResultOfAnyOperation) {
+TEST(Identity, ChangesNoResultOfAnyOperation) {
   for (const DType dtype : kNumberDTypes) {
     for (const ReduceOp op : kAllReduceOps) {
       if (!takes(op, dtype)) continue;
       const std::vector<double> numbers = {0, 1, 3, 100, -1, -100, 1e30, -1e30};
       const std::size_t count = numbers.size();
-      std::vector<std::byte> values(count * size_of(dtype)), neutral(values), result(values);
+      std::vector<std::byte> values(count * size_of(dtype)), identity(values), result(values);
       convert(dtype, values.data(), DType::kFloat64, numbers.data(), count, 1.0);
-      fill_neutral({neutral.data(), count, dtype}, op);
+      fill_identity({identity.data(), count, dtype}, op);
       for (const bool is_first : {true, false}) {
-        const void* const sources[] = {is_first ? neutral.data() : values.data(),
-                                       is_first ? values.data() : neutral.data()};
+        const void* const sources[] = {is_first ? identity.data() : values.data(),
+                                       is_first ? values.data() : identity.data()};
         reduce(dtype, op, result.data(), sources, count, 1.0);
         EXPECT_EQ(result, values) << to_string(op) << " of " << to_string(dtype);
       }
@@ -263,8 +263,8 @@ TEST(Neutral, ChangesNoResultOfAnyOperation) {
   }
 }
 
-TEST(Neutral, OfNoElementsTouchesNothing) {
-  fill_neutral({nullptr, 0, DType::kFloat32}, ReduceOp::kSum);
+TEST(Identity, OfNoElementsTouchesNothing) {
+  fill_identity({nullptr, 0, DType::kFloat32}, ReduceOp::kSum);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ inline std::string text(const Job& job) {
 /// Whether the algorithm sums every element in one place in rank order, so that its bits equal the
 /// reference kernel's.
 inline bool sums_in_order(const AlgorithmRequest& request) {
-  const std::vector<std::string_view> names = request.names_for(GoalKind::kAllReduce);
+  const std::vector<std::string_view> names = request.names_for(CollectiveKind::kAllReduce);
   if (names.empty() || names.front() == kHierarchical) return false;
   const AllReduce& algorithm = find_all_reduce(names.front());
   return algorithm.flat() != nullptr && algorithm.sums_in_one_place();

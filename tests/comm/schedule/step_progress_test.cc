@@ -117,15 +117,16 @@ TEST(StepProgress, AStepIsReadyWhenAllThatItWaitsForIsComplete) {
 }
 
 TEST(StepProgress, WhatHandsTensorsOverComesFirst) {
-  const Range lent{.region = Region::kLent}, offered{.region = Region::kOffered};
+  const Range exposed_input{.region = Region::kExposedInput},
+      exposed_result{.region = Region::kExposedResult};
   const Range user{.region = Region::kUser}, slot{.region = Region::kStaging};
   const Schedule schedule = schedule_of(
       MemoryKind::kHost, {{.kind = StepKind::kUnpack, .target = user, .sources = {slot}},
                           {.kind = StepKind::kPack, .target = slot, .sources = {user}},
-                          {.kind = StepKind::kPack, .target = lent, .sources = {user}},
-                          {.kind = StepKind::kPack, .target = offered, .sources = {user}},
-                          {.kind = StepKind::kUnpack, .target = user, .sources = {offered}},
-                          {.kind = StepKind::kUnpack, .target = user, .sources = {lent}}});
+                          {.kind = StepKind::kPack, .target = exposed_input, .sources = {user}},
+                          {.kind = StepKind::kPack, .target = exposed_result, .sources = {user}},
+                          {.kind = StepKind::kUnpack, .target = user, .sources = {exposed_result}},
+                          {.kind = StepKind::kUnpack, .target = user, .sources = {exposed_input}}});
   StepProgress progress(schedule);
   for (int iteration = 0; iteration < 2; ++iteration) {
     progress.begin();

@@ -106,20 +106,19 @@ std::vector<std::byte> bytes_of(std::initializer_list<int> values) {
   return bytes;
 }
 
-ControlFrame addressed(int peer, ControlSwitch::Number number,
-                       const std::vector<std::byte>& bytes) {
+ControlFrame addressed(int peer, ControlDemux::Number number, const std::vector<std::byte>& bytes) {
   ControlFrame frame{.peer = peer, .bytes = {}};
-  ControlSwitch::address(number, bytes, frame.bytes);
+  ControlDemux::address(number, bytes, frame.bytes);
   return frame;
 }
 
-TEST(ControlSwitch, PutsFramesIntoTheirInboxes) {
-  ControlSwitch sorted;
+TEST(ControlDemux, PutsFramesIntoTheirInboxes) {
+  ControlDemux sorted;
   ControlInbox founders, group;
-  ASSERT_EQ(sorted.open(founders), ControlSwitch::kFounders);
-  const ControlSwitch::Number number = sorted.open(group);
+  ASSERT_EQ(sorted.open(founders), ControlDemux::kCreators);
+  const ControlDemux::Number number = sorted.open(group);
   ControlFrame first = addressed(3, number, bytes_of({7, 8}));
-  ControlFrame second = addressed(1, ControlSwitch::kFounders, {});
+  ControlFrame second = addressed(1, ControlDemux::kCreators, {});
   EXPECT_TRUE(sorted.take(first));
   EXPECT_TRUE(sorted.take(second));
   ASSERT_EQ(group.size(), 1u);
@@ -129,8 +128,8 @@ TEST(ControlSwitch, PutsFramesIntoTheirInboxes) {
   EXPECT_TRUE(founders.front().bytes.empty());
 }
 
-TEST(ControlSwitch, LeavesFramesOfTheJobAlone) {
-  ControlSwitch sorted;
+TEST(ControlDemux, LeavesFramesOfTheJobAlone) {
+  ControlDemux sorted;
   ControlFrame frame{.peer = 0, .bytes = bytes_of({1, 2, 3, 4, 5, 6, 7, 8, 9, 10})};
   EXPECT_FALSE(sorted.take(frame));
   EXPECT_EQ(frame.bytes.size(), 10u);
@@ -138,11 +137,11 @@ TEST(ControlSwitch, LeavesFramesOfTheJobAlone) {
   EXPECT_FALSE(sorted.take(shorter));
 }
 
-TEST(ControlSwitch, DropsFramesOfGroupsThatHaveEnded) {
-  ControlSwitch sorted;
+TEST(ControlDemux, DropsFramesOfGroupsThatHaveEnded) {
+  ControlDemux sorted;
   ControlInbox founders, old_group, new_group;
   sorted.open(founders);
-  const ControlSwitch::Number old_number = sorted.open(old_group);
+  const ControlDemux::Number old_number = sorted.open(old_group);
   sorted.close(old_number);
   EXPECT_NE(sorted.open(new_group), old_number);
   ControlFrame late = addressed(2, old_number, bytes_of({1}));

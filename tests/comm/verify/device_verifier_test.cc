@@ -139,9 +139,9 @@ class DeviceMutations : public testing::TestWithParam<Case> {};
 TEST_P(DeviceMutations, AreCaught) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes(GetParam().nodes);
   const Schedules correct = compile_all(grid, GetParam().algorithm, Placement::kStaged);
-  EXPECT_EQ(
-      test::expect_caught(correct, grid, Goal::all_reduce(grid.world_size()), kDeviceMutations),
-      GetParam().not_found);
+  EXPECT_EQ(test::expect_caught(correct, grid, CollectiveSpec::all_reduce(grid.world_size()),
+                                kDeviceMutations),
+            GetParam().not_found);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -190,8 +190,8 @@ TEST(DeviceVerifier, FindsCirclesOfSendsThatLastUntilTheyAreReceived) {
     }
     return schedules;
   };
-  EXPECT_EQ(verify(make(32), grid, Goal::all_reduce(2)), std::nullopt);
-  const auto wrong = verify(make(0), grid, Goal::all_reduce(2));
+  EXPECT_EQ(verify(make(32), grid, CollectiveSpec::all_reduce(2)), std::nullopt);
+  const auto wrong = verify(make(0), grid, CollectiveSpec::all_reduce(2));
   ASSERT_TRUE(wrong);
   EXPECT_THAT(*wrong, HasSubstr("circle"));
   EXPECT_THAT(*wrong, HasSubstr("until they are received"));
@@ -218,8 +218,8 @@ TEST(DeviceVerifier, FindsContradictoryOrdersOfLaunches) {
     }
     return schedules;
   };
-  EXPECT_EQ(verify(make(false), grid, Goal::all_reduce(3)), std::nullopt);
-  const auto wrong = verify(make(true), grid, Goal::all_reduce(3));
+  EXPECT_EQ(verify(make(false), grid, CollectiveSpec::all_reduce(3)), std::nullopt);
+  const auto wrong = verify(make(true), grid, CollectiveSpec::all_reduce(3));
   ASSERT_TRUE(wrong);
   EXPECT_THAT(*wrong, HasSubstr("circle"));
 }
@@ -237,7 +237,7 @@ TEST(DeviceVerifier, AnAllReduceReadsAndWritesAsMuchOfMemoryThatDoesNotOverlap) 
       builder.native(NativeOp::kAllReduce, NativeGroup::kWorld, own(target), own(source), true);
       schedules.push_back(std::move(builder).build());
     }
-    return verify(schedules, grid, Goal::all_reduce(2)).value_or("");
+    return verify(schedules, grid, CollectiveSpec::all_reduce(2)).value_or("");
   };
   const Range all{.count = 64}, shorter{.count = 48}, later{.offset = 16, .count = 48};
   EXPECT_EQ(verdict(all, all), "");
@@ -252,14 +252,14 @@ TEST(DeviceVerifier, RejectsWhatDevicesDoNotShare) {
   for (int rank = 0; rank < 2; ++rank) {
     schedules.push_back(test::compile_all_reduce(rank, host, grid, {.algorithm = "direct"}));
   }
-  ASSERT_EQ(verify(schedules, grid, Goal::all_reduce(2)), std::nullopt);
+  ASSERT_EQ(verify(schedules, grid, CollectiveSpec::all_reduce(2)), std::nullopt);
   for (Schedule& schedule : schedules) schedule.layout.memory = MemoryKind::kDevice;
-  EXPECT_NE(verify(schedules, grid, Goal::all_reduce(2)), std::nullopt);
+  EXPECT_NE(verify(schedules, grid, CollectiveSpec::all_reduce(2)), std::nullopt);
 
   Schedules native = compile_all(grid, "native", Placement::kInPlace);
-  ASSERT_EQ(verify(native, grid, Goal::all_reduce(2)), std::nullopt);
+  ASSERT_EQ(verify(native, grid, CollectiveSpec::all_reduce(2)), std::nullopt);
   for (Schedule& schedule : native) schedule.layout.memory = MemoryKind::kHost;
-  EXPECT_NE(verify(native, grid, Goal::all_reduce(2)), std::nullopt);
+  EXPECT_NE(verify(native, grid, CollectiveSpec::all_reduce(2)), std::nullopt);
 }
 
 TEST(DeviceVerifier, LetsTheNetworkTakeDeviceMemoryOnlyIfItCan) {
@@ -273,9 +273,9 @@ TEST(DeviceVerifier, LetsTheNetworkTakeDeviceMemoryOnlyIfItCan) {
         {.algorithm = "hierarchical:native,ring", .network_takes_device_memory = true}));
     EXPECT_EQ(schedules.back().staging_count, 0u);
   }
-  const Goal goal = Goal::all_reduce(4);
-  EXPECT_EQ(verify(schedules, grid, goal, {.network_takes_device_memory = true}), std::nullopt);
-  const auto wrong = verify(schedules, grid, goal);
+  const CollectiveSpec spec = CollectiveSpec::all_reduce(4);
+  EXPECT_EQ(verify(schedules, grid, spec, {.network_takes_device_memory = true}), std::nullopt);
+  const auto wrong = verify(schedules, grid, spec);
   ASSERT_TRUE(wrong);
   EXPECT_THAT(*wrong, HasSubstr("device memory to the network"));
 }

@@ -16,24 +16,24 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Two ranks of a node that lend each other their parts of an all-gather.
-class LoanVerifier : public testing::Test {
+/// Two ranks of a node that expose each other their parts of an all-gather.
+class ExposedInputVerifier : public testing::Test {
  protected:
-  LoanVerifier() {
+  ExposedInputVerifier() {
     for (int rank = 0; rank < 2; ++rank) {
       schedules_.push_back(
-          compile(rank, goal_, layout_, grid_, test::with_algorithm(options(), "direct")));
+          compile(rank, spec_, layout_, grid_, test::with_algorithm(options(), "direct")));
     }
   }
 
   static CompileOptions options() {
     CompileOptions options;
-    options.link_costs.memory.latency_us = 0;  // all contributions are lent,
+    options.link_costs.memory.latency_us = 0;  // all contributions are exposed,
     options.link_costs.private_read_us = 0;    // wherever they are.
     return options;
   }
 
-  std::string complaint() const { return verify(schedules_, grid_, goal_).value_or("none"); }
+  std::string complaint() const { return verify(schedules_, grid_, spec_).value_or("none"); }
 
   Step& first(int rank, StepKind kind) {
     auto& steps = schedules_[static_cast<std::size_t>(rank)].steps;
@@ -41,18 +41,18 @@ class LoanVerifier : public testing::Test {
   }
 
   const std::vector<std::size_t> counts_{10, 10};
-  const Goal goal_ = Goal::all_gather(counts_);
+  const CollectiveSpec spec_ = CollectiveSpec::all_gather(counts_);
   const BucketLayout layout_{.count = 20, .placement = Placement::kUser};
   const ProcessGrid grid_ = ProcessGrid::with_node_sizes({2});
   std::vector<Schedule> schedules_;
 };
 
-TEST_F(LoanVerifier, AcceptsWhatIsReadInTime) {
-  ASSERT_EQ(first(0, StepKind::kPack).target.region, Region::kLent);
+TEST_F(ExposedInputVerifier, AcceptsWhatIsReadInTime) {
+  ASSERT_EQ(first(0, StepKind::kPack).target.region, Region::kExposedInput);
   EXPECT_EQ(complaint(), "none");
 }
 
-TEST_F(LoanVerifier, AsksForAReply) {
+TEST_F(ExposedInputVerifier, AsksForAReply) {
   auto& steps = schedules_[0].steps;
   std::erase_if(
       steps, [](const Step& step) { return step.kind == StepKind::kAwait && step.ordinal == 1; });
@@ -64,109 +64,112 @@ TEST_F(LoanVerifier, AsksForAReply) {
   EXPECT_THAT(complaint(), HasSubstr("touches memory of rank 0 after it ends"));
 }
 
-TEST_F(LoanVerifier, AsksForTheFlag) {
+TEST_F(ExposedInputVerifier, AsksForTheFlag) {
   first(1, StepKind::kUnpack).after.clear();
   EXPECT_THAT(complaint(), HasSubstr("in no fixed order"));
 }
 
-TEST_F(LoanVerifier, KnowsThatTensorsAreLent) {
+TEST_F(ExposedInputVerifier, KnowsThatTensorsAreExposed) {
   // Rank 0 receives into memory that rank 1 may still read.
   Step over = first(0, StepKind::kUnpack);
-  const Step& lent = first(0, StepKind::kPack);
-  over.target = lent.sources[0];
-  over.after = {static_cast<StepId>(&lent - schedules_[0].steps.data())};
-  over.sources = {{0, Region::kStaging, lent.target.slot, over.target.count}};
+  const Step& exposed = first(0, StepKind::kPack);
+  over.target = exposed.sources[0];
+  over.after = {static_cast<StepId>(&exposed - schedules_[0].steps.data())};
+  over.sources = {{0, Region::kStaging, exposed.target.slot, over.target.count}};
   schedules_[0].steps.push_back(over);
   EXPECT_THAT(complaint(), HasSubstr("in no fixed order"));
 }
 
-TEST_F(LoanVerifier, ComparesWhatIsLentWithWhatIsSaid) {
+TEST_F(ExposedInputVerifier, ComparesWhatIsExposedWithWhatIsSaid) {
   first(0, StepKind::kPack).target.offset = 1;
-  EXPECT_THAT(complaint(), HasSubstr("lends other elements than it says"));
+  EXPECT_THAT(complaint(), HasSubstr("exposes other elements than it says"));
 }
 
-TEST_F(LoanVerifier, KnowsTheSlot) {
+TEST_F(ExposedInputVerifier, KnowsTheSlot) {
   first(0, StepKind::kPack).target.slot += 1;
   EXPECT_THAT(complaint(), testing::AnyOf(HasSubstr("uses what nobody wrote"),
-                                          HasSubstr("lends by a slot beyond the end")));
+                                          HasSubstr("exposes by a slot beyond the end")));
 }
 
-TEST_F(LoanVerifier, OnlyUnpacksWhatIsLentForCopies) {
+TEST_F(ExposedInputVerifier, OnlyUnpacksWhatIsExposedForCopies) {
   first(1, StepKind::kUnpack).kind = StepKind::kReduce;
-  EXPECT_THAT(complaint(), HasSubstr("works with what is lent for copies"));
+  EXPECT_THAT(complaint(), HasSubstr("works with what is exposed for copies"));
 }
 
-TEST_F(LoanVerifier, LendsNothingThatIsCast) {
+TEST_F(ExposedInputVerifier, ExposesNothingThatIsCast) {
   for (Schedule& schedule : schedules_) schedule.layout.placement = Placement::kStaged;
-  EXPECT_THAT(complaint(), HasSubstr("lends elements that are cast"));
+  EXPECT_THAT(complaint(), HasSubstr("exposes elements that are cast"));
 }
 
 /// Rank 1 of a node writes a part of a gather, or its share of a sum, directly to memory that rank
-/// 0 offers.
-class OfferVerifier : public testing::Test {
+/// 0 exposes.
+class ExposedResultVerifier : public testing::Test {
  protected:
-  explicit OfferVerifier(Goal goal = Goal::gather(0, std::vector<std::size_t>{32, 32}))
-      : goal_(std::move(goal)) {
+  explicit ExposedResultVerifier(
+      CollectiveSpec spec = CollectiveSpec::gather(0, std::vector<std::size_t>{32, 32}))
+      : spec_(std::move(spec)) {
     CompileOptions options;
-    options.link_costs.memory.latency_us = 0;  // every size is worth an offer,
+    options.link_costs.memory.latency_us = 0;  // every size is worth an exposure,
     options.link_costs.private_read_us = 0;    // wherever it is.
     for (int rank = 0; rank < 2; ++rank) {
       schedules_.push_back(
-          compile(rank, goal_, layout_, grid_, test::with_algorithm(options, "direct")));
+          compile(rank, spec_, layout_, grid_, test::with_algorithm(options, "direct")));
     }
   }
 
-  std::string complaint() const { return verify(schedules_, grid_, goal_).value_or("none"); }
+  std::string complaint() const { return verify(schedules_, grid_, spec_).value_or("none"); }
 
-  Step& offer() { return *std::ranges::find(schedules_[0].steps, StepKind::kOffer, &Step::kind); }
-  /// The step that writes to the offer.
+  Step& exposure() {
+    return *std::ranges::find(schedules_[0].steps, StepKind::kExpose, &Step::kind);
+  }
+  /// The step that writes to the exposure.
   Step& put() {
     return *std::ranges::find_if(schedules_[1].steps, [](const Step& step) {
-      return step.target.region == Region::kOffered;
+      return step.target.region == Region::kExposedResult;
     });
   }
-  /// The step that takes the offered elements.
+  /// The step that takes the exposed elements.
   Step& take() {
     return *std::ranges::find_if(schedules_[0].steps, [](const Step& step) {
-      return !step.sources.empty() && step.sources[0].region == Region::kOffered;
+      return !step.sources.empty() && step.sources[0].region == Region::kExposedResult;
     });
   }
 
-  const Goal goal_;
+  const CollectiveSpec spec_;
   const BucketLayout layout_{
       .count = 64, .placement = Placement::kUser, .out_of_place = true, .in_arenas = true};
   const ProcessGrid grid_ = ProcessGrid::with_node_sizes({2});
   std::vector<Schedule> schedules_;
 };
 
-class OfferedSum : public OfferVerifier {
+class ExposedSum : public ExposedResultVerifier {
  protected:
-  OfferedSum() : OfferVerifier(Goal::reduce(0, 2, 64)) {}
+  ExposedSum() : ExposedResultVerifier(CollectiveSpec::reduce(0, 2, 64)) {}
 };
 
-TEST_F(OfferVerifier, AcceptsWhatIsWrittenInTime) {
+TEST_F(ExposedResultVerifier, AcceptsWhatIsWrittenInTime) {
   EXPECT_EQ(put().kind, StepKind::kPack);
-  EXPECT_TRUE(offer().for_copies);
+  EXPECT_TRUE(exposure().for_copies);
   EXPECT_EQ(complaint(), "none");
 }
 
-TEST_F(OfferedSum, AcceptsWhatIsWrittenInTime) {
+TEST_F(ExposedSum, AcceptsWhatIsWrittenInTime) {
   EXPECT_EQ(put().kind, StepKind::kReduce);
-  EXPECT_FALSE(offer().for_copies);
+  EXPECT_FALSE(exposure().for_copies);
   EXPECT_EQ(complaint(), "none");
 }
 
-TEST_F(OfferVerifier, AsksForTheFlagBeforeItIsWritten) {
+TEST_F(ExposedResultVerifier, AsksForTheFlagBeforeItIsWritten) {
   put().after.clear();
   EXPECT_THAT(complaint(), HasSubstr("in no fixed order"));
 }
 
-TEST_F(OfferVerifier, AsksForTheFlagBeforeItIsTaken) {
+TEST_F(ExposedResultVerifier, AsksForTheFlagBeforeItIsTaken) {
   take().after.clear();
   EXPECT_THAT(complaint(), HasSubstr("in no fixed order"));
 }
 
-TEST_F(OfferVerifier, KnowsThatItMayBeInTheSlot) {
+TEST_F(ExposedResultVerifier, KnowsThatItMayBeInTheSlot) {
   Step& step = take();
   step.kind = StepKind::kAwait;  // the flag of another step, which has been raised already
   step.peer = 1;
@@ -176,34 +179,33 @@ TEST_F(OfferVerifier, KnowsThatItMayBeInTheSlot) {
   EXPECT_NE(complaint(), "none");
 }
 
-TEST_F(OfferVerifier, KnowsWhatIsOffered) {
-  offer().target.offset -= 1;
-  EXPECT_THAT(complaint(), HasSubstr("writes what is not offered"));
+TEST_F(ExposedResultVerifier, KnowsWhatIsExposed) {
+  exposure().target.offset -= 1;
+  EXPECT_THAT(complaint(), HasSubstr("writes what is not exposed"));
 }
 
-TEST_F(OfferVerifier, TakesWhatItHasOffered) {
+TEST_F(ExposedResultVerifier, TakesWhatItHasExposed) {
   take().target.offset -= 1;
-  EXPECT_THAT(complaint(), HasSubstr("reads what is offered"));
+  EXPECT_THAT(complaint(), HasSubstr("reads what is exposed"));
 }
 
-TEST_F(OfferVerifier, OnlyPacksToWhatIsOfferedForCopies) {
+TEST_F(ExposedResultVerifier, OnlyPacksToWhatIsExposedForCopies) {
   Step& step = put();
   step.kind = StepKind::kReduce;
-  EXPECT_THAT(complaint(), HasSubstr("works with what is offered for copies"));
+  EXPECT_THAT(complaint(), HasSubstr("works with what is exposed for copies"));
 }
 
-TEST_F(OfferVerifier, OffersNothingThatIsCast) {
+TEST_F(ExposedResultVerifier, ExposesNothingThatIsCast) {
   for (Schedule& schedule : schedules_) schedule.layout.placement = Placement::kStaged;
-  EXPECT_THAT(complaint(), testing::AnyOf(HasSubstr("offers elements that are cast"),
-                                          HasSubstr("lends elements that are cast")));
+  EXPECT_THAT(complaint(), HasSubstr("exposes elements that are cast"));
 }
 
-TEST_F(OfferVerifier, KnowsThatTheTensorsMayBeWritten) {
+TEST_F(ExposedResultVerifier, KnowsThatTheTensorsMayBeWritten) {
   // Rank 0 writes memory that rank 1 may write at the same time.
   Step over = *std::ranges::find_if(schedules_[0].steps, [](const Step& step) {
     return step.kind == StepKind::kUnpack && step.sources[0].region == Region::kInput;
   });
-  over.target.offset = over.sources[0].offset = offer().target.offset;
+  over.target.offset = over.sources[0].offset = exposure().target.offset;
   over.target.count = over.sources[0].count = 1;
   over.after.clear();
   schedules_[0].steps.push_back(over);
@@ -215,11 +217,11 @@ class TurnsVerifier : public testing::Test {
  protected:
   TurnsVerifier() {
     for (int rank = 0; rank < 3; ++rank) {
-      schedules_.push_back(compile(rank, goal_, layout_, grid_, {.algorithm = "direct"}));
+      schedules_.push_back(compile(rank, spec_, layout_, grid_, {.algorithm = "direct"}));
     }
   }
 
-  std::string complaint() const { return verify(schedules_, grid_, goal_).value_or("none"); }
+  std::string complaint() const { return verify(schedules_, grid_, spec_).value_or("none"); }
 
   std::vector<Step>& steps(std::size_t rank) { return schedules_[rank].steps; }
   Step& first(std::size_t rank, StepKind kind) {
@@ -232,7 +234,7 @@ class TurnsVerifier : public testing::Test {
     });
   }
 
-  const Goal goal_ = Goal::reduce(0, 3, 20);
+  const CollectiveSpec spec_ = CollectiveSpec::reduce(0, 3, 20);
   const BucketLayout layout_{.count = 20, .placement = Placement::kUser};
   const ProcessGrid grid_ = ProcessGrid::with_node_sizes({3});
   std::vector<Schedule> schedules_;

@@ -99,9 +99,9 @@ Damage lose_an_order(Eligible eligible, Needed is_needed) {
 /// Expects that the verifier detects each mutation of `correct`; returns the names of mutations
 /// that found nothing to damage.
 inline std::vector<std::string> expect_caught(const Schedules& correct, const ProcessGrid& grid,
-                                              const Goal& goal,
+                                              const CollectiveSpec& spec,
                                               std::span<const Mutation> mutations) {
-  const auto complaint = verify(correct, grid, goal);
+  const auto complaint = verify(correct, grid, spec);
   EXPECT_EQ(complaint, std::nullopt) << *complaint;
   std::vector<std::string> not_found;
   for (const auto& [name, damage] : mutations) {
@@ -111,7 +111,7 @@ inline std::vector<std::string> expect_caught(const Schedules& correct, const Pr
       Schedules damaged = correct;
       if (!damage(damaged, grid, random)) continue;
       is_found = true;
-      EXPECT_NE(verify(damaged, grid, goal), std::nullopt) << name << " seed " << seed;
+      EXPECT_NE(verify(damaged, grid, spec), std::nullopt) << name << " seed " << seed;
     }
     if (!is_found) not_found.emplace_back(name);
   }

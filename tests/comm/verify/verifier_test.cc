@@ -165,8 +165,8 @@ TEST_P(Mutations, AreCaught) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes(GetParam().nodes);
   const BucketLayout layout{.count = 200, .placement = GetParam().placement};
   const CompileOptions options{.algorithm = GetParam().algorithm, .chunk_bytes = 256, .window = 2};
-  test::expect_caught(compile_all(grid, layout, options), grid, Goal::all_reduce(grid.world_size()),
-                      kMutations);
+  test::expect_caught(compile_all(grid, layout, options), grid,
+                      CollectiveSpec::all_reduce(grid.world_size()), kMutations);
 }
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, Mutations,
@@ -188,14 +188,14 @@ TEST(Verifier, EachMutationHasItsTarget) {
   const auto windowed = compile_all(grid, {.count = 200, .placement = Placement::kUser},
                                     {.algorithm = "direct", .chunk_bytes = 256, .window = 2});
   const auto flat = compile_all(grid, {.count = 200}, {.algorithm = "flat"});
-  const Goal goal = Goal::all_reduce(3);
-  const auto not_found = test::expect_caught(windowed, grid, goal, kMutations);
+  const CollectiveSpec spec = CollectiveSpec::all_reduce(3);
+  const auto not_found = test::expect_caught(windowed, grid, spec, kMutations);
   for (const char* const name :
        {"drop_mirror", "misplace_mirror", "drop_flag", "lose_await", "exchange_early",
         "exchange_other_elements", "reuse_slot_early", "lose_dependency"}) {
     EXPECT_THAT(not_found, testing::Not(testing::Contains(name)));
   }
-  const auto not_found_in_flat = test::expect_caught(flat, grid, goal, kMutations);
+  const auto not_found_in_flat = test::expect_caught(flat, grid, spec, kMutations);
   EXPECT_THAT(not_found_in_flat, testing::Not(testing::Contains("take_no_turns")));
   EXPECT_THAT(not_found_in_flat, testing::Not(testing::Contains("lose_await")));
 }
@@ -204,7 +204,7 @@ TEST(Verifier, NamesRankAndStep) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1});
   std::vector<Schedule> schedules = compile_all(grid, {.count = 64}, {.algorithm = "ring"});
   schedules[1].steps.pop_back();
-  const auto wrong = verify(schedules, grid, Goal::all_reduce(2));
+  const auto wrong = verify(schedules, grid, CollectiveSpec::all_reduce(2));
   ASSERT_TRUE(wrong);
   EXPECT_THAT(*wrong, HasSubstr("rank "));
   EXPECT_THAT(*wrong, HasSubstr("step "));
@@ -215,19 +215,19 @@ TEST(Verifier, KeepsInputAndResultApart) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({3});
   const BucketLayout layout{.count = 200, .placement = Placement::kUser, .out_of_place = true};
   const std::vector<Schedule> correct = compile_all(grid, layout, {.algorithm = "direct"});
-  ASSERT_EQ(verify(correct, grid, Goal::all_reduce(3)), std::nullopt);
+  ASSERT_EQ(verify(correct, grid, CollectiveSpec::all_reduce(3)), std::nullopt);
 
   std::vector<Schedule> damaged = correct;
   auto reduction = std::ranges::find_if(damaged[1].steps, is_reduction);
   ASSERT_NE(reduction, damaged[1].steps.end());
   ASSERT_EQ(reduction->sources[1].region, Region::kInput);
   reduction->sources[1].region = Region::kUser;
-  EXPECT_NE(verify(damaged, grid, Goal::all_reduce(3)), std::nullopt);
+  EXPECT_NE(verify(damaged, grid, CollectiveSpec::all_reduce(3)), std::nullopt);
 
   damaged = correct;
   reduction = std::ranges::find_if(damaged[1].steps, is_reduction);
   reduction->target.region = Region::kInput;
-  const auto wrong = verify(damaged, grid, Goal::all_reduce(3));
+  const auto wrong = verify(damaged, grid, CollectiveSpec::all_reduce(3));
   ASSERT_TRUE(wrong);
   EXPECT_THAT(*wrong, HasSubstr("only read"));
 }
@@ -236,8 +236,8 @@ TEST(Verifier, RejectsFlagsAndMemoryAcrossNodes) {
   const ProcessGrid together = ProcessGrid::with_node_sizes({2});
   const ProcessGrid apart = ProcessGrid::with_node_sizes({1, 1});
   const auto schedules = compile_all(together, {.count = 64}, {.algorithm = "direct"});
-  EXPECT_EQ(verify(schedules, together, Goal::all_reduce(2)), std::nullopt);
-  EXPECT_NE(verify(schedules, apart, Goal::all_reduce(2)), std::nullopt);
+  EXPECT_EQ(verify(schedules, together, CollectiveSpec::all_reduce(2)), std::nullopt);
+  EXPECT_NE(verify(schedules, apart, CollectiveSpec::all_reduce(2)), std::nullopt);
 }
 
 }  // namespace

@@ -112,9 +112,10 @@ TEST(RuntimeJoin, MessagesAndGroupsWithARankThatHasJoinedAreErrorsAndHarmNothing
     runtime.group({0, 1, 2}, {.name = "all", .arena_bytes = std::size_t{1} << 20}).barrier().wait();
     all_reduce_works(runtime, "x", 50);
   });
-  EXPECT_THAT(groups.all(),
-              Each("mismatch: group 'all' [0, 1, 2]: join: rank 2 of the job has joined and founds "
-                   "no group until all have"));
+  EXPECT_THAT(
+      groups.all(),
+      Each("mismatch: group 'all' [0, 1, 2]: join: rank 2 of the job has joined and creates "
+           "no group until all have"));
   EXPECT_THAT(splits.all(), Each(HasSubstr("rank 2 has joined and takes no part in 'split'")));
 }
 

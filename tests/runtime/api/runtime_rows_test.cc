@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "tests/runtime/api/runtime_calls.h"
-#include "tests/runtime/calls/rows/expected_rows.h"
+#include "tests/runtime/calls/row_sums/expected_rows.h"
 #include "tests/support/calls/sum_rows.h"
 
 namespace kolo::test {

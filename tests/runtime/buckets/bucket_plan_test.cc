@@ -21,8 +21,8 @@ class BucketPlanTest : public testing::Test {
 
   /// A ring in which rank 1 lacks the dependencies of its first sum.
   BucketRequest broken_request() const {
-    BucketRequest request =
-        request_bucket("weights", Goal::all_reduce(grid_.world_size()), layout_, inputs());
+    BucketRequest request = request_bucket(
+        "weights", CollectiveSpec::all_reduce(grid_.world_size()), layout_, inputs());
     request.compile = [compile = request.compile](int rank) {
       Schedule schedule = compile(rank);
       const auto sum = std::ranges::find(schedule.steps, StepKind::kReduce, &Step::kind);
@@ -41,7 +41,7 @@ class BucketPlanTest : public testing::Test {
 TEST_F(BucketPlanTest, HasTheScheduleOfTheRankAndTheScaleOfTheOperation) {
   layout_.op = ReduceOp::kAverage;
   const BucketPlan plan = plan_bucket(
-      request_bucket("weights", Goal::all_reduce(grid_.world_size()), layout_, inputs(2)),
+      request_bucket("weights", CollectiveSpec::all_reduce(grid_.world_size()), layout_, inputs(2)),
       inputs(2));
   EXPECT_EQ(plan.schedule.rank, 2);
   EXPECT_EQ(plan.schedule.algorithm, "ring");
@@ -49,12 +49,12 @@ TEST_F(BucketPlanTest, HasTheScheduleOfTheRankAndTheScaleOfTheOperation) {
   EXPECT_DOUBLE_EQ(plan.binding.scale, 1.0 / 3);
 }
 
-TEST_F(BucketPlanTest, LendsContributionsPastTheCacheWhereThatIsFaster) {
-  const Goal goal = Goal::reduce_scatter(std::vector<std::size_t>{10, 20, 30});
-  const BucketLayout layout{.count = goal.count(), .placement = Placement::kUser};
+TEST_F(BucketPlanTest, ExposesContributionsPastTheCacheWhereThatIsFaster) {
+  const CollectiveSpec spec = CollectiveSpec::reduce_scatter(std::vector<std::size_t>{10, 20, 30});
+  const BucketLayout layout{.count = spec.count(), .placement = Placement::kUser};
   const auto stores = [&] {
-    return plan_bucket(request_bucket("parts", goal, layout, inputs()), inputs())
-        .binding.lend_stores;
+    return plan_bucket(request_bucket("parts", spec, layout, inputs()), inputs())
+        .binding.exposure_stores;
   };
   costs_.memory.packed_bytes_per_us = 20'000;
   costs_.memory.streamed_bytes_per_us = 10'000;
@@ -67,50 +67,51 @@ TEST_F(BucketPlanTest, LendsContributionsPastTheCacheWhereThatIsFaster) {
 TEST_F(BucketPlanTest, ResultsGoPastACacheThatIsFarTooSmall) {
   grid_ = ProcessGrid::with_node_sizes({3});
   const std::vector<std::size_t> counts = {1000, 1000, 1000};
-  const auto cache_is = [&](std::size_t enough, const Goal& goal, bool out_of_place) {
+  const auto cache_is = [&](std::size_t enough, const CollectiveSpec& spec, bool out_of_place) {
     const BucketLayout layout{
         .count = 3000, .placement = Placement::kUser, .out_of_place = out_of_place};
     PlanInputs with_cache = inputs();
     const auto stores = [&](std::size_t cache_bytes) {
       with_cache.cache_bytes = cache_bytes;
-      return plan_bucket(request_bucket("parts", goal, layout, with_cache), with_cache)
+      return plan_bucket(request_bucket("parts", spec, layout, with_cache), with_cache)
           .binding.unpack_stores;
     };
     return stores(enough - 1) == Stores::kStreaming && stores(enough) == Stores::kCached;
   };
-  EXPECT_TRUE(cache_is(16'000, Goal::scatter(1, counts), true));
-  EXPECT_TRUE(cache_is(13'334, Goal::scatter(1, counts), false));
-  EXPECT_TRUE(cache_is(24'000, Goal::all_gather(counts), false));
-  EXPECT_TRUE(cache_is(32'000, Goal::all_gather(counts), true));
-  EXPECT_TRUE(cache_is(32'000, Goal::reduce(0, 3, 3000), true));
+  EXPECT_TRUE(cache_is(16'000, CollectiveSpec::scatter(1, counts), true));
+  EXPECT_TRUE(cache_is(13'334, CollectiveSpec::scatter(1, counts), false));
+  EXPECT_TRUE(cache_is(24'000, CollectiveSpec::all_gather(counts), false));
+  EXPECT_TRUE(cache_is(32'000, CollectiveSpec::all_gather(counts), true));
+  EXPECT_TRUE(cache_is(32'000, CollectiveSpec::reduce(0, 3, 3000), true));
 }
 
 // A ring would refuse to sum these.
 TEST_F(BucketPlanTest, AGatherOf16BitNumbersTakesNoAlgorithm) {
-  const Goal goal = Goal::all_gather(std::vector<std::size_t>{10, 20, 30});
+  const CollectiveSpec spec = CollectiveSpec::all_gather(std::vector<std::size_t>{10, 20, 30});
   const BucketLayout layout{
-      .count = goal.count(), .dtype = DType::kBFloat16, .placement = Placement::kUser};
-  EXPECT_NO_THROW(plan_bucket(request_bucket("parts", goal, layout, inputs()), inputs()));
+      .count = spec.count(), .dtype = DType::kBFloat16, .placement = Placement::kUser};
+  EXPECT_NO_THROW(plan_bucket(request_bucket("parts", spec, layout, inputs()), inputs()));
 }
 
 TEST_F(BucketPlanTest, ABroadcastOf16BitNumbersTakesNoAlgorithmOfAllReduces) {
   const BucketLayout layout{
       .count = 4096, .dtype = DType::kBFloat16, .placement = Placement::kUser};
-  const Goal goal = Goal::broadcast(1, 3, layout.count);
-  EXPECT_NO_THROW(plan_bucket(request_bucket("weights", goal, layout, inputs()), inputs()));
+  const CollectiveSpec spec = CollectiveSpec::broadcast(1, 3, layout.count);
+  EXPECT_NO_THROW(plan_bucket(request_bucket("weights", spec, layout, inputs()), inputs()));
 }
 
 TEST_F(BucketPlanTest, GoodSchedulesAreProved) {
   for (const char* algorithm : {"auto", "ring", "direct", "tree", "halving_doubling", "flat"}) {
     options_.algorithm = algorithm;
-    EXPECT_NO_THROW(plan_bucket(
-        request_bucket("weights", Goal::all_reduce(grid_.world_size()), layout_, inputs()),
-        inputs()));
+    EXPECT_NO_THROW(
+        plan_bucket(request_bucket("weights", CollectiveSpec::all_reduce(grid_.world_size()),
+                                   layout_, inputs()),
+                    inputs()));
   }
   for (const std::size_t count : {std::size_t{0}, layout_.count}) {
     const BucketLayout layout{.count = count, .placement = Placement::kUser};
-    const Goal goal = Goal::broadcast(1, 3, count);
-    EXPECT_NO_THROW(plan_bucket(request_bucket("weights", goal, layout, inputs()), inputs()));
+    const CollectiveSpec spec = CollectiveSpec::broadcast(1, 3, count);
+    EXPECT_NO_THROW(plan_bucket(request_bucket("weights", spec, layout, inputs()), inputs()));
   }
 }
 
@@ -158,7 +159,7 @@ TEST_F(BucketPlanTest, AReproducibleAlgorithmFollowsFromTheShapeOfTheJobAlone) {
       for (std::size_t count = 16; count <= 1 << 20; count *= 16) {
         const BucketLayout layout{.count = count, .placement = Placement::kUser};
         const auto request =
-            request_bucket("sum", Goal::all_reduce(grid_.world_size()), layout, inputs());
+            request_bucket("sum", CollectiveSpec::all_reduce(grid_.world_size()), layout, inputs());
         found.insert(plan_bucket(request, inputs()).schedule.algorithm);
       }
     }
@@ -174,17 +175,19 @@ TEST_F(BucketPlanTest, AReproducibleAlgorithmFollowsFromTheShapeOfTheJobAlone) {
 TEST_F(BucketPlanTest, AReproducibleJobTakesTheAlgorithmThatItNames) {
   for (const char* named : {"ring", "hierarchical:direct,ring"}) {
     options_ = {.algorithm = named, .reproducible = true};
-    EXPECT_EQ(requested_algorithm(options_, grid_).names_for(GoalKind::kAllReduce).front(), named);
+    EXPECT_EQ(requested_algorithm(options_, grid_).names_for(CollectiveKind::kAllReduce).front(),
+              named);
   }
   options_ = {.reproducible = true};
   EXPECT_TRUE(requested_algorithm(options_, ProcessGrid::with_node_sizes({4}))
-                  .is_auto(GoalKind::kAllReduce));
+                  .is_auto(CollectiveKind::kAllReduce));
 }
 
 TEST_F(BucketPlanTest, DeviceMemoryNeedsADevice) {
   layout_.memory = MemoryKind::kDevice;
-  EXPECT_THROW(request_bucket("weights", Goal::all_reduce(grid_.world_size()), layout_, inputs()),
-               UsageError);
+  EXPECT_THROW(
+      request_bucket("weights", CollectiveSpec::all_reduce(grid_.world_size()), layout_, inputs()),
+      UsageError);
 }
 
 }  // namespace

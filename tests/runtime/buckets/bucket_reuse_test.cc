@@ -182,16 +182,16 @@ TEST(BucketReuseAtTheEnd, WhatIsGivenUpOfANewBucketBeginsAfterTheOldOne) {
   // Starts the vote on the oldest name.
   ASSERT_EQ(sum(job, "most of the arena", kInArena / 5 * 4, 1.0F), "");
   job.poll(1000);
-  std::vector<std::shared_ptr<GradientGroup>> groups;
+  std::vector<std::shared_ptr<GradientSetState>> sets;
   for (int rank = 0; rank < job.world_size(); ++rank) {
-    groups.push_back(std::make_shared<GradientGroup>(
+    sets.push_back(std::make_shared<GradientSetState>(
         "model", std::vector<GradientSpec>{{.name = "g", .shape = {30}}}, GradientOptions{}));
-    job.engine(rank).submit(groups.back());
+    job.engine(rank).submit(sets.back());
   }
-  job.run_until_registered(groups);
-  ASSERT_EQ(groups[0]->buckets(), std::vector<BucketId>{0}) << "the number of 'old'";
+  job.run_until_registered(sets);
+  ASSERT_EQ(sets[0]->buckets(), std::vector<BucketId>{0}) << "the number of 'old'";
   for (int rank = 0; rank + 1 < job.world_size(); ++rank) {
-    test::mark(job.engine(rank), *groups[static_cast<std::size_t>(rank)], 0);
+    test::mark(job.engine(rank), *sets[static_cast<std::size_t>(rank)], 0);
   }
   job.poll(200);
   EXPECT_EQ(job.close(), "");

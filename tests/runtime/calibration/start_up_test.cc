@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "comm/native/network_factory.h"
+#include "tests/support/device/host_communicator.h"
 #include "tests/support/device/host_connector.h"
 #include "tests/support/device/host_device.h"
-#include "tests/support/device/host_group.h"
 #include "tests/support/memory_rendezvous.h"
 #include "tests/support/rank_harness.h"
 #include "tests/support/sanitized.h"
@@ -44,9 +44,9 @@ class HostDevices {
                     EXPECT_EQ(introductions[static_cast<std::size_t>(other)],
                               introduction_ + std::to_string(other));
                   }
-                  DeviceGroups groups{.node = nullptr,
-                                      .world = world_.group(rank, device),
-                                      .connector = connections_.connector(device)};
+                  DeviceCommunicators groups{.node = nullptr,
+                                             .world = world_.group(rank, device),
+                                             .connector = connections_.connector(device)};
                   ++connected_;
                   return groups;
                 }};
@@ -61,7 +61,7 @@ class HostDevices {
   }
 
   const int ranks_;
-  HostGroupHub world_;
+  HostCommunicatorHub world_;
   test::HostConnections connections_;
   const std::string introduction_;
   std::atomic<int> connected_ = 0;
@@ -80,10 +80,10 @@ int rounds_of(const std::vector<std::string>& nodes, Options options) {
     const Connection connection = connect(*endpoints[rank], mine, devices.source());
     const int before = rounds.exchange(connection.start_up_rounds);
     EXPECT_TRUE(before == 0 || before == connection.start_up_rounds);
-    EXPECT_EQ(connection.plane.has_value(), mine.device != "cpu");
-    if (connection.plane) {
+    EXPECT_EQ(connection.device_context.has_value(), mine.device != "cpu");
+    if (connection.device_context) {
       EXPECT_EQ(devices.connected(), ranks) << "goes on before all are connected";
-      EXPECT_EQ(connection.plane->world->size(), ranks);
+      EXPECT_EQ(connection.device_context->world->size(), ranks);
     }
     endpoints[rank]->all_gather("");
     connection.transport->shutdown(/*orderly=*/true);

@@ -24,21 +24,21 @@ inline std::vector<float> pattern(const Extent& elements, int factor) {
   return values;
 }
 
-/// The buffers of one rank for a goal, part by part.
+/// The buffers of one rank for a spec, part by part.
 struct CollectiveBuffers {
   std::vector<float> input, result, expected;
 };
 
 /// Whether `rank` works in place in a call with `in_place`: in a gather or scatter only the root
 /// decides.
-inline bool is_in_place_at(const Goal& goal, int rank, bool in_place) {
-  return in_place && (!is_up_to_root(goal.kind) || rank == goal.root);
+inline bool is_in_place_at(const CollectiveSpec& spec, int rank, bool in_place) {
+  return in_place && (!is_up_to_root(spec.kind) || rank == spec.root);
 }
 
 /// In place there is no input: the result buffer holds it at first.
-inline CollectiveBuffers exchange_buffers_for(const Goal& goal, int rank, bool in_place) {
+inline CollectiveBuffers exchange_buffers_for(const CollectiveSpec& spec, int rank, bool in_place) {
   CollectiveBuffers buffers;
-  for (const Goal::Part& part : goal.parts()) {
+  for (const CollectiveSpec::Part& part : spec.parts()) {
     const int sender = part.contributors.front();
     const std::vector<float> values = pattern(part.extent, sender + 1);
     if (sender == rank) buffers.input.insert(buffers.input.end(), values.begin(), values.end());
@@ -50,15 +50,15 @@ inline CollectiveBuffers exchange_buffers_for(const Goal& goal, int rank, bool i
   return buffers;
 }
 
-inline CollectiveBuffers buffers_for(const Goal& goal, int rank, bool is_call_in_place) {
-  if (has_pairs(goal.kind)) return exchange_buffers_for(goal, rank, is_call_in_place);
+inline CollectiveBuffers buffers_for(const CollectiveSpec& spec, int rank, bool is_call_in_place) {
+  if (has_pairs(spec.kind)) return exchange_buffers_for(spec, rank, is_call_in_place);
   CollectiveBuffers buffers;
-  const bool in_place = is_in_place_at(goal, rank, is_call_in_place);
-  const bool keeps_input = in_place && is_up_to_root(goal.kind) && is_from_root(goal.kind);
+  const bool in_place = is_in_place_at(spec, rank, is_call_in_place);
+  const bool keeps_input = in_place && is_up_to_root(spec.kind) && is_from_root(spec.kind);
   const auto append = [](std::vector<float>& to, const std::vector<float>& values) {
     to.insert(to.end(), values.begin(), values.end());
   };
-  for (const Goal::Part& part : goal.parts()) {
+  for (const CollectiveSpec::Part& part : spec.parts()) {
     const bool gives = part.contributes(rank);
     const bool gets = part.receives(rank);
     if (!gives && !gets) continue;
@@ -106,21 +106,21 @@ struct CollectiveCall {
     return calls.make(kind, of, tensor(buffers, given, in_place), root);
   }
 
-  Goal goal(const std::vector<std::size_t>& counts, int root) const {
+  CollectiveSpec spec(const std::vector<std::size_t>& counts, int root) const {
     const int ranks = static_cast<int>(counts.size());
     const auto total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-    if (kind == OperationKind::kAllReduce) return Goal::all_reduce(ranks, counts[0]);
-    if (!has_parts(kind)) return Goal::of(kind, root, ranks, {1, total});
+    if (kind == OperationKind::kAllReduce) return CollectiveSpec::all_reduce(ranks, counts[0]);
+    if (!has_parts(kind)) return CollectiveSpec::of(kind, root, ranks, {1, total});
     const std::vector<std::size_t> even(counts.size() * counts.size(), counts[0]);
-    if (has_pairs(kind) && !takes_counts) return Goal::of(kind, root, ranks, even);
-    return Goal::of(kind, root, ranks, parts(counts));
+    if (has_pairs(kind) && !takes_counts) return CollectiveSpec::of(kind, root, ranks, even);
+    return CollectiveSpec::of(kind, root, ranks, parts(counts));
   }
 };
 
 /// All kinds but all_reduce.
 inline std::vector<CollectiveCall> collective_calls() {
   std::vector<CollectiveCall> calls;
-  for (const OperationKind kind : kAllGoalKinds) {
+  for (const OperationKind kind : kAllCollectiveKinds) {
     if (kind == OperationKind::kAllReduce) continue;
     calls.push_back(
         {.name = std::string(call_name(kind)), .kind = kind, .takes_counts = !has_pairs(kind)});

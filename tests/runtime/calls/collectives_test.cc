@@ -31,12 +31,12 @@ class Collectives : public testing::TestWithParam<std::tuple<test::CollectiveCal
   /// Two uses of one name with different buffers.
   void expect_result(EngineJob& job, const std::vector<std::size_t>& counts, int root,
                      bool in_place, const std::string& name) {
-    const Goal goal = call().goal(counts, root);
+    const CollectiveSpec spec = call().spec(counts, root);
     for (int use = 0; use < 2; ++use) {
       std::vector<test::CollectiveBuffers> buffers;
       std::vector<std::shared_ptr<Operation>> operations;
       for (int rank = 0; rank < job.world_size(); ++rank) {
-        buffers.push_back(test::buffers_for(goal, rank, in_place));
+        buffers.push_back(test::buffers_for(spec, rank, in_place));
       }
       for (int rank = 0; rank < job.world_size(); ++rank) {
         OperationPool pool;
@@ -134,12 +134,12 @@ INSTANTIATE_TEST_SUITE_P(All, Collectives,
 
 TEST(CollectiveCalls, SendEachRankAsMuchAsTheCountsSay) {
   const std::vector<std::size_t> counts{0, 5, 300, 7, 0, 1, 2, 64, 3};
-  const Goal goal = Goal::all_to_all(3, counts);
+  const CollectiveSpec spec = CollectiveSpec::all_to_all(3, counts);
   for (const MemoryKind memory : {MemoryKind::kHost, MemoryKind::kDevice}) {
     EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.verify_schedules = true}, 9,
                   test::devices_for(memory));
     std::vector<test::CollectiveBuffers> buffers;
-    for (int rank = 0; rank < 3; ++rank) buffers.push_back(test::buffers_for(goal, rank, false));
+    for (int rank = 0; rank < 3; ++rank) buffers.push_back(test::buffers_for(spec, rank, false));
     std::vector<std::shared_ptr<Operation>> operations;
     for (int rank = 0; rank < 3; ++rank) {
       OperationPool pool;
@@ -163,13 +163,13 @@ TEST(CollectiveCalls, AreInPlaceWhereTheRootSaysSo) {
                     test::devices_for(memory));
       for (const test::CollectiveCall& call : test::collective_calls()) {
         if (call.name != "gather" && call.name != "scatter") continue;
-        const Goal goal = call.goal(counts, 1);
+        const CollectiveSpec spec = call.spec(counts, 1);
         std::string signature;
         for (const bool in_place : {false, true, true, false}) {
           std::vector<test::CollectiveBuffers> buffers;
           std::vector<std::shared_ptr<Operation>> operations;
           for (int rank = 0; rank < 3; ++rank) {
-            buffers.push_back(test::buffers_for(goal, rank, in_place));
+            buffers.push_back(test::buffers_for(spec, rank, in_place));
           }
           const std::vector<float> input = buffers[1].input;
           for (int rank = 0; rank < 3; ++rank) {

@@ -23,7 +23,7 @@ using test::error_of;
 using testing::HasSubstr;
 
 std::vector<OperationKind> collectives_that(bool (*holds)(OperationKind)) {
-  std::vector<OperationKind> result(kAllGoalKinds.begin(), kAllGoalKinds.end());
+  std::vector<OperationKind> result(kAllCollectiveKinds.begin(), kAllCollectiveKinds.end());
   std::erase_if(result, [&](OperationKind each) { return !holds(each); });
   return result;
 }
@@ -188,7 +188,7 @@ std::string name_of(const testing::TestParamInfo<std::tuple<OperationKind, Memor
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Grouped,
-                         testing::Combine(testing::ValuesIn(kAllGoalKinds),
+                         testing::Combine(testing::ValuesIn(kAllCollectiveKinds),
                                           testing::Values(MemoryKind::kHost, MemoryKind::kDevice)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(All, GroupedReductions,

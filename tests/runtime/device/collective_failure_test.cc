@@ -11,14 +11,14 @@
 
 #include "tests/runtime/calls/collective_calls.h"
 #include "tests/support/engine_job.h"
-#include "tests/support/fault_group.h"
+#include "tests/support/faulty_communicator.h"
 
 namespace kolo {
 namespace {
 
 using test::EngineJob;
-using test::FaultGroup;
 using test::FaultPlan;
+using test::FaultyCommunicator;
 using test::JobDevices;
 
 /// One use of a collective by three ranks of one node, in which one rank's group has a fault.
@@ -27,10 +27,10 @@ class FaultyCollective {
   FaultyCollective(const test::CollectiveCall& call, std::uint64_t seed, const FaultPlan& plan)
       : job(ProcessGrid::with_node_sizes({kRanks}), {}, seed, devices(plan)) {
     const std::vector<std::size_t> counts(kRanks, 40);
-    const Goal goal = call.goal(counts, 0);
+    const CollectiveSpec spec = call.spec(counts, 0);
     for (int rank = 0; rank < kRanks; ++rank) {
       buffers_.push_back(
-          std::make_unique<test::CollectiveBuffers>(test::buffers_for(goal, rank, false)));
+          std::make_unique<test::CollectiveBuffers>(test::buffers_for(spec, rank, false)));
       OperationPool pool;
       operations_.push_back(
           job.submit(rank, *call.make(OperationCalls(pool, rank, kRanks), call.name,
@@ -57,13 +57,14 @@ class FaultyCollective {
 
  private:
   static JobDevices devices(const FaultPlan& plan) {
-    return {.holds_buffers = true,
-            .wrap = [plan](int rank, const std::string& of, std::unique_ptr<LocalGroup> group) {
-              if (rank == 1 && of == "world") {
-                group = std::make_unique<FaultGroup>(std::move(group), plan);
-              }
-              return group;
-            }};
+    return {
+        .holds_buffers = true,
+        .wrap = [plan](int rank, const std::string& of, std::unique_ptr<DeviceCommunicator> group) {
+          if (rank == 1 && of == "world") {
+            group = std::make_unique<FaultyCommunicator>(std::move(group), plan);
+          }
+          return group;
+        }};
   }
 
   std::vector<std::unique_ptr<test::CollectiveBuffers>> buffers_;

@@ -11,7 +11,7 @@
 
 #include "tests/runtime/calls/collective_calls.h"
 #include "tests/support/engine_job.h"
-#include "tests/support/fault_group.h"
+#include "tests/support/faulty_communicator.h"
 
 namespace kolo::test {
 
@@ -22,10 +22,10 @@ class CallCounter {
   explicit CallCounter(std::string members = "world") : members_(std::move(members)) {}
 
   /// For `JobDevices::wrap`.
-  std::unique_ptr<LocalGroup> wrap(int rank, const std::string& members,
-                                   std::unique_ptr<LocalGroup> group) {
+  std::unique_ptr<DeviceCommunicator> wrap(int rank, const std::string& members,
+                                           std::unique_ptr<DeviceCommunicator> group) {
     if (rank != 0 || members != members_) return group;
-    auto counted = std::make_unique<FaultGroup>(std::move(group), FaultPlan{});
+    auto counted = std::make_unique<FaultyCommunicator>(std::move(group), FaultPlan{});
     group_ = counted.get();
     return counted;
   }
@@ -38,7 +38,7 @@ class CallCounter {
 
  private:
   const std::string members_;
-  FaultGroup* group_ = nullptr;
+  FaultyCommunicator* group_ = nullptr;
   std::uint64_t seen_ = 0;
 };
 
@@ -47,11 +47,11 @@ class CountedJob {
  public:
   explicit CountedJob(const std::vector<int>& nodes, const Options& options = {})
       : job(ProcessGrid::with_node_sizes(nodes), options, 7,
-            JobDevices{
-                .holds_buffers = true,
-                .wrap = [this](int rank, const std::string& of, std::unique_ptr<LocalGroup> group) {
-                  return node_.wrap(rank, of, world_.wrap(rank, of, std::move(group)));
-                }}) {}
+            JobDevices{.holds_buffers = true,
+                       .wrap = [this](int rank, const std::string& of,
+                                      std::unique_ptr<DeviceCommunicator> group) {
+                         return node_.wrap(rank, of, world_.wrap(rank, of, std::move(group)));
+                       }}) {}
 
   int ranks() const { return job.world_size(); }
 
@@ -85,7 +85,7 @@ inline void run_all(CountedJob& counted,
     for (const bool in_place : {false, true}) {
       std::vector<CollectiveBuffers> buffers;
       for (int rank = 0; rank < counted.ranks(); ++rank) {
-        buffers.push_back(buffers_for(call.goal(counts, 0), rank, in_place));
+        buffers.push_back(buffers_for(call.spec(counts, 0), rank, in_place));
       }
       const std::string name = call.name + (in_place ? " in place" : "");
       counted.run([&](const OperationCalls& calls, int rank) {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/calls/rows/row_reduction.h"
+#include "runtime/calls/row_sums/row_reduction.h"
 #include "tests/runtime/calls/collective_calls.h"
 #include "tests/support/device/moved_buffers.h"
 #include "tests/support/group_job.h"
@@ -160,7 +160,7 @@ inline void expect_rows(GroupJob& job, const std::vector<int>& ranks,
                      .costs = costs},
           "rows", tables, RowOptions{.result = RowForm::kTable, .exchange = exchange}, results,
           RowDevice{.device = &job.device(ranks[me])}));
-      members[me]->engine().submit(std::shared_ptr<CallSequence>(calls.back()));
+      members[me]->engine().submit(std::shared_ptr<CompositeOp>(calls.back()));
     }
     job.run_until(
         [&] { return std::ranges::all_of(calls, [](const auto& call) { return call->done(); }); });
@@ -181,7 +181,7 @@ inline void expect_group_collectives(const GroupJob::MakeDevice& make_device, st
   GroupJob job(ProcessGrid::with_node_sizes({2, 2}), seed, std::size_t{4} << 20,
                {.arena_bytes = GroupJob::kJobArena}, make_device, connections);
   const std::vector<int> ranks{3, 1, 0};
-  const auto members = job.found_all(ranks, "g", std::size_t{1} << 20);
+  const auto members = job.create_all(ranks, "g", std::size_t{1} << 20);
   const std::vector<std::size_t> even{70, 70, 70}, uneven{0, 5, 333};
   GroupBuffers moved(job);
   for (const CollectiveCall& call : collective_calls()) {
@@ -190,9 +190,9 @@ inline void expect_group_collectives(const GroupJob::MakeDevice& make_device, st
       for (const bool in_place : {false, true}) {
         const std::string name =
             call.name + std::to_string(counts[0]) + (in_place ? " in place" : "");
-        const Goal goal = call.goal(counts, 1);
+        const CollectiveSpec spec = call.spec(counts, 1);
         std::vector<CollectiveBuffers> buffers;
-        for (int rank = 0; rank < 3; ++rank) buffers.push_back(buffers_for(goal, rank, in_place));
+        for (int rank = 0; rank < 3; ++rank) buffers.push_back(buffers_for(spec, rank, in_place));
         std::vector<std::shared_ptr<Operation>> operations;
         for (int rank = 0; rank < 3; ++rank) {
           const auto me = static_cast<std::size_t>(rank);

@@ -24,14 +24,14 @@ GroupJob::MakeDevice seeded_devices(std::uint64_t seed) {
   };
 }
 
-TEST(DeviceGroups, HaveAllCollectives) {
+TEST(DeviceCommunicators, HaveAllCollectives) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     test::expect_group_collectives(seeded_devices(seed), seed);
   }
 }
 
-TEST(DeviceGroups, ConnectCollectivesOfTheirOwnWhenTheyNeedThem) {
+TEST(DeviceCommunicators, ConnectCollectivesOfTheirOwnWhenTheyNeedThem) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     HostConnections connections;
@@ -63,11 +63,11 @@ class ConnectedGroups {
   test::GroupBuffers moved{job};
 };
 
-TEST(DeviceGroups, OverlapAndConnectInAnyOrder) {
+TEST(DeviceCommunicators, OverlapAndConnectInAnyOrder) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     ConnectedGroups all(seed);
-    const auto first = all.job.found_all({0, 1}, "first"), second = all.job.found_all({1, 0, 2});
+    const auto first = all.job.create_all({0, 1}, "first"), second = all.job.create_all({1, 0, 2});
     EXPECT_EQ(all.connections.connected(), 0U);
     std::vector<std::vector<float>> data(5);
     // Ranks 0 and 1 begin with different groups.
@@ -86,11 +86,11 @@ TEST(DeviceGroups, OverlapAndConnectInAnyOrder) {
   }
 }
 
-TEST(DeviceGroups, EndTheirCollectivesWhenTheyAreReleased) {
+TEST(DeviceCommunicators, EndTheirCollectivesWhenTheyAreReleased) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     ConnectedGroups all(seed);
     for (int time = 0; time < 3; ++time) {
-      const auto members = all.job.found_all({2, 0});
+      const auto members = all.job.create_all({2, 0});
       std::vector<std::vector<float>> data(2);
       std::vector<std::shared_ptr<Operation>> operations{all.begin(*members[0], data[0]),
                                                          all.begin(*members[1], data[1])};
@@ -111,12 +111,12 @@ TEST(DeviceGroups, EndTheirCollectivesWhenTheyAreReleased) {
   }
 }
 
-TEST(DeviceGroups, FailWithTheirNameAndLeaveOthersAlone) {
+TEST(DeviceCommunicators, FailWithTheirNameAndLeaveOthersAlone) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     ConnectedGroups all(seed);
-    const auto lost = all.job.found_all({0, 1}, "lost"),
-               kept = all.job.found_all({1, 0, 2}, "kept");
+    const auto lost = all.job.create_all({0, 1}, "lost"),
+               kept = all.job.create_all({1, 0, 2}, "kept");
     std::vector<std::vector<float>> data(5);
     const auto waiting = all.begin(*lost[0], data[0]);
     // The other member aborts while the first one's collective, or its connection, is open.
@@ -132,9 +132,9 @@ TEST(DeviceGroups, FailWithTheirNameAndLeaveOthersAlone) {
   }
 }
 
-TEST(DeviceGroups, FailTogetherIfTheirCollectivesDoNotConnect) {
+TEST(DeviceCommunicators, FailTogetherIfTheirCollectivesDoNotConnect) {
   ConnectedGroups all(3);
-  const auto members = all.job.found_all({0, 2}, "apart");
+  const auto members = all.job.create_all({0, 2}, "apart");
   all.connections.fail();
   std::vector<std::vector<float>> data(2);
   const std::vector<std::shared_ptr<Operation>> operations{all.begin(*members[0], data[0]),
@@ -146,9 +146,9 @@ TEST(DeviceGroups, FailTogetherIfTheirCollectivesDoNotConnect) {
   EXPECT_FALSE(all.job.engine(0).failure());
 }
 
-TEST(DeviceGroups, SayThatThereIsNoDevice) {
+TEST(DeviceCommunicators, SayThatThereIsNoDevice) {
   GroupJob job(ProcessGrid::with_node_sizes({2}), 1);
-  const auto members = job.found_all({0, 1});
+  const auto members = job.create_all({0, 1});
   std::vector<float> data(8);
   std::vector<std::shared_ptr<Operation>> operations;
   for (const auto& member : members) {

@@ -35,7 +35,7 @@ float element(int rank, std::size_t gradient, std::size_t index, int iteration) 
 /// A member's set; the member's stream writes the gradients late.
 struct Member {
   Engine* engine = nullptr;
-  std::shared_ptr<GradientGroup> set = {};
+  std::shared_ptr<GradientSetState> set = {};
   std::unique_ptr<Stream> stream = {};
   std::vector<DeviceMemory> memory = {};
 };
@@ -52,7 +52,7 @@ Member begin_member(GroupJob& job, GroupEngine& group, bool is_in_arena) {
     member.memory.push_back(device.allocate(count * sizeof(float), MemoryKind::kDevice));
     specs.back().data = member.memory.back().data();
   }
-  member.set = std::make_shared<GradientGroup>("model", specs, GradientOptions{});
+  member.set = std::make_shared<GradientSetState>("model", specs, GradientOptions{});
   member.engine->submit(member.set);
   return member;
 }
@@ -73,7 +73,7 @@ void write_and_mark(Member& member, int rank, int iteration, std::mt19937& rando
   }
 }
 
-TEST(DeviceGroups, AverageGradients) {
+TEST(DeviceCommunicators, AverageGradients) {
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     HostConnections connections;
@@ -84,7 +84,7 @@ TEST(DeviceGroups, AverageGradients) {
           return std::make_unique<SeededHostDevice>(seed * 10 + static_cast<std::uint64_t>(rank));
         },
         &connections);
-    const auto groups = job.found_all(kMembers);
+    const auto groups = job.create_all(kMembers);
     std::mt19937 random(static_cast<unsigned>(seed));
     std::vector<Member> members;
     for (const auto& group : groups) members.push_back(begin_member(job, *group, seed % 2 == 0));

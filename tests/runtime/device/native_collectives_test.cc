@@ -196,10 +196,10 @@ TEST(NativeCollectives, ScaleSumsForAllInABucket) {
 
 /// The expected buffers of a rank after a sum in which elements of rank r have the weight
 /// `weight(r)`.
-std::vector<float> weighted(const Goal& goal, int rank, bool in_place,
+std::vector<float> weighted(const CollectiveSpec& spec, int rank, bool in_place,
                             const std::function<float(int)>& weight) {
   std::vector<float> expected;
-  for (const Goal::Part& part : goal.parts()) {
+  for (const CollectiveSpec::Part& part : spec.parts()) {
     if (!part.receives(rank) && !in_place) continue;
     const std::vector<float> unit = test::pattern(part.extent, 1);
     float factor = static_cast<float>(rank + 1);
@@ -223,20 +223,20 @@ TEST(NativeCollectives, ScaleSumsForOneRankInABucket) {
     }
     const int root = counted.ranks() - 1;
     const auto total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-    const auto run = [&](const Goal& goal, bool in_place, ReduceOp op, Scales scales, bool weighs,
-                         float factor) {
-      const std::string called = std::to_string(static_cast<int>(goal.kind)) + " " +
+    const auto run = [&](const CollectiveSpec& spec, bool in_place, ReduceOp op, Scales scales,
+                         bool weighs, float factor) {
+      const std::string called = std::to_string(static_cast<int>(spec.kind)) + " " +
                                  std::to_string(static_cast<int>(op)) + " " +
                                  std::to_string(scales.after) + (in_place ? " in place" : "");
       BuffersOfRanks buffers;
       for (int rank = 0; rank < counted.ranks(); ++rank) {
-        buffers.push_back(test::buffers_for(goal, rank, in_place));
+        buffers.push_back(test::buffers_for(spec, rank, in_place));
       }
       counted.run([&](const OperationCalls& calls, int rank) {
         test::CollectiveBuffers& mine = buffers[static_cast<std::size_t>(rank)];
         Scales own = scales;
         if (weighs) own.before = static_cast<float>(rank + 1);
-        const bool scatters = goal.kind == GoalKind::kReduceScatter;
+        const bool scatters = spec.kind == CollectiveKind::kReduceScatter;
         const PartCounts parts = scatters ? PartCounts(counts) : PartCounts();
         const Tensor tensor =
             in_place ? Tensor(mine.result, parts) : Tensor(mine.input, mine.result, parts);
@@ -247,17 +247,17 @@ TEST(NativeCollectives, ScaleSumsForOneRankInABucket) {
       for (int rank = 0; rank < counted.ranks(); ++rank) {
         EXPECT_EQ(
             buffers[static_cast<std::size_t>(rank)].result,
-            weighted(goal, rank, in_place,
+            weighted(spec, rank, in_place,
                      [&](int of) { return factor * (weighs ? static_cast<float>(of + 1) : 1); }))
             << called << ", rank " << rank << " of " << counted.ranks();
       }
     };
-    for (const Goal& goal :
-         {Goal::reduce(root, counted.ranks(), total), Goal::reduce_scatter(counts)}) {
+    for (const CollectiveSpec& spec : {CollectiveSpec::reduce(root, counted.ranks(), total),
+                                       CollectiveSpec::reduce_scatter(counts)}) {
       for (const bool in_place : {false, true}) {
-        run(goal, in_place, ReduceOp::kSum, {.before = 0.5, .after = 3}, false, 1.5F);
-        run(goal, in_place, ReduceOp::kPremulSum, {}, true, 1);
-        run(goal, in_place, ReduceOp::kPremulSum, {.after = 0.25}, true, 0.25F);
+        run(spec, in_place, ReduceOp::kSum, {.before = 0.5, .after = 3}, false, 1.5F);
+        run(spec, in_place, ReduceOp::kPremulSum, {}, true, 1);
+        run(spec, in_place, ReduceOp::kPremulSum, {.after = 0.25}, true, 0.25F);
       }
     }
   }

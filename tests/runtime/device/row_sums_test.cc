@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/calls/rows/row_reduction.h"
-#include "tests/runtime/calls/rows/expected_rows.h"
+#include "runtime/calls/row_sums/row_reduction.h"
+#include "tests/runtime/calls/row_sums/expected_rows.h"
 #include "tests/runtime/device/counted_job.h"
 #include "tests/support/device/host_stream.h"
 #include "tests/support/engine_job.h"
@@ -36,10 +36,10 @@ class RowsJob {
  public:
   RowsJob(const std::vector<int>& nodes, std::uint64_t seed)
       : job(ProcessGrid::with_node_sizes(nodes), options_, seed,
-            test::JobDevices{
-                .wrap = [this](int rank, const std::string& of, std::unique_ptr<LocalGroup> group) {
-                  return counter_.wrap(rank, of, std::move(group));
-                }}) {
+            test::JobDevices{.wrap = [this](int rank, const std::string& of,
+                                            std::unique_ptr<DeviceCommunicator> group) {
+              return counter_.wrap(rank, of, std::move(group));
+            }}) {
     for (int rank = 0; rank < ranks(); ++rank) {
       streams_.push_back(job.device(rank).make_stream());
       results_.emplace_back();
@@ -68,7 +68,7 @@ class RowsJob {
           PlanInputs{.rank = rank, .grid = job.grid(), .options = options_, .costs = costs_}, name,
           given, options, results,
           RowDevice{.device = &job.device(rank), .stream = NativeStream{&stream}}));
-      job.engine(rank).submit(std::shared_ptr<CallSequence>(calls.back()));
+      job.engine(rank).submit(std::shared_ptr<CompositeOp>(calls.back()));
     }
     job.run_until(
         [&] { return std::ranges::all_of(calls, [](const auto& call) { return call->done(); }); });

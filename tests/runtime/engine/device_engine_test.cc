@@ -50,12 +50,12 @@ class DeviceTraining {
         memory_.push_back(job.device(rank).allocate(count * sizeof(float), MemoryKind::kDevice));
         specs.back().data = memory_.back().data();
       }
-      groups.push_back(std::make_shared<GradientGroup>("model", specs, options));
+      sets.push_back(std::make_shared<GradientSetState>("model", specs, options));
       streams.push_back(job.device(rank).make_stream());
-      job.engine(rank).submit(groups.back());
+      job.engine(rank).submit(sets.back());
     }
-    job.run_until_registered(groups);
-    for (const auto& group : groups) group->registration().wait(std::chrono::milliseconds(1));
+    job.run_until_registered(sets);
+    for (const auto& set : sets) set->registration().wait(std::chrono::milliseconds(1));
   }
 
   /// Enqueues the writes of one iteration, in a different order on every rank, and marks each
@@ -71,13 +71,13 @@ class DeviceTraining {
 
   void mark(int rank, std::size_t gradient, int iteration) {
     write(rank, gradient, iteration);
-    test::mark(job.engine(rank), group(rank), gradient, NativeStream{&stream(rank)});
+    test::mark(job.engine(rank), set(rank), gradient, NativeStream{&stream(rank)});
   }
 
   /// Enqueues the write of a gradient.
   void write(int rank, std::size_t gradient, int iteration) {
     const auto scale = static_cast<float>(job.world_size());
-    stream(rank).enqueue([view = group(rank).view(gradient), rank, gradient, iteration, scale] {
+    stream(rank).enqueue([view = set(rank).view(gradient), rank, gradient, iteration, scale] {
       auto* values = static_cast<float*>(view.data);
       for (std::size_t i = 0; i < view.count; ++i) {
         values[i] = scale * element(rank, i + gradient, iteration);
@@ -93,7 +93,7 @@ class DeviceTraining {
       int iteration, const Has& has = [](int, std::size_t) { return true; }) {
     for (int rank = 0; rank < job.world_size(); ++rank) {
       for (std::size_t gradient = 0; gradient < counts_.size(); ++gradient) {
-        const BufferView view = group(rank).view(gradient);
+        const BufferView view = set(rank).view(gradient);
         for (std::size_t i = 0; i < view.count; ++i) {
           float sum = 0;
           for (int other = 0; other < job.world_size(); ++other) {
@@ -106,12 +106,12 @@ class DeviceTraining {
     }
   }
 
-  GradientGroup& group(int rank) { return *groups[static_cast<std::size_t>(rank)]; }
+  GradientSetState& set(int rank) { return *sets[static_cast<std::size_t>(rank)]; }
   HostStream& stream(int rank) { return as_host(*streams[static_cast<std::size_t>(rank)]); }
 
   EngineJob job;
   std::vector<std::unique_ptr<Stream>> streams;
-  std::vector<std::shared_ptr<GradientGroup>> groups;
+  std::vector<std::shared_ptr<GradientSetState>> sets;
 
  private:
   std::vector<std::size_t> counts_;
@@ -144,8 +144,8 @@ TEST_P(DeviceGradients, AverageForAnyInterleaving) {
     for (int iteration = 0; iteration < 3; ++iteration) {
       training.mark_all(iteration);
       training.job.run_until_idle();
-      for (const auto& group : training.groups) {
-        ASSERT_TRUE(group->iterations().wait(std::chrono::milliseconds(1)));
+      for (const auto& set : training.sets) {
+        ASSERT_TRUE(set->iterations().wait(std::chrono::milliseconds(1)));
       }
       training.expect_averages(iteration);
     }
@@ -170,15 +170,15 @@ TEST_P(DeviceGradients, CountAsZerosWhereTheyAreAbsent) {
           training.write(rank, gradient, iteration);
           const NativeStream stream{&training.stream(rank)};
           if (is_absent(rank, gradient, iteration)) {
-            test::mark_absent(training.job.engine(rank), training.group(rank), gradient, stream);
+            test::mark_absent(training.job.engine(rank), training.set(rank), gradient, stream);
           } else {
-            test::mark(training.job.engine(rank), training.group(rank), gradient, stream);
+            test::mark(training.job.engine(rank), training.set(rank), gradient, stream);
           }
         }
       }
       training.job.run_until_idle();
-      for (const auto& group : training.groups) {
-        ASSERT_TRUE(group->iterations().wait(std::chrono::milliseconds(1)));
+      for (const auto& set : training.sets) {
+        ASSERT_TRUE(set->iterations().wait(std::chrono::milliseconds(1)));
       }
       training.expect_averages(iteration, [&](int rank, std::size_t gradient) {
         return !is_absent(rank, gradient, iteration);
@@ -217,15 +217,14 @@ TEST(DeviceEngine, AStreamWaitsInsteadOfTheProcessor) {
     for (int iteration = 0; iteration < 4; ++iteration) {
       training.mark_all(iteration);
       for (int rank = 0; rank < 4; ++rank) {
-        GradientGroup& group = training.group(rank);
+        GradientSetState& set = training.set(rank);
         bool is_over = false;
         training.job.run_until([&] {
-          is_over = is_over || group.iterations().all_enqueued();
+          is_over = is_over || set.iterations().all_enqueued();
           return is_over;
         });
-        ASSERT_TRUE(
-            group.iterations().wait(std::chrono::milliseconds(1), {&training.stream(rank)}));
-        training.stream(rank).enqueue([&seen, rank, view = group.view(0)] {
+        ASSERT_TRUE(set.iterations().wait(std::chrono::milliseconds(1), {&training.stream(rank)}));
+        training.stream(rank).enqueue([&seen, rank, view = set.view(0)] {
           seen[static_cast<std::size_t>(rank)] = static_cast<const float*>(view.data)[0];
           return true;
         });
@@ -253,15 +252,14 @@ TEST(DeviceEngine, AGradientIsWaitedForInItsIteration) {
     training.register_all(true);
     training.mark_all(0);
     for (int rank = 0; rank < 2; ++rank) {
-      GradientIterations& iterations = training.group(rank).iterations();
+      GradientIterations& iterations = training.set(rank).iterations();
       training.job.run_until([&] { return iterations.all_enqueued(); });
       ASSERT_TRUE(iterations.wait(std::chrono::milliseconds(1), {&training.stream(rank)}));
     }
     training.mark_all(1);
-    GradientGroup& group = training.group(0);
-    while (!group.wait_for(0, std::chrono::milliseconds(1))) training.job.poll(50);
-    EXPECT_EQ(static_cast<const float*>(group.view(0).data)[0],
-              element(0, 0, 1) + element(1, 0, 1));
+    GradientSetState& set = training.set(0);
+    while (!set.wait_for(0, std::chrono::milliseconds(1))) training.job.poll(50);
+    EXPECT_EQ(static_cast<const float*>(set.view(0).data)[0], element(0, 0, 1) + element(1, 0, 1));
     training.job.run_until_idle();
   }
 }
@@ -277,17 +275,17 @@ TEST(DeviceEngine, BitsDoNotDependOnTiming) {
       for (int rank = 0; rank < 4; ++rank) {
         std::mt19937 values(static_cast<unsigned>(rank));
         for (std::size_t gradient = 0; gradient < 2; ++gradient) {
-          const BufferView view = training.group(rank).view(gradient);
+          const BufferView view = training.set(rank).view(gradient);
           for (std::size_t i = 0; i < view.count; ++i) {
             static_cast<float*>(view.data)[i] =
                 std::uniform_real_distribution<float>(-1, 1)(values);
           }
-          test::mark(training.job.engine(rank), training.group(rank), gradient);
+          test::mark(training.job.engine(rank), training.set(rank), gradient);
         }
       }
       training.job.run_until_idle();
       for (int rank = 0; rank < 4; ++rank) {
-        const BufferView view = training.group(rank).view(0);
+        const BufferView view = training.set(rank).view(0);
         const auto bytes = view.as_bytes();
         if (reference.empty()) reference.assign(bytes.begin(), bytes.end());
         EXPECT_EQ(std::memcmp(reference.data(), bytes.data(), bytes.size()), 0) << "rank " << rank;
@@ -320,7 +318,7 @@ TEST(DeviceEngine, ASteadyStepAllocatesNothing) {
         EXPECT_EQ(calls, idle.calls()) << "beyond those of the test, iteration " << iteration;
       }
       for (int rank = 0; rank < 4; ++rank) {
-        ASSERT_TRUE(training.group(rank).iterations().wait(std::chrono::milliseconds(1)));
+        ASSERT_TRUE(training.set(rank).iterations().wait(std::chrono::milliseconds(1)));
         const AllocationCounts& first = before[static_cast<std::size_t>(rank)];
         EXPECT_EQ(counts(rank).allocations, first.allocations);
         EXPECT_EQ(counts(rank).events, first.events);
@@ -332,18 +330,18 @@ TEST(DeviceEngine, ASteadyStepAllocatesNothing) {
 
 TEST(DeviceEngine, DeviceMemoryWithoutADeviceIsAnErrorThatNamesTheOption) {
   EngineJob job(ProcessGrid::with_node_sizes({2}), {}, 1);
-  std::vector<std::shared_ptr<GradientGroup>> groups;
+  std::vector<std::shared_ptr<GradientSetState>> sets;
   for (int rank = 0; rank < 2; ++rank) {
-    groups.push_back(std::make_shared<GradientGroup>(
+    sets.push_back(std::make_shared<GradientSetState>(
         "model",
         std::vector<GradientSpec>{{.name = "g", .shape = {8}, .memory = MemoryKind::kDevice}},
         GradientOptions{}));
-    job.engine(rank).submit(groups.back());
+    job.engine(rank).submit(sets.back());
   }
-  job.run_until_registered(groups);
-  for (const auto& group : groups) {
+  job.run_until_registered(sets);
+  for (const auto& set : sets) {
     try {
-      group->registration().wait(std::chrono::milliseconds(1));
+      set->registration().wait(std::chrono::milliseconds(1));
       FAIL() << "no error";
     } catch (const KoloError& e) {
       EXPECT_EQ(e.error().code, ErrorCode::kUsage);

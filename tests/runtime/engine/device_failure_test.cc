@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "tests/support/engine_job.h"
-#include "tests/support/fault_group.h"
+#include "tests/support/faulty_communicator.h"
 
 namespace kolo {
 namespace {
 
 using test::EngineJob;
-using test::FaultGroup;
 using test::FaultPlan;
+using test::FaultyCommunicator;
 using test::JobDevices;
 
 constexpr int kRanks = 4;
@@ -31,7 +31,7 @@ class FaultyJob {
             {.algorithm = algorithm, .device_fusion_bytes = 0, .device_chunk_bytes = 1024}, seed,
             devices(members, plan)) {
     for (int rank = 0; rank < kRanks; ++rank) {
-      groups.push_back(std::make_shared<GradientGroup>(
+      groups.push_back(std::make_shared<GradientSetState>(
           "model",
           std::vector<GradientSpec>{
               {.name = "a", .shape = {kCount}, .memory = MemoryKind::kDevice},
@@ -67,17 +67,17 @@ class FaultyJob {
     }
   }
 
-  GradientGroup& group(int rank) { return *groups[static_cast<std::size_t>(rank)]; }
+  GradientSetState& group(int rank) { return *groups[static_cast<std::size_t>(rank)]; }
 
   EngineJob job;
-  std::vector<std::shared_ptr<GradientGroup>> groups;
+  std::vector<std::shared_ptr<GradientSetState>> groups;
 
  private:
   static JobDevices devices(const std::string& members, const FaultPlan& plan) {
     return {.wrap = [members, plan](int rank, const std::string& of,
-                                    std::unique_ptr<LocalGroup> group) {
+                                    std::unique_ptr<DeviceCommunicator> group) {
       if (rank == kFaulty && of == members) {
-        group = std::make_unique<FaultGroup>(std::move(group), plan);
+        group = std::make_unique<FaultyCommunicator>(std::move(group), plan);
       }
       return group;
     }};

@@ -12,9 +12,9 @@
 #include "runtime/engine/connect.h"
 #include "runtime/engine/engine.h"
 #include "runtime/message/message_calls.h"
-#include "runtime/wait/driver.h"
+#include "runtime/wait/progress_engine.h"
+#include "tests/support/device/host_communicator.h"
 #include "tests/support/device/host_device.h"
-#include "tests/support/device/host_group.h"
 #include "tests/support/device/host_stream.h"
 #include "tests/support/lone_engine.h"
 #include "tests/support/memory_rendezvous.h"
@@ -32,49 +32,50 @@ constexpr std::chrono::seconds kLimit{60};
 /// One rank of the job: the members of Runtime, with a device in host memory.
 class DeviceRank {
  public:
-  DeviceRank(Rendezvous& rendezvous, HostGroupHub& hub)
+  DeviceRank(Rendezvous& rendezvous, HostCommunicatorHub& hub)
       : connection_(connect(rendezvous, kOptions)),
-        plane_{.device = std::make_unique<HostDevice>(),
-               .node = nullptr,
-               .world = nullptr,
-               .connector = nullptr},
-        stream_(plane_.device->make_stream()) {
-    plane_.world = hub.group(rank(), *plane_.device);
-    engine_ = std::make_unique<Engine>(*connection_.transport, connection_.grid,
-                                       EngineClocks{clock_, clock_}, kOptions,
-                                       connection_.calibration, connection_.limits, &plane_);
+        device_context_{.device = std::make_unique<HostDevice>(),
+                        .node = nullptr,
+                        .world = nullptr,
+                        .connector = nullptr},
+        stream_(device_context_.device->make_stream()) {
+    device_context_.world = hub.group(rank(), *device_context_.device);
+    engine_ = std::make_unique<Engine>(
+        *connection_.transport, connection_.grid, EngineClocks{clock_, clock_}, kOptions,
+        connection_.calibration, connection_.limits, &device_context_);
     lone_ = std::make_unique<test::LoneEngine>(*engine_, *connection_.transport, connection_.grid,
                                                EngineClocks{clock_, clock_});
-    driver_ = std::make_unique<Driver>(lone_->engines(), *connection_.transport, WaitPolicy{});
-    thread_ = std::make_unique<EngineThread>(*driver_);
+    progress_engine_ =
+        std::make_unique<ProgressEngine>(lone_->engines(), *connection_.transport, WaitPolicy{});
+    thread_ = std::make_unique<EngineThread>(*progress_engine_);
   }
 
   int rank() const { return connection_.transport->rank(); }
   HostStream& stream() { return as_host(*stream_); }
-  Device& device() { return *plane_.device; }
+  Device& device() { return *device_context_.device; }
 
-  std::shared_ptr<GradientGroup> register_gradients() {
+  std::shared_ptr<GradientSetState> register_gradients() {
     std::vector<GradientSpec> specs;
     for (std::size_t i = 0; i < kGradients; ++i) {
       specs.push_back(
           {.name = "g" + std::to_string(i), .shape = {kCount}, .memory = MemoryKind::kDevice});
     }
-    auto group = std::make_shared<GradientGroup>("model", specs, GradientOptions{});
-    engine_->submit(group);
-    group->registration().wait(kLimit, driver_.get());
-    return group;
+    auto set = std::make_shared<GradientSetState>("model", specs, GradientOptions{});
+    engine_->submit(set);
+    set->registration().wait(kLimit, progress_engine_.get());
+    return set;
   }
 
-  void ready(GradientGroup& group, std::size_t gradient) {
-    const auto bucket = group.iterations().mark(gradient, {&stream()});
+  void ready(GradientSetState& set, std::size_t gradient) {
+    const auto bucket = set.iterations().mark(gradient, {&stream()});
     if (!bucket) return;
-    engine_->submit(group, bucket->index);
-    driver_->attend(Driver::Next::kUnknown);
+    engine_->submit(set, bucket->index);
+    progress_engine_->attend(ProgressEngine::Next::kUnknown);
   }
 
-  bool wait(GradientGroup& group) { return group.iterations().wait(kLimit, driver_.get()); }
-  bool wait_on_stream(GradientGroup& group) {
-    return group.iterations().wait(kLimit, {&stream()}, driver_.get());
+  bool wait(GradientSetState& set) { return set.iterations().wait(kLimit, progress_engine_.get()); }
+  bool wait_on_stream(GradientSetState& set) {
+    return set.iterations().wait(kLimit, {&stream()}, progress_engine_.get());
   }
 
   /// Runs an operation after the work enqueued on the user's stream.
@@ -82,7 +83,7 @@ class DeviceRank {
     operation.ready = stream_so_far();
     auto shared = std::make_shared<Operation>(std::move(operation));
     engine_->submit(shared);
-    shared->ticket->wait(kLimit, driver_.get());
+    shared->ticket->wait(kLimit, progress_engine_.get());
   }
   /// Starts a message after the work enqueued on the user's stream.
   std::shared_ptr<MessageCall> start(Message::Kind kind, const BufferView& buffer, int peer) {
@@ -94,12 +95,12 @@ class DeviceRank {
     engine_->submit(std::shared_ptr<Message>(call));
     return call;
   }
-  void finish(MessageCall& call) { call.wait(kLimit, driver_.get()); }
+  void finish(MessageCall& call) { call.wait(kLimit, progress_engine_.get()); }
 
   void close() {
     auto operation = std::make_shared<Operation>(Operation{.kind = OperationKind::kClose});
     engine_->submit(operation);
-    operation->ticket->wait(kLimit, driver_.get());
+    operation->ticket->wait(kLimit, progress_engine_.get());
   }
 
  private:
@@ -115,37 +116,37 @@ class DeviceRank {
                                        .node_id = "a"};
   const SteadyClock clock_;
   Connection connection_;
-  DevicePlane plane_;
+  DeviceContext device_context_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<test::LoneEngine> lone_;
-  std::unique_ptr<Driver> driver_;
+  std::unique_ptr<ProgressEngine> progress_engine_;
   std::unique_ptr<EngineThread> thread_;
 };
 
 TEST(DeviceThreads, StreamsComputeReduceAndUseTheResult) {
   auto endpoints = make_memory_rendezvous(kRanks, kLimit);
-  HostGroupHub hub({0, 1, 2});
+  HostCommunicatorHub hub({0, 1, 2});
   test::run_ranks(kRanks, [&](const test::RankRun& run) {
     DeviceRank rank(*endpoints[static_cast<std::size_t>(run.rank())], hub);
-    const auto group = rank.register_gradients();
+    const auto set = rank.register_gradients();
     std::vector<float> results(kIterations, 0.0F);
     for (int iteration = 0; iteration < kIterations; ++iteration) {
       for (std::size_t gradient = kGradients; gradient-- > 0;) {
-        rank.stream().enqueue([view = group->view(gradient), value = run.rank() + iteration] {
+        rank.stream().enqueue([view = set->view(gradient), value = run.rank() + iteration] {
           auto* values = static_cast<float*>(view.data);
           std::fill(values, values + view.count, static_cast<float>(value));
           return true;
         });
-        rank.ready(*group, gradient);
+        rank.ready(*set, gradient);
       }
       if (iteration % 3 == 0) {
-        if (!rank.wait(*group)) throw std::runtime_error("not combined in time");
-      } else if (!rank.wait_on_stream(*group)) {
+        if (!rank.wait(*set)) throw std::runtime_error("not combined in time");
+      } else if (!rank.wait_on_stream(*set)) {
         throw std::runtime_error("not enqueued in time");
       }
       rank.stream().enqueue(
-          [view = group->view(0), &result = results[static_cast<std::size_t>(iteration)]] {
+          [view = set->view(0), &result = results[static_cast<std::size_t>(iteration)]] {
             result = static_cast<const float*>(view.data)[kCount - 1];
             return true;
           });
@@ -169,7 +170,7 @@ TEST(DeviceThreads, StreamsComputeReduceAndUseTheResult) {
 // memory.
 TEST(DeviceThreads, BuffersTravelBehindTheirStreams) {
   auto endpoints = make_memory_rendezvous(kRanks, kLimit);
-  HostGroupHub hub({0, 1, 2});
+  HostCommunicatorHub hub({0, 1, 2});
   test::run_ranks(kRanks, [&](const test::RankRun& run) {
     DeviceRank rank(*endpoints[static_cast<std::size_t>(run.rank())], hub);
     const auto allocate = [&](std::size_t count) {

@@ -15,7 +15,7 @@
 
 #include "compression/compression_spec.h"
 #include "runtime/gradients/gradient_compression.h"
-#include "runtime/wait/driver.h"
+#include "runtime/wait/progress_engine.h"
 #include "tests/support/allocations.h"
 #include "tests/support/engine_job.h"
 #include "tests/support/lone_engine.h"
@@ -75,14 +75,14 @@ class Program {
       }
     }
     for (std::size_t rank = 0; rank < ranks(); ++rank) {
-      groups_.push_back(std::make_shared<GradientGroup>("model", model(), GradientOptions{}));
+      groups_.push_back(std::make_shared<GradientSetState>("model", model(), GradientOptions{}));
       job_.engine(static_cast<int>(rank)).submit(groups_.back());
     }
     job_.run_until_idle(kTick);
     for (int iteration = 0; iteration < 2; ++iteration) {
       for (std::size_t rank = 0; rank < ranks(); ++rank) mark_all(static_cast<int>(rank));
       job_.run_until_idle(kTick);
-      for (const auto& group : groups_) wait(*group);
+      for (const auto& set : groups_) wait(*set);
     }
   }
 
@@ -109,18 +109,17 @@ class Program {
   std::size_t ranks() const { return static_cast<std::size_t>(job_.world_size()); }
 
   void mark_all(int rank) {
-    GradientGroup& group = *groups_[static_cast<std::size_t>(rank)];
-    for (std::size_t gradient = 0; !group.failed() && gradient < group.gradients().size();
-         ++gradient) {
-      const BufferView view = group.view(gradient);
+    GradientSetState& set = *groups_[static_cast<std::size_t>(rank)];
+    for (std::size_t gradient = 0; !set.failed() && gradient < set.gradients().size(); ++gradient) {
+      const BufferView view = set.view(gradient);
       std::fill_n(static_cast<float*>(view.data), view.count, static_cast<float>(rank + 1));
-      test::mark(job_.engine(rank), group, gradient);
+      test::mark(job_.engine(rank), set, gradient);
     }
   }
 
-  static void wait(GradientGroup& group) {
+  static void wait(GradientSetState& set) {
     try {
-      EXPECT_TRUE(group.iterations().wait(std::chrono::milliseconds(1)));
+      EXPECT_TRUE(set.iterations().wait(std::chrono::milliseconds(1)));
     } catch (const KoloError&) {
     }
   }
@@ -131,7 +130,7 @@ class Program {
                                             std::vector<float>(100'000)};
   test::CalledMessages calls_;
   std::vector<std::shared_ptr<Operation>> operations_;
-  std::vector<std::shared_ptr<GradientGroup>> groups_;
+  std::vector<std::shared_ptr<GradientSetState>> groups_;
 };
 
 struct Outcome {
@@ -140,7 +139,7 @@ struct Outcome {
   std::vector<std::string> failures = {};
 };
 
-/// Options with many chunks, for which all contributions are lent.
+/// Options with many chunks, for which all contributions are exposed.
 Options options() {
   return {.link_costs = "memory_latency_us=0,private_read_us=0", .chunk_bytes = 512};
 }
@@ -227,22 +226,22 @@ TEST(EngineException, OfACodecIsOneErrorOnAllRanks) {
                   }
                   return transport;
                 }});
-  std::vector<std::shared_ptr<GradientGroup>> groups;
+  std::vector<std::shared_ptr<GradientSetState>> sets;
   for (int rank = 0; rank < 2; ++rank) {
     std::vector<GradientSpec> gradients{model()[0]};
-    groups.push_back(std::make_shared<GradientGroup>("model", gradients, GradientOptions{}));
-    job.engine(rank).submit(groups.back());
+    sets.push_back(std::make_shared<GradientSetState>("model", gradients, GradientOptions{}));
+    job.engine(rank).submit(sets.back());
   }
-  job.run_until_registered(groups);
+  job.run_until_registered(sets);
   for (int rank = 0; rank < 2; ++rank) {
-    GradientGroup& group = *groups[static_cast<std::size_t>(rank)];
-    std::fill_n(static_cast<float*>(group.view(0).data), group.view(0).count, 1.0F);
-    test::mark(job.engine(rank), group, 0);
+    GradientSetState& set = *sets[static_cast<std::size_t>(rank)];
+    std::fill_n(static_cast<float*>(set.view(0).data), set.view(0).count, 1.0F);
+    test::mark(job.engine(rank), set, 0);
   }
   job.run_until_idle(kTick);
-  for (const auto& group : groups) {
+  for (const auto& set : sets) {
     try {
-      group->iterations().wait(std::chrono::milliseconds(1));
+      set->iterations().wait(std::chrono::milliseconds(1));
       ADD_FAILURE() << "took a payload that no peer can have sent";
     } catch (const KoloError& e) {
       EXPECT_EQ(e.error().code, ErrorCode::kInternal);
@@ -257,8 +256,8 @@ class DrivenRank {
   DrivenRank(Transport& transport, const ProcessGrid& grid, const WaitPolicy& policy)
       : engine_(transport, grid, {clock_, clock_}, {}, Calibration{}, EngineJob::kLimits),
         lone_(engine_, transport, grid, {clock_, clock_}),
-        driver_(lone_.engines(), transport, policy),
-        thread_(driver_) {}
+        progress_engine_(lone_.engines(), transport, policy),
+        thread_(progress_engine_) {}
 
   std::shared_ptr<Operation> submit(OperationKind kind, const std::string& name) {
     auto operation = std::make_shared<Operation>(Operation{.kind = kind, .name = name});
@@ -269,12 +268,12 @@ class DrivenRank {
   /// Runs the operation. Returns its error, or an empty text.
   std::string run(OperationKind kind, const std::string& name) {
     return error_after([&, operation = submit(kind, name)] {
-      operation->ticket->wait_within({.time = std::chrono::seconds(60)}, &driver_);
+      operation->ticket->wait_within({.time = std::chrono::seconds(60)}, &progress_engine_);
     });
   }
   std::string run_in_background(OperationKind kind, const std::string& name) {
     const auto operation = submit(kind, name);
-    driver_.attend(Driver::Next::kUnknown);
+    progress_engine_.attend(ProgressEngine::Next::kUnknown);
     return error_after(
         [&] { operation->ticket->wait_within({.time = std::chrono::seconds(60)}, nullptr); });
   }
@@ -294,7 +293,7 @@ class DrivenRank {
   std::vector<float> buffer_ = std::vector<float>(300, 1.0F);
   Engine engine_;
   test::LoneEngine lone_;
-  Driver driver_;
+  ProgressEngine progress_engine_;
   EngineThread thread_;
 };
 

@@ -127,19 +127,19 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Disagreements,
 TEST(Engine, AFailedGradientSetCanBeRegisteredAgain) {
   EngineJob job(ProcessGrid::with_node_sizes({2}), {.fusion_bytes = 0}, 18);
   const auto register_set = [&] {
-    std::vector<std::shared_ptr<GradientGroup>> groups;
+    std::vector<std::shared_ptr<GradientSetState>> sets;
     for (int rank = 0; rank < 2; ++rank) {
-      groups.push_back(std::make_shared<GradientGroup>(
+      sets.push_back(std::make_shared<GradientSetState>(
           "model",
           std::vector<GradientSpec>{{.name = "a", .shape = {30}}, {.name = "b", .shape = {30}}},
           GradientOptions{}));
-      job.engine(rank).submit(groups.back());
+      job.engine(rank).submit(sets.back());
     }
-    job.run_until_registered(groups);
-    return groups;
+    job.run_until_registered(sets);
+    return sets;
   };
-  const auto mark = [&](GradientGroup& group, int rank, std::size_t gradient) {
-    test::mark(job.engine(rank), group, gradient);
+  const auto mark = [&](GradientSetState& set, int rank, std::size_t gradient) {
+    test::mark(job.engine(rank), set, gradient);
   };
   const auto failed = register_set();
   mark(*failed[0], 0, 0);
@@ -158,19 +158,18 @@ TEST(Engine, AFailedGradientSetCanBeRegisteredAgain) {
   waits_for_other.join();
   EXPECT_THROW(failed[1]->iterations().mark(1), KoloError);
 
-  const auto groups = register_set();
+  const auto sets = register_set();
   for (int rank = 0; rank < 2; ++rank) {
     for (std::size_t gradient : {std::size_t{0}, std::size_t{1}}) {
-      auto* values =
-          static_cast<float*>(groups[static_cast<std::size_t>(rank)]->view(gradient).data);
+      auto* values = static_cast<float*>(sets[static_cast<std::size_t>(rank)]->view(gradient).data);
       std::fill_n(values, 30, static_cast<float>(rank + 1));
-      mark(*groups[static_cast<std::size_t>(rank)], rank, gradient);
+      mark(*sets[static_cast<std::size_t>(rank)], rank, gradient);
     }
   }
   job.run_until_idle();
-  for (const auto& group : groups) {
-    ASSERT_TRUE(group->iterations().wait(std::chrono::milliseconds(1)));
-    EXPECT_EQ(static_cast<const float*>(group->view(1).data)[29], 1.5F);
+  for (const auto& set : sets) {
+    ASSERT_TRUE(set->iterations().wait(std::chrono::milliseconds(1)));
+    EXPECT_EQ(static_cast<const float*>(set->view(1).data)[29], 1.5F);
   }
 }
 
@@ -180,10 +179,10 @@ TEST(Engine, ASetThatIsRegisteredTwiceCountsOnce) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     EngineJob job(ProcessGrid::with_node_sizes({2}), {}, seed);
     const auto register_set = [&](int rank) {
-      auto group = std::make_shared<GradientGroup>(
+      auto set = std::make_shared<GradientSetState>(
           "model", std::vector<GradientSpec>{{.name = "a", .shape = {30}}}, GradientOptions{});
-      job.engine(rank).submit(group);
-      return group;
+      job.engine(rank).submit(set);
+      return set;
     };
     const auto first = register_set(1);
     job.poll(500);
@@ -195,14 +194,14 @@ TEST(Engine, ASetThatIsRegisteredTwiceCountsOnce) {
 
     const auto other = register_set(0);
     job.run_until_registered({first, other});
-    for (const auto& [rank, group] : {std::pair(0, other), std::pair(1, first)}) {
-      std::fill_n(static_cast<float*>(group->view(0).data), 30, static_cast<float>(rank + 1));
-      test::mark(job.engine(rank), *group, 0);
+    for (const auto& [rank, set] : {std::pair(0, other), std::pair(1, first)}) {
+      std::fill_n(static_cast<float*>(set->view(0).data), 30, static_cast<float>(rank + 1));
+      test::mark(job.engine(rank), *set, 0);
     }
     job.run_until_idle();
-    for (const auto& group : {first, other}) {
-      ASSERT_TRUE(group->iterations().wait(std::chrono::milliseconds(1)));
-      EXPECT_EQ(static_cast<const float*>(group->view(0).data)[29], 1.5F);
+    for (const auto& set : {first, other}) {
+      ASSERT_TRUE(set->iterations().wait(std::chrono::milliseconds(1)));
+      EXPECT_EQ(static_cast<const float*>(set->view(0).data)[29], 1.5F);
     }
   }
 }
@@ -212,18 +211,18 @@ TEST(Engine, ASetThatIsRegisteredTwiceCountsOnce) {
 TEST(Engine, ARejectedBucketThatIsRunningIsAbandoned) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     EngineJob job(ProcessGrid::with_node_sizes({3}), {.fusion_bytes = 0}, seed);
-    std::vector<std::shared_ptr<GradientGroup>> groups;
+    std::vector<std::shared_ptr<GradientSetState>> sets;
     for (int rank = 0; rank < 3; ++rank) {
-      groups.push_back(std::make_shared<GradientGroup>(
+      sets.push_back(std::make_shared<GradientSetState>(
           "model",
           std::vector<GradientSpec>{{.name = "a", .shape = {30}}, {.name = "b", .shape = {30}}},
           GradientOptions{}));
-      job.engine(rank).submit(groups.back());
+      job.engine(rank).submit(sets.back());
     }
-    job.run_until_registered(groups);
+    job.run_until_registered(sets);
     for (int rank : {0, 2}) {
       for (std::size_t gradient : {std::size_t{0}, std::size_t{1}}) {
-        test::mark(job.engine(rank), *groups[static_cast<std::size_t>(rank)], gradient);
+        test::mark(job.engine(rank), *sets[static_cast<std::size_t>(rank)], gradient);
       }
     }
     job.run_until([&] {
@@ -237,25 +236,25 @@ TEST(Engine, ARejectedBucketThatIsRunningIsAbandoned) {
     std::vector<std::string> errors(3);
     std::vector<std::thread> waiting;
     for (int rank : {0, 2}) {
-      waiting.emplace_back([&groups, &errors, rank] {
+      waiting.emplace_back([&sets, &errors, rank] {
         const auto index = static_cast<std::size_t>(rank);
         try {
-          groups[index]->iterations().wait(std::chrono::milliseconds(0));
+          sets[index]->iterations().wait(std::chrono::milliseconds(0));
         } catch (const KoloError& e) {
           errors[index] = e.what();
         }
       });
     }
     waiting.emplace_back([&] { errors[1] = error_of_wait(*other); });
-    while (groups[0]->waiters() == 0 || groups[2]->waiters() == 0 || other->ticket->waiters() == 0)
+    while (sets[0]->waiters() == 0 || sets[2]->waiters() == 0 || other->ticket->waiters() == 0)
       std::this_thread::yield();
-    job.run_until(
-        [&] { return groups[0]->failed() && groups[2]->failed() && other->ticket->done(); }, kTick);
+    job.run_until([&] { return sets[0]->failed() && sets[2]->failed() && other->ticket->done(); },
+                  kTick);
     for (std::thread& thread : waiting) thread.join();
     EXPECT_THAT(errors[0], HasSubstr("rank 1 waits for 'y'"));
     EXPECT_EQ(errors[1], errors[0]);
     EXPECT_EQ(errors[2], errors[0]);
-    EXPECT_TRUE(groups[1]->failed());
+    EXPECT_TRUE(sets[1]->failed());
     // No trace is left once the open inquiries are answered.
     job.run_until_idle(kTick);
 

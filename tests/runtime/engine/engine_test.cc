@@ -92,7 +92,7 @@ TEST_P(GradientSets, AverageInAnyOrderOfReadiness) {
       const std::size_t world = static_cast<std::size_t>(job.world_size());
       const std::vector<std::size_t> counts = {5, 64, 1, 100, 33, 17};
       std::vector<std::vector<std::vector<float>>> memory(world);
-      std::vector<std::shared_ptr<GradientGroup>> groups;
+      std::vector<std::shared_ptr<GradientSetState>> sets;
       for (int rank = 0; rank < job.world_size(); ++rank) {
         std::vector<GradientSpec> specs;
         for (std::size_t count : counts) {
@@ -100,33 +100,33 @@ TEST_P(GradientSets, AverageInAnyOrderOfReadiness) {
           specs.push_back({.name = "g" + std::to_string(specs.size()), .shape = {count}});
           if (!in_arena) specs.back().data = memory[static_cast<std::size_t>(rank)].back().data();
         }
-        groups.push_back(std::make_shared<GradientGroup>("model", specs, GradientOptions{}));
-        job.engine(rank).submit(groups.back());
+        sets.push_back(std::make_shared<GradientSetState>("model", specs, GradientOptions{}));
+        job.engine(rank).submit(sets.back());
       }
-      job.run_until_registered(groups);
-      for (const auto& group : groups) EXPECT_EQ(group->summary().hash, groups[0]->summary().hash);
+      job.run_until_registered(sets);
+      for (const auto& set : sets) EXPECT_EQ(set->summary().hash, sets[0]->summary().hash);
 
       std::mt19937_64 random(seed);
       for (int iteration = 0; iteration < 3; ++iteration) {
         for (int rank = 0; rank < job.world_size(); ++rank) {
-          GradientGroup& group = *groups[static_cast<std::size_t>(rank)];
+          GradientSetState& set = *sets[static_cast<std::size_t>(rank)];
           std::vector<std::size_t> order(counts.size());
           std::iota(order.begin(), order.end(), std::size_t{0});
           std::shuffle(order.begin(), order.end(), random);
           for (std::size_t g : order) {
-            auto* values = static_cast<float*>(group.view(g).data);
+            auto* values = static_cast<float*>(set.view(g).data);
             for (std::size_t i = 0; i < counts[g]; ++i) {
               values[i] = element(rank, i + g) * static_cast<float>(world) *
                           static_cast<float>(iteration + 1);
             }
-            test::mark(job.engine(rank), group, g);
+            test::mark(job.engine(rank), set, g);
           }
         }
         job.run_until_idle();
-        for (const auto& group : groups) {
-          ASSERT_TRUE(group->iterations().wait(std::chrono::milliseconds(1)));
+        for (const auto& set : sets) {
+          ASSERT_TRUE(set->iterations().wait(std::chrono::milliseconds(1)));
           for (std::size_t g = 0; g < counts.size(); ++g) {
-            const auto* values = static_cast<const float*>(group->view(g).data);
+            const auto* values = static_cast<const float*>(set->view(g).data);
             for (std::size_t i = 0; i < counts[g]; ++i) {
               float sum = 0;
               for (int other = 0; other < job.world_size(); ++other) sum += element(other, i + g);
@@ -154,33 +154,33 @@ TEST(Engine, BitsDoNotDependOnTimingOrFusion) {
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
       EngineJob job(ProcessGrid::with_node_sizes({2, 1}),
                     {.fusion_bytes = fusion_bytes, .algorithm = "direct"}, seed);
-      std::vector<std::shared_ptr<GradientGroup>> groups;
+      std::vector<std::shared_ptr<GradientSetState>> sets;
       for (int rank = 0; rank < 3; ++rank) {
         std::vector<GradientSpec> specs;
         for (const std::size_t count : std::initializer_list<std::size_t>{100, 30, 77})
           specs.push_back({.name = "g" + std::to_string(specs.size()), .shape = {count}});
-        groups.push_back(std::make_shared<GradientGroup>("model", specs, GradientOptions{}));
-        job.engine(rank).submit(groups.back());
+        sets.push_back(std::make_shared<GradientSetState>("model", specs, GradientOptions{}));
+        job.engine(rank).submit(sets.back());
       }
-      job.run_until_registered(groups);
+      job.run_until_registered(sets);
       for (int rank = 0; rank < 3; ++rank) {
         std::mt19937 values(static_cast<unsigned>(rank));
         for (std::size_t g = 0; g < 3; ++g) {
-          const BufferView gradient = groups[static_cast<std::size_t>(rank)]->view(g);
+          const BufferView gradient = sets[static_cast<std::size_t>(rank)]->view(g);
           for (std::size_t i = 0; i < gradient.count; ++i) {
             static_cast<float*>(gradient.data)[i] =
                 std::uniform_real_distribution<float>(-1, 1)(values);
           }
-          test::mark(job.engine(rank), *groups[static_cast<std::size_t>(rank)], g);
+          test::mark(job.engine(rank), *sets[static_cast<std::size_t>(rank)], g);
         }
       }
       job.run_until_idle();
-      for (const auto& group : groups) {
-        ASSERT_TRUE(group->iterations().wait(std::chrono::milliseconds(1)));
+      for (const auto& set : sets) {
+        ASSERT_TRUE(set->iterations().wait(std::chrono::milliseconds(1)));
         std::vector<float> result;
         for (std::size_t g = 0; g < 3; ++g) {
-          const auto* values = static_cast<const float*>(group->view(g).data);
-          result.insert(result.end(), values, values + group->view(g).count);
+          const auto* values = static_cast<const float*>(set->view(g).data);
+          result.insert(result.end(), values, values + set->view(g).count);
         }
         if (reference.empty()) reference = result;
         ASSERT_EQ(std::memcmp(result.data(), reference.data(), result.size() * sizeof(float)), 0)
@@ -194,30 +194,30 @@ TEST(Engine, BitsDoNotDependOnTimingOrFusion) {
 TEST(Engine, SixteenBitWireRoundsOnce) {
   EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.algorithm = "direct"}, 3);
   constexpr std::size_t kElements = 257;
-  std::vector<std::shared_ptr<GradientGroup>> groups;
+  std::vector<std::shared_ptr<GradientSetState>> sets;
   for (int rank = 0; rank < 3; ++rank) {
-    groups.push_back(std::make_shared<GradientGroup>(
+    sets.push_back(std::make_shared<GradientSetState>(
         "model", std::vector<GradientSpec>{{.name = "g", .shape = {kElements}}},
         GradientOptions{.wire_dtype = DType::kBFloat16}));
-    job.engine(rank).submit(groups.back());
+    job.engine(rank).submit(sets.back());
   }
-  job.run_until_registered(groups);
+  job.run_until_registered(sets);
   std::vector<std::vector<float>> input(3, std::vector<float>(kElements));
   for (int rank = 0; rank < 3; ++rank) {
     std::mt19937 values(static_cast<unsigned>(rank));
     auto& mine = input[static_cast<std::size_t>(rank)];
     for (float& value : mine) value = std::uniform_real_distribution<float>(-10, 10)(values);
     std::copy(mine.begin(), mine.end(),
-              static_cast<float*>(groups[static_cast<std::size_t>(rank)]->view(0).data));
-    test::mark(job.engine(rank), *groups[static_cast<std::size_t>(rank)], 0);
+              static_cast<float*>(sets[static_cast<std::size_t>(rank)]->view(0).data));
+    test::mark(job.engine(rank), *sets[static_cast<std::size_t>(rank)], 0);
   }
   job.run_until_idle();
   const auto rounded = [](float value) { return to_float(to_bfloat16(value)); };
   for (std::size_t i = 0; i < kElements; ++i) {
     const float sum = rounded(input[0][i]) + rounded(input[1][i]) + rounded(input[2][i]);
     const float expected = rounded(sum / 3);
-    for (const auto& group : groups)
-      ASSERT_EQ(static_cast<const float*>(group->view(0).data)[i], expected) << i;
+    for (const auto& set : sets)
+      ASSERT_EQ(static_cast<const float*>(set->view(0).data)[i], expected) << i;
   }
 }
 
@@ -235,58 +235,57 @@ TEST(Engine, Float16WireFindsTheRangeOfEachGradient) {
            {{2, 1}, "hierarchical:direct,direct"}}) {
     SCOPED_TRACE(algorithm + " on " + std::to_string(nodes.size()) + " nodes");
     EngineJob job(ProcessGrid::with_node_sizes(nodes), {.algorithm = algorithm}, 3);
-    std::vector<std::shared_ptr<GradientGroup>> groups;
+    std::vector<std::shared_ptr<GradientSetState>> sets;
     for (int rank = 0; rank < kJobRanks; ++rank) {
-      groups.push_back(std::make_shared<GradientGroup>(
+      sets.push_back(std::make_shared<GradientSetState>(
           "model",
           std::vector<GradientSpec>{{.name = "small", .shape = {kElements}},
                                     {.name = "large", .shape = {kElements}}},
           GradientOptions{.wire_dtype = DType::kFloat16}));
-      job.engine(rank).submit(groups.back());
+      job.engine(rank).submit(sets.back());
     }
-    job.run_until_registered(groups);
-    const auto at = [&](const auto& group, std::size_t g) {
-      return std::span(static_cast<float*>(group->view(g).data), kElements);
+    job.run_until_registered(sets);
+    const auto at = [&](const auto& set, std::size_t g) {
+      return std::span(static_cast<float*>(set->view(g).data), kElements);
     };
     std::vector<double> mean(kElements);
     for (int iteration = 0; iteration < kIterations; ++iteration) {
       for (int rank = 0; rank < kJobRanks; ++rank) {
-        auto& group = groups[static_cast<std::size_t>(rank)];
+        auto& set = sets[static_cast<std::size_t>(rank)];
         for (const std::size_t g : {0u, 1u}) {
           std::mt19937 random(static_cast<unsigned>(rank));
           std::uniform_real_distribution<float> values(0.5f, 1.0f);
-          for (float& value : at(group, g)) value = kMagnitudes[g] * values(random);
+          for (float& value : at(set, g)) value = kMagnitudes[g] * values(random);
         }
         if (iteration == kInfiniteAt && rank == 1) {
-          at(group, 0)[7] = std::numeric_limits<float>::infinity();
+          at(set, 0)[7] = std::numeric_limits<float>::infinity();
         }
-        for (const std::size_t g : {1u, 0u}) test::mark(job.engine(rank), *group, g);
+        for (const std::size_t g : {1u, 0u}) test::mark(job.engine(rank), *set, g);
       }
       std::ranges::fill(mean, 0.0);
-      for (const auto& group : groups) {
-        for (std::size_t i = 0; i < kElements; ++i) mean[i] += double{at(group, 1)[i]} / kJobRanks;
+      for (const auto& set : sets) {
+        for (std::size_t i = 0; i < kElements; ++i) mean[i] += double{at(set, 1)[i]} / kJobRanks;
       }
       job.run_until_idle();
-      for (const auto& group : groups) {
-        ASSERT_TRUE(group->iterations().wait(std::chrono::milliseconds(1)));
+      for (const auto& set : sets) {
+        ASSERT_TRUE(set->iterations().wait(std::chrono::milliseconds(1)));
         for (const std::size_t g : {0u, 1u}) {
           ASSERT_EQ(
-              std::memcmp(at(group, g).data(), at(groups[0], g).data(), kElements * sizeof(float)),
-              0);
+              std::memcmp(at(set, g).data(), at(sets[0], g).data(), kElements * sizeof(float)), 0);
         }
       }
-      EXPECT_EQ(std::isinf(at(groups[2], 0)[7]), iteration == kInfiniteAt);
+      EXPECT_EQ(std::isinf(at(sets[2], 0)[7]), iteration == kInfiniteAt);
       if (iteration < kInfiniteAt - 1) continue;
       for (std::size_t i = 0; i < kElements; ++i) {
         // Contributions, a node's sum and the mean are rounded once each, within one binade of the
         // mean.
         const double bound = 3 * 0x1p-11 * 1.5;
-        EXPECT_NEAR(at(groups[1], 1)[i] / mean[i], 1.0, bound) << i;
+        EXPECT_NEAR(at(sets[1], 1)[i] / mean[i], 1.0, bound) << i;
         if (iteration == kInfiniteAt && i == 7) continue;
-        EXPECT_NEAR(at(groups[1], 0)[i] / (mean[i] * (1e-25 / 1e20)), 1.0, bound) << i;
+        EXPECT_NEAR(at(sets[1], 0)[i] / (mean[i] * (1e-25 / 1e20)), 1.0, bound) << i;
       }
     }
-    for (const auto& group : groups) EXPECT_GT(group->too_large(), 0u);
+    for (const auto& set : sets) EXPECT_GT(set->too_large(), 0u);
   }
 }
 

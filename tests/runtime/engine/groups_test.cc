@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/calls/rows/row_reduction.h"
+#include "runtime/calls/row_sums/row_reduction.h"
 #include "tests/runtime/calls/collective_calls.h"
 #include "tests/support/engine_job.h"
 #include "tests/support/group_job.h"
@@ -73,7 +73,7 @@ Work begin_collective(GroupEngine& member, const test::CollectiveCall& call, boo
   }
   const std::string name = call.name + (is_uneven ? "v" : "") + (in_place ? " in place" : "");
   const auto state = std::make_shared<State>();
-  state->buffers = test::buffers_for(call.goal(counts, ranks - 1), member.rank(), in_place);
+  state->buffers = test::buffers_for(call.spec(counts, ranks - 1), member.rank(), in_place);
   const OperationCalls calls(state->pool, member.rank(), ranks);
   state->operation = call.make(calls, name, state->buffers, counts, ranks - 1, in_place);
   member.engine().submit(state->operation);
@@ -111,7 +111,7 @@ Work begin_rows(GroupEngine& member, RowForm exchange) {
       PlanInputs{.rank = member.rank(), .grid = member.grid(), .options = options, .costs = costs},
       exchange == RowForm::kRows ? "rows" : "table", std::span(&mine, 1),
       RowOptions{.result = RowForm::kTable, .exchange = exchange}, std::span(&state->memory, 1));
-  member.engine().submit(std::shared_ptr<CallSequence>(state->reduction));
+  member.engine().submit(std::shared_ptr<CompositeOp>(state->reduction));
   return {.done = [state] { return state->reduction->done(); },
           .expect_right =
               [state] {
@@ -224,24 +224,24 @@ TEST(Groups, EverySubsetOfFiveRanksWorksBesideAllOthers) {
       subsets.push_back(ranks);
     }
     std::vector<std::pair<std::size_t, std::size_t>> order;  // subset, index in it
-    std::map<std::pair<std::size_t, std::size_t>, std::shared_ptr<GroupFounding>> foundings;
+    std::map<std::pair<std::size_t, std::size_t>, std::shared_ptr<GroupCreation>> creations;
     for (std::size_t subset = 0; subset < subsets.size(); ++subset) {
       for (std::size_t i = 0; i < subsets[subset].size(); ++i) order.emplace_back(subset, i);
     }
     std::ranges::shuffle(order, generator);
     for (const auto& [subset, i] : order) {
-      foundings[{subset, i}] =
-          job.found(subsets[subset][i], subsets[subset], "g", std::size_t{256} << 10);
+      creations[{subset, i}] =
+          job.create(subsets[subset][i], subsets[subset], "g", std::size_t{256} << 10);
     }
     job.run_until([&] {
-      return std::ranges::all_of(foundings,
+      return std::ranges::all_of(creations,
                                  [](const auto& each) { return each.second->ticket.done(); });
     });
     std::vector<std::vector<std::shared_ptr<GroupEngine>>> groups(subsets.size());
     for (std::size_t subset = 0; subset < subsets.size(); ++subset) {
       for (std::size_t i = 0; i < subsets[subset].size(); ++i) {
-        ASSERT_EQ(error_of(foundings[{subset, i}]->ticket), "");
-        groups[subset].push_back(foundings[{subset, i}]->group);
+        ASSERT_EQ(error_of(creations[{subset, i}]->ticket), "");
+        groups[subset].push_back(creations[{subset, i}]->group);
         ASSERT_EQ(groups[subset].back()->rank(), static_cast<int>(i));
       }
     }
@@ -253,8 +253,8 @@ TEST(Groups, EverySubsetOfFiveRanksWorksBesideAllOthers) {
 
 TEST(Groups, AStallOfOneHoldsUpNoOther) {
   GroupJob job(ProcessGrid::with_node_sizes({2, 1}), 7);
-  const auto stalled = job.found_all({0, 1, 2}, "stalled");
-  const auto goes_on = job.found_all({2, 0}, "goes on");
+  const auto stalled = job.create_all({0, 1, 2}, "stalled");
+  const auto goes_on = job.create_all({2, 0}, "goes on");
   std::vector<float> data(10, 1);
   const auto waits = GroupJob::submit(stalled[0]->engine(), test::all_reduce("x", data));
   std::mt19937_64 generator(7);
@@ -272,8 +272,8 @@ TEST(Groups, AStallOfOneHoldsUpNoOther) {
 
 TEST(Groups, AFailureEndsItsGroupOnly) {
   GroupJob job(ProcessGrid::with_node_sizes({2, 3}), 3);
-  const auto fails = job.found_all({0, 2, 3}, "fails");
-  const auto lives = job.found_all({0, 3}, "lives");
+  const auto fails = job.create_all({0, 2, 3}, "fails");
+  const auto lives = job.create_all({0, 3}, "lives");
   std::vector<float> data(10, 1);
   const auto pending = GroupJob::submit(fails[0]->engine(), test::all_reduce("x", data));
   fails[2]->engine().abort({.code = ErrorCode::kInternal, .rank = 2, .what = "broke"});
@@ -288,7 +288,7 @@ TEST(Groups, AFailureEndsItsGroupOnly) {
 
 TEST(Groups, ARankThatIsLostToOneIsLostToTheJob) {
   GroupJob job(ProcessGrid::with_node_sizes({2, 1}), 5);
-  const auto group = job.found_all({2, 0}, "g");
+  const auto group = job.create_all({2, 0}, "g");
   std::vector<float> data(10, 1);
   const auto pending = GroupJob::submit(group[1]->engine(), test::all_reduce("x", data));
   job.freeze(2);
@@ -309,7 +309,7 @@ TEST(Groups, ARankThatIsLostToOneIsLostToTheJob) {
 // The error means rank 1 of the job, which is not the second member of the group (rank 0).
 TEST(Groups, AnErrorInTheNumbersOfTheJobNamesNoMember) {
   GroupJob job(ProcessGrid::with_node_sizes({3}), 6);
-  const auto group = job.found_all({2, 0}, "g");
+  const auto group = job.create_all({2, 0}, "g");
   group[0]->engine().abort({.code = ErrorCode::kPeerLost, .rank = 0, .peer = 1, .what = "lost"});
   job.run_until([&] { return group[0]->engine().ended() && group[1]->engine().ended(); },
                 std::chrono::milliseconds(10));
@@ -325,8 +325,8 @@ TEST(Groups, AnErrorInTheNumbersOfTheJobNamesNoMember) {
 
 TEST(Groups, TheEndOfTheJobIsTheirs) {
   GroupJob job(ProcessGrid::with_node_sizes({3}), 4);
-  const auto group = job.found_all({2, 0}, "g");
-  const auto half = job.found(1, {1, 2}, "never founded");
+  const auto group = job.create_all({2, 0}, "g");
+  const auto half = job.create(1, {1, 2}, "never created");
   std::vector<float> data(10, 1);
   const auto pending = GroupJob::submit(group[0]->engine(), test::all_reduce("x", data));
   job.engine(1).abort({.code = ErrorCode::kPeerLost, .rank = 1, .peer = 1, .what = "rank 1 left"});
@@ -336,7 +336,7 @@ TEST(Groups, TheEndOfTheJobIsTheirs) {
   EXPECT_THAT(error_of(half->ticket), HasSubstr("rank 1 left"));
   job.run_until([&] { return job.engines(2).ended() && job.engines(1).ended(); },
                 std::chrono::milliseconds(10));
-  const auto late = job.found(2, {2, 0}, "late");
+  const auto late = job.create(2, {2, 0}, "late");
   EXPECT_THAT(error_of(late->ticket), HasSubstr("rank 1 left"));
 }
 
@@ -345,30 +345,30 @@ TEST(Groups, AMemberThatDoesNotComeIsNamed) {
   options.operation_timeout = std::chrono::seconds(10);
   GroupJob job(ProcessGrid::with_node_sizes({3}), 5, std::size_t{1} << 20, options);
   const std::vector<int> ranks{0, 1, 2};
-  const std::vector foundings{job.found(0, ranks, "all"), job.found(2, ranks, "all")};
-  job.run_until([&] { return foundings[0]->ticket.done() && foundings[1]->ticket.done(); },
+  const std::vector creations{job.create(0, ranks, "all"), job.create(2, ranks, "all")};
+  job.run_until([&] { return creations[0]->ticket.done() && creations[1]->ticket.done(); },
                 std::chrono::milliseconds(100));
-  EXPECT_THAT(error_of(foundings[0]->ticket),
+  EXPECT_THAT(error_of(creations[0]->ticket),
               AllOf(HasSubstr("'all' [0, 1, 2]"), HasSubstr("rank 1 of the job has not")));
-  EXPECT_EQ(error_of(foundings[0]->ticket), error_of(foundings[1]->ticket));
+  EXPECT_EQ(error_of(creations[0]->ticket), error_of(creations[1]->ticket));
   std::mt19937_64 generator(5);
-  expect_groups_work(job, {job.found_all({2, 0}, "two")}, generator);
+  expect_groups_work(job, {job.create_all({2, 0}, "two")}, generator);
 }
 
 TEST(Groups, WhatOneCannotHoldNobodyGets) {
   GroupJob job(ProcessGrid::with_node_sizes({2, 1}), 6, std::size_t{1} << 20);
   const std::vector<int> ranks{2, 1};
-  const std::vector foundings{job.found(1, ranks, "large", std::size_t{1} << 30),
-                              job.found(2, ranks, "large", std::size_t{1} << 30)};
-  job.run_until([&] { return foundings[0]->ticket.done() && foundings[1]->ticket.done(); });
-  EXPECT_THAT(error_of(foundings[0]->ticket), AllOf(HasSubstr("'large'"), HasSubstr("arena")));
-  EXPECT_EQ(error_of(foundings[0]->ticket), error_of(foundings[1]->ticket));
-  const std::vector unequal{job.found(1, ranks, "unequal", 4096),
-                            job.found(2, ranks, "unequal", 8192)};
+  const std::vector creations{job.create(1, ranks, "large", std::size_t{1} << 30),
+                              job.create(2, ranks, "large", std::size_t{1} << 30)};
+  job.run_until([&] { return creations[0]->ticket.done() && creations[1]->ticket.done(); });
+  EXPECT_THAT(error_of(creations[0]->ticket), AllOf(HasSubstr("'large'"), HasSubstr("arena")));
+  EXPECT_EQ(error_of(creations[0]->ticket), error_of(creations[1]->ticket));
+  const std::vector unequal{job.create(1, ranks, "unequal", 4096),
+                            job.create(2, ranks, "unequal", 8192)};
   job.run_until([&] { return unequal[0]->ticket.done() && unequal[1]->ticket.done(); });
   EXPECT_THAT(error_of(unequal[0]->ticket), AllOf(HasSubstr("4096"), HasSubstr("8192")));
   std::mt19937_64 generator(6);
-  expect_groups_work(job, {job.found_all(ranks, "fits")}, generator);
+  expect_groups_work(job, {job.create_all(ranks, "fits")}, generator);
 }
 
 TEST(Groups, HundredsComeAndGo) {
@@ -377,8 +377,8 @@ TEST(Groups, HundredsComeAndGo) {
   for (int round = 0; round < 3; ++round) {
     std::vector<std::vector<std::shared_ptr<GroupEngine>>> groups;
     for (std::size_t i = 0; i < 200; ++i) {
-      groups.push_back(job.found_all({static_cast<int>(i % 3), static_cast<int>((i + 1) % 3)},
-                                     std::to_string(i)));
+      groups.push_back(job.create_all({static_cast<int>(i % 3), static_cast<int>((i + 1) % 3)},
+                                      std::to_string(i)));
     }
     std::ranges::shuffle(groups, generator);
     expect_groups_work(job, groups, generator);
@@ -389,7 +389,7 @@ TEST(Groups, HundredsComeAndGo) {
 TEST(Groups, OfOneRankNeedNobody) {
   GroupJob job(ProcessGrid::with_node_sizes({2}), 9);
   std::mt19937_64 generator(9);
-  const auto alone = job.found_all({1}, "alone");
+  const auto alone = job.create_all({1}, "alone");
   expect_groups_work(job, {alone}, generator);
   release(job, alone);
 }

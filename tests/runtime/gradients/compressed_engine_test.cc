@@ -43,38 +43,38 @@ std::vector<std::uint32_t> run(const std::vector<int>& nodes, std::size_t fusion
                                std::uint64_t seed) {
   test::EngineJob job(ProcessGrid::with_node_sizes(nodes),
                       {.fusion_bytes = fusion_bytes, .algorithm = "direct"}, seed);
-  std::vector<std::shared_ptr<GradientGroup>> groups;
+  std::vector<std::shared_ptr<GradientSetState>> sets;
   for (int rank = 0; rank < job.world_size(); ++rank) {
-    groups.push_back(std::make_shared<GradientGroup>("model", model(), GradientOptions{}));
-    job.engine(rank).submit(groups.back());
+    sets.push_back(std::make_shared<GradientSetState>("model", model(), GradientOptions{}));
+    job.engine(rank).submit(sets.back());
   }
-  job.run_until_registered(groups);
+  job.run_until_registered(sets);
   std::mt19937_64 readiness(seed);
   std::vector<std::uint32_t> bits;
   for (int step = 0; step < kSteps; ++step) {
     for (int rank = 0; rank < job.world_size(); ++rank) {
-      GradientGroup& group = *groups[static_cast<std::size_t>(rank)];
-      std::vector<std::size_t> order(group.gradients().size());
+      GradientSetState& set = *sets[static_cast<std::size_t>(rank)];
+      std::vector<std::size_t> order(set.gradients().size());
       std::iota(order.begin(), order.end(), std::size_t{0});
       std::ranges::shuffle(order, readiness);
       for (const std::size_t g : order) {
         std::mt19937 values(static_cast<unsigned>((step * 100 + rank) * 100) +
                             static_cast<unsigned>(g));
         std::normal_distribution<float> normal;
-        const BufferView view = group.view(g);
+        const BufferView view = set.view(g);
         for (std::size_t i = 0; i < view.count; ++i) {
           static_cast<float*>(view.data)[i] = 1e-6f * normal(values);
         }
-        test::mark(job.engine(rank), group, g);
+        test::mark(job.engine(rank), set, g);
       }
     }
     job.run_until_idle();
-    for (const auto& group : groups) {
-      if (!group->iterations().wait(std::chrono::milliseconds(1)))
+    for (const auto& set : sets) {
+      if (!set->iterations().wait(std::chrono::milliseconds(1)))
         throw std::runtime_error("not finished");
-      for (std::size_t g = 0; g < group->gradients().size(); ++g) {
-        const auto* const values = static_cast<const float*>(group->view(g).data);
-        for (std::size_t i = 0; i < group->view(g).count; ++i) {
+      for (std::size_t g = 0; g < set->gradients().size(); ++g) {
+        const auto* const values = static_cast<const float*>(set->view(g).data);
+        for (std::size_t i = 0; i < set->view(g).count; ++i) {
           bits.push_back(std::bit_cast<std::uint32_t>(values[i]));
         }
       }

@@ -75,7 +75,7 @@ TEST(CompressedSet, AtDensityOneTheBitsAreThoseOfTheDensePath) {
 
 TEST(CompressedSet, NeitherFusionNorRouteChangesABit) {
   for (const CompressionMethod* method : compression_methods()) {
-    if (method->make_group == nullptr) continue;
+    if (method->make_codec == nullptr) continue;
     const auto by = [&](ExchangeRoute route) {
       return CompressionSpec{.method = method, .density = 0.05, .route = route}.to_string();
     };

@@ -43,14 +43,14 @@ class WaitedSet {
       for (std::size_t g = 0; g < kWaited; ++g) {
         specs.push_back({.name = "g" + std::to_string(g), .shape = {kElements}});
       }
-      groups_.push_back(std::make_shared<GradientGroup>("model", specs, options));
+      groups_.push_back(std::make_shared<GradientSetState>("model", specs, options));
       job_.engine(rank).submit(groups_.back());
     }
     job_.run_until_registered(groups_);
   }
 
   EngineJob& job() { return job_; }
-  GradientGroup& group(int rank) { return *groups_[static_cast<std::size_t>(rank)]; }
+  GradientSetState& group(int rank) { return *groups_[static_cast<std::size_t>(rank)]; }
 
   void mark(int rank, std::size_t gradient, float value) {
     std::fill_n(values(rank, gradient), kElements, value);
@@ -66,7 +66,7 @@ class WaitedSet {
   }
 
   EngineJob job_;
-  std::vector<std::shared_ptr<GradientGroup>> groups_;
+  std::vector<std::shared_ptr<GradientSetState>> groups_;
 };
 
 /// The text of the error that `call` throws, or an empty one.
@@ -143,7 +143,7 @@ TEST(GradientWaits, GetTheErrorOfTheSet) {
               HasSubstr("rank 1 went away"));
 }
 
-bool is_raised(GradientGroup& group) {
+bool is_raised(GradientSetState& group) {
   pollfd poll{.fd = group.iterations().event(), .events = POLLIN, .revents = 0};
   return ::poll(&poll, 1, 0) == 1;
 }
@@ -152,7 +152,7 @@ TEST(GradientEvents, TellOfEachBucketThatIsOver) {
   for (const std::vector<int>& nodes : {std::vector<int>{2}, {1, 1}}) {
     SCOPED_TRACE(test::shape_text(nodes));
     WaitedSet set(nodes);
-    GradientGroup& group = set.group(0);
+    GradientSetState& group = set.group(0);
     for (int iteration = 1; iteration <= 3; ++iteration) {
       const auto value = static_cast<float>(iteration);
       for (const std::size_t g : {3U, 2U, 1U}) set.mark(0, g, value);

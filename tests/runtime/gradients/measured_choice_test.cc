@@ -58,7 +58,7 @@ class MeasuredJob {
       resolve_compression(gradients, CompressionRules::parse(rules));
       CompressionChoices choices =
           choose_compression(gradients, job_.grid(), parse_link_costs(options().link_costs));
-      groups_.push_back(std::make_shared<GradientGroup>(
+      groups_.push_back(std::make_shared<GradientSetState>(
           "model", gradients, GradientOptions{.op = ReduceOp::kSum}, std::move(choices)));
       job_.engine(rank).submit(groups_.back());
     }
@@ -68,7 +68,7 @@ class MeasuredJob {
 
   test::EngineJob& engines() { return job_; }
   int ranks() const { return job_.world_size(); }
-  GradientGroup& group(int rank) { return *groups_[static_cast<std::size_t>(rank)]; }
+  GradientSetState& group(int rank) { return *groups_[static_cast<std::size_t>(rank)]; }
 
   /// The results on rank 0, as bits; `times` by rank, the last one for all others.
   std::vector<std::uint32_t> step(const std::vector<Times>& times) {
@@ -136,7 +136,7 @@ class MeasuredJob {
   const float unit_;
   test::EngineJob job_;
   std::vector<std::vector<float>> memory_;
-  std::vector<std::shared_ptr<GradientGroup>> groups_;
+  std::vector<std::shared_ptr<GradientSetState>> groups_;
   std::vector<const void*> places_;
   std::vector<std::vector<double>> marked_;
   int step_ = 0;

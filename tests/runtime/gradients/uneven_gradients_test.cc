@@ -75,7 +75,7 @@ class UnevenJob {
         if (index % 2 == 1) specs.back().data = mine.data();
       }
       resolve_compression(specs, CompressionRules::parse(set.rules));
-      groups_.push_back(std::make_shared<GradientGroup>("model", specs, set.options));
+      groups_.push_back(std::make_shared<GradientSetState>("model", specs, set.options));
       job_.engine(rank).submit(groups_.back());
     }
     job_.run_until_registered(groups_);
@@ -83,7 +83,7 @@ class UnevenJob {
   }
 
   int world_size() const { return job_.world_size(); }
-  GradientGroup& group(int rank) { return *groups_[static_cast<std::size_t>(rank)]; }
+  GradientSetState& group(int rank) { return *groups_[static_cast<std::size_t>(rank)]; }
   std::span<float> values(int rank, std::size_t gradient) {
     const BufferView& view = group(rank).view(gradient);
     return {static_cast<float*>(view.data), view.count};
@@ -126,7 +126,7 @@ class UnevenJob {
   EngineJob job_;
   std::mt19937_64 random_;
   std::vector<std::vector<std::vector<float>>> memory_;  // by rank and gradient
-  std::vector<std::shared_ptr<GradientGroup>> groups_;
+  std::vector<std::shared_ptr<GradientSetState>> groups_;
 };
 
 /// Everything that ranks have after all iterations, as bytes.

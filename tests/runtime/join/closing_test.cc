@@ -128,15 +128,15 @@ TEST(EngineClosing, AGradientThatOneRankNeverHadIsGivenUpWhenAllClose) {
   for (const Nodes& nodes : {Nodes{3}, Nodes{1, 1}, Nodes{1, 1, 1}, Nodes{2, 1}}) {
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
       EngineJob job(ProcessGrid::with_node_sizes(nodes), {.fusion_bytes = 0}, seed);
-      std::vector<std::shared_ptr<GradientGroup>> groups;
+      std::vector<std::shared_ptr<GradientSetState>> sets;
       for (int rank = 0; rank < job.world_size(); ++rank) {
-        groups.push_back(std::make_shared<GradientGroup>(
+        sets.push_back(std::make_shared<GradientSetState>(
             "model", std::vector<GradientSpec>{{.name = "a", .shape = {30}}}, GradientOptions{}));
-        job.engine(rank).submit(groups.back());
+        job.engine(rank).submit(sets.back());
       }
-      job.run_until_registered(groups);
+      job.run_until_registered(sets);
       for (int rank = 0; rank + 1 < job.world_size(); ++rank) {
-        test::mark(job.engine(rank), *groups[static_cast<std::size_t>(rank)], 0);
+        test::mark(job.engine(rank), *sets[static_cast<std::size_t>(rank)], 0);
       }
       job.poll(200);
       EXPECT_FALSE(job.engine(0).idle()) << "it started without the last rank";

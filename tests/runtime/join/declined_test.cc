@@ -140,9 +140,9 @@ TEST(Declined, AreClosingAndNewGradientSets) {
     EngineJob job(ProcessGrid::with_node_sizes({2, 1}), options(), seed);
     std::vector<std::shared_ptr<JoinTicket>> tickets{join(job, 1)};
     std::vector<std::shared_ptr<Operation>> ends;
-    std::vector<std::shared_ptr<GradientGroup>> sets;
+    std::vector<std::shared_ptr<GradientSetState>> sets;
     const auto make_set = [](std::string name) {
-      return std::make_shared<GradientGroup>(
+      return std::make_shared<GradientSetState>(
           std::move(name), std::vector<GradientSpec>{{.name = "g", .shape = {10}}},
           GradientOptions{});
     };

@@ -39,7 +39,7 @@ class UnevenIterations {
         job_(ProcessGrid::with_node_sizes(nodes), options(), seed),
         random_(seed),
         ranks_(static_cast<std::size_t>(job_.world_size())) {
-    std::vector<std::shared_ptr<GradientGroup>> groups;
+    std::vector<std::shared_ptr<GradientSetState>> sets;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       std::vector<GradientSpec> specs;
       for (std::size_t count : kCounts) {
@@ -47,12 +47,12 @@ class UnevenIterations {
         if (count % 64 == 0) specs.back().shape = {count / 64, 64};
       }
       resolve_compression(specs, CompressionRules::parse(rules));
-      ranks_[rank].group = std::make_shared<GradientGroup>("model", specs, set_options);
-      groups.push_back(ranks_[rank].group);
-      job_.engine(static_cast<int>(rank)).submit(groups.back());
+      ranks_[rank].set = std::make_shared<GradientSetState>("model", specs, set_options);
+      sets.push_back(ranks_[rank].set);
+      job_.engine(static_cast<int>(rank)).submit(sets.back());
     }
-    job_.run_until_registered(groups);
-    for (const auto& group : groups) group->registration().wait(std::chrono::milliseconds(1));
+    job_.run_until_registered(sets);
+    for (const auto& set : sets) set->registration().wait(std::chrono::milliseconds(1));
   }
 
   void run() {
@@ -83,14 +83,14 @@ class UnevenIterations {
 
  private:
   struct Rank {
-    std::shared_ptr<GradientGroup> group = {};
+    std::shared_ptr<GradientSetState> set = {};
     int iteration = 0, ends_at = 0;
     bool is_waiting = false;
     std::shared_ptr<JoinTicket> ticket = {};
   };
 
   static std::span<float> values(const Rank& rank, std::size_t gradient) {
-    const BufferView& view = rank.group->view(gradient);
+    const BufferView& view = rank.set->view(gradient);
     return {static_cast<float*>(view.data), view.count};
   }
 
@@ -99,8 +99,8 @@ class UnevenIterations {
     Rank& rank = ranks_[static_cast<std::size_t>(number)];
     if (rank.ticket) return rank.ticket->done();
     if (rank.is_waiting) {
-      if (!rank.group->iterations().is_over()) return false;
-      EXPECT_TRUE(rank.group->wait(std::chrono::milliseconds(1)));
+      if (!rank.set->iterations().is_over()) return false;
+      EXPECT_TRUE(rank.set->wait(std::chrono::milliseconds(1)));
       rank.is_waiting = false;
       if (is_exact_) check(rank, number);
       ++rank.iteration;
@@ -112,13 +112,13 @@ class UnevenIterations {
     std::vector<std::size_t> order(kCounts.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::shuffle(order, random_);
-    if (options_.divisor == Divisor::kSamples) rank.group->set_samples(2);
+    if (options_.divisor == Divisor::kSamples) rank.set->set_samples(2);
     for (const std::size_t g : order) {
       const std::span<float> mine = values(rank, g);
       for (std::size_t i = 0; i < mine.size(); ++i) {
         mine[i] = value_of(number, g, rank.iteration, i);
       }
-      test::mark(job_.engine(number), *rank.group, g);
+      test::mark(job_.engine(number), *rank.set, g);
     }
     rank.is_waiting = true;
     return false;
@@ -183,24 +183,24 @@ TEST(JoinedGradients, TravelSparselyToo) { run_all("g5=topk(0.05,route=owners)",
 
 TEST(JoinedGradients, InTheMiddleOfAnIterationAreMisuse) {
   EngineJob job(ProcessGrid::with_node_sizes({2}), options(), 1);
-  std::vector<std::shared_ptr<GradientGroup>> groups;
+  std::vector<std::shared_ptr<GradientSetState>> sets;
   for (int rank = 0; rank < 2; ++rank) {
-    groups.push_back(std::make_shared<GradientGroup>(
+    sets.push_back(std::make_shared<GradientSetState>(
         "model",
         std::vector<GradientSpec>{{.name = "a", .shape = {4}}, {.name = "b", .shape = {4}}},
         GradientOptions{}));
-    job.engine(rank).submit(groups.back());
+    job.engine(rank).submit(sets.back());
   }
-  job.run_until_registered(groups);
-  for (const auto& group : groups) group->registration().wait(std::chrono::milliseconds(1));
-  test::mark(job.engine(0), *groups[0], 0);
+  job.run_until_registered(sets);
+  for (const auto& set : sets) set->registration().wait(std::chrono::milliseconds(1));
+  test::mark(job.engine(0), *sets[0], 0);
   const auto early = join(job, 0);
   job.run_until([&] { return early->done(); });
   EXPECT_THAT(outcome(*early), HasSubstr("in the middle of an iteration"));
-  test::mark(job.engine(0), *groups[0], 1);
+  test::mark(job.engine(0), *sets[0], 1);
   std::vector<std::shared_ptr<JoinTicket>> tickets{join(job, 1)};
-  job.run_until([&] { return groups[0]->iterations().is_over(); });
-  EXPECT_TRUE(groups[0]->wait(std::chrono::milliseconds(1)));
+  job.run_until([&] { return sets[0]->iterations().is_over(); });
+  EXPECT_TRUE(sets[0]->wait(std::chrono::milliseconds(1)));
   tickets.push_back(join(job, 0));
   expect_all_joined(job, tickets, "0");
 }

@@ -17,9 +17,9 @@ namespace {
 using test::GroupJob;
 using ::testing::Each;
 
-constexpr unsigned kFoundingSeeds = 20;
+constexpr unsigned kCreationSeeds = 20;
 
-using Foundings = std::vector<std::shared_ptr<GroupFounding>>;
+using Creations = std::vector<std::shared_ptr<GroupCreation>>;
 using JoinTickets = std::vector<std::shared_ptr<JoinTicket>>;
 
 std::shared_ptr<JoinTicket> join_in(Engine& engine) {
@@ -35,14 +35,14 @@ void run_until_all_joined(GroupJob& job, const JoinTickets& tickets) {
 }
 
 /// The errors of all creations; empty without one.
-std::vector<std::string> errors_of(GroupJob& job, const Foundings& foundings) {
+std::vector<std::string> errors_of(GroupJob& job, const Creations& creations) {
   job.run_until([&] {
-    return std::ranges::all_of(foundings, [](const auto& each) { return each->ticket.done(); });
+    return std::ranges::all_of(creations, [](const auto& each) { return each->ticket.done(); });
   });
   std::vector<std::string> errors;
-  for (const auto& founding : foundings) {
+  for (const auto& creation : creations) {
     try {
-      founding->ticket.wait(std::chrono::milliseconds(1));
+      creation->ticket.wait(std::chrono::milliseconds(1));
       errors.emplace_back();
     } catch (const KoloError& e) {
       errors.emplace_back(e.what());
@@ -51,109 +51,110 @@ std::vector<std::string> errors_of(GroupJob& job, const Foundings& foundings) {
   return errors;
 }
 
-class JoinedFounding : public ::testing::TestWithParam<std::vector<int>> {
+class JoinedGroupCreation : public ::testing::TestWithParam<std::vector<int>> {
  protected:
   const ProcessGrid grid_ = ProcessGrid::with_node_sizes(GetParam());
 };
 
 // Whichever member has joined, the collecting one included, and whenever the news arrives, all get
 // the error. Then the same ranks can create the group.
-TEST_P(JoinedFounding, FailsAlikeOnAllThatCall) {
+TEST_P(JoinedGroupCreation, FailsAlikeOnAllThatCall) {
   const std::vector<int> ranks{2, 0, 3, 1};
-  for (unsigned seed = 0; seed < kFoundingSeeds; ++seed) {
+  for (unsigned seed = 0; seed < kCreationSeeds; ++seed) {
     for (int joined = 0; joined < 4; ++joined) {
       SCOPED_TRACE("rank " + std::to_string(joined) + ", seed " + std::to_string(seed));
       GroupJob job(grid_, seed);
-      Foundings foundings;
+      Creations creations;
       JoinTickets tickets;
       for (const int rank : ranks) {
         if (rank == joined) {
           tickets.push_back(join_in(job.engine(rank)));
         } else {
-          foundings.push_back(job.found(rank, ranks));
+          creations.push_back(job.create(rank, ranks));
         }
       }
       const std::string n = std::to_string(joined);
-      EXPECT_THAT(errors_of(job, foundings),
+      EXPECT_THAT(errors_of(job, creations),
                   Each("group 'g' [2, 0, 3, 1]: join: rank " + n +
-                       " of the job has joined and founds no group until all have"));
+                       " of the job has joined and creates no group until all have"));
       for (const int rank : ranks) {
         if (rank != joined) tickets.push_back(join_in(job.engine(rank)));
       }
       run_until_all_joined(job, tickets);
-      foundings.clear();
-      for (const int rank : ranks) foundings.push_back(job.found(rank, ranks));
-      EXPECT_THAT(errors_of(job, foundings), Each(""));
+      creations.clear();
+      for (const int rank : ranks) creations.push_back(job.create(rank, ranks));
+      EXPECT_THAT(errors_of(job, creations), Each(""));
     }
   }
 }
 
-TEST_P(JoinedFounding, NamesAllThatHaveJoined) {
-  for (unsigned seed = 0; seed < kFoundingSeeds; ++seed) {
+TEST_P(JoinedGroupCreation, NamesAllThatHaveJoined) {
+  for (unsigned seed = 0; seed < kCreationSeeds; ++seed) {
     GroupJob job(grid_, seed);
     const std::vector<int> ranks{0, 1, 2, 3};
     const JoinTickets tickets{join_in(job.engine(0)), join_in(job.engine(2))};
-    const Foundings early{job.found(1, ranks)};
+    const Creations early{job.create(1, ranks)};
     job.run_until([&, polls = 0]() mutable { return ++polls > 400; });
     EXPECT_FALSE(early[0]->ticket.done()) << "rank 3 may come";
-    const Foundings foundings{early[0], job.found(3, ranks)};
-    EXPECT_THAT(errors_of(job, foundings),
-                Each("group 'g' [0, 1, 2, 3]: join: ranks 0, 2 of the job have joined and found no "
-                     "group until all have"));
+    const Creations creations{early[0], job.create(3, ranks)};
+    EXPECT_THAT(
+        errors_of(job, creations),
+        Each("group 'g' [0, 1, 2, 3]: join: ranks 0, 2 of the job have joined and create no "
+             "group until all have"));
   }
 }
 
-TEST_P(JoinedFounding, WithoutThemWorks) {
-  for (unsigned seed = 0; seed < kFoundingSeeds; ++seed) {
+TEST_P(JoinedGroupCreation, WithoutThemWorks) {
+  for (unsigned seed = 0; seed < kCreationSeeds; ++seed) {
     GroupJob job(grid_, seed);
     const JoinTickets tickets{join_in(job.engine(0)), join_in(job.engine(2))};
-    const Foundings foundings{job.found(3, {1, 3}), job.found(1, {1, 3})};
-    EXPECT_THAT(errors_of(job, foundings), Each(""));
+    const Creations creations{job.create(3, {1, 3}), job.create(1, {1, 3})};
+    EXPECT_THAT(errors_of(job, creations), Each(""));
   }
 }
 
 // A rank's join in another group does not matter.
-TEST_P(JoinedFounding, DependsOnTheGroupThatItIsFoundedFrom) {
-  for (unsigned seed = 0; seed < kFoundingSeeds; ++seed) {
+TEST_P(JoinedGroupCreation, DependsOnTheGroupThatItIsCreatedFrom) {
+  for (unsigned seed = 0; seed < kCreationSeeds; ++seed) {
     for (std::size_t joined = 0; joined < 3; ++joined) {
       SCOPED_TRACE("member " + std::to_string(joined) + ", seed " + std::to_string(seed));
       GroupJob job(grid_, seed);
       const std::vector<int> ranks{3, 0, 2};
-      const auto parent = job.found_all(ranks, "parent");
-      const auto found = [&](std::size_t member, const std::string& name, bool from_parent) {
-        auto founding = std::make_shared<GroupFounding>();
-        founding->name = name;
-        founding->ranks = ranks;
-        founding->arena_bytes = std::size_t{32} << 10;
-        if (from_parent) founding->parent = parent[member];
-        job.engines(ranks[member]).submit(founding);
-        return founding;
+      const auto parent = job.create_all(ranks, "parent");
+      const auto create = [&](std::size_t member, const std::string& name, bool from_parent) {
+        auto creation = std::make_shared<GroupCreation>();
+        creation->name = name;
+        creation->ranks = ranks;
+        creation->arena_bytes = std::size_t{32} << 10;
+        if (from_parent) creation->parent = parent[member];
+        job.engines(ranks[member]).submit(creation);
+        return creation;
       };
       JoinTickets tickets{join_in(parent[joined]->engine())};
-      Foundings from_parent, from_job;
+      Creations from_parent, from_job;
       for (std::size_t member = 0; member < 3; ++member) {
-        from_job.push_back(found(member, "of the job", false));
-        if (member != joined) from_parent.push_back(found(member, "of the parent", true));
+        from_job.push_back(create(member, "of the job", false));
+        if (member != joined) from_parent.push_back(create(member, "of the parent", true));
       }
       EXPECT_THAT(errors_of(job, from_job), Each(""));
       EXPECT_THAT(
           errors_of(job, from_parent),
           Each("group 'of the parent' [3, 0, 2]: join: rank " + std::to_string(ranks[joined]) +
-               " of the job has joined and founds no group until all have"));
+               " of the job has joined and creates no group until all have"));
       for (std::size_t member = 0; member < 3; ++member) {
         if (member != joined) tickets.push_back(join_in(parent[member]->engine()));
       }
       run_until_all_joined(job, tickets);
       from_parent.clear();
       for (std::size_t member = 0; member < 3; ++member) {
-        from_parent.push_back(found(member, "of the parent", true));
+        from_parent.push_back(create(member, "of the parent", true));
       }
       EXPECT_THAT(errors_of(job, from_parent), Each(""));
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Nodes, JoinedFounding,
+INSTANTIATE_TEST_SUITE_P(Nodes, JoinedGroupCreation,
                          ::testing::Values(std::vector{4}, std::vector{2, 2},
                                            std::vector{1, 1, 1, 1}));
 

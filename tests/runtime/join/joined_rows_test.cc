@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/calls/rows/row_reduction.h"
+#include "runtime/calls/row_sums/row_reduction.h"
 #include "tests/runtime/join/joined_job.h"
 #include "tests/support/node_shapes.h"
 
@@ -38,7 +38,7 @@ class RowsCall {
     call_ = std::make_shared<RowReduction>(
         PlanInputs{.rank = rank, .grid = job.grid(), .options = options, .costs = costs}, "x",
         tables, row_options, results, device);
-    job.engine(rank).submit(std::shared_ptr<CallSequence>(call_));
+    job.engine(rank).submit(std::shared_ptr<CompositeOp>(call_));
   }
 
   bool done() const { return call_->done(); }

@@ -41,7 +41,7 @@ struct CollectiveTerms {
 inline const std::vector<CollectiveTerms>& plain_collectives() {
   static const std::vector<CollectiveTerms> all = [] {
     std::vector<CollectiveTerms> terms;
-    for (const OperationKind kind : kAllGoalKinds) terms.push_back({.kind = kind});
+    for (const OperationKind kind : kAllCollectiveKinds) terms.push_back({.kind = kind});
     return terms;
   }();
   return all;

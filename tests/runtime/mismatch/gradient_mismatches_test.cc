@@ -71,7 +71,7 @@ const std::vector<SetField>& set_fields() {
 /// One member's set, and its memory.
 struct MemberSet {
   std::vector<std::vector<double>> memory = {};
-  std::shared_ptr<GradientGroup> group = {};
+  std::shared_ptr<GradientSetState> group = {};
 
   explicit MemberSet(SetTerms terms) {
     for (GradientSpec& gradient : terms.gradients) {
@@ -79,7 +79,7 @@ struct MemberSet {
       if (terms.is_in_user_memory) gradient.data = memory.back().data();
     }
     resolve_compression(terms.gradients, CompressionRules::parse(terms.rules));
-    group = std::make_shared<GradientGroup>("model", terms.gradients, terms.options);
+    group = std::make_shared<GradientSetState>("model", terms.gradients, terms.options);
   }
 };
 
@@ -124,7 +124,7 @@ void expect_an_iteration(MismatchJob& job, const Members& members) {
   }
   job.expect_success(register_all(members, sets));
   for (int rank = 0; rank < members.size(); ++rank) {
-    GradientGroup& group = *sets[static_cast<std::size_t>(rank)]->group;
+    GradientSetState& group = *sets[static_cast<std::size_t>(rank)]->group;
     for (std::size_t i = 0; i < group.size(); ++i) {
       const BufferView& view = group.view(i);
       std::fill_n(static_cast<float*>(view.data), view.count, static_cast<float>(rank));

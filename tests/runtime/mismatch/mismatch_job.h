@@ -77,14 +77,14 @@ class MismatchJob {
   explicit MismatchJob(std::uint64_t seed)
       : job_(ProcessGrid::with_node_sizes({2, 2}), seed, std::size_t{4} << 20, options()),
         grid_(ProcessGrid::with_node_sizes({2, 2})),
-        founded_(job_.found_all({3, 0, 2}, "pp", std::size_t{1} << 19)) {
+        created_(job_.create_all({3, 0, 2}, "pp", std::size_t{1} << 19)) {
     all_.grid = &grid_;
     for (int rank = 0; rank < job_.world_size(); ++rank) {
       all_.engines.push_back(&job_.engine(rank));
     }
     some_.prefix = "group 'pp' [3, 0, 2]: ";
-    some_.grid = &founded_.front()->grid();
-    for (const auto& member : founded_) some_.engines.push_back(&member->engine());
+    some_.grid = &created_.front()->grid();
+    for (const auto& member : created_) some_.engines.push_back(&member->engine());
   }
 
   GroupJob& job() { return job_; }
@@ -194,7 +194,7 @@ class MismatchJob {
   const Options options_ = options();
   GroupJob job_;
   const ProcessGrid grid_;
-  std::vector<std::shared_ptr<GroupEngine>> founded_;
+  std::vector<std::shared_ptr<GroupEngine>> created_;
   Members all_, some_;
   OperationPool pool_;
 };

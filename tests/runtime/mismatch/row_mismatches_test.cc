@@ -12,7 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "comm/message/messages.h"
-#include "runtime/calls/rows/row_reduction.h"
+#include "runtime/calls/row_sums/row_reduction.h"
 #include "tests/runtime/mismatch/mismatch_job.h"
 #include "tests/support/message_calls.h"
 
@@ -91,7 +91,7 @@ Called call_rows(MismatchJob& job, const Members& members, int rank, const RowTe
                           .options = job.options_in_force(),
                           .costs = memory->costs};
   auto reduction = std::make_shared<RowReduction>(inputs, "x", tables, terms.call.options, sums);
-  members.engine(rank).submit(std::shared_ptr<CallSequence>(reduction));
+  members.engine(rank).submit(std::shared_ptr<CompositeOp>(reduction));
   return called(reduction, memory);
 }
 
@@ -181,20 +181,20 @@ TEST(GroupMismatches, AreTheSameErrorOnAllMembers) {
       {{3, 0, 1}, 4096, "the job's rank 3 names the members in another order than rank 0"},
       {{1, 0, 3}, 8192, "rank 0 has arena_bytes 4096 and rank 3 has arena_bytes 8192"}};
   for (const Case& other : cases) {
-    std::vector<std::shared_ptr<GroupFounding>> foundings;
+    std::vector<std::shared_ptr<GroupCreation>> creations;
     for (const int rank : base.ranks) {
       const Case& mine = rank == 3 ? other : base;
-      foundings.push_back(job.job().found(rank, mine.ranks, "new", mine.arena_bytes));
+      creations.push_back(job.job().create(rank, mine.ranks, "new", mine.arena_bytes));
     }
     job.job().run_until([&] {
-      return std::ranges::all_of(foundings, [](const auto& each) { return each->ticket.done(); });
+      return std::ranges::all_of(creations, [](const auto& each) { return each->ticket.done(); });
     });
-    const std::string error = error_of(foundings[0]->ticket);
+    const std::string error = error_of(creations[0]->ticket);
     EXPECT_THAT(error, testing::AllOf(testing::StartsWith("mismatch: group 'new' [1, 0, 3]: "),
                                       HasSubstr(other.text), HasSubstr("rank 3")));
-    for (const auto& founding : foundings) EXPECT_EQ(error_of(founding->ticket), error);
+    for (const auto& creation : creations) EXPECT_EQ(error_of(creation->ticket), error);
     job.expect_sums_everywhere();
-    EXPECT_EQ(job.job().found_all(base.ranks, "new").size(), 3u);
+    EXPECT_EQ(job.job().create_all(base.ranks, "new").size(), 3u);
   }
 }
 

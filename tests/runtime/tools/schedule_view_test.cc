@@ -103,12 +103,12 @@ TEST(ScheduleView, TableHasALineForEachStep) {
 
 TEST(ScheduleView, RangesOfNothingAreLeftOut) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
-  const Goal goal = Goal::gather(0, std::vector<std::size_t>(4, 16));
+  const CollectiveSpec spec = CollectiveSpec::gather(0, std::vector<std::size_t>(4, 16));
   const BucketLayout layout{
-      .count = goal.count(), .placement = Placement::kUser, .memory = MemoryKind::kDevice};
+      .count = spec.count(), .placement = Placement::kUser, .memory = MemoryKind::kDevice};
   std::vector<Schedule> schedules;
   for (int rank = 0; rank < 4; ++rank) {
-    schedules.push_back(compile(rank, goal, layout, grid, {.algorithm = "native"}));
+    schedules.push_back(compile(rank, spec, layout, grid, {.algorithm = "native"}));
   }
   const std::string table = schedule_table(schedules, grid, "gather");
   EXPECT_THAT(table, HasSubstr("exchange           -  user[16,32)  "));

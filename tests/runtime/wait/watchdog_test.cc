@@ -20,7 +20,7 @@
 #include "runtime/calls/operation.h"
 #include "runtime/engine/connect.h"
 #include "runtime/engine/engine.h"
-#include "runtime/wait/driver.h"
+#include "runtime/wait/progress_engine.h"
 #include "tests/support/calls/sized_tensor.h"
 #include "tests/support/lone_engine.h"
 #include "tests/support/memory_rendezvous.h"
@@ -80,13 +80,13 @@ class WatchedRank {
                 connection_.calibration, connection_.limits, nullptr, nullptr, nullptr,
                 {.pulse = &pulse_}),
         lone_(engine_, transport_, connection_.grid, EngineClocks{clock_, clock_}, &pulse_),
-        driver_(lone_.engines(), transport_, WaitPolicy{}),
-        watchdog_(driver_.seat(), pulse_, engine_.acts(),
+        progress_engine_(lone_.engines(), transport_, WaitPolicy{}),
+        watchdog_(progress_engine_.progress_lock(), pulse_, engine_.acts(),
                   {.warn_after = milliseconds(200), .give_up_after = give_up_after},
                   {.warn = [&lines](std::string_view line) { lines.add(line); },
                    .note_stuck = [this](std::string_view verb) { transport_.note_stuck(verb); },
                    .give_up = [this](const StallJudge::Verdict& verdict) { give_up(verdict); }}),
-        thread_(driver_) {}
+        thread_(progress_engine_) {}
 
   /// Sums one element of each rank. Returns the error; empty without one.
   std::string all_reduce(const std::string& name) {
@@ -99,7 +99,7 @@ class WatchedRank {
     used_.push_back(value);
     engine_.submit(operation);
     try {
-      if (!operation->ticket->wait(kPatience, &driver_)) return "nothing came";
+      if (!operation->ticket->wait(kPatience, &progress_engine_)) return "nothing came";
     } catch (const KoloError& e) {
       return e.what();
     }
@@ -111,7 +111,7 @@ class WatchedRank {
   void close() {
     auto operation = std::make_shared<Operation>(Operation{.kind = OperationKind::kClose});
     engine_.submit(operation);
-    operation->ticket->wait(kPatience, &driver_);
+    operation->ticket->wait(kPatience, &progress_engine_);
   }
 
  private:
@@ -125,7 +125,7 @@ class WatchedRank {
                       .what = "given up"};
     transport_.post_error(error);
     engine_.abort(error);
-    driver_.give_up(error);
+    progress_engine_.give_up(error);
   }
 
   const SteadyClock clock_;
@@ -135,7 +135,7 @@ class WatchedRank {
   Pulse pulse_;
   Engine engine_;
   test::LoneEngine lone_;
-  Driver driver_;
+  ProgressEngine progress_engine_;
   Watchdog watchdog_;
   EngineThread thread_;
 };
@@ -274,7 +274,7 @@ TEST(Watchdog, WarnsBeforePeersTakeTheRankForLost) {
   EXPECT_EQ(limits(milliseconds(0), seconds(60)), Times(seconds(5), seconds(60)))
       << "nobody is warned, but peers of the node are to know, and the thread is given up";
   EXPECT_EQ(limits(milliseconds(1), milliseconds(2)), Times(milliseconds(500), milliseconds(500)))
-      << "a driver that waits may sleep for a tenth of this";
+      << "a progress_engine that waits may sleep for a tenth of this";
 }
 
 }  // namespace

@@ -13,8 +13,8 @@
 
 #include "comm/base/error.h"
 #include "comm/base/mutex.h"
-#include "comm/device/local_group.h"
-#include "tests/support/device/host_group.h"
+#include "comm/device/device_communicator.h"
+#include "tests/support/device/host_communicator.h"
 
 namespace kolo::test {
 
@@ -22,7 +22,7 @@ namespace kolo::test {
 class HostConnections {
  public:
   /// For the ranks of one device. The device and this object outlive the connector.
-  std::unique_ptr<GroupConnector> connector(Device& device) {
+  std::unique_ptr<CommunicatorConnector> connector(Device& device) {
     return std::make_unique<Connector>(*this, device);
   }
 
@@ -41,38 +41,39 @@ class HostConnections {
 
  private:
   struct Group {
-    std::unique_ptr<HostGroupHub> hub;
+    std::unique_ptr<HostCommunicatorHub> hub;
     int missing = 0;
     bool is_complete() const { return missing == 0; }
   };
 
-  class Connecting final : public ConnectingGroup {
+  class Connecting final : public ConnectingCommunicator {
    public:
-    Connecting(HostConnections& all, std::uint64_t number, std::unique_ptr<LocalGroup> group)
+    Connecting(HostConnections& all, std::uint64_t number,
+               std::unique_ptr<DeviceCommunicator> group)
         : all_(all), number_(number), group_(std::move(group)) {}
-    std::unique_ptr<LocalGroup> poll() override {
+    std::unique_ptr<DeviceCommunicator> poll() override {
       return all_.is_complete(number_) ? std::move(group_) : nullptr;
     }
 
    private:
     HostConnections& all_;
     const std::uint64_t number_;
-    std::unique_ptr<LocalGroup> group_;
+    std::unique_ptr<DeviceCommunicator> group_;
   };
 
-  class Connector final : public GroupConnector {
+  class Connector final : public CommunicatorConnector {
    public:
     Connector(HostConnections& all, Device& device) : all_(all), device_(device) {}
-    std::size_t invitation_bytes() const override { return sizeof(std::uint64_t); }
-    std::vector<std::byte> invite() override {
+    std::size_t unique_id_bytes() const override { return sizeof(std::uint64_t); }
+    std::vector<std::byte> make_unique_id() override {
       const std::uint64_t number = all_.next();
       const auto bytes = std::as_bytes(std::span(&number, 1));
       return {bytes.begin(), bytes.end()};
     }
-    std::unique_ptr<ConnectingGroup> connect(std::span<const std::byte> invitation, int rank,
-                                             int size) override {
+    std::unique_ptr<ConnectingCommunicator> connect(std::span<const std::byte> unique_id, int rank,
+                                                    int size) override {
       std::uint64_t number = 0;
-      std::memcpy(&number, invitation.data(), sizeof(number));
+      std::memcpy(&number, unique_id.data(), sizeof(number));
       return std::make_unique<Connecting>(all_, number, all_.join(number, rank, size, device_));
     }
 
@@ -90,13 +91,14 @@ class HostConnections {
     if (fails_) throw KoloError({.code = ErrorCode::kTimeout, .what = "no rank was found"});
     return groups_.at(number).is_complete();
   }
-  std::unique_ptr<LocalGroup> join(std::uint64_t number, int rank, int size, Device& device) {
+  std::unique_ptr<DeviceCommunicator> join(std::uint64_t number, int rank, int size,
+                                           Device& device) {
     const MutexLock lock(mutex_);
     Group& group = groups_[number];
     if (!group.hub) {
       std::vector<int> members(static_cast<std::size_t>(size));
       std::iota(members.begin(), members.end(), 0);
-      group = {.hub = std::make_unique<HostGroupHub>(members), .missing = size};
+      group = {.hub = std::make_unique<HostCommunicatorHub>(members), .missing = size};
     }
     --group.missing;
     return group.hub->group(rank, device);

@@ -50,10 +50,10 @@ void for_each_buffer(Operation& operation, int rank, int ranks, Visit visit) {
     std::size_t result = 0, input = 0;  // bytes
   };
   std::vector<Sizes> sizes(operation.tensors.size());  // by tensor
-  const Goal goal = operation.goal(ranks);
-  for (std::size_t part = 0; part < goal.size(); ++part) {
-    const bool gives = goal.part(part).contributes(rank);
-    const bool gets = goal.part(part).receives(rank);
+  const CollectiveSpec spec = operation.spec(ranks);
+  for (std::size_t part = 0; part < spec.size(); ++part) {
+    const bool gives = spec.part(part).contributes(rank);
+    const bool gets = spec.part(part).receives(rank);
     if (!gives && !gets) continue;
     for (std::size_t tensor = 0; tensor < sizes.size(); ++tensor) {
       const std::size_t bytes = operation.count_in(tensor, part) * size_of(operation.dtype);

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/device/device_communicator.h"
+
+namespace kolo {
+
+class NcclCommunicator;
+
+/// Collectives by NCCL among ranks that each have one GPU and one process.
+///
+/// A call waits until NCCL has enqueued it on its stream, which usually takes microseconds and at
+/// most `deadline`. Peers are connected at the start (NCCL_RUNTIME_CONNECT=0 unless the user set
+/// it), so no call waits for a peer.
+///
+/// Abort:  runs on its own thread. NCCL frees memory in it, which waits for all work of the GPU. If
+///         two groups share a GPU, begin the abort of both (`abort` with zero) before waiting for
+///         either.
+/// Source: NCCL's user guide, "Fault Tolerance" and "Creating a communicator with options".
+class NcclDeviceCommunicator final : public DeviceCommunicator {
+ public:
+  using Milliseconds = std::chrono::milliseconds;
+
+  /// The text that `rank` tells all ranks before they connect. Rank 0 makes the communicator's id.
+  static std::string introduce(int rank);
+
+  /// Connects `rank`, with GPU `device`, to the ranks with these introductions, given by rank.
+  /// Collective. Errors: KoloError(kConfig) if NCCL's versions differ, kTimeout after `deadline`,
+  /// kPeerLost or kInternal with NCCL's reason.
+  static std::unique_ptr<NcclDeviceCommunicator> connect(std::span<const std::string> introductions,
+                                                         int rank, int device,
+                                                         Milliseconds deadline);
+
+  /// Connects the ranks that pass the same `color`, which is not negative. Collective among all
+  /// ranks. Errors: as `connect`; both groups are then aborted.
+  std::unique_ptr<NcclDeviceCommunicator> split(int color);
+
+  /// Wraps a connected communicator.
+  explicit NcclDeviceCommunicator(std::shared_ptr<NcclCommunicator> communicator);
+  ~NcclDeviceCommunicator() override;
+  NcclDeviceCommunicator(const NcclDeviceCommunicator&) = delete;
+  NcclDeviceCommunicator& operator=(const NcclDeviceCommunicator&) = delete;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string describe() const override;
+
+  DeviceMemory allocate(std::size_t bytes) override;
+
+  void reduce_scatter(Stream& stream, const void* whole, void* part, std::size_t part_count,
+                      DType dtype, ReduceOp op) override;
+  void all_gather(Stream& stream, const void* part, void* whole, std::size_t part_count,
+                  DType dtype) override;
+  void reduce_parts(Stream& stream, std::span<const GroupTensor> tensors, DType dtype,
+                    ReduceOp op) override;
+  void gather_parts(Stream& stream, std::span<const GroupTensor> tensors, DType dtype) override;
+  void exchange(Stream& stream, std::span<const GroupPart> sent,
+                std::span<const GroupPart> received, DType dtype) override;
+  void all_reduce(Stream& stream, const void* source, void* target, std::size_t count, DType dtype,
+                  ReduceOp op) override;
+
+  std::optional<Error> async_error() override;
+  bool abort(Milliseconds within) override;
+  CommunicatorState finalize() override;
+
+ private:
+  /// True if a call may go to NCCL; false after a failure. Errors: UsageError after the end.
+  bool accepts_calls() const;
+  /// Enqueues `call` on `stream` unless the group has failed, and records a failure.
+  template <typename Call>
+  void launch(Stream& stream, std::string_view what, Call&& call);
+  /// As above, for `collective` of each tensor, in one NCCL group call.
+  template <typename Collective>
+  void launch_tensors(Stream& stream, std::string_view what, std::span<const GroupTensor> tensors,
+                      Collective&& collective);
+
+  std::shared_ptr<NcclCommunicator> communicator_;  ///< Shared with the memory registered with it.
+  int rank_ = 0;
+  int size_ = 0;
+  CommunicatorState state_ = CommunicatorState::kActive;
+  std::optional<Error> failure_;
+};
+
+/// Connects further groups by NCCL, each with its own communicator.
+///
+/// NCCL connects on its own thread, which allocates memory of the GPU. Failing to connect within
+/// the deadline is a time-out.
+class NcclConnector final : public CommunicatorConnector {
+ public:
+  using Milliseconds = std::chrono::milliseconds;
+
+  /// `device`: this rank's GPU.
+  NcclConnector(int device, Milliseconds deadline) : device_(device), deadline_(deadline) {}
+
+  std::size_t unique_id_bytes() const override;
+  std::vector<std::byte> make_unique_id() override;
+  std::unique_ptr<ConnectingCommunicator> connect(std::span<const std::byte> unique_id, int rank,
+                                                  int size) override;
+
+ private:
+  const int device_;
+  const Milliseconds deadline_;
+};
+
+}  // namespace kolo

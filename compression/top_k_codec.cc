@@ -1,0 +1,211 @@
+#include <algorithm>
+#include <memory>
+
+#include "comm/kernels/reduce_kernels.h"
+#include "compression/gradient_codec.h"
+
+namespace kolo {
+namespace {
+
+/// The largest sums, as pairs of value and index.
+class TopKCodec final : public GradientCodec {
+ public:
+  TopKCodec(int rank, const ProcessGrid& grid, const SparseOptions& options)
+      : GradientCodec(rank, grid, options),
+        ownership_(layout_.plan.ownership()),
+        share_plan_(layout_.plan.share()),
+        result_plan_(layout_.plan.result()),
+        contribution_plan_(layout_.plan.contribution()),
+        step_plan_(layout_.plan),
+        sum_(gathers() ? layout_.plan.count() : ownership_.local_count(layout_.position)) {
+    reserve();
+  }
+
+  void encode(const CodecElements& contribution, Payloads payloads) override {
+    begin_sparse(contribution);
+    if (!select()) {
+      const PayloadPlan& plan = gathers() ? contribution_plan_ : share_plan_;
+      for (const std::span<std::byte> payload : payloads) {
+        stats_.payload_bytes += encode_not_finite(plan, payload);
+      }
+      return;
+    }
+    prepare(step_plan_, contribution_);
+    stats_.sent_pairs = stats_.k;
+    if (gathers()) {
+      whole(step_plan_, contribution_, whole_);
+      stats_.payload_bytes +=
+          encode_payload(contribution_plan_, whole_.segments, whole_.pairs, payloads.front());
+      return;
+    }
+    split(step_plan_, contribution_, shares_);
+    for (std::size_t i = 0; i < payloads.size(); ++i) {
+      const int owner = static_cast<int>(i);
+      stats_.payload_bytes += encode_payload(share_plan_, shares_.segments_of(owner),
+                                             shares_.pairs_of(owner), payloads[i]);
+    }
+  }
+
+  void merge(Payloads sources, Payloads sum) override {
+    const PayloadPlan& plan = gathers() ? contribution_plan_ : share_plan_;
+    sum_is_finite_ = true;
+    for (const std::span<std::byte> source : sources) sum_is_finite_ &= is_finite(plan, source);
+    if (sum_is_finite_) {
+      for (const std::span<std::byte> source : sources) {
+        decode_payload(plan, source, decoded_);
+        sum_.add(decoded_);
+      }
+    }
+    sum_.take(sums_);
+    if (gathers()) {
+      by_owner(ownership_, sums_, owners_);
+      for (std::size_t i = 0; i < sum.size(); ++i)
+        finish_owner(static_cast<int>(i), owners_[i], sum[i]);
+    } else {
+      finish_owner(layout_.position, sums_, sum.front());
+    }
+  }
+
+  void decode(Payloads results, const CodecElements& elements, double scale) override {
+    locate(elements);
+    // Most of the result is zero.
+    for (std::size_t i = 0; i < layout_.parts.size(); ++i) std::ranges::fill(part_at(i), 0.0f);
+    const bool finite = std::ranges::all_of(results, [&](std::span<const std::byte> result) {
+      return is_finite(result_plan_, result);
+    });
+    if (!finite) {
+      spoil();
+      return;
+    }
+    for (Pairs& owner : owners_) owner.clear();
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      decode_payload(result_plan_, results[i], owners_[i]);
+      std::vector<float>& values = owners_[i].values;
+      rescale(DType::kFloat32, values.data(), values.size(), scale);
+      put(static_cast<int>(i), owners_[i]);
+      stats_.kept_pairs += owners_[i].size();
+    }
+  }
+
+ private:
+  void find_sent() override { returned(step_plan_, contribution_, owners_, cursors_, sent_); }
+
+  void reserve() {
+    const std::size_t parts = layout_.parts.size();
+    const auto ranks = static_cast<std::size_t>(layout_.plan.ranks);
+    const std::size_t k = layout_.plan.k;
+    const std::size_t summed = std::min(ranks * (gathers() ? k : share_plan_.most_pairs),
+                                        gathers() ? layout_.plan.count() : share_plan_.domain);
+    contribution_.tensors.resize(parts);
+    contribution_.exponents.reserve(parts);
+    for (std::size_t i = 0; i < parts; ++i) {
+      const std::size_t most = std::min(k, layout_.parts[i].count);
+      contribution_.tensors[i].reserve(most);
+      sent_[i].reserve(most);
+    }
+    (gathers() ? whole_.pairs : shares_.pairs).reserve(k);
+    decoded_.reserve(gathers() ? k : share_plan_.most_pairs);
+    sums_.reserve(summed);
+    keys_.reserve(summed);
+    quotas_.reserve(parts);
+    owners_.resize(ranks);
+    for (Pairs& owner : owners_) {
+      owner.reserve(gathers() ? std::min(ranks * k, share_plan_.domain) : result_plan_.most_pairs);
+    }
+  }
+
+  bool select() {
+    const std::optional<double> keep = density();
+    ensure(keep.has_value(), "a sparse schedule in a dense step");
+    bool finite = true;
+    for (std::size_t i = 0; i < layout_.parts.size(); ++i) {
+      const std::size_t k = pairs_to_keep(*keep, layout_.parts[i].count);
+      finite &= feedback_.fold(i, part_at(i), 1.0f, k, contribution_.tensors[i]).finite;
+      stats_.k += k;
+    }
+    step_plan_.k = stats_.k;
+    return finite;
+  }
+
+  /// Selects from an owner's sums and encodes the selection.
+  void finish_owner(int owner, Pairs& sums, std::span<std::byte> result) {
+    if (options_.rule == QuotaRule::kQuota) {
+      quota_parts(step_plan_, owner, quotas_);
+      keep_largest(sums, quotas_, keys_);
+    }
+    const bool is_own = owner == layout_.position;
+    if (!sum_is_finite_ || !are_finite(sums.values)) {
+      const std::size_t bytes = encode_not_finite(result_plan_, result);
+      if (is_own) stats_.payload_bytes += bytes;
+      return;
+    }
+    const PayloadSegment segment{.pairs = narrow<std::uint32_t>(sums.size())};
+    const std::size_t bytes = encode_payload(result_plan_, {&segment, 1}, sums, result);
+    if (is_own) stats_.payload_bytes += bytes;
+  }
+
+  void put(int owner, const Pairs& result) {
+    std::size_t part = 0;
+    std::size_t begin = 0;
+    std::span<float> elements = part_at(part);
+    for (std::size_t j = 0; j < result.size(); ++j) {
+      const std::size_t element = ownership_.element(owner, result.indices[j]);
+      while (element >= begin + elements.size()) {
+        begin += elements.size();
+        elements = part_at(++part);
+      }
+      elements[element - begin] = result.values[j];
+    }
+  }
+
+  const BlockOwnership ownership_;
+  const PayloadPlan share_plan_, result_plan_, contribution_plan_;
+  SparsePlan step_plan_;  // with the k of this step
+
+  // Memory used within a step.
+  Contribution contribution_;
+  Shares shares_;
+  Share whole_;
+  Pairs decoded_;
+  OwnerSum sum_;
+  Pairs sums_;                 // of this owner, or with the bucket's indices
+  std::vector<Pairs> owners_;  // sums by owner, later results
+  std::vector<std::uint32_t> keys_;
+  std::vector<QuotaPart> quotas_;
+  std::vector<std::size_t> cursors_;
+  bool sum_is_finite_ = true;
+};
+
+// --- Payloads and price -------------------------------------------------------------------------
+
+PayloadForm form_of(const PayloadPlan& plan, std::size_t usual_pairs) {
+  return {.capacity = plan.capacity(),
+          .usual = {.bytes = plan.bytes(usual_pairs), .entries = usual_pairs}};
+}
+
+PayloadForms forms(const SparsePlan& plan) {
+  return {.share = form_of(plan.share(), plan.usual_share_pairs()),
+          .result = form_of(plan.result(), plan.usual_result_pairs()),
+          .contribution = form_of(plan.contribution(), plan.k)};
+}
+
+// Selection is one pass that reads two streams and writes one.
+ExchangeNeeds needs(const CompressedBucketShape& bucket, const CompressionCosts& costs) {
+  const auto pairs = static_cast<double>(bucket.pairs);
+  return {.contribution_bytes = pairs * bucket.pair_bytes,
+          .result_bytes = pairs * bucket.result_pair_bytes,
+          .pass_us = 12 * static_cast<double>(bucket.count) / costs.selector_bytes_per_us,
+          .sum_us = pairs * costs.pair_us};
+}
+
+}  // namespace
+
+constinit const CompressionMethod methods::topk{.name = "topk",
+                                                .title = "top-k",
+                                                .takes_density = true,
+                                                .competes = true,
+                                                .needs = needs,
+                                                .make_codec = make_codec<TopKCodec>,
+                                                .forms = forms};
+
+}  // namespace kolo

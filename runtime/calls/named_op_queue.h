@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "comm/coordinator/frame.h"
+#include "runtime/buckets/bucket_table.h"
+#include "runtime/calls/operation.h"
+#include "runtime/calls/operation_plan.h"
+#include "runtime/calls/stand_in.h"
+
+namespace kolo {
+
+class Operations;
+
+/// All uses of one operation name: queued in order, negotiated when the signature is new, and run
+/// one at a time in the bucket of the name.
+///
+///   unknown --propose--> proposed --accept--> agreed --arrive, start, run--> agreed
+///      ^---- reject -------'                     '--- another signature at the head --> unknown
+///
+/// Threads: the engine's.
+class NamedOpQueue final : public BucketOwner {
+ public:
+  /// `all`, which outlives it, begins the next use when one is over.
+  explicit NamedOpQueue(Operations& all) : all_(all) {}
+
+  /// What the head of the queue needs next.
+  enum class Need : std::uint8_t { kNothing, kProposal, kArrival };
+
+  void push(std::shared_ptr<Operation> operation) { queue_.push_back(std::move(operation)); }
+  Need need() const;
+  const Operation& head() const { return *queue_.front(); }
+
+  /// No use is queued or in flight.
+  bool is_idle() const { return queue_.empty() && !proposal_ && !arrived_; }
+  /// A held key does not begin its next use.
+  void hold(bool held) { is_held_ = held; }
+
+  void proposed(const ProposalKey& key);
+  const std::optional<ProposalKey>& proposal() const { return proposal_; }
+  /// The proposal was accepted: `bucket` is for the head's signature.
+  void accepted(BucketId bucket, BufferBinding tensors);
+  /// The proposal was rejected: the head fails.
+  void rejected(const Error& error) noexcept;
+  /// Whether the bucket is in device memory, like the head's buffer.
+  bool has_device_bucket() const {
+    return head().memory == MemoryKind::kDevice && !tensors_.bounce_buffer();
+  }
+  /// A proposal that perhaps not all ranks have made was rejected, here or elsewhere. Ranks that
+  /// have not made it get the error when they propose, which the next use does.
+  void give_up_bucket() { is_rejected_ = bucket_.has_value(); }
+  /// The head has arrived; its buffer is bound to the bucket until it finishes.
+  void arrived();
+  /// Completes the head.
+  void complete_head() noexcept { take_head()->ticket->complete(); }
+  /// Fails all uses.
+  void fail_all(const Error& error) noexcept;
+
+  /// The bucket of the last accepted signature.
+  std::optional<BucketId> bucket() const { return bucket_; }
+  /// Releases ownership of the bucket.
+  std::optional<BucketId> take_bucket() { return std::exchange(bucket_, std::nullopt); }
+
+  void bucket_finished(std::size_t index) override;
+  std::string_view stand_in(std::uint64_t uses) override;
+  bool has_queued_uses() const override { return !queue_.empty(); }
+  /// The bucket is not used again; the head fails if it is in the bucket.
+  void bucket_rejected(const Error& error) override;
+  std::vector<BucketId> buckets_rejected_with(BucketId id) const override { return {id}; }
+  /// Includes the threads whose use is queued behind the head.
+  int waiters() const override;
+  bool is_watched() const override;
+  /// The terms of the head of the queue.
+  std::vector<std::byte> terms() const override;
+
+ private:
+  std::shared_ptr<Operation> take_head() noexcept;
+
+  Operations& all_;
+  std::deque<std::shared_ptr<Operation>> queue_;
+  OperationTerms made_for_;              // of the bucket
+  std::optional<ProposalKey> proposal_;  // undecided
+  std::optional<BucketId> bucket_;
+  BufferBinding tensors_;
+  bool is_held_ = false;
+  bool is_rejected_ = false;  // the bucket is rejected
+  bool arrived_ = false;      // the head is in the bucket
+};
+
+}  // namespace kolo

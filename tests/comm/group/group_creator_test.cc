@@ -1,0 +1,336 @@
+// Members create groups in any order, and all learn when they cannot.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "comm/group/group_creator.h"
+
+namespace kolo {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// Creators that exchange bytes over channels which keep the order of each pair.
+class Creators {
+ public:
+  explicit Creators(int ranks, GroupCreator::Patience patience = {}) : results_(index(ranks)) {
+    for (int rank = 0; rank < ranks; ++rank) creators_.emplace_back(rank, patience);
+  }
+
+  std::uint64_t propose(int rank, GroupProposal proposal) {
+    return creators_[index(rank)].propose(std::move(proposal), now_);
+  }
+  void advance(Duration by) {
+    now_ += by;
+    for (GroupCreator& creator : creators_) {
+      creator.tick(now_, [this](ControlDemux::Number group) {
+        return GroupCreator::Absent{.joined = joined[group], .closed = closed[group]};
+      });
+    }
+  }
+  /// Delivers everything, each time from a random pair.
+  void deliver(std::mt19937_64& generator) {
+    for (;;) {
+      for (std::size_t rank = 0; rank < creators_.size(); ++rank) {
+        for (auto& outgoing : creators_[rank].take_outgoing()) {
+          channels_[{static_cast<int>(rank), outgoing.peer}].push_back(std::move(outgoing.bytes));
+        }
+        for (auto& outcome : creators_[rank].take_outcomes()) {
+          results_[rank].emplace(outcome.id, std::move(outcome.result));
+        }
+      }
+      std::erase_if(channels_, [](const auto& channel) { return channel.second.empty(); });
+      if (channels_.empty()) return;
+      auto channel =
+          std::next(channels_.begin(), static_cast<std::ptrdiff_t>(generator() % channels_.size()));
+      const std::vector<std::byte> bytes = std::move(channel->second.front());
+      channel->second.pop_front();
+      creators_[index(channel->first.second)].receive(channel->first.first, bytes);
+    }
+  }
+
+  /// By group: the ranks that have joined, and those that have closed; equal on all ranks.
+  std::map<ControlDemux::Number, std::set<int>> joined, closed;
+
+  bool is_decided(int rank, std::uint64_t id) const { return results_[index(rank)].contains(id); }
+  const std::vector<GroupPlace>& places(int rank, std::uint64_t id) const {
+    return std::get<std::vector<GroupPlace>>(results_[index(rank)].at(id));
+  }
+  const Error& error(int rank, std::uint64_t id) const {
+    return std::get<Error>(results_[index(rank)].at(id));
+  }
+  bool is_waiting() const {
+    return std::ranges::any_of(creators_, [](const auto& each) { return each.is_waiting(); });
+  }
+
+ private:
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+
+  TimePoint now_{};
+  std::vector<GroupCreator> creators_;
+  std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> channels_;
+  std::vector<std::map<std::uint64_t, std::variant<std::vector<GroupPlace>, Error>>> results_;
+};
+
+GroupProposal proposal_of(int rank, std::vector<int> ranks, std::uint64_t number = 1,
+                          std::string name = "g") {
+  return {.name = std::move(name),
+          .ranks = std::move(ranks),
+          .settings = "arena 1",
+          .place = {.inbox = number,
+                    .first_bucket = static_cast<std::uint32_t>(100 * rank),
+                    .arena_offset = number << 40}};
+}
+
+TEST(GroupCreator, TellsAllPlacesInTheOrderOfTheGroup) {
+  std::mt19937_64 generator(1);
+  Creators creators(4);
+  const std::vector<int> ranks{3, 0, 2};
+  std::map<int, std::uint64_t> ids;
+  for (int rank : ranks) ids[rank] = creators.propose(rank, proposal_of(rank, ranks));
+  creators.deliver(generator);
+  for (int rank : ranks) {
+    const auto& places = creators.places(rank, ids[rank]);
+    ASSERT_EQ(places.size(), 3u);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(places[i], proposal_of(ranks[i], ranks).place);
+    }
+  }
+  EXPECT_FALSE(creators.is_waiting());
+}
+
+TEST(GroupCreator, CreatesEverySubsetInAnyOrder) {
+  constexpr int kRanks = 5;
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    std::mt19937_64 generator(seed);
+    Creators creators(kRanks);
+    std::vector<std::vector<int>> groups;
+    for (int mask = 1; mask < 1 << kRanks; ++mask) {
+      std::vector<int> ranks;
+      for (int rank = 0; rank < kRanks; ++rank) {
+        if ((mask >> rank & 1) != 0) ranks.push_back(rank);
+      }
+      std::ranges::shuffle(ranks, generator);
+      groups.push_back(ranks);
+    }
+    std::vector<std::pair<int, std::size_t>> proposals;
+    for (std::size_t group = 0; group < groups.size(); ++group) {
+      for (int rank : groups[group]) proposals.emplace_back(rank, group);
+    }
+    std::ranges::shuffle(proposals, generator);
+    std::map<std::pair<int, std::size_t>, std::uint64_t> ids;
+    for (const auto& [rank, group] : proposals) {
+      ids[{rank, group}] = creators.propose(rank, proposal_of(rank, groups[group], group));
+      if (generator() % 3 == 0) creators.deliver(generator);
+    }
+    creators.deliver(generator);
+    for (const auto& [rank, group] : proposals) {
+      const auto& places = creators.places(rank, ids[{rank, group}]);
+      ASSERT_EQ(places.size(), groups[group].size());
+      for (std::size_t i = 0; i < places.size(); ++i) {
+        EXPECT_EQ(places[i], proposal_of(groups[group][i], groups[group], group).place);
+      }
+    }
+  }
+}
+
+TEST(GroupCreator, TellsGroupsOfTheSameRanksApart) {
+  std::mt19937_64 generator(2);
+  Creators creators(2);
+  const std::vector<int> ranks{0, 1};
+  const auto propose_all = [&](int rank) {
+    return std::vector{creators.propose(rank, proposal_of(rank, ranks, 1)),
+                       creators.propose(rank, proposal_of(rank, ranks, 2, "other")),
+                       creators.propose(rank, proposal_of(rank, ranks, 3))};
+  };
+  const auto first = propose_all(0);
+  const auto second = propose_all(1);
+  creators.deliver(generator);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(creators.places(0, first[i])[1].inbox, i + 1);
+    EXPECT_EQ(creators.places(1, second[i])[0].inbox, i + 1);
+  }
+}
+
+TEST(GroupCreator, RefusesDifferentSettingsOnAllMembers) {
+  std::mt19937_64 generator(3);
+  Creators creators(3);
+  const std::vector<int> ranks{1, 2};
+  GroupProposal other = proposal_of(2, ranks);
+  other.settings = "arena 2";
+  const auto first = creators.propose(1, proposal_of(1, ranks));
+  const auto second = creators.propose(2, other);
+  creators.deliver(generator);
+  EXPECT_EQ(creators.error(1, first).to_string(), creators.error(2, second).to_string());
+  EXPECT_THAT(creators.error(1, first).to_string(),
+              AllOf(HasSubstr("'g' [1, 2]"), HasSubstr("arena 1"), HasSubstr("arena 2")));
+  EXPECT_EQ(creators.error(1, first).code, ErrorCode::kMismatch);
+}
+
+TEST(GroupCreator, RefusesAnotherOrderOfMembersOnAll) {
+  std::mt19937_64 generator(7);
+  Creators creators(4);
+  const std::vector<int> ranks{3, 1, 2}, others{1, 3, 2};
+  std::map<int, std::uint64_t> ids;
+  for (const int rank : ranks) {
+    ids[rank] = creators.propose(rank, proposal_of(rank, rank == 3 ? others : ranks));
+  }
+  creators.deliver(generator);
+  for (const int rank : ranks) {
+    const Error& error = creators.error(rank, ids[rank]);
+    EXPECT_EQ(error.code, ErrorCode::kMismatch);
+    EXPECT_THAT(error.to_string(), HasSubstr("the job's rank 3 names the members in another order "
+                                             "than rank 1, by whose list they are 3, 1, 2"));
+  }
+  for (const int rank : ranks) ids[rank] = creators.propose(rank, proposal_of(rank, ranks));
+  creators.deliver(generator);
+  for (const int rank : ranks) EXPECT_EQ(creators.places(rank, ids[rank]).size(), 3u);
+}
+
+TEST(GroupCreator, TellsAllMembersOfAnObstacleOfOne) {
+  std::mt19937_64 generator(4);
+  Creators creators(3);
+  const std::vector<int> ranks{0, 1, 2};
+  GroupProposal obstructed = proposal_of(1, ranks);
+  obstructed.obstacle = {.code = ErrorCode::kResources, .rank = 1, .what = "no memory"};
+  const std::vector ids{creators.propose(0, proposal_of(0, ranks)), creators.propose(1, obstructed),
+                        creators.propose(2, proposal_of(2, ranks))};
+  creators.deliver(generator);
+  for (int rank = 0; rank < 3; ++rank) {
+    const Error& error = creators.error(rank, ids[static_cast<std::size_t>(rank)]);
+    EXPECT_EQ(error.code, ErrorCode::kResources);
+    EXPECT_EQ(error.to_string(), "group 'g' [0, 1, 2]: rank 1: no memory");
+  }
+}
+
+TEST(GroupCreator, NamesThoseThatDoNotComeAndCanBeAskedAgain) {
+  std::mt19937_64 generator(5);
+  Creators creators(4, {.warn_after = seconds(1), .fail_after = seconds(9)});
+  const std::vector<int> ranks{0, 2, 3};
+  const auto first = creators.propose(0, proposal_of(0, ranks));
+  const auto second = creators.propose(2, proposal_of(2, ranks));
+  creators.deliver(generator);
+  creators.advance(seconds(8));
+  creators.deliver(generator);
+  EXPECT_FALSE(creators.is_decided(0, first));
+  creators.advance(seconds(1));
+  creators.deliver(generator);
+  EXPECT_EQ(creators.error(0, first).code, ErrorCode::kStall);
+  EXPECT_THAT(creators.error(0, first).to_string(), HasSubstr("rank 3 of the job has not"));
+  EXPECT_EQ(creators.error(0, first).to_string(), creators.error(2, second).to_string());
+}
+
+TEST(GroupCreator, GivesTheErrorToThoseThatComeLateAndThenForgetsIt) {
+  std::mt19937_64 generator(8);
+  Creators creators(3, {.warn_after = seconds(1), .fail_after = seconds(9)});
+  const std::vector<int> ranks{0, 1, 2};
+  std::map<int, std::uint64_t> ids;
+  for (const int rank : {0, 2}) ids[rank] = creators.propose(rank, proposal_of(rank, ranks));
+  creators.deliver(generator);
+  creators.advance(seconds(9));
+  creators.deliver(generator);
+  ids[1] = creators.propose(1, proposal_of(1, ranks));
+  creators.deliver(generator);
+  for (const int rank : ranks) {
+    EXPECT_EQ(creators.error(rank, ids[rank]).to_string(), creators.error(0, ids[0]).to_string());
+  }
+  for (const int rank : ranks) ids[rank] = creators.propose(rank, proposal_of(rank, ranks));
+  creators.deliver(generator);
+  for (const int rank : ranks) EXPECT_EQ(creators.places(rank, ids[rank]).size(), 3u);
+  EXPECT_FALSE(creators.is_waiting());
+}
+
+// For any joined member, and however often the others ask.
+TEST(GroupCreator, WaitsForNobodyWhoHasJoined) {
+  const std::vector<int> ranks{2, 0, 1};
+  for (const int joined : ranks) {
+    std::mt19937_64 generator(9);
+    Creators creators(3);
+    for (int times = 0; times < 3; ++times) {
+      std::map<int, std::uint64_t> ids;
+      creators.joined[0] = {joined};
+      for (const int rank : ranks) {
+        if (rank != joined) ids[rank] = creators.propose(rank, proposal_of(rank, ranks));
+        creators.deliver(generator);
+        creators.advance(seconds(0));
+      }
+      creators.deliver(generator);
+      for (const auto& [rank, id] : ids) {
+        EXPECT_EQ(creators.error(rank, id).code, ErrorCode::kMismatch);
+        EXPECT_EQ(creators.error(rank, id).to_string(),
+                  "group 'g' [2, 0, 1]: join: rank " + std::to_string(joined) +
+                      " of the job has joined and creates no group until all have");
+      }
+      EXPECT_FALSE(creators.is_waiting());
+      creators.joined.clear();
+      for (const int rank : ranks) ids[rank] = creators.propose(rank, proposal_of(rank, ranks));
+      creators.deliver(generator);
+      for (const int rank : ranks) EXPECT_EQ(creators.places(rank, ids[rank]).size(), 3u);
+    }
+  }
+}
+
+// A member whose proposal has come does not count as joined, whatever is reported of it.
+TEST(GroupCreator, WaitsForNobodyWhoHasClosed) {
+  std::mt19937_64 generator(11);
+  Creators creators(3);
+  creators.joined[0] = {1, 2};
+  creators.closed[0] = {2};
+  const auto id = creators.propose(0, proposal_of(0, {0, 1, 2}));
+  creators.deliver(generator);
+  creators.advance(seconds(0));
+  creators.deliver(generator);
+  EXPECT_EQ(creators.error(0, id).code, ErrorCode::kMismatch);
+  EXPECT_EQ(
+      creators.error(0, id).to_string(),
+      "group 'g' [0, 1, 2]: close: rank 2 of the job has closed and creates no group any more");
+}
+
+TEST(GroupCreator, AsksWhoHasJoinedInTheGroupThatAnotherIsCreatedFrom) {
+  std::mt19937_64 generator(10);
+  Creators creators(3);
+  const std::vector<int> ranks{0, 1, 2};
+  const auto of_group = [&](int rank, ControlDemux::Number parent) {
+    GroupProposal proposal = proposal_of(rank, ranks);
+    proposal.parent = parent;
+    return proposal;
+  };
+  creators.joined = {{0, {2}}, {7, {0}}};
+  const auto waits = creators.propose(2, of_group(2, 5));
+  creators.propose(1, of_group(1, 5));
+  creators.deliver(generator);
+  creators.advance(seconds(0));
+  creators.deliver(generator);
+  EXPECT_FALSE(creators.is_decided(2, waits));
+  creators.joined[5] = {0, 2};
+  creators.advance(seconds(0));
+  creators.deliver(generator);
+  EXPECT_THAT(creators.error(2, waits).to_string(), HasSubstr("rank 0 of the job has joined"));
+}
+
+// They may come from a stranger.
+TEST(GroupCreator, DropsMalformedBytes) {
+  std::mt19937_64 generator(6);
+  for (int i = 0; i < 2000; ++i) {
+    GroupCreator creator(0, {});
+    creator.propose(proposal_of(0, {0, 1}), {});
+    std::vector<std::byte> bytes(generator() % 60);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(generator() % 4);
+    creator.receive(1, bytes);
+    for (const GroupCreator::Outcome& outcome : creator.take_outcomes()) EXPECT_EQ(outcome.id, 0U);
+  }
+}
+
+}  // namespace
+}  // namespace kolo

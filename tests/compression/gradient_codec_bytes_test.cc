@@ -1,0 +1,110 @@
+// The counts of transports, compared with the formulas of payloads.
+
+#include <algorithm>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "comm/schedule/codec.h"
+#include "tests/compression/compressed_cases.h"
+#include "tests/compression/sparse_oracle.h"
+
+namespace kolo::test {
+namespace {
+
+/// Bytes that a rank sends in each phase of a step, by the formulas of payloads for the pairs that
+/// it really sends; the second phase is empty by all-gather.
+struct Phases {
+  std::size_t shares = 0;
+  std::size_t results = 0;
+};
+
+Phases expected_phases(int rank, ExchangeRoute route, const SparsePlan& plan,
+                       const SparseOracle& oracle) {
+  Phases phases;
+  const int ranks = plan.ranks;
+  const auto share_bytes = [&](int source, int owner) {
+    return plan.share().bytes(oracle.sent(source, owner));
+  };
+  const auto result_bytes = [&](int owner) { return plan.result().bytes(oracle.kept(owner)); };
+  const auto whole_words = [](std::size_t bytes) { return (bytes + 7) / 8 * 8; };
+  if (route == ExchangeRoute::kAllGather) {
+    phases.shares = static_cast<std::size_t>(ranks - 1) * plan.contribution().bytes(plan.k);
+  } else if (route == ExchangeRoute::kPairwise) {
+    for (int owner = 0; owner < ranks; ++owner) {
+      if (owner != rank) phases.shares += share_bytes(rank, owner);
+    }
+    phases.results = static_cast<std::size_t>(ranks - 1) * result_bytes(rank);
+  } else {
+    for (int round = 0; round < log_step_rounds(ranks); ++round) {
+      phases.shares += kJoinedHeaderBytes;
+      for (const Forward& forward : log_step_forwards(ranks, rank, round)) {
+        phases.shares += whole_words(share_bytes(forward.source, forward.destination));
+      }
+    }
+    for (int distance = 1; distance < ranks; distance *= 2) {
+      phases.results += kJoinedHeaderBytes;
+      for (int i = 0; i < std::min(distance, ranks - distance); ++i) {
+        phases.results += whole_words(result_bytes((rank + i) % ranks));
+      }
+    }
+  }
+  return phases;
+}
+
+// I13: the transports count the bytes that the formulas give for each phase and for the pairs of
+// plain arithmetic; never more than planned.
+TEST_F(GradientCodecTest, CountedBytesAreThoseOfTheFormulas) {
+  for (const int ranks : {2, 3, 5, 8, 16, 64, 256}) {
+    const std::vector<std::size_t> counts = ranks > 64 ? std::vector<std::size_t>{20000, 48}
+                                                       : std::vector<std::size_t>{30000, 48, 40000};
+    SparseOptions options = options_of(counts, 0.01);
+    const std::vector<int> nodes(static_cast<std::size_t>(ranks), 1);
+    const auto grid = ProcessGrid::with_node_sizes(nodes);
+    const SparsePlan plan = sparse_layout(0, grid, options).plan;
+    std::vector<std::size_t> ks;
+    for (const std::size_t count : counts) ks.push_back(pairs_to_keep(0.01, count));
+    SparseOracle oracle(plan);
+    const auto gradients = gradients_of(random_, options, ranks, normal);
+    oracle.step(gradients, ks, 1.0f);
+    for (const ExchangeRoute route : kRoutes) {
+      options.route = route;
+      SCOPED_TRACE(text(options, nodes));
+      CompressedJob job(nodes, options);
+      ASSERT_TRUE(job.step(gradients));
+      for (int rank = 0; rank < ranks; ++rank) {
+        const Phases phases = expected_phases(rank, route, plan, oracle);
+        ASSERT_EQ(job.rank(rank).sent_bytes(), phases.shares + phases.results) << rank;
+        ASSERT_EQ(job.rank(rank).sent_bytes(), job.rank(rank).network_bytes());
+        ASSERT_LE(job.rank(rank).sent_bytes(), planned_exchange(rank, grid, options).bytes);
+      }
+    }
+  }
+}
+
+// T5: pairs take 6 bytes to owners and 8 bytes back, for any number of ranks, apart from headers.
+// Everything else is unchanged: all ranks agree, and nothing is lost.
+TEST_F(GradientCodecTest, BytesDoNotGrowWithTheNumberOfRanks) {
+  for (const int ranks : {2, 16, 128, 256}) {
+    const SparseOptions options = options_of({65536}, 0.02);
+    CompressedJob job(std::vector<int>(static_cast<std::size_t>(ranks), 1), options);
+    const auto gradients = gradients_of(random_, options, ranks, lattice);
+    ASSERT_TRUE(job.step(gradients));
+    Sums put_in = zeros(options), came_out = residual_sums(job, options);
+    for (const Tensors& own : gradients) add(put_in, own, 1);
+    add(came_out, job.rank(0).results(), ranks);
+    ASSERT_EQ(came_out, put_in) << ranks << " ranks, seed " << kGroupSeed;
+    const auto others = static_cast<std::size_t>(ranks - 1);
+    const std::size_t k = job.codec(0).stats().k;
+    for (int rank = 0; rank < ranks; ++rank) {
+      ASSERT_EQ(job.rank(rank).results(), job.rank(0).results());
+      // Header, segment, padding and page count on the way there; header, segment, page and a
+      // rounded quota on the way back.
+      EXPECT_LE(job.rank(rank).sent_bytes(), 14 * k + others * (16 + 8 + 2 + 4 + 16 + 8 + 4 + 8))
+          << ranks << " ranks, seed " << kGroupSeed;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo::test
