@@ -31,7 +31,8 @@ std::string time_text(double us) {
 
 bool pays(double instead_us, double us) { return us > 0 && kLeastGain * instead_us <= us; }
 
-/// A choice of paths for all buckets of a set, with methods up to `last`.
+/// A choice of paths for all buckets of a set, among the methods of `compression_methods` down to
+/// `last`.
 struct Way {
   const CompressionMethod* last;
   std::vector<ReducePath> paths = {};
@@ -55,7 +56,8 @@ std::string predicted(const PathPrediction& prediction) {
   return fmt::format("{} {}", to_string(prediction.path), time_text(prediction.us));
 }
 
-/// Chooses among the methods up to `last`.
+/// Chooses the path of a bucket. Considers the methods in the order of `compression_methods`, down
+/// to `last`.
 CompressionChoice choose_up_to(const CompressionMethod* last, const CompressedBucketShape& bucket,
                                const CompressionCosts& costs) {
   PathPrediction best{.us = kNever}, other;  // the last comparison

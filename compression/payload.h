@@ -142,8 +142,8 @@ struct PairsView {
 /// Errors:  UsageError for other shapes, for more pairs than planned, and those of the codecs.
 std::size_t encode_payload(const PayloadPlan& plan, std::span<const PayloadSegment> segments,
                            const PairsView& pairs, std::span<std::byte> out);
-/// Writes a payload without pairs, which tells that a number of this rank, or of a rank it has
-/// heard from, is not finite, so there is no result.
+/// Writes a payload without pairs. It says that a number of this rank, or of a rank whose payload
+/// it has received, is not finite, so that there is no result.
 std::size_t encode_not_finite(const PayloadPlan& plan, std::span<std::byte> out);
 bool is_finite(const PayloadPlan& plan, std::span<const std::byte> payload);
 

@@ -41,8 +41,8 @@ namespace methods {
 extern const CompressionMethod topk;
 }
 
-/// A compressed bucket. All ranks must describe it alike; the job fixes it, independently of bucket
-/// sizes.
+/// A compressed bucket: its tensors, and how they are exchanged. It must be equal on all ranks. It
+/// does not depend on the sizes of dense buckets.
 struct SparseOptions {
   const CompressionMethod* method = &methods::topk;  ///< Must be a method with a codec.
   std::vector<FeedbackTensor> tensors = {};          ///< float32, in the order of their places.
@@ -56,9 +56,11 @@ struct SparseOptions {
   bool feedback = true;  ///< False: values that are not sent are lost.
 };
 
-/// Cuts tensors, in order, into groups of about `kCompressedBucketElements`: each tensor is in one
-/// group, and groups are as full as possible. Returns the tensors of each group. Pure.
+/// Most elements of a compressed bucket, unless a single tensor is larger.
 inline constexpr std::size_t kCompressedBucketElements = std::size_t{1} << 22;
+/// Cuts tensors, in order, into groups of at most `kCompressedBucketElements` elements unless a
+/// single tensor is larger. Groups are as full as possible. Returns the indices of the tensors of
+/// each group. Pure.
 std::vector<std::vector<std::size_t>> compressed_buckets(std::span<const std::size_t> counts);
 
 /// Where each tensor of a group begins in its bucket. Tensors are adjacent, so that an owner keeps

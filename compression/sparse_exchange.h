@@ -217,7 +217,8 @@ void split(const SparsePlan& plan, const Contribution& contribution, Shares& sha
 /// All pairs as one share, with the group's indices.
 void whole(const SparsePlan& plan, const Contribution& contribution, Share& share);
 
-/// Divides pairs with the group's indices by owner and gives them the owners' indices.
+/// Distributes pairs, whose indices are the group's, over their owners, and converts the indices to
+/// those of the owner.
 void by_owner(const BlockOwnership& ownership, const Pairs& pairs, std::span<Pairs> owners);
 
 /// The number of pairs of each tensor that one owner keeps under kQuota; indices are the owner's.

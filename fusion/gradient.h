@@ -92,9 +92,9 @@ struct GradientOptions {
   /// `GradientSet::set_samples`.
   ///
   /// Rounding: gradients are averaged over all ranks, then multiplied by N / contributing ranks,
-  ///           or by N / samples, and rounded to their dtype. With contributing ranks, where all
-  ///           ranks contribute, the bits are those of all ranks. With samples each contribution
-  ///           is also rounded after its multiplication.
+  ///           or by N / samples, and rounded to their dtype. If all ranks contribute,
+  ///           kContributingRanks gives the same bits as kAllRanks. With kSamples each contribution
+  ///           is also rounded after it is multiplied by its rank's number of samples.
   Divisor divisor = Divisor::kAllRanks;
 };
 

@@ -17,9 +17,9 @@ namespace kolo {
 /// One tensor's place in a bucket: the `count` elements of the user's `dtype` at `data` are
 /// elements [offset, offset + count) of the bucket, in the bucket's dtype.
 struct Segment {
-  /// Null for a tensor that has only a contribution, at `input`.
+  /// Memory of the result; null for a tensor that has only a contribution, at `input`.
   void* data = nullptr;
-  /// Out of place: the memory that `pack` reads instead, with equal count and dtype.
+  /// Memory of the contribution if it is not at `data`, with the same count and dtype; else null.
   const void* input = nullptr;
   DType dtype = DType::kFloat32;
   std::size_t count = 0;

@@ -101,10 +101,11 @@ LinkCosts less_disturbed(const LinkCosts& costs, const LinkCosts& others);
 ///
 /// Threads: pure; any.
 MemoryCost fit_memory(const MemorySamples& samples, const MemoryCost& defaults = {});
-/// The bandwidth is that of the first stream; the burst is the largest of any stream, because
-/// pauses can hide bursts but not enlarge them.
+/// Costs that explain the samples. The first stream gives the bandwidth. The burst is the largest
+/// of all streams, because pauses can hide a burst but not enlarge it.
 NetworkCost fit_network(const NetworkSamples& samples, const NetworkCost& defaults = {});
-/// The rate of each node's link: both ends of a stream have at least the rate of the stream.
+/// The rate of each node's link, as far as `samples` of a rank on `node` show it: a link is at
+/// least as fast as each stream over it. 0 for nodes without a stream.
 std::vector<double> fit_node_rates(const NetworkSamples& samples, int node, int num_nodes);
 
 /// Combines the measurements of all ranks, by rank, into one set of costs: the median of each node,
@@ -125,8 +126,9 @@ struct StreamFit {
 /// The value below which the fraction `share` of all values lies. Before: `values` is not empty.
 double quantile(std::vector<double> values, double share);
 
-/// The rates of parts of an eighth each, after the first eighth of the time; bursts end earlier, or
-/// cannot be recognised. 0 for parts that arrived at once. Before: `arrivals` is not empty.
+/// The rates of overlapping parts of a stream, each with an eighth of the arrivals that follow the
+/// first eighth of its time; a burst ends in that first eighth, or cannot be recognised. 0 for
+/// parts that arrived at once. Before: `arrivals` is not empty.
 std::vector<double> part_rates(Arrivals arrivals);
 
 /// The median rate of the parts of the stream, and the burst by which the stream was ahead of that

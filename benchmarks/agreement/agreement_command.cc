@@ -27,10 +27,10 @@ struct AgreementOptions {
 struct AgreementRow {
   std::size_t bytes = 0;  ///< Size of the bucket in flight.
   Summary time_us = {};   ///< Times of the slowest rank.
-  bool beside = true;     ///< On some rank the bucket was in flight all the time.
+  bool beside = true;     ///< In every round some rank's bucket outlasted the barriers.
 };
 
-/// Successive barriers during an all-reduce of `bytes`.
+/// Measures successive barriers while an all-reduce of `bytes` bytes is in flight. Collective.
 AgreementRow measure(Runtime& runtime, std::size_t bytes, const AgreementOptions& options) {
   std::vector<float> bucket(bytes / sizeof(float));
   AgreementRow row{.bytes = bytes};

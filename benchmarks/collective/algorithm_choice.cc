@@ -28,7 +28,7 @@ struct Request {
   }
 };
 
-/// The grid, from the number of ranks of each node. Collective.
+/// The grid of the job's ranks, from the number of ranks on each node. Collective.
 ProcessGrid grid_of(Runtime& runtime) {
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(runtime.num_nodes()));
   sizes[static_cast<std::size_t>(runtime.node())] = 1;

@@ -71,8 +71,8 @@ std::shared_ptr<gloo::transport::Device> open_device(const Runtime& runtime) {
   return gloo::transport::tcp::CreateDevice(attributes);
 }
 
-/// Gloo's connections among all ranks. Each name has its own: when Gloo's function and its older
-/// classes shared connections, 4 ranks hung inside Gloo at 16 MiB and more.
+/// Gloo's connections among all ranks. Each name has connections of its own: when Gloo's functions
+/// and its older classes shared connections, 4 ranks hung inside Gloo at 16 MiB and more.
 class GlooContexts {
  public:
   /// `runtime` outlives it: ranks exchange addresses through it. Errors: those of
@@ -98,7 +98,7 @@ class GlooContexts {
   std::map<std::string, std::shared_ptr<gloo::Context>> contexts_;  // shared by Gloo's algorithms
 };
 
-/// Gloo's function for the operation.
+/// The one of these four values that belongs to `op`.
 template <typename Value>
 Value of_op(ReduceOp op, Value sum, Value min, Value max, Value product) {
   return op == ReduceOp::kMin    ? min

@@ -13,12 +13,13 @@
 /// must not outlive the runtime.
 namespace kolo::bench {
 
-/// The systems of this build for comparison with Kolo, alive until this is destroyed. Create it
-/// before the runtime, because the component that starts MPI also finalizes it.
+/// The named systems that Kolo is compared with, and MPI, which this object keeps alive if it is
+/// among them. Create it before the runtime, because the component that starts MPI also finalizes
+/// it.
 class Peers {
  public:
-  /// Errors: KoloError(kConfig) for a name that is unknown in this build, or does not support this
-  /// verb.
+  /// Errors: KoloError(kConfig) for a name that this build does not know, or for a system that does
+  /// not have this verb.
   explicit Peers(std::vector<std::string> names, Verb verb = Verb::kAllReduce);
 
   /// Keeps MPI alive if it started this job, so that more than one runtime can be created.

@@ -1,4 +1,4 @@
-"""Models that train with PyTorch in turns over several systems, in one job: what the benchmarks torch_*.py share."""
+"""What the benchmarks torch_*.py share: models that PyTorch trains in one job, over several systems in turn."""
 
 import argparse
 import contextlib
@@ -24,7 +24,7 @@ def gpt():
 
 
 def mlp():
-    """The same for a smaller model."""
+    """As `gpt`, for a smaller model."""
     torch.manual_seed(0)
     model = torch_models.Mlp()
     torch.manual_seed(1 + dist.get_rank())
@@ -40,7 +40,7 @@ class Training:
     """A model that trains, as one of the systems makes it parallel.
 
     `optimizer`: by default that of `sgd`.
-    `context`: made for each step, around its forward and backward pass.
+    `context`: makes a context manager for each step, entered around its forward and backward pass.
     """
 
     def __init__(self, parallel, loss, optimizer=None, context=contextlib.nullcontext):
@@ -49,7 +49,7 @@ class Training:
         self._context = context
         self._optimizer = optimizer or sgd(parallel)
         self.times = []
-        """Of the steps, in milliseconds."""
+        """The durations of the steps, in milliseconds."""
 
     def steps(self, number):
         """Trains; returns the last loss."""

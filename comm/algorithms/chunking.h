@@ -10,14 +10,14 @@
 namespace kolo {
 
 /// Part `index` of `parts` nearly equal parts of `whole`, cut at multiples of kWireAlignment bytes
-/// of the bucket. Parts cover `whole` exactly, in order; the last ones may be empty, and all but
-/// the first are when `whole` is tiny.
+/// of the bucket. Parts cover `whole` exactly, in order. The last ones may be empty; if `whole` is
+/// tiny, all but the first are empty.
 ///
 ///   elements  0        16       32       48  55     (16 elements per alignment unit)
 ///   parts     |   0    |   1    |   2    | 3 |
 Extent part_of(Extent whole, std::size_t parts, std::size_t index, DType dtype);
 
-/// As `part_of`, with unequal parts: `shares` holds the fraction of each, which add up to 1.
+/// As `part_of`, with unequal parts: `shares` holds each part's fraction. Fractions add up to 1.
 Extent share_of(Extent whole, const std::vector<double>& shares, std::size_t index, DType dtype);
 
 /// How many chunks of at most `chunk_bytes` an extent is cut into for pipelining; at least 1.
@@ -31,12 +31,13 @@ std::vector<std::size_t> sizes_for(std::size_t bytes, std::size_t smallest);
 /// Parts of a device bucket start at multiples of this many bytes.
 inline constexpr std::size_t kDeviceAlignment = 128;
 
-/// The count of a device bucket is a multiple of this, so that the ranks of every node own equal,
-/// aligned parts: the least common multiple of all local sizes, times kDeviceAlignment. Elements.
+/// The number of elements of which the count of every device bucket is a multiple. It is divisible
+/// by every local size, and each part has a multiple of kDeviceAlignment bytes: so the ranks of
+/// each node can own equal, aligned parts.
 std::size_t device_padding(const ProcessGrid& grid, DType dtype);
 
-/// A device bucket of `count` elements in nearly equal chunks of about `chunk_bytes`, each of them
-/// a multiple of `padding` elements. Errors: UsageError unless `count` is one, too.
+/// Cuts a device bucket of `count` elements into nearly equal chunks of about `chunk_bytes`, each a
+/// multiple of `padding` elements. Errors: UsageError unless `count` is a multiple of `padding`.
 std::vector<Extent> device_chunks(std::size_t count, std::size_t padding, DType dtype,
                                   std::size_t chunk_bytes);
 

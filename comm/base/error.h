@@ -64,7 +64,8 @@ class KoloError : public std::runtime_error {
 /// A call broke its contract. Thrown by the call itself, before any traffic.
 class UsageError : public KoloError {
  public:
-  /// An error of class kUsage with this text, of a call in `group`; empty: the job.
+  /// An error of class kUsage with the text `what`. `group` is the group in which the call was
+  /// made; empty if it was made in the job.
   explicit UsageError(std::string what, std::string group = {});
 };
 

@@ -51,13 +51,14 @@ class BouncedMessages::Bounced final : public Message {
   }
   bool is_awaited() const override { return message_->is_awaited(); }
 
-  /// Whether the message of the host is complete.
+  /// Whether the transfer from or to host memory is complete.
   bool is_complete() const { return is_complete_; }
   const std::shared_ptr<Message>& message() const { return message_; }
   bool is_full() { return bounce_buffer_->is_full(); }
   bool is_copying() const { return bounce_buffer_->is_copying(); }
 
-  /// For a receive: answers it after its elements have been copied up. Returns whether it did.
+  /// For a receive: answers it once its elements have been copied to the device. Returns whether it
+  /// is answered.
   bool finish() {
     if (is_over_) return true;
     if (!is_complete_ || !bounce_buffer_->drain_first(received_bytes())) return false;
@@ -67,7 +68,8 @@ class BouncedMessages::Bounced final : public Message {
   }
 
  private:
-  /// Only a message of one tensor may be shorter than its receive.
+  /// Bytes that have arrived. A message of one tensor may be shorter than its receive; a message of
+  /// several has the size of its receive.
   std::size_t received_bytes() const {
     return tensors.empty() ? received.count * size_of(buffer.dtype) : bytes();
   }

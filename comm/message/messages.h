@@ -103,13 +103,13 @@ class Messages final : public MessageFrames {
     std::shared_ptr<Message> message;
     std::optional<ProposalKey> recalled = {};  // the join for which it was recalled
   };
-  /// State concerning another rank, or this rank itself.
+  /// What this rank remembers about messages to and from one rank (which may be itself).
   struct Peer {
-    std::uint64_t next_number = 0;  // number of the next message to it
-    std::size_t room = kRoom;       // bytes that may be sent there unsolicited
-    std::size_t owed = 0;           // received bytes of unsolicited messages that it has not been
-                                    // told of
-    std::deque<Unanswered> unanswered;      // sends on demand, by number
+    std::uint64_t next_number = 0;      // number of the next message to it
+    std::size_t room = kRoom;           // bytes that may be sent there unsolicited
+    std::size_t owed = 0;               // bytes of its unsolicited messages that have been received
+                                        // here, which it does not know yet
+    std::deque<Unanswered> unanswered;  // sends on demand, by number
     std::optional<ProposalKey> asked = {};  // the last join for which it was asked whether it still
                                             // sends
     std::optional<ProposalKey> silent =

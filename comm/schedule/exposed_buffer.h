@@ -18,17 +18,17 @@ inline std::size_t exposure_slot_count(std::size_t count, DType dtype) {
 /// together with a slot whose note says where peers find the elements. Contributions are exposed
 /// for reading; results are exposed for writing. Peers access the tensors directly if that is
 /// efficient: memory mapped in the arena or, for plain copies and in huge pages, private memory
-/// through system calls. Otherwise the elements go through the slot: a owner copies them to it,
-/// with `Binding::exposure_stores`, and a rank that exposes copies them from it when it unpacks the
-/// range. Which way is taken is known only at run time, so a step that uses the range depends on
-/// both tensors and slot.
+/// through system calls. Otherwise the elements go through the slot: the rank that exposes a
+/// contribution copies it there, with `Binding::exposure_stores`; the rank that exposes a result
+/// copies it from there when it unpacks the range. Which way is taken is known only at run time, so
+/// a step that uses the range depends on both tensors and slot.
 ///
 ///   slot   note | elements
 ///          ^ kWireAlignment bytes
 struct ExposedBuffer {
-  Range tensors;  ///< Exposed: in kInput if the bucket is out of place, otherwise in kUser.
-                  ///< Exposed: in kUser.
-  Range slot;  ///< In kStaging: the note, then the elements.
+  Range tensors;  ///< A contribution: in kInput if the bucket is out of place, otherwise in kUser.
+                  ///< A result: in kUser.
+  Range slot;     ///< In kStaging: the note, then the elements.
 
   /// Whether a range is exposed.
   static bool is_exposed(const Range& range) {

@@ -81,7 +81,8 @@ class ControlDemux {
 /// Threads: one.
 class ControlArrivals {
  public:
-  /// Stays in place until it is dropped, or complete and taken.
+  /// A frame whose bytes are being written. Its address is valid until it is dropped, or complete
+  /// and taken.
   class Arrival {
    public:
     Arrival(int peer, std::size_t bytes) : peer_(peer), bytes_(bytes) {}
@@ -102,13 +103,14 @@ class ControlArrivals {
     bool is_taken_ = false;
   };
 
-  /// Announces a frame of `bytes` bytes from `peer`.
+  /// Adds a frame of `bytes` bytes from `peer`, whose bytes are still to be written.
   Arrival& announce(int peer, std::size_t bytes) {
     forget_taken();
     return arrivals_.emplace_back(peer, bytes);
   }
 
-  /// Takes the first complete frame that need not wait. Returns whether there was one.
+  /// Takes the first complete frame with no incomplete frame of the same peer before it. Returns
+  /// whether there was one.
   bool take(ControlFrame& frame) {
     for (auto arrival = arrivals_.begin(); arrival != arrivals_.end(); ++arrival) {
       if (arrival->is_taken_ || !arrival->is_complete_ || waits_for_earlier(*arrival)) continue;

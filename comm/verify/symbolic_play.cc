@@ -14,7 +14,7 @@
 namespace kolo {
 namespace {
 
-/// Whether each source's lowest rank is above that of the previous one.
+/// Whether the lowest rank of each source is higher than the lowest rank of the source before it.
 bool ascend(const std::vector<SymbolicRuns>& sources) {
   const auto lowest = [](const SymbolicRuns& source) {
     const auto& counts = source.front().value.counts;

@@ -12,13 +12,13 @@ from ._library import library
 from ._wait import Calls, Received, Ticket, received
 
 ANY_RANK: int = _c.KOLO_ANY_RANK
-"""As `peer` of a receive: any rank; the first message counts."""
+"""As `peer` of a receive: takes the first message, whichever rank sends it."""
 
 
 class Messages(Calls):
-    """Messages need no other rank and no name. Messages from one rank to another with one tag arrive in the order in
-    which they were sent. Arrays in device memory are used after the work enqueued on `stream`, a cudaStream_t; None: the
-    legacy default stream.
+    """The methods `send` and `recv` of a group. Only sender and receiver call them, without a name. Messages from one
+    rank to another with the same tag arrive in the order in which they were sent. Arrays in device memory are used
+    after the work enqueued on `stream`, a cudaStream_t; `stream=None` is the legacy default stream.
 
     A list of arrays, of one type or of several, is one message. Its receive takes a list of as many arrays, each of the
     same type and number of elements as in the send; any difference is a MismatchError that quotes both lists. A list of
@@ -81,7 +81,7 @@ def _parameters(memories: list[Memory]) -> tuple[Any, int]:
 
 
 def _receive(ticket: Ticket[Received], call: tuple[Any, ...]) -> Received:
-    """Begins a receive by this call and waits for it. Also after an exception the array is the caller's again."""
+    """Begins a receive by this call and waits for it. The array is the caller's again when this returns or raises."""
     try:
         ticket.begin(*call)
         return ticket.wait()

@@ -163,7 +163,7 @@ def again():
     """The job ends, and another one begins in the same processes; with process sets and communicators."""
 
     class Communicator:
-        """A communicator with the methods of mpi4py."""
+        """Stands in for a communicator of mpi4py: it has the methods that `hvd.init` calls."""
 
         def __init__(self, ranks):
             self._ranks = ranks

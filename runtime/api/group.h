@@ -113,7 +113,7 @@ class Group {
                                   const Reduction& reduction = ReduceOp::kSum,
                                   NativeStream stream = {});
   /// Copies the input of rank `root` to the result of all ranks. Either all ranks pass one buffer,
-  /// or all pass two; the input of ranks other than the root is then unused.
+  /// or all pass an input and a result; only the root's input is read.
   [[nodiscard]] Ticket broadcast(std::string_view name, const Tensors& tensors, int root,
                                  NativeStream stream = {});
 

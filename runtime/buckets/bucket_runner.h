@@ -19,11 +19,11 @@ namespace kolo {
 ///     └──────── eager ───────────────────▲
 ///
 /// The progress of a bucket is in the table (`BucketTable::State`), and only this class changes it.
-/// Other classes keep only what they need themselves: the executor the number that labels messages
-/// and flags, the coordinator the answers to peers who ask, a gradient set the number of its
-/// buckets that are over.
+/// Other classes keep only what they need themselves: the executor keeps the number that labels
+/// messages and flags, the coordinator keeps its answers to peers that ask, and a gradient set
+/// keeps the number of its buckets whose iteration is over.
 ///
-/// Threads: the engine's; `network_bytes` any.
+/// Threads: the engine's. Any thread may call `network_bytes`.
 class BucketRunner {
  public:
   /// All arguments outlive it.
@@ -42,8 +42,8 @@ class BucketRunner {
   /// Notifies owners of rejections once no peer writes to their tensors.
   void poll_revoking();
   /// All ranks reject an iteration of a bucket: its owner fails. If ranks may differ about whether
-  /// the iteration has run, the job fails. Earlier iterations, without a rank that has closed,
-  /// complete.
+  /// the iteration has run, the job fails. If the error is that a rank has closed, earlier
+  /// iterations end first.
   void reject(const ProposalKey& rejected, const Error& error);
   /// All ranks reject a proposal that some of them made instead of using the bucket. If ranks may
   /// have used it unequally often, its owner fails, and no rank uses it again.

@@ -170,8 +170,9 @@ class NodeProbe {
            1.0);
   }
 
-  /// Times `work(slot, part)` on a slot and a tensor of this rank, which has a part for each rank.
-  /// Slots alternate.
+  /// Times `work(slot, part)` several times. `slot` is the offset of one of two slots of this rank,
+  /// which alternate, `part` the bytes of one part. The slot and the tensor, which is at offset 0,
+  /// have one part for each rank.
   template <typename Work>
   void measure_buckets(std::vector<MemorySamples::Bucket>& samples, const Work& work) {
     const std::size_t ranks = ranks_.size();

@@ -76,9 +76,9 @@ void check_apart(OperationKind kind, std::string_view name, std::vector<UsedMemo
 struct Uses {
   bool takes_all = false;  ///< The input has a part for each rank.
   bool gives_all = false;  ///< The result has a part for each rank.
-  bool has_input = true;   ///< Out of place.
+  bool has_input = true;   ///< The rank has an input if the tensor is out of place.
   bool has_result = true;
-  bool writes_result = true;   ///< Also in place.
+  bool writes_result = true;   ///< The result is written, in place or out of place.
   bool is_up_to_root = false;  ///< The root alone decides whether it works in place.
   bool one_is_input = false;   ///< A single buffer is the input, and there is no result.
 };
@@ -106,7 +106,8 @@ Tensor used_of(Tensor tensor, const Uses& uses) {
   return tensor;
 }
 
-/// One tensor of an operation at a rank, whose buffers match each other and the counts.
+/// One tensor of an operation at a rank. Creating it checks that the sizes of its buffers fit each
+/// other and the counts of its parts.
 struct CalledTensor {
   Tensor used;
   TensorBuffers buffers = {};

@@ -46,16 +46,17 @@ class GradientSetState final : public BucketOwner {
   void write_to(std::shared_ptr<Timeline> timeline) { iterations_.write_to(std::move(timeline)); }
 
   const std::string& name() const { return name_; }
-  /// The gradients as registered, followed by their weights if the divisor needs some.
+  /// The gradients as registered. If the divisor needs the weights of the ranks, a further entry
+  /// holds them.
   const std::vector<GradientSpec>& gradients() const { return gradients_; }
   /// Number of gradients, without weights.
   std::size_t size() const { return size_; }
   const GradientOptions& options() const { return options_; }
-  /// Threads: any, since these have their own locks.
+  /// Threads: any; registration and iterations have locks of their own.
   TicketState& registration() { return registration_; }
   GradientIterations& iterations() { return iterations_; }
   const GradientIterations& iterations() const { return iterations_; }
-  /// Whether it has an error, which every later call throws.
+  /// Whether the set has failed. Every later call then throws the error.
   bool failed() const override { return iterations_.failed(); }
 
   // --- The engine's thread --------------------------------------------------------------------

@@ -40,8 +40,8 @@ std::size_t quota_of(const std::filesystem::path& group) {
   return static_cast<std::size_t>(std::max(quota / period, 1.0));
 }
 
-/// The directory of the hierarchy whose quotas count, relative to the root; empty for other
-/// controllers.
+/// The directory of the control-group hierarchy with these controllers, relative to the root; empty
+/// if it does not limit CPU time. Version 2 lists no controllers.
 std::optional<std::filesystem::path> hierarchy_of(const std::string& controllers) {
   const std::filesystem::path mounted("sys/fs/cgroup");
   if (controllers.empty()) return mounted;

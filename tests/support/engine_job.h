@@ -21,7 +21,7 @@
 
 namespace kolo::test {
 
-/// The device of one rank of an `EngineJob`.
+/// How an `EngineJob` makes and wraps the devices of its ranks.
 struct JobDevices {
   /// Submits operations on host memory as operations on device memory; see `MovedBuffers`.
   bool holds_buffers = false;
@@ -31,7 +31,8 @@ struct JobDevices {
   Wrap wrap = {};
 };
 
-/// The devices that convert a test of operations on host memory to one on memory of this kind.
+/// The devices with which a test of operations on host memory tests them on memory of this kind;
+/// empty for host memory.
 inline std::optional<JobDevices> devices_for(MemoryKind memory) {
   if (memory == MemoryKind::kHost) return std::nullopt;
   return JobDevices{.holds_buffers = true};

@@ -18,13 +18,13 @@ namespace kolo::trainer {
 
 /// How another program's files name and store the weights of a model.
 struct WeightLayout {
-  /// The name and orientation of a weight in such a file.
+  /// Where a parameter of the model is stored in a file of this layout.
   struct Place {
     std::string name;
     bool is_transposed = false;  ///< The file's matrix is the transpose of the model's.
   };
-  /// A tensor that a file may lack, or have although the model lacks it, because it equals another
-  /// tensor.
+  /// A tensor that equals another one (`of`). So a file may lack it, or have it although the model
+  /// does not.
   struct Alias {
     std::string name;
     std::string of;

@@ -46,15 +46,16 @@ class ShardPlan {
     std::size_t count = 0;  ///< Elements including padding, a multiple of the number of ranks.
   };
 
-  /// A bucket has at most `bucket_bytes`, unless a single parameter is larger. Before: ranks > 0.
+  /// A bucket has at most `bucket_bytes`, unless a single parameter is larger. Before:
+  /// `ranks` is positive.
   ShardPlan(const ParameterSet& parameters, std::size_t ranks, std::size_t bucket_bytes);
 
   std::span<const Bucket> buckets() const { return buckets_; }
-  /// Empty for rows.
+  /// The index of the parameter's bucket; empty if its gradient is rows.
   std::optional<std::size_t> bucket_of(std::size_t parameter) const {
     return places_[parameter].bucket;
   }
-  /// The elements of a parameter that a rank owns. Before: its gradient is not rows.
+  /// The elements of a parameter that a rank owns. Before: the parameter's gradient is not rows.
   ElementRange range(std::size_t parameter, std::size_t rank) const;
   /// The elements of a parameter that each rank owns, in rank order.
   std::vector<ElementRange> ranges(std::size_t parameter) const;

@@ -70,7 +70,7 @@ using AppendStage = void (*)(ScheduleBuilder& builder, const Stage& stage);
 /// Threads: pure; any.
 using HostPrice = StageCost (*)(const HostLinks& links, double bytes);
 
-/// Kinds of memory.
+/// A set of kinds of memory, such as those that an algorithm supports.
 struct Memories {
   bool host = false;
   bool device = false;

@@ -33,7 +33,7 @@ class Handle(Protocol):
 
 
 class Operation(KoloWork):
-    """An operation that keeps its result: in `value`, once `finish` has run."""
+    """An operation that keeps its result, which is in `value` once `finish` has run."""
 
     def __init__(self, tickets: Sequence[Ticket], value: Any, finish: Callable[[], None] = nothing) -> None:
         super().__init__(tickets, finish, value, None)
@@ -42,15 +42,15 @@ class Operation(KoloWork):
 
 
 class Staged:
-    """An operation that begins when another one is over, such as an exchange of the sizes that it needs: `first` is in
-    flight, `begin` starts the rest.
+    """An operation of two stages. The first stage, such as an exchange of sizes, is in flight; when it is over, `begin`
+    starts the second stage, which needs its result.
 
-    The first of the thread that completes futures and a thread that waits starts the rest. So a rank that is busy does
-    not hold up the others.
+    The second stage is started by whichever thread finds the first stage over first: the thread that completes futures,
+    or a thread that waits for the result. So a rank whose program is busy does not hold up the others.
     """
 
     def __init__(self, job: Job, first: Ticket, begin: Callable[[], Handle], after: Staged | None) -> None:
-        """`after`: an operation whose rest must start before."""
+        """`after`: an operation whose second stage must start before this one's."""
         self._rest: Handle | None = None
         self._begin = begin
         self._after = after
@@ -92,8 +92,8 @@ class Staged:
 
 
 def staged(first: Ticket, begin: Callable[[], Handle], name: str | None, process_set: ProcessSet) -> Handle:
-    """A `Staged` operation. Operations of one name go on in the order of their calls, which is the same on all
-    ranks."""
+    """A `Staged` operation. The second stages of operations with one name start in the order of their calls, which is
+    the same on all ranks."""
     job = current()
     key = (process_set.process_set_id, name)
     handle = job.latest_staged[key] = Staged(job, first, begin, job.latest_staged.get(key))

@@ -150,7 +150,8 @@ class _Distributed(_Wrapping):
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """Within the block, `step` updates at once; call it after `synchronize`."""
+        """Within the block, `step` updates the parameters without combining gradients, which `synchronize` has already
+        combined."""
         self._hvd_should_synchronize = False
         try:
             yield

@@ -83,8 +83,7 @@ class Commits:
 
 def commits_of_job() -> Commits | None:
     """Commits of this job. KOLO_COMMITS names their folder, which every node must see. Without it, a job on one node
-    under torchrun has a private folder, for the lifetime of its agent. None: there is no agent to start the ranks
-    again.
+    under torchrun has a private folder, for the lifetime of its agent. None if no agent can start the ranks again.
 
     Errors: ValueError that asks for KOLO_COMMITS; OSError.
     """
@@ -117,8 +116,7 @@ def _private_folder() -> pathlib.Path:
 
 class ElasticSampler(torch.utils.data.Sampler[int]):
     """Gives each rank its part of the samples of an epoch that no rank has processed yet, so that an epoch can continue
-    with
-    another number of ranks.
+    with another number of ranks.
 
         sampler = hvd.elastic.ElasticSampler(dataset)
         state = hvd.elastic.TorchState(model, optimizer, sampler=sampler, epoch=0)

@@ -32,7 +32,7 @@ float element(int rank, std::size_t gradient, std::size_t index, int iteration) 
   return static_cast<float>(3 * (rank + 1) * pattern * (iteration + 1));
 }
 
-/// A member's set; the member's stream writes the gradients late.
+/// A member of the group: its gradient set, and the stream that writes its gradients late.
 struct Member {
   Engine* engine = nullptr;
   std::shared_ptr<GradientSetState> set = {};

@@ -22,7 +22,7 @@ PROGRAM = sys.argv.pop(1)
 
 
 class Dumped(unittest.TestCase):
-    """Reads the files that model_dump has written."""
+    """Base of tests that run model_dump and compare the tensors that it writes with torch's."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
