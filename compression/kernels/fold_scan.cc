@@ -9,7 +9,11 @@
 
 // Includes the AVX-512 of newer machines, which can compress bytes; Highway compiles for it only on
 // request.
+// Not in builds without inlining: Highway's inline functions hold the list of targets, and the
+// linker would keep one copy of them, with this list, for the sources that have a shorter one.
+#if defined(__OPTIMIZE__)
 #define HWY_WANT_AVX3_DL
+#endif
 // Highway compiles everything up to HWY_ONCE once per instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compression/kernels/fold_scan.cc"
