@@ -2,7 +2,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <initializer_list>
 #include <numeric>
@@ -12,6 +11,7 @@
 #include "benchmarks/sim/predictions.h"
 #include "comm/base/error.h"
 #include "comm/schedule/collective_spec.h"
+#include "tests/support/temporary_directory.h"
 
 namespace kolo::bench {
 namespace {
@@ -287,7 +287,8 @@ TEST(SimCheck, PredictsFromTheCostsThatARowCarries) {
   // Two ranks, in turn: half the bytes at 100 bytes/us and 40 us, twice; nothing else takes time.
   const std::string costs =
       "network_latency_us=40,network_bytes_per_us=100,network_message_us=0,bucket_us=0,step_us=0";
-  const std::string file = testing::TempDir() + "sim_test_measured.json";
+  const test::TemporaryDirectory folder;
+  const std::string file = folder.path() / "measured.json";
   nlohmann::json row = {{"system", "kolo"},      {"size", 8192},       {"dtype", "float32"},
                         {"algorithm", "direct"}, {"ranks", 2},         {"nodes", 2},
                         {"memory", "arena"},     {"median_us", 160.0}, {"link_costs", costs}};
@@ -295,7 +296,6 @@ TEST(SimCheck, PredictsFromTheCostsThatARowCarries) {
   other["system"] = "mpi";
   std::ofstream(file) << nlohmann::json{row, other};
   const std::vector<MeasuredRow> rows = read_measured(file, "median_us");
-  std::remove(file.c_str());
   ASSERT_EQ(rows.size(), 1u);  // only Kolo's
   EXPECT_EQ(rows[0].time_us, 160);
   const CompileOptions started_at_once{.eager_bytes = 8192};
@@ -314,7 +314,8 @@ TEST(SimCheck, TheSlowestLinkLimitsIterationsThatFollowEachOther) {
 
 TEST(SimCheck, NamesWhatIsWrongWithAFile) {
   EXPECT_THROW(read_measured("no such file", "time_us"), KoloError);
-  const std::string file = testing::TempDir() + "sim_test_wrong.json";
+  const test::TemporaryDirectory folder;
+  const std::string file = folder.path() / "wrong.json";
   for (const char* text : {"{", "[]", "[{\"system\": \"kolo\"}]"}) {
     std::ofstream(file) << text;
     try {
@@ -325,7 +326,6 @@ TEST(SimCheck, NamesWhatIsWrongWithAFile) {
       EXPECT_NE(std::string(e.what()).find(file), std::string::npos);
     }
   }
-  std::remove(file.c_str());
 }
 
 }  // namespace

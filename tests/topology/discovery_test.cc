@@ -39,9 +39,8 @@ void write_card(const std::filesystem::path& cards, const std::string& name, con
 }
 
 TEST(Discovery, LinksAreNamedByTheirCardsAndRates) {
-  const std::filesystem::path cards =
-      std::filesystem::path(testing::TempDir()) / "kolo-discovery-cards";
-  std::filesystem::remove_all(cards);
+  const test::TemporaryDirectory folder;
+  const std::filesystem::path cards = folder.path() / "cards";
   EXPECT_EQ(link_identity(cards.string()), "");
   write_card(cards, "eth1", "up", "1000");
   write_card(cards, "eth0", "up", "25000");
@@ -53,7 +52,6 @@ TEST(Discovery, LinksAreNamedByTheirCardsAndRates) {
   ::setenv("UCX_NET_DEVICES", "eth0", 1);
   EXPECT_EQ(link_identity(cards.string()), "UCX_NET_DEVICES=eth0, eth0 25000, eth1 10000");
   ::unsetenv("UCX_NET_DEVICES");
-  std::filesystem::remove_all(cards);
 }
 
 TEST(Discovery, SeesThisMachine) {

@@ -1,7 +1,6 @@
 #include "runtime/calibration/calibration_file.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include <chrono>
@@ -10,12 +9,12 @@
 #include <iterator>
 #include <optional>
 #include <sstream>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "runtime/options/version.h"
+#include "tests/support/temporary_directory.h"
 #include "topology/link_costs.h"
 
 namespace kolo {
@@ -34,14 +33,7 @@ std::string costs_of(const std::optional<std::string>& text) {
 
 class CalibrationFileTest : public testing::Test {
  protected:
-  CalibrationFileTest() {
-    std::string name = (fs::path(testing::TempDir()) / "kolo-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-    folder_ = name;
-  }
-  ~CalibrationFileTest() override { fs::remove_all(folder_); }
-
-  std::string path() const { return (folder_ / "below" / "costs.json").string(); }
+  std::string path() const { return (folder_.path() / "below" / "costs.json").string(); }
   CalibrationFile file(const std::string& shape = "2 ranks") const { return {path(), shape}; }
   /// Saves costs as two jobs in a row that measured them.
   void remember(const std::string& costs, CalibrationFile::Time now,
@@ -59,7 +51,7 @@ class CalibrationFileTest : public testing::Test {
     std::ofstream(path()) << text;
   }
 
-  fs::path folder_;
+  const test::TemporaryDirectory folder_;
 };
 
 TEST_F(CalibrationFileTest, RemembersByShape) {
@@ -165,7 +157,7 @@ TEST_F(CalibrationFileTest, AnotherFileIsLeftAlone) {
 // A pipe stands for devices: /dev/null must not be replaced by a file.
 TEST_F(CalibrationFileTest, WhatIsNoFileIsLeftAlone) {
   fs::create_directories(path());
-  const std::string pipe = (folder_ / "pipe").string();
+  const std::string pipe = (folder_.path() / "pipe").string();
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   for (const std::string& name : {path(), pipe}) {
     SCOPED_TRACE(name);

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "tests/support/in_process_transport.h"
 #include "tests/support/memory_rendezvous.h"
 #include "tests/support/rank_harness.h"
+#include "tests/support/temporary_directory.h"
 
 namespace kolo {
 namespace {
@@ -131,23 +131,19 @@ void remember(CalibrationFile file, std::chrono::system_clock::time_point now) {
 
 // Inside a node costs decide no bits, so each run may measure again.
 TEST(Calibration, OnlyJobsAcrossNodesRememberUnasked) {
-  const std::string cache = testing::TempDir() + "/kolo-calibration-cache";
-  std::filesystem::remove_all(cache);
-  ::setenv("XDG_CACHE_HOME", cache.c_str(), 1);
+  const test::TemporaryDirectory cache;
+  ::setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
   for (const std::vector<int>& sizes : std::vector<std::vector<int>>{{1, 1}, {2}}) {
     remember({calibration_path("auto"), shape_of(sizes)}, std::chrono::system_clock::now());
   }
   EXPECT_EQ(calibrate_job({1, 1}, {}).source, "read from " + calibration_path("auto"));
   EXPECT_THAT(calibrate_job({2}, {}).source, testing::StartsWith("measured in "));
-  std::filesystem::remove_all(cache);
 }
 
 class CalibrationInAFile : public testing::Test {
  protected:
-  CalibrationInAFile() { std::remove(path_.c_str()); }
-  ~CalibrationInAFile() override { std::remove(path_.c_str()); }
-
-  const std::string path_ = testing::TempDir() + "/kolo-calibration-test.json";
+  const test::TemporaryDirectory folder_;
+  const std::string path_ = folder_.path() / "costs.json";
   const std::chrono::system_clock::time_point now_ = std::chrono::system_clock::now();
 };
 
