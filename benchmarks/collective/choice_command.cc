@@ -144,8 +144,8 @@ bool run(ChoiceOptions& options, const CLI::App& command) {
   expect_output(runtime, options.json);
   if (what.verb != Verb::kAllReduce && runtime.num_nodes() == 1) {
     refuse(
-        fmt::format("all ranks are on one node, where {} has one algorithm; KOLO_NODE_ID plays "
-                    "several nodes on one machine",
+        fmt::format("all ranks are on one node, where {} has one algorithm; KOLO_NODE_ID "
+                    "simulates several nodes on one machine",
                     options.collective));
   }
   const AlgorithmChoice prices(runtime);

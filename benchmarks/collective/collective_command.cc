@@ -321,8 +321,8 @@ void CollectiveCommand::add_loop_options() {
                     "of the last call in their caches");
   command_.add_flag("--together", options_.together,
                     "A barrier before each call, between nodes after a rest, so that ranks begin "
-                    "it together; without it those that wait for nobody, such as the root of a "
-                    "broadcast, run ahead");
+                    "it together; without it, ranks that need no data from others, such as the "
+                    "root of a broadcast, run ahead");
 }
 
 void CollectiveCommand::add_sparse_rows_options() {

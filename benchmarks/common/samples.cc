@@ -66,7 +66,7 @@ Rivalry best_rival(std::span<const double> rounds, std::span<const RoundTimes> o
     best = i;
     least = median;
   }
-  check(best.has_value(), "nobody else took part in all rounds");
+  check(best.has_value(), "no peer has a sample of every round");
   return {.best = *best,
           .ratio = paired_ratio(every_second(rounds, 1), every_second(others[*best], 1))};
 }

@@ -120,7 +120,7 @@ def ranks_here(count):
 
 
 def two_hosts():
-    """Starts a rank on each of two played hosts. They share this machine, so each takes another core."""
+    """Starts a rank on each of two simulated hosts. They share this machine, so each takes another core."""
     return [CLUSTER, "run", "-np", 2, "--", "sh", "-c", 'exec taskset -c "$OMPI_COMM_WORLD_RANK" "$0" "$@"']
 
 
@@ -214,7 +214,7 @@ def main():
     parser.add_argument("--models", metavar="NAME,NAME", help="these only")
     parser.add_argument("--program", default="kolo-train")
     parser.add_argument("--shards", action="store_true", help="also two ranks that share out memory: --shard optimizer, gradients")
-    parser.add_argument("--hosts", metavar="RATE", help="also two played hosts, with links as tc writes them, such as 1gbit")
+    parser.add_argument("--hosts", metavar="RATE", help="also two simulated hosts, with links as tc writes them, such as 1gbit")
     parser.add_argument("--steps", type=int, default=30, help="steps of a block")
     parser.add_argument("--blocks", type=int, default=3, help="blocks of each system, in turns")
     parser.add_argument("--json", metavar="FILE")

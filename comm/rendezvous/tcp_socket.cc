@@ -162,7 +162,7 @@ FileDescriptor connect_to(const std::string& host, std::uint16_t port, TimePoint
     FileDescriptor socket = connect_at(*at, std::min(deadline, next), why);
     if (!socket) continue;
     if (!is_connected_to_itself(socket.get())) return socket;
-    why = "nobody listens";
+    why = "no process listens";
   }
   return {};
 }

@@ -122,8 +122,8 @@ bool Executor::poll_revoking() {
 void Executor::forget_writers() {
   for (const Run* run : revoking_) {
     log::warn(fmt::format(
-        "a peer was stopped while it wrote results of bucket '{}' to this rank, and goes on with "
-        "it if it wakes up",
+        "a peer was stopped while it wrote results of bucket '{}' to this rank, and will go on "
+        "writing if it wakes up",
         run->binding.name));
   }
   revoking_.clear();

@@ -85,7 +85,7 @@ FileDescriptor connect_local(std::string_view name, TimePoint deadline) {
     const bool not_yet = errno == ECONNREFUSED || errno == EAGAIN || errno == EINTR;
     if (!not_yet) throw_errno("cannot connect to the local socket '" + std::string(name) + "'");
     if (TimePoint(std::chrono::steady_clock::now()) >= deadline) {
-      throw_timeout("nobody listens on the local socket '" + std::string(name) + "'");
+      throw_timeout("no process listens on the local socket '" + std::string(name) + "'");
     }
     ::poll(nullptr, 0, kRetryMs);  // its owner is still starting
   }

@@ -423,7 +423,7 @@ std::optional<std::string> check_step(const Step& step, const Schedule& schedule
                                       const ProcessGrid& grid, const VerifyOptions& options) {
   if (auto wrong = check_order(step, schedule, grid)) return wrong;
   const bool on_device = schedule.layout.is_on_device();
-  if (on_device && is_flag(step)) return "hands over memory of a device by a flag";
+  if (on_device && is_flag(step)) return "passes memory of a device by a flag";
   if (!on_device && step.kind == StepKind::kNative) return "is not for a bucket of the host";
   for (const auto& [range, access] : operands(step)) {
     if (auto wrong = check_range(step, range, access, schedule, grid, options)) return wrong;

@@ -32,7 +32,8 @@ std::optional<std::string> play_codec_step(const Step& step,
                                            SymbolicRuns& result) {
   for (const SymbolicRuns& source : sources) {
     for (const SymbolicRun& run : source) {
-      if (!run.value.written()) return "uses what nobody wrote, or adds up different elements";
+      if (!run.value.written())
+        return "uses data that no step wrote, or adds up different elements";
     }
   }
   switch (step.verb) {
@@ -174,7 +175,7 @@ class Play {
   std::optional<std::string> write(Node node, SymbolicRuns result, const Range& target) {
     for (SymbolicRun& run : result) {
       if (!run.value.written())
-        return steps_.text(node) + " uses what nobody wrote, or adds up different elements";
+        return steps_.text(node) + " uses data that no step wrote, or adds up different elements";
       run.value.finishes += steps_[node].finishes ? 1U : 0U;
     }
     contents_[{target.rank, target.region}].write(target.offset, result);

@@ -118,7 +118,7 @@ bool InFlight::ends_within_limit() noexcept {
   try {
     state_.wait(group_->limit.time, group_->progress_engine.get());
   } catch (const std::exception& e) {
-    log::error(fmt::format("{}, whose ticket nobody holds: {}", describe(what_), e.what()));
+    log::error(fmt::format("{}, whose ticket was dropped: {}", describe(what_), e.what()));
   }
   return state_.done();
 }

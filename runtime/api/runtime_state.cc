@@ -404,8 +404,8 @@ void RuntimeState::give_up(const StallJudge::Verdict& verdict) {
       .rank = rank(),
       .peer = rank(),
       .verb = std::string(to_string(verdict.verb)),
-      .what = fmt::format("rank {} has not returned from a call for {:.3g} s and answers "
-                          "nobody; stall_abort sets this limit",
+      .what = fmt::format("rank {} has not returned from a call for {:.3g} s and answers no "
+                          "other rank; stall_abort sets this limit",
                           rank(), std::chrono::duration<double>(verdict.stuck_for).count())};
   log::report(error);
   connection_.transport->post_error(error);

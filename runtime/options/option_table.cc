@@ -253,8 +253,8 @@ const std::vector<OptionEntry>& option_table() {
                     "step that is wrong",
                     &Options::verify_schedules),
       text_option("node_id", "TEXT",
-                  "identity of this rank's node, in place of host name and boot id: plays several "
-                  "nodes on one machine",
+                  "identity of this rank's node, in place of host name and boot id; simulates "
+                  "several nodes on one machine",
                   &Options::node_id, false, check_name),
       text_option("ucx_library", "PATH",
                   "UCX's library libucp.so, which jobs across nodes load at start; empty: that of "

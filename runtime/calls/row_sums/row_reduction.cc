@@ -62,7 +62,7 @@ void require_apart(std::string_view name, Span<const TableRows> tables,
   const std::string which = first == second ? fmt::format("table {}", first)
                                             : fmt::format("tables {} and {}", first, second);
   throw UsageError(fmt::format(
-      "'{}': rows of {} lie in memory of a former result that is used again; give another result",
+      "'{}': rows of {} are in memory of an earlier result that is reused; pass another result",
       name, which));
 }
 

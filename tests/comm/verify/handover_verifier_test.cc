@@ -87,7 +87,7 @@ TEST_F(ExposedInputVerifier, ComparesWhatIsExposedWithWhatIsSaid) {
 
 TEST_F(ExposedInputVerifier, KnowsTheSlot) {
   first(0, StepKind::kPack).target.slot += 1;
-  EXPECT_THAT(complaint(), testing::AnyOf(HasSubstr("uses what nobody wrote"),
+  EXPECT_THAT(complaint(), testing::AnyOf(HasSubstr("uses data that no step wrote"),
                                           HasSubstr("exposes by a slot beyond the end")));
 }
 
